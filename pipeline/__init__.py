@@ -1,0 +1,1 @@
+"""opmatrix: one declaration, one kernel and one reference per operator; the rest is derived."""
