@@ -1,0 +1,42 @@
+"""Write files whole or not at all, and load Python files without a cache."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write under a temporary name in the same folder, then rename: a reader never sees half a file.
+
+    A file that holds `content` already is left alone.
+    """
+    try:
+        if path.read_bytes() == content:
+            return
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """As `write_bytes`, in UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def load_module(path: Path, name: str) -> ModuleType:
+    """Execute a Python file as a module that is not registered anywhere.
+
+    Without bytecode: a cached one is found by time stamp and size, so it would survive an edit that keeps both.
+    """
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+    return module

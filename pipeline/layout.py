@@ -1,0 +1,113 @@
+"""Every path of a project. No other module writes one down.
+
+A path holds exactly the factors that its content depends on: a library no opset, a model no ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.matrix import Cell
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The folders of the project whose dodo.py stands in `root`."""
+
+    root: Path
+
+    # What people write.
+
+    @property
+    def ops(self) -> Path:
+        return self.root / "ops"
+
+    def op(self, name: str) -> Path:
+        return self.ops / name
+
+    def spec(self, name: str) -> Path:
+        return self.op(name) / "spec.py"
+
+    def cases(self, name: str) -> Path:
+        return self.op(name) / "cases.py"
+
+    def reference(self, name: str) -> Path:
+        return self.op(name) / "reference.py"
+
+    @property
+    def native(self) -> Path:
+        return self.root / "native"
+
+    @property
+    def include(self) -> Path:
+        """Headers for kernels: std only."""
+        return self.native / "include"
+
+    @property
+    def binding(self) -> Path:
+        """Headers for bindings: they may include a framework's."""
+        return self.native / "binding"
+
+    def kernel(self, name: str) -> Path:
+        return self.native / name / "kernel.h"
+
+    # What opmatrix writes.
+
+    @property
+    def build(self) -> Path:
+        return self.root / "build"
+
+    @property
+    def state(self) -> Path:
+        return self.build / "state.db"
+
+    @property
+    def lock(self) -> Path:
+        return self.build / "lock"
+
+    @property
+    def sdk(self) -> Path:
+        return self.build / "sdk.json"
+
+    def generated(self, name: str) -> Path:
+        return self.build / "generated" / name
+
+    def compiled(self, name: str, *, debug: bool = False) -> Path:
+        """The folder in which one ninja builds one operator: build.ninja, objects, libraries."""
+        return self.build / ("debug" if debug else "compile") / name
+
+    def torch_library(self, name: str, *, debug: bool = False) -> Path:
+        return self.compiled(name, debug=debug) / f"lib{name}_torch.so"
+
+    def ort_library(self, name: str, *, debug: bool = False) -> Path:
+        return self.compiled(name, debug=debug) / f"lib{name}_ort.so"
+
+    def data(self, name: str, model: str, case: int) -> Path:
+        """One test data set in the layout of ONNX's backend tests: input_<i>.pb and output_<i>.pb."""
+        return self.build / "data" / name / model / f"test_data_set_{case}"
+
+    def registered(self, name: str, part: str, *, torch: str) -> Path:
+        """The manifest of one part ("schema" or "kernel") of the register stage."""
+        return self.build / "register" / name / f"{part}@torch{torch}.json"
+
+    def exported(self, name: str, lowering: str, cell: Cell) -> Path:
+        return self.build / "export" / name / lowering / cell.export_name
+
+    def manifest(self, name: str, lowering: str, cell: Cell) -> Path:
+        return self.exported(name, lowering, cell) / "export.json"
+
+    def model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
+        return self.exported(name, lowering, cell) / model / "model.onnx"
+
+    def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
+        return self.build / "verify" / name / lowering / f"{cell}.json"
+
+    def log(self, task: str) -> Path:
+        """The log of the task named ``group:name``."""
+        group, _, name = task.partition(":")
+        return self.build / "log" / group / f"{name or group}.log"
+
+    @property
+    def report(self) -> Path:
+        return self.build / "report"

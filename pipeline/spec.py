@@ -1,0 +1,249 @@
+"""The declaration of an operator: what `ops/<name>/spec.py` and `ops/<name>/cases.py` may say.
+
+Typed frozen data and nothing else: no framework, no effect, no registry. A constructor never raises for an unknown or
+a missing field: it keeps the mistake, so that `pipeline.load` reports all mistakes of all files in one go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+DType = Literal[
+    "float16", "bfloat16", "float32", "float64",
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "bool", "string",
+]  # fmt: skip
+AttributeKind = Literal["float", "int", "string", "bool", "floats", "ints", "strings", "bools", "tensor"]
+Lowering = Literal["custom", "decomposed"]
+Layout = Literal["contiguous", "transposed", "sliced", "expanded", "flipped"]
+AttributeValue = float | int | str | bool | tuple[float, ...] | tuple[int, ...] | tuple[str, ...]
+Scalar = float | int | bool | str
+Nested = Scalar | tuple["Nested", ...]
+
+MISSING: Any = object()
+"""Stands in a field that has no default and was not given; `pipeline.load` reports it."""
+
+
+class _KeepsMistakes(type):
+    """Makes construction total: what does not fit is kept in ``__mistakes__`` instead of raised."""
+
+    def __call__(cls, *args: Any, **given: Any) -> Any:
+        known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]  # every user is a dataclass
+        required = [
+            n for n, f in known.items()
+            if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        ]  # fmt: skip
+        made = super().__call__(
+            **dict.fromkeys(required, MISSING) | {n: v for n, v in given.items() if n in known}
+        )
+        mistakes = (
+            tuple(("unknown", n) for n in given if n not in known)
+            + tuple(("missing", n) for n in required if n not in given)
+            + tuple(("positional", repr(a)) for a in args)
+        )
+        object.__setattr__(made, "__mistakes__", mistakes)
+        return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input(metaclass=_KeepsMistakes):
+    """One input tensor.
+
+    `type` is a dtype or the name of a type variable of `OpSpec.types`. `dims` names the sizes: a name stands for one
+    size wherever it appears, an int is that size, ``"..."`` stands for any number of further sizes and comes last;
+    None accepts every shape.
+    """
+
+    name: str
+    type: str
+    dims: tuple[str | int, ...] | None = None
+    optional: bool = False
+    variadic: bool = False
+    doc: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute(metaclass=_KeepsMistakes):
+    """One attribute of the ONNX node; in torch an argument of the same kind.
+
+    A float is float32 in ONNX and double in torch: binding and reference round it to float32. `minimum` and `maximum`
+    are included; a NaN never fits them. A tensor attribute exists on ONNX's side only.
+    """
+
+    name: str
+    kind: AttributeKind
+    default: AttributeValue | None = None
+    torch_name: str | None = None
+    allowed: tuple[AttributeValue, ...] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    doc: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameAs(metaclass=_KeepsMistakes):
+    """Shape rule: the shape of an input."""
+
+    input: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dims(metaclass=_KeepsMistakes):
+    """Shape rule: sizes by name (as in `Input.dims`), number, or an expression of them such as ``"2*N + 1"``."""
+
+    dims: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromKernel(metaclass=_KeepsMistakes):
+    """Shape rule: the kernel decides, from the data. `rank` is known all the same."""
+
+    rank: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(metaclass=_KeepsMistakes):
+    """One output tensor; `type` as for an input."""
+
+    name: str
+    type: str
+    shape: SameAs | Dims | FromKernel
+    doc: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Override(metaclass=_KeepsMistakes):
+    """An ATen operator that this one replaces in exports, for the torch versions from `first` to `last` included."""
+
+    name: str
+    first: str | None = None
+    last: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchOp(metaclass=_KeepsMistakes):
+    """The operator in torch: ``namespace::name``. Its schema follows from inputs, attributes and outputs."""
+
+    name: str
+    overrides: tuple[Override, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxOp(metaclass=_KeepsMistakes):
+    """The custom op in ONNX. `versions` are the versions of the domain that models may import."""
+
+    domain: str
+    op_type: str
+    since_version: int = 1
+    versions: tuple[int, ...] = (1,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance(metaclass=_KeepsMistakes):
+    """``|actual - expected| <= atol + rtol * |expected|``, as numpy.allclose has it. Why: in the operator's README."""
+
+    rtol: float
+    atol: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpSpec(metaclass=_KeepsMistakes):
+    """The one declaration of an operator.
+
+    `types` maps each type variable to the dtypes that it takes. `tolerances` maps lowering, then dtype of an output.
+    `runtime` says whose kernel computes in ONNX Runtime: one of ours, or a contrib op of ONNX Runtime itself.
+    """
+
+    name: str
+    summary: str
+    onnx: OnnxOp
+    torch: TorchOp | None
+    types: Mapping[str, tuple[DType, ...]] = field(default_factory=dict)
+    inputs: tuple[Input, ...]
+    attributes: tuple[Attribute, ...] = ()
+    outputs: tuple[Output, ...]
+    tolerances: Mapping[Lowering, Mapping[DType, Tolerance]]
+    lowerings: tuple[Lowering, ...] = ("custom",)
+    min_opset: int = 9
+    runtime: Literal["kernel", "contrib"] = "kernel"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random(metaclass=_KeepsMistakes):
+    """A tensor of normally distributed numbers, from a seed that follows from operator, case and input.
+
+    `specials` puts values at flat (C order) indices: ``{0: math.nan}``. `layout` is how torch holds the tensor in
+    memory (same numbers, other strides); ONNX Runtime has no strides.
+    """
+
+    shape: tuple[int, ...]
+    mean: float = 0.0
+    deviation: float = 1.0
+    specials: Mapping[int, float] = field(default_factory=dict)
+    layout: Layout = "contiguous"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values(metaclass=_KeepsMistakes):
+    """A tensor given number by number, as nested tuples."""
+
+    values: Nested
+    layout: Layout = "contiguous"
+
+
+Tensor = Random | Values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case(metaclass=_KeepsMistakes):
+    """One set of inputs, by the names of the declaration. `name` is unique within the operator."""
+
+    name: str
+    inputs: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(metaclass=_KeepsMistakes):
+    """One exported model and the cases that run through it. Its first case is the example that the exporter traces.
+
+    `types` binds each type variable. `dynamic` names, per input, the axes that stay symbolic (None: static); the same
+    name is the same size. Without it every case has the shapes of the first. `names` renames inputs and outputs in
+    the model's graph.
+    """
+
+    name: str
+    types: Mapping[str, DType] = field(default_factory=dict)
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    dynamic: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    domain_version: int = 1
+    names: Mapping[str, str] = field(default_factory=dict)
+    cases: tuple[Case, ...]
+
+
+def shape_of(tensor: Tensor) -> tuple[int, ...]:
+    """Return the shape of a described tensor; a ragged `Values` gives the shape along its first elements."""
+    if isinstance(tensor, Random):
+        return tensor.shape
+    shape: list[int] = []
+    values: Nested = tensor.values
+    while isinstance(values, tuple):
+        shape.append(len(values))
+        if not values:
+            break
+        values = values[0]
+    return tuple(shape)
+
+
+def as_data(value: object) -> Any:
+    """Return `value` as JSON data, field by field: the form in which a step is keyed by parts of a declaration."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: as_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"": type(value).__name__} | fields
+    if isinstance(value, Mapping):
+        return {str(k): as_data(v) for k, v in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_data(v) for v in value]
+    return repr(value) if isinstance(value, float) else value  # NaN and infinities are no JSON

@@ -1,0 +1,37 @@
+"""A step: one unit of work that is repeated only when what it reads, or its configuration, has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Server = Literal["onnx", "torch", "export", "ort"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step, as `pipeline.steps` plans it and `pipeline.runner` carries it out.
+
+    `command` is what follows ``python -m pipeline``: every step can be run by hand. `reads` and `writes` are files.
+    `config` is everything else that the result depends on, as text: fields of the declaration, versions, flags.
+    `after` names tasks that must have succeeded before, beyond those that write what this one reads.
+    `server` names the set of imports that a step is forked from; None runs it in a plain thread.
+    `verdict` is where a step that dies leaves its outcome for the report. `seconds` is its time limit.
+    """
+
+    group: str
+    name: str
+    command: tuple[str, ...]
+    reads: tuple[Path, ...] = ()
+    writes: tuple[Path, ...] = ()
+    config: str = ""
+    after: tuple[str, ...] = ()
+    server: Server | None = None
+    verdict: Path | None = None
+    seconds: float = 300
+
+    @property
+    def task(self) -> str:
+        """The name of the doit task: ``verify:group_norm-custom@torch2.13-dynamo-opset18-ort1.31``."""
+        return f"{self.group}:{self.name}" if self.name else self.group

@@ -1,0 +1,57 @@
+"""Verdicts: what is known about one operator, lowering and cell. Written by verify, read by report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from pipeline.files import write_text
+
+Outcome = Literal["verified", "mismatched", "failed", "unsupported"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseResult:
+    """One case of a verdict. `error` is the largest absolute error over all runs, `ulp` the largest one in units
+    in the last place of the expected value; `limit` is the largest share of the tolerance that was used up
+    (1.0 is just allowed)."""
+
+    case: str
+    model: str
+    outcome: Outcome
+    error: float | None = None
+    ulp: float | None = None
+    limit: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The outcome of one operator, lowering and cell, with its cases inside."""
+
+    op: str
+    lowering: str
+    cell: str
+    outcome: Outcome
+    detail: str = ""
+    seconds: float = 0.0
+    cases: tuple[CaseResult, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.op}-{self.lowering}@{self.cell}"
+
+
+def write(path: Path, verdict: Verdict) -> None:
+    """Write `verdict` to `path`, whole or not at all. NaN and infinities are written as strings."""
+    write_text(path, json.dumps(asdict(verdict), indent=1, allow_nan=False) + "\n")
+
+
+def read(path: Path) -> Verdict:
+    """Read what `write` wrote. Raises FileNotFoundError, or ValueError for anything else than a verdict."""
+    data = json.loads(path.read_text())
+    try:
+        return Verdict(**data | {"cases": tuple(CaseResult(**c) for c in data["cases"])})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a verdict: {error}") from error
