@@ -36,9 +36,7 @@ class _KeepsMistakes(type):
             n for n, f in known.items()
             if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         ]  # fmt: skip
-        made = super().__call__(
-            **dict.fromkeys(required, MISSING) | {n: v for n, v in given.items() if n in known}
-        )
+        made = super().__call__(**dict.fromkeys(required, MISSING) | {n: v for n, v in given.items() if n in known})
         mistakes = (
             tuple(("unknown", n) for n in given if n not in known)
             + tuple(("missing", n) for n in required if n not in given)
