@@ -32,10 +32,7 @@ class _KeepsMistakes(type):
 
     def __call__(cls, *args: Any, **given: Any) -> Any:
         known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]  # every user is a dataclass
-        required = [
-            n for n, f in known.items()
-            if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-        ]  # fmt: skip
+        required = [n for n, f in known.items() if f.default is f.default_factory is dataclasses.MISSING]
         made = super().__call__(**dict.fromkeys(required, MISSING) | {n: v for n, v in given.items() if n in known})
         mistakes = (
             tuple(("unknown", n) for n in given if n not in known)

@@ -1,0 +1,93 @@
+"""The models that group_norm is exported in, and the cases that run through each."""
+
+import math
+
+from pipeline.spec import Case, DType, Layout, Model, Random, Tensor, Values
+
+NAN, INF = math.nan, math.inf
+
+
+def inputs(
+    *shape: int,
+    groups: float,
+    mean: float = 0.0,
+    specials: dict[int, float] | None = None,
+    layout: Layout = "contiguous",
+) -> dict[str, Tensor]:
+    """Return x of `shape` with a random scale and bias for its channels."""
+    channels = (shape[1],)
+    return {
+        "x": Random(shape=shape, mean=mean, specials=specials or {}, layout=layout),
+        "num_groups": Values(values=(groups,)),
+        "scale": Random(shape=channels, mean=1.0, deviation=0.5),
+        "bias": Random(shape=channels),
+    }
+
+
+SEED = Model(
+    name="seed",  # the tutorial's CustomModel, its domain version and its names
+    types={"T": "float32"},
+    attributes={"epsilon": 0.0},
+    domain_version=2,
+    names={"x": "X", "y": "Y"},
+    cases=(
+        Case(
+            name="seed",
+            inputs={
+                "x": Random(shape=(3, 2, 1, 2)),
+                "num_groups": Values(values=(2.0,)),
+                "scale": Values(values=(2.0, 1.0)),
+                "bias": Values(values=(1.0, 0.0)),
+            },
+        ),
+    ),
+)
+
+
+def static(dtype: DType) -> Model:
+    return Model(
+        name=f"static_{dtype}",
+        types={"T": dtype},
+        cases=(
+            Case(name=f"plain_{dtype}", inputs=inputs(2, 6, 5, 7, groups=3)),
+            Case(name=f"one_group_{dtype}", inputs=inputs(2, 6, 5, 7, groups=1)),
+            Case(name=f"instance_{dtype}", inputs=inputs(2, 6, 5, 7, groups=6)),
+            Case(name=f"nan_{dtype}", inputs=inputs(2, 6, 5, 7, groups=3, specials={3: NAN})),
+            Case(name=f"infinite_{dtype}", inputs=inputs(2, 6, 5, 7, groups=3, specials={80: INF, 300: -INF})),
+            Case(name=f"transposed_{dtype}", inputs=inputs(2, 6, 5, 7, groups=2, layout="transposed")),
+            Case(name=f"sliced_{dtype}", inputs=inputs(2, 6, 5, 7, groups=2, layout="sliced")),
+        ),
+    )
+
+
+def dynamic(dtype: DType) -> Model:
+    return Model(
+        name=f"dynamic_{dtype}",
+        types={"T": dtype},
+        attributes={"epsilon": 1e-3},
+        domain_version=2,
+        dynamic={"x": ("N", "C", "H", "W"), "scale": ("C",), "bias": ("C",)},
+        cases=(
+            Case(name=f"exported_{dtype}", inputs=inputs(2, 8, 4, 6, groups=4)),
+            Case(name=f"empty_batch_{dtype}", inputs=inputs(0, 4, 3, 3, groups=2)),
+            Case(name=f"one_element_{dtype}", inputs=inputs(1, 1, 1, 1, groups=1)),
+            Case(name=f"odd_sizes_{dtype}", inputs=inputs(3, 9, 13, 1, groups=3)),
+            Case(name=f"large_{dtype}", inputs=inputs(2, 32, 17, 19, groups=8)),
+            Case(name=f"large_mean_{dtype}", inputs=inputs(2, 8, 14, 14, groups=4, mean=1000.0)),
+        ),
+    )
+
+
+def flat(dtype: DType) -> Model:
+    return Model(
+        name=f"flat_{dtype}",  # no axes beyond the channels
+        types={"T": dtype},
+        dynamic={"x": ("N", None)},
+        cases=(
+            Case(name=f"flat_{dtype}", inputs=inputs(4, 12, groups=3)),
+            Case(name=f"flat_prime_{dtype}", inputs=inputs(7, 12, groups=4)),
+        ),
+    )
+
+
+MODELS = (SEED, *(make(dtype) for make in (static, dynamic, flat) for dtype in ("float32", "float64")))

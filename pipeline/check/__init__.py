@@ -1,0 +1,8 @@
+"""Find the mistakes of one operator's declaration and cases. Pure: values in, mistakes out."""
+
+from pipeline.check.cases import cases
+from pipeline.check.declaration import declaration
+from pipeline.check.mistake import Mistake
+from pipeline.check.structure import structure
+
+__all__ = ["Mistake", "cases", "declaration", "structure"]

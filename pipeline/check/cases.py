@@ -1,0 +1,111 @@
+"""Find what does not fit the declaration in models and cases whose structure is sound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pipeline.check.mistake import Mistake, duplicates, not_one_of
+from pipeline.check.values import value_mistake
+from pipeline.spec import Case, Input, Model, OpSpec, Output, shape_of
+
+Sizes = dict[str, tuple[int, str]]  # a named size, and the input that first had it
+
+
+def cases(spec: OpSpec, models: Sequence[Model]) -> Iterator[Mistake]:
+    """Yield what does not fit the declaration in models and cases whose structure is sound."""
+    if not models:
+        yield Mistake("MODELS", "found none, allowed: at least one")
+    for twice in duplicates([m.name for m in models]):
+        yield Mistake("MODELS", f"two models are named {twice!r}")
+    for twice in duplicates([c.name for m in models for c in m.cases]):
+        yield Mistake("MODELS", f"two cases are named {twice!r}")
+    for index, model in enumerate(models):
+        yield from _model(spec, model, f"MODELS[{index}]")
+
+
+def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
+    if not re.fullmatch(r"\w[\w.\-]*", model.name):
+        yield Mistake(
+            f"{path}.name", f"found {model.name!r}, allowed: letters, digits, '_', '.' and '-'; it names a folder"
+        )
+    for variable, dtypes in spec.types.items():
+        if model.types.get(variable) not in dtypes:
+            yield not_one_of(f"{path}.types[{variable!r}]", model.types.get(variable), dtypes)
+    attributes = {a.name: a for a in spec.attributes}
+    inputs = {i.name: i for i in spec.inputs}
+    yield from (not_one_of(f"{path}.types", v, spec.types) for v in model.types if v not in spec.types)
+    yield from (not_one_of(f"{path}.attributes", a, attributes) for a in model.attributes if a not in attributes)
+    yield from (not_one_of(f"{path}.dynamic", i, inputs) for i in model.dynamic if i not in inputs)
+    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
+    known = [p.name for p in parts]
+    yield from (not_one_of(f"{path}.names", n, known) for n in model.names if n not in known)
+    for name, attribute in attributes.items():
+        value = model.attributes.get(name, attribute.default)
+        if value is None:
+            yield Mistake(f"{path}.attributes[{name!r}]", "missing; it has no default")
+        elif why := value_mistake(attribute, value):
+            yield Mistake(f"{path}.attributes[{name!r}]", why)
+    if model.domain_version not in spec.onnx.versions:
+        yield not_one_of(f"{path}.domain_version", model.domain_version, spec.onnx.versions)
+    if not model.cases:
+        yield Mistake(f"{path}.cases", "found none, allowed: at least one, which the exporters trace")
+        return
+    yield from _baked_in(model, path)
+    for index, case in enumerate(model.cases):
+        yield from _case(spec, model, case, f"{path}.cases[{index}]")
+
+
+def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake]:
+    path = f"{path} ({case.name!r})"
+    declared = [i.name for i in spec.inputs]
+    if not re.fullmatch(r"\w+", case.name):
+        yield Mistake(path, "its name takes letters, digits and _; it is part of test ids")
+    yield from (not_one_of(f"{path}.inputs", n, declared) for n in case.inputs if n not in declared)
+    sizes: Sizes = {}
+    for part in spec.inputs:
+        if part.name not in case.inputs:
+            yield Mistake(f"{path}.inputs[{part.name!r}]", "missing")
+            continue
+        shape = shape_of(case.inputs[part.name])
+        field = f"{path}.inputs[{part.name!r}]"
+        yield from _declared_shape(part, shape, field, sizes)
+        yield from _traced_shape(part, shape, model, field)
+
+
+def _declared_shape(
+    part: Input, shape: tuple[int, ...], field: str, sizes: dict[str, tuple[int, str]]
+) -> Iterator[Mistake]:
+    if part.dims is None:
+        return
+    fixed = part.dims[:-1] if part.dims[-1:] == ("...",) else part.dims
+    if len(shape) < len(fixed) or (fixed is part.dims and len(shape) > len(fixed)):
+        yield Mistake(field, f"found shape {shape}, allowed: {part.dims}")
+        return
+    for dim, size in zip(fixed, shape, strict=False):
+        if isinstance(dim, int):
+            if size != dim:
+                yield Mistake(field, f"found shape {shape}, allowed: {part.dims}")
+        elif (seen := sizes.setdefault(dim, (size, part.name)))[0] != size:
+            yield Mistake(field, f"found shape {shape}, allowed: {dim}={seen[0]}, as in {seen[1]!r}")
+
+
+def _traced_shape(part: Input, shape: tuple[int, ...], model: Model, field: str) -> Iterator[Mistake]:
+    """Yield where a case does not fit the model that its first case is traced for."""
+    if part.name not in model.cases[0].inputs:
+        return
+    traced = shape_of(model.cases[0].inputs[part.name])
+    axes = model.dynamic.get(part.name, (None,) * len(traced))
+    if len(axes) != len(traced):
+        yield Mistake(field, f"has {len(traced)} axes, but dynamic names {len(axes)}: {axes}")
+    elif len(shape) != len(traced) or any(a is None and s != t for a, s, t in zip(axes, shape, traced, strict=True)):
+        yield Mistake(field, f"found shape {shape}, allowed: {traced} as in the first case, but for dynamic axes")
+
+
+def _baked_in(model: Model, path: str) -> Iterator[Mistake]:
+    """Yield the dynamic sizes of the first case that torch.export would take for constants."""
+    for name, axes in model.dynamic.items():
+        traced = shape_of(model.cases[0].inputs[name]) if name in model.cases[0].inputs else ()
+        if any(axis is not None and size in (0, 1) for axis, size in zip(axes, traced, strict=False)):
+            yield Mistake(f"{path}.cases[0].inputs[{name!r}]", f"found shape {traced}: the exporter bakes in a dynamic "
+                          "size of 0 or 1; put a case with other sizes first")  # fmt: skip

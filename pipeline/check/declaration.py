@@ -1,0 +1,142 @@
+"""Find what cannot hold in a declaration whose structure is sound."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from pipeline.check.mistake import Mistake, duplicates, not_one_of
+from pipeline.check.values import value_mistake
+from pipeline.matrix import EXPORTERS, LEGAL_OPSETS
+from pipeline.schema import DTYPES, torch_name
+from pipeline.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
+
+RESERVED = ("include", "binding")  # folders of native/ that are no operator
+
+
+def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
+    """Yield what cannot hold in a declaration whose structure is sound."""
+    for check in (_names, _frameworks, _types, _shapes, _attributes, _lowerings, _not_yet):
+        yield from check(spec)
+    if spec.name != folder:
+        yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
+    if spec.name in RESERVED:
+        yield Mistake("name", f"{spec.name!r} is a folder of native/ with another meaning; choose another name")
+
+
+def _names(spec: OpSpec) -> Iterator[Mistake]:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", spec.name):
+        yield Mistake("name", f"found {spec.name!r}, allowed: lower-case letters, digits and _, a letter first")
+    named: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
+    for part in named:
+        if not part.name.isidentifier():
+            yield Mistake(f"{part.name!r}", "is no identifier; it names a variable in C++ and Python")
+    for twice in duplicates([p.name for p in named]):
+        yield Mistake("inputs, attributes, outputs", f"{twice!r} is declared twice")
+    arguments = [i.name for i in spec.inputs] + [torch_name(a) for a in spec.attributes]
+    for twice in duplicates(arguments):
+        yield Mistake("torch_name", f"two arguments of the torch schema are named {twice!r}")
+    if not spec.inputs:
+        yield Mistake("inputs", "found none, allowed: at least one")
+    if not spec.outputs:
+        yield Mistake("outputs", "found none, allowed: at least one")
+
+
+def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
+    onnx = spec.onnx
+    if onnx.domain in ("", "ai.onnx"):
+        yield Mistake("onnx.domain", f"found {onnx.domain!r}, which is ONNX's own; write one that you own")
+    if not re.fullmatch(r"[\w.\-]*", onnx.domain) or not onnx.op_type.isidentifier():
+        yield Mistake("onnx", f"{onnx.domain}::{onnx.op_type} is no name that a symbolic function can give to a node")
+    if not onnx.versions or min(onnx.versions, default=0) < max(onnx.since_version, 1):
+        yield Mistake("onnx.versions", f"found {onnx.versions}, allowed: from since_version={onnx.since_version} on")
+    if spec.torch and not re.fullmatch(r"[A-Za-z]\w*::[A-Za-z]\w*", spec.torch.name):
+        yield Mistake("torch.name", f"found {spec.torch.name!r}, allowed: 'namespace::name'")
+
+
+def _types(spec: OpSpec) -> Iterator[Mistake]:
+    known = [*spec.types, *DTYPES]
+    both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
+    for kind, parts in both.items():
+        for index, part in enumerate(parts):
+            if part.type not in known:
+                yield not_one_of(f"{kind}[{index}].type", part.type, known)
+    used = {p.type for parts in both.values() for p in parts}
+    for variable, dtypes in spec.types.items():
+        if variable in DTYPES:
+            yield Mistake(f"types[{variable!r}]", "a type variable may not have the name of a dtype")
+        if not dtypes:
+            yield Mistake(f"types[{variable!r}]", "found none, allowed: at least one dtype")
+        if variable not in used:
+            yield Mistake(f"types[{variable!r}]", "no input or output uses it; remove it")
+        if variable not in {i.type for i in spec.inputs} and variable in used:
+            yield Mistake(f"types[{variable!r}]", "no input has it, so nothing tells which dtype an output gets")
+
+
+def _shapes(spec: OpSpec) -> Iterator[Mistake]:
+    names = [i.name for i in spec.inputs]
+    for index, part in enumerate(spec.inputs):
+        dims = part.dims or ()
+        if "..." in dims[:-1]:
+            yield Mistake(f"inputs[{index}].dims", f"found {dims}, allowed: '...' at the end alone")
+        for bad in (d for d in dims if d != "..." and not ((isinstance(d, int) and d >= 0) or str(d).isidentifier())):
+            yield Mistake(f"inputs[{index}].dims", f"found {bad!r}, allowed: a name, a number from 0 on, or '...'")
+    known = {d for i in spec.inputs for d in i.dims or () if isinstance(d, str)} - {"..."}
+    for index, output in enumerate(spec.outputs):
+        if isinstance(output.shape, SameAs) and output.shape.input not in names:
+            yield not_one_of(f"outputs[{index}].shape.input", output.shape.input, names)
+        if isinstance(output.shape, Dims):
+            words = {w for d in output.shape.dims for w in re.findall(r"[A-Za-z_]\w*", str(d))}
+            for word in sorted(words - known):
+                yield not_one_of(f"outputs[{index}].shape.dims", word, sorted(known))
+
+
+def _attributes(spec: OpSpec) -> Iterator[Mistake]:
+    for index, attribute in enumerate(spec.attributes):
+        path = f"attributes[{index}]"
+        for field in ("minimum", "maximum"):
+            if getattr(attribute, field) is not None and not attribute.kind.startswith(("float", "int")):
+                yield Mistake(f"{path}.{field}", f"stands at a {attribute.kind}, allowed: at a float or an int")
+        if attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
+            yield Mistake(f"{path}.default", why)
+
+
+def _lowerings(spec: OpSpec) -> Iterator[Mistake]:
+    first = min(LEGAL_OPSETS[e].start for e in EXPORTERS)
+    last = max(LEGAL_OPSETS[e].stop for e in EXPORTERS) - 1
+    if not first <= spec.min_opset <= last:
+        yield Mistake("min_opset", f"found {spec.min_opset}, allowed: {first} to {last}; no exporter writes any other")
+    if not spec.lowerings:
+        yield Mistake("lowerings", "found none, allowed: 'custom', 'decomposed'")
+    dtypes = list(dict.fromkeys(d for o in spec.outputs for d in spec.types.get(o.type, (o.type,))))
+    for lowering in spec.lowerings:
+        for dtype in dtypes:
+            if dtype not in spec.tolerances.get(lowering, {}):
+                yield Mistake(f"tolerances[{lowering!r}]", f"{dtype!r} is missing; outputs have {', '.join(dtypes)}")
+    for lowering, by_dtype in spec.tolerances.items():
+        for dtype, tolerance in by_dtype.items():
+            for name, limit in (("rtol", tolerance.rtol), ("atol", tolerance.atol)):
+                if not 0 <= limit < math.inf:
+                    field = f"tolerances[{lowering!r}][{dtype!r}].{name}"
+                    yield Mistake(field, f"found {limit!r}, allowed: a number from 0 on")
+
+
+def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield what a declaration may say one day: refused, so that nothing is promised that is not built."""
+    floats = {"float32", "float64"}
+    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
+    later = [
+        *((f"inputs[{n}].optional", i.optional) for n, i in enumerate(spec.inputs)),
+        *((f"inputs[{n}].variadic", i.variadic) for n, i in enumerate(spec.inputs)),
+        *((f"attributes[{n}].kind={a.kind!r}", a.kind != "float") for n, a in enumerate(spec.attributes)),
+        *((f"outputs[{n}].shape", not isinstance(o.shape, SameAs)) for n, o in enumerate(spec.outputs)),
+        *((f"types[{v!r}]", not floats.issuperset(dtypes)) for v, dtypes in spec.types.items()),
+        *((f"{p.name}: type {p.type!r}", p.type in set(DTYPES) - floats) for p in parts),
+        ("torch=None", spec.torch is None),
+        ("torch.overrides", bool(spec.torch and spec.torch.overrides)),
+        ("lowerings: 'decomposed'", "decomposed" in spec.lowerings),
+        ("runtime", spec.runtime != "kernel"),
+        ("onnx.since_version", spec.onnx.since_version != 1),
+    ]
+    yield from (Mistake(field, "not supported yet") for field, found in later if found)

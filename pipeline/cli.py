@@ -1,0 +1,145 @@
+"""``python -m pipeline STAGE [OPERATOR]``: every step by hand, as doit runs it.
+
+The stages are imported here, each only when it is asked for: they bring torch, onnx or onnxruntime with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pipeline.errors import OpmatrixError, UsageError
+from pipeline.layout import Layout
+from pipeline.load import load_operator, load_operators
+from pipeline.matrix import Cell, illegal
+from pipeline.project import default_cells, find_root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one stage. Returns 0, or the exit code of the error whose message was printed to stderr."""
+    options = _parser().parse_args(arguments)
+    run: Callable[[Layout, argparse.Namespace], None] = options.run
+    try:
+        run(Layout(find_root(Path.cwd())), options)
+    except OpmatrixError as error:
+        print(error, file=sys.stderr, flush=True)
+        return error.exit_code
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m pipeline", description="Run one stage of the pipeline by hand.")
+    stages = parser.add_subparsers(title="stages", required=True, metavar="STAGE")
+
+    def stage(name: str, run: Callable[[Layout, argparse.Namespace], None], purpose: str) -> argparse.ArgumentParser:
+        added = stages.add_parser(name, help=purpose, description=purpose)
+        added.set_defaults(run=run)
+        return added
+
+    def of_operator(
+        name: str, run: Callable[[Layout, argparse.Namespace], None], purpose: str
+    ) -> argparse.ArgumentParser:
+        added = stage(name, run, purpose)
+        added.add_argument("operator", help="a folder of ops/")
+        return added
+
+    stage("sdk", _sdk, "find or fetch ONNX Runtime's headers")
+    of_operator("glue", _glue, "write the bindings that follow from the declaration")
+    compiling = of_operator("compile", _compile, "build the operator's pair of libraries")
+    compiling.add_argument("--debug", action="store_true", help="with debug information, in a folder of its own")
+    of_operator("data", _data, "write inputs and expected outputs of every case")
+    registering = of_operator("register", _register, "prove the torch library")
+    registering.add_argument("--part", choices=("schema", "kernel"), help="both, where it is not given")
+    exporting = of_operator("export", _export, "export every model in one cell, or in all default ones")
+    agreeing = of_operator("agree", _agree, "hold the exported nodes of all cells against each other")
+    agreeing.add_argument("cells", nargs="+", type=Cell.parse, metavar="CELL")
+    verifying = of_operator("verify", _verify, "run every model in ONNX Runtime, in one cell or in all default ones")
+    verifying.add_argument("--case", help="replay this case alone; no verdict is written")
+    for added in (exporting, verifying):
+        added.add_argument("--cell", type=Cell.parse, help="such as torch2.13-dynamo-opset18-ort1.31")
+    for added in (exporting, agreeing, verifying):
+        added.add_argument("--lowering", choices=("custom", "decomposed"), default="custom")
+    reporting = stage("report", _report, "show and write what is known about every cell")
+    reporting.add_argument("--opsets", default="default", help="as doit's variable: default, all, or such as 18,20")
+    return parser
+
+
+def _sdk(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import sdk
+
+    sdk.run(layout)
+
+
+def _glue(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import glue
+
+    glue.run(layout, load_operator(layout, options.operator))
+
+
+def _compile(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import compile
+
+    compile.run(layout, load_operator(layout, options.operator), debug=options.debug)
+
+
+def _data(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import data
+
+    data.run(layout, load_operator(layout, options.operator))
+
+
+def _register(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import register
+
+    operator = load_operator(layout, options.operator)
+    for part in (options.part,) if options.part else ("schema", "kernel"):
+        register.run(layout, operator, part=part)
+
+
+def _cells(layout: Layout, options: argparse.Namespace) -> tuple[Cell, ...]:
+    if options.cell is None:
+        return default_cells(layout)
+    if reason := illegal(options.cell.exporter, options.cell.opset):
+        raise UsageError(f"{options.cell}: {reason}")
+    return (options.cell,)
+
+
+def _export(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import export
+
+    operator = load_operator(layout, options.operator)
+    for cell in _cells(layout, options):
+        export.run(layout, operator, lowering=options.lowering, cell=cell)
+
+
+def _agree(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import export
+
+    operator = load_operator(layout, options.operator)
+    export.agree(layout, operator, lowering=options.lowering, cells=options.cells)
+
+
+def _verify(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import verify
+
+    operator = load_operator(layout, options.operator)
+    for cell in _cells(layout, options):
+        verify.run(layout, operator, lowering=options.lowering, cell=cell, case=options.case)
+
+
+def _report(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import report
+
+    cells = default_cells(layout, opsets=options.opsets)
+    report.run(
+        layout,
+        [
+            (operator.name, lowering, cell)
+            for operator in load_operators(layout)
+            for lowering in operator.spec.lowerings
+            for cell in cells
+            if cell.opset >= operator.spec.min_opset
+        ],
+    )

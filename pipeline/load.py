@@ -1,0 +1,114 @@
+"""Read every operator of a project, and report all mistakes of all files in one go."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline import check
+from pipeline.check import Mistake
+from pipeline.errors import SpecError, UsageError, did_you_mean
+from pipeline.files import load_module
+from pipeline.layout import Layout
+from pipeline.spec import Model, OpSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """One operator: its declaration and the models that its cases run through."""
+
+    spec: OpSpec
+    models: tuple[Model, ...]
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+
+def operator_names(layout: Layout) -> tuple[str, ...]:
+    """Return the folders of ops/ that hold a spec.py, sorted."""
+    if not layout.ops.is_dir():
+        return ()
+    return tuple(sorted(p.name for p in layout.ops.iterdir() if layout.spec(p.name).is_file()))
+
+
+def load_operators(layout: Layout) -> tuple[Operator, ...]:
+    """Read all operators. Raises SpecError with every mistake of every file."""
+    found: list[Operator] = []
+    mistakes: list[str] = []
+    for name in operator_names(layout):
+        operator, wrong = _read(layout, name)
+        mistakes += wrong
+        found += [operator] if operator else []
+    mistakes += _clashes(found)
+    if mistakes:
+        raise SpecError("\n".join(mistakes))
+    return tuple(found)
+
+
+def load_operator(layout: Layout, name: str) -> Operator:
+    """Read one operator. Raises UsageError where there is none of that name, SpecError for its mistakes."""
+    names = operator_names(layout)
+    if name not in names:
+        allowed = ", ".join(names) or "none; make ops/<name>/spec.py"
+        raise UsageError(f"no operator {name!r} in ops/, there is: {allowed}{did_you_mean(name, names)}")
+    operator, mistakes = _read(layout, name)
+    if operator is None:
+        raise SpecError("\n".join(mistakes))
+    return operator
+
+
+def _read(layout: Layout, name: str) -> tuple[Operator | None, list[str]]:
+    """Return the operator, or None and its mistakes."""
+    spec_path, cases_path = layout.spec(name), layout.cases(name)
+    spec, mistakes = _take(layout, spec_path, "SPEC", OpSpec)
+    models, more = _take(layout, cases_path, "MODELS", tuple)
+    mistakes += more
+    sound = {}
+    for path, value in ((spec_path, spec), (cases_path, models)):
+        if value is not None:
+            wrong = list(check.structure(value, "" if value is spec else "MODELS"))
+            mistakes += _lines(layout, path, wrong)
+            # An unknown field does not hide what the known ones say; a missing or mistyped one does.
+            sound[path] = all("unknown field" in m.text for m in wrong)
+    if sound.get(spec_path):
+        mistakes += _lines(layout, spec_path, check.declaration(spec, name))
+        if sound.get(cases_path):
+            mistakes += _lines(layout, cases_path, check.cases(spec, models))
+    return (None, mistakes) if mistakes else (Operator(spec=spec, models=models), [])
+
+
+def _take(layout: Layout, path: Path, variable: str, kind: type) -> tuple[Any, list[str]]:
+    """Execute a file and return its `variable`, or None and what is wrong."""
+    shown = path.relative_to(layout.root)
+    try:
+        module = load_module(path, path.stem)
+    except FileNotFoundError:
+        return None, [f"{shown}: missing; it defines {variable}"]
+    except Exception as error:  # whatever a person's file raises is theirs to see, with its line
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        line = getattr(error, "lineno", None) or (frames[-1].lineno if frames else None)
+        return None, [f"{shown}:{line or 1}: {type(error).__name__}: {error}"]
+    value = getattr(module, variable, None)
+    if isinstance(value, kind):
+        return value, []
+    return None, [f"{shown}: found {type(value).__name__} as {variable}, allowed: {kind.__name__}"]
+
+
+def _lines(layout: Layout, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
+    shown = path.relative_to(layout.root)
+    return [f"{shown}: {m.field}: {m.text}" for m in mistakes]
+
+
+def _clashes(operators: Sequence[Operator]) -> Iterator[str]:
+    """Yield the names that two operators claim: either framework would keep only one of them."""
+    for field in ("onnx", "torch"):
+        seen: dict[str, str] = {}
+        for operator in operators:
+            spec = operator.spec
+            claimed = f"{spec.onnx.domain}::{spec.onnx.op_type}" if field == "onnx" else spec.torch and spec.torch.name
+            if claimed and (first := seen.setdefault(claimed, spec.name)) != spec.name:
+                yield f"ops/{spec.name}/spec.py: {field}: {claimed!r} is taken by ops/{first}/spec.py; rename one"

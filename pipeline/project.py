@@ -1,0 +1,74 @@
+"""A project as it stands on this machine: its root, its settings, and the versions that are installed.
+
+Nothing is imported to learn a version: doit asks on every command.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from pipeline.errors import ToolchainError, UsageError
+from pipeline.layout import Layout
+from pipeline.matrix import EXPORTERS, Cell, Exporter, cells, choose_opsets, illegal
+
+PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """The installed versions that results depend on, as their packages print them: ``2.13.0+cpu``."""
+
+    torch: str
+    onnx: str
+    onnxscript: str
+    onnxruntime: str
+    numpy: str
+
+
+def find_root(start: Path) -> Path:
+    """Return the nearest folder from `start` upwards that holds a dodo.py."""
+    for folder in (start, *start.parents):
+        if (folder / "dodo.py").is_file():
+            return folder
+    raise UsageError(f"no dodo.py in {str(start)!r} or above it; go to the folder of the project")
+
+
+def installed() -> Versions:
+    """Return the versions of the environment. Raises ToolchainError for a package that is missing."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError as error:
+            raise ToolchainError(f"{package} is not installed in this environment; use `./run doit`") from error
+    return Versions(**found)
+
+
+def minor(version: str) -> str:
+    """Return ``2.13`` for ``2.13.0+cpu``: the part that names a cell."""
+    return ".".join(version.split(".")[:2])
+
+
+def default_opsets(layout: Layout) -> Mapping[Exporter, Sequence[int]]:
+    """Return the opsets per exporter that pyproject.toml names under [tool.opmatrix.opsets]."""
+    path = layout.root / "pyproject.toml"
+    named = tomllib.loads(path.read_text()).get("tool", {}).get("opmatrix", {}).get("opsets", {})
+    where = f"{path.name}: [tool.opmatrix.opsets]"
+    for exporter in EXPORTERS:
+        opsets = named.get(exporter)
+        if not isinstance(opsets, list) or not all(isinstance(o, int) for o in opsets):
+            raise UsageError(f"{where}: {exporter}: found {opsets!r}, allowed: a list of opsets such as [18, 20]")
+        if reason := next((r for o in opsets if (r := illegal(exporter, o))), None):
+            raise UsageError(f"{where}: {exporter}: {reason}")
+    return {e: tuple(named[e]) for e in EXPORTERS}
+
+
+def default_cells(layout: Layout, *, opsets: str = "default", versions: Versions | None = None) -> tuple[Cell, ...]:
+    """Return the cells of this environment for the doit variable ``opsets``."""
+    versions = versions or installed()
+    chosen = choose_opsets(opsets, default_opsets(layout))
+    return tuple(cells(chosen, torch=minor(versions.torch), ort=minor(versions.onnxruntime)))

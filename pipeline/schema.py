@@ -1,0 +1,103 @@
+"""What follows from a declaration alone: torch's schema, the dtype tuples, attribute values as they are stored."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import get_args
+
+from pipeline.spec import Attribute, AttributeKind, AttributeValue, DType, Input, Model, OpSpec
+
+DTYPES: tuple[DType, ...] = get_args(DType)
+
+_TORCH_KINDS: Mapping[AttributeKind, str] = {
+    "float": "float", "int": "int", "string": "str", "bool": "bool",
+    "floats": "float[]", "ints": "int[]", "strings": "str[]", "bools": "bool[]",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """One argument of the torch schema, and where it comes from."""
+
+    name: str
+    type: str
+    default: AttributeValue | None
+    source: Input | Attribute
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}" + ("" if self.default is None else f"={_torch_literal(self.default)}")
+
+
+def _torch_literal(value: AttributeValue) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_torch_literal, value)) + "]"
+    return repr(value)
+
+
+def torch_name(attribute: Attribute) -> str:
+    """Return the name of an attribute in the torch schema."""
+    return attribute.torch_name or attribute.name
+
+
+def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
+    """Return the arguments in order: inputs, then attributes, both as declared."""
+    inputs = (
+        Argument(
+            name=i.name,
+            type="Tensor[]" if i.variadic else "Tensor?" if i.optional else "Tensor",
+            default=None,
+            source=i,
+        )
+        for i in spec.inputs
+    )
+    attributes = (
+        Argument(name=torch_name(a), type=_TORCH_KINDS[a.kind], default=a.default, source=a)
+        for a in spec.attributes
+        if a.kind != "tensor"
+    )
+    return (*inputs, *attributes)
+
+
+def torch_schema(spec: OpSpec) -> str:
+    """Return the torch schema: ``ns::name(Tensor x, float eps=1e-05) -> Tensor``.
+
+    Grammar: "func" in ATen's native_functions README. Raises ValueError for an operator without a torch side.
+    """
+    if spec.torch is None:
+        raise ValueError(f"{spec.name} is declared without a torch operator")
+    arguments = ", ".join(map(str, torch_arguments(spec)))
+    returns = ", ".join("Tensor" for _ in spec.outputs)
+    return f"{spec.torch.name}({arguments}) -> " + (returns if len(spec.outputs) == 1 else f"({returns})")
+
+
+def dtype_tuples(spec: OpSpec) -> tuple[Mapping[str, DType], ...]:
+    """Return every binding of the type variables, the first variable slowest."""
+    return tuple(dict(zip(spec.types, chosen, strict=True)) for chosen in itertools.product(*spec.types.values()))
+
+
+def dtype_of(declared: str, types: Mapping[str, DType]) -> DType:
+    """Return the dtype of an input or output declared as `declared` under a binding of the type variables."""
+    return types[declared] if declared in types else DTYPES[DTYPES.index(declared)]
+
+
+def to_float32(value: float) -> float:
+    """Round to float32: what an ONNX float attribute can hold. Raises OverflowError beyond its range."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def stored(attribute: Attribute, value: AttributeValue) -> AttributeValue:
+    """Return `value` as ONNX stores it: floats rounded to float32, everything else as it is."""
+    if not attribute.kind.startswith("float"):
+        return value
+    if isinstance(value, tuple):
+        return tuple(to_float32(float(v)) for v in value)
+    return to_float32(float(value))
+
+
+def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
+    """Return the value of every attribute in `model`, defaults included, as given (not yet rounded)."""
+    given = {a.name: model.attributes.get(a.name, a.default) for a in spec.attributes}
+    return {name: value for name, value in given.items() if value is not None}
