@@ -91,7 +91,14 @@ def _spell(hint: Any) -> str:
 
 def _nearest(value: object, hint: Any) -> str:
     literals = re.findall(r"'(\w+)'", _spell(hint))
-    texts = [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, str) and v not in literals]
-    if isinstance(value, Mapping):
-        texts = [v for item in value.items() for v in item if isinstance(v, str) and v not in literals]
-    return next((near for t in texts if (near := did_you_mean(t, literals))), "")
+    return next((near for t in _texts(value) if t not in literals and (near := did_you_mean(t, literals))), "")
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, Mapping):
+        yield from _texts((*value, *value.values()))

@@ -1,0 +1,155 @@
+"""Each mistake that a declaration can hold is reported with file, field, what was found and what is allowed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import SpecError, UsageError
+from pipeline.layout import Layout
+from pipeline.load import load_operator, load_operators
+
+SPEC = (Path(__file__).parents[2] / "ops/group_norm/spec.py").read_text()
+CASES = """
+from pipeline.spec import Case, Model, Random, Values
+
+def case(name="plain", n=2, c=4, h=3, groups=2.0, scale=4):
+    return Case(name=name, inputs={
+        "x": Random(shape=(n, c, h)), "num_groups": Values(values=(groups,)),
+        "scale": Random(shape=(scale,)), "bias": Random(shape=(c,)),
+    })
+
+MODELS = (Model(name="plain", types={"T": "float32"}, cases=(case(),)),)
+"""
+
+
+def project(folder: Path, *, spec: str = SPEC, cases: str = CASES, name: str = "group_norm") -> Layout:
+    (folder / "ops" / name).mkdir(parents=True)
+    (folder / "ops" / name / "spec.py").write_text(spec)
+    (folder / "ops" / name / "cases.py").write_text(cases)
+    return Layout(folder)
+
+
+def mistakes(layout: Layout) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load_operators(layout)
+    return str(caught.value).splitlines()
+
+
+def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
+    (operator,) = load_operators(project(tmp_path))
+    assert operator.name == "group_norm"
+    assert [m.name for m in operator.models] == ["plain"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('name="group_norm"', 'nmae="group_norm"', ["nmae: unknown field of OpSpec, allowed: name, ", "; did you mean 'name'?"]),
+        ('name="group_norm"', 'nmae="group_norm"', ["name: missing in OpSpec; it has no default"]),
+        ('kind="float"', 'kind="flaot"', ["attributes[0].kind: found 'flaot', allowed: 'float', ", "did you mean 'float'?"]),
+        ('("float32", "float64")', '("float32", "flot64")', ["types: found {'T': ('float32', 'flot64')}", "did you mean 'float64'?"]),
+        ('name="x", type="T"', 'name="x", type="floot32"', ["inputs[0].type: found 'floot32', allowed: T, ", "did you mean 'float32'?"]),
+        ("minimum=0.0", 'minimum="0"', ["attributes[0].minimum: found '0', allowed: float or nothing (None)"]),
+        ("minimum=0.0", "minimum=1.0", ["attributes[0].default: found 1e-05, allowed: 1.0 to inf"]),
+        ("default=1e-5", "default=1e60", ["attributes[0].default: found 1e+60, allowed: what float32 can hold"]),
+        ('input="x"', 'input="z"', ["outputs[0].shape.input: found 'z', allowed: x, num_groups, scale, bias"]),
+        ('domain="mydomain"', 'domain="ai.onnx"', ["onnx.domain: found 'ai.onnx', which is ONNX's own"]),
+        ("versions=(1, 2)", "versions=(0,)", ["onnx.versions: found (0,), allowed: from since_version=1 on"]),
+        ("name=\"mynamespace::custom", "name=\"custom", ["torch.name: found 'custom_group_norm', allowed: 'namespace::name'"]),
+        ('name="bias", type', 'name="scale", type', ["inputs, attributes, outputs: 'scale' is declared twice"]),
+        ('torch_name="eps"', 'torch_name="bias"', ["torch_name: two arguments of the torch schema are named 'bias'"]),
+        ('"float64": Tolerance', '"int8": Tolerance', ["tolerances['custom']: 'float64' is missing"]),
+        ("rtol=1e-5", "rtol=-1", ["tolerances['custom']['float32'].rtol: found -1, allowed: a number from 0 on"]),
+        ('dims=("N", "C", "...")', 'dims=("...", "C")', ["inputs[0].dims: found ('...', 'C'), allowed: '...' at the end alone"]),
+        ("tolerances={", "min_opset=99, tolerances={", ["min_opset: found 99, allowed: 7 to 25; no exporter writes any other"]),
+        ("tolerances={", "runtime='contrib', tolerances={", ["runtime: not supported yet"]),
+        ('name="scale", type="T"', 'name="scale", optional=True, type="T"', ["inputs[2].optional: not supported yet"]),
+        ("SPEC = ", "SPECK = ", ["found NoneType as SPEC, allowed: OpSpec"]),
+        ("SPEC = ", "1/0\nSPEC = ", ["spec.py:5: ZeroDivisionError: division by zero"]),
+        ("SPEC = ", "SPEC == = ", ["spec.py:5: SyntaxError: invalid syntax"]),
+        ('OnnxOp(domain="mydomain"', 'OnnxOp("mydomain"', ["onnx: found 'mydomain' without a name; write FIELD=VALUE"]),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_declaration(tmp_path: Path, old: str, new: str, expected: list[str]) -> None:
+    assert old in SPEC
+    found = mistakes(project(tmp_path, spec=SPEC.replace(old, new, 1)))
+    assert any(line.startswith("ops/group_norm/spec.py") and all(e in line for e in expected) for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('"T": "float32"', '"T": "float16"', ["MODELS[0].types['T']: found 'float16', allowed: float32, float64"]),
+        ('"T": "float32"', '"U": "float32"', ["MODELS[0].types: found 'U', allowed: T"]),
+        ("cases=(case(),)", "cases=()", ["MODELS[0].cases: found none, allowed: at least one"]),
+        ("cases=(case(),)", "cases=(case(), case())", ["MODELS: two cases are named 'plain'"]),
+        ("case(),)", "case(), case('b', n=5),)", ["cases[1] ('b').inputs['x']: found shape (5, 4, 3), allowed: (2, 4, 3)"]),
+        ("case(),)", "case(scale=3),)", ["inputs['scale']: found shape (3,), allowed: C=4, as in 'x'"]),
+        ('"x": Random', '"y": Random', [".inputs: found 'y', allowed: x, num_groups, scale, bias"]),
+        ('"x": Random', '"y": Random', [".inputs['x']: missing"]),
+        ("cases=", "attributes={'epsilon': -1.0}, cases=", ["attributes['epsilon']: found -1.0, allowed: 0.0 to inf"]),
+        ("cases=", "attributes={'eps': 1.0}, cases=", ["attributes: found 'eps', allowed: epsilon; did you mean 'epsilon'?"]),
+        ("cases=", "domain_version=7, cases=", ["MODELS[0].domain_version: found 7, allowed: 1, 2"]),
+        ("cases=(case(),)", "dynamic={'x': ('N', None, None)}, cases=(case(n=1),)", ["bakes in a dynamic size of 0 or 1"]),
+        ("cases=", "dynamic={'x': ('N',)}, cases=", ["has 3 axes, but dynamic names 1: ('N',)"]),
+        ("cases=", "names={'z': 'Z'}, cases=", ["MODELS[0].names: found 'z', allowed: x, num_groups, scale, bias, y"]),
+        ("shape=(n, c, h)", "shape=(n,)", ["found shape (2,), allowed: ('N', 'C', '...')"]),
+        ("shape=(n, c, h)", "shpae=(n, c, h)", ["shpae: unknown field of Random", "did you mean 'shape'?"]),
+        ("MODELS = ", "MODELS = 3 #", ["found int as MODELS, allowed: tuple"]),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_cases(tmp_path: Path, old: str, new: str, expected: list[str]) -> None:
+    assert old in CASES
+    found = mistakes(project(tmp_path, cases=CASES.replace(old, new, 1)))
+    assert any(line.startswith("ops/group_norm/cases.py") and all(e in line for e in expected) for line in found), found
+
+
+def test_all_mistakes_of_all_files_come_in_one_go(tmp_path: Path) -> None:
+    project(tmp_path, spec=SPEC.replace("minimum=0.0", "minimun=0.0").replace("rtol=1e-5", "rtol=-1"))
+    layout = project(tmp_path, name="other", spec=SPEC.replace("group_norm", "other"), cases=CASES + "MODELS = ()")
+    found = mistakes(layout)
+    assert [line.split(": ")[:2] for line in found] == [
+        ["ops/group_norm/spec.py", "attributes[0].minimun"],
+        ["ops/group_norm/spec.py", "tolerances['custom']['float32'].rtol"],
+        ["ops/other/cases.py", "MODELS"],
+    ]
+
+
+def test_two_operators_may_not_share_a_name(tmp_path: Path) -> None:
+    project(tmp_path)
+    layout = project(tmp_path, name="second", spec=SPEC.replace('name="group_norm"', 'name="second"'))
+    assert mistakes(layout) == [
+        "ops/second/spec.py: onnx: 'mydomain::mygroupnorm' is taken by ops/group_norm/spec.py; rename one",
+        "ops/second/spec.py: torch: 'mynamespace::custom_group_norm' is taken by ops/group_norm/spec.py; rename one",
+    ]
+
+
+def test_a_folder_with_another_name_than_its_operator(tmp_path: Path) -> None:
+    assert mistakes(project(tmp_path, name="groupnorm")) == [
+        "ops/groupnorm/spec.py: name: found 'group_norm', allowed: the folder's name 'groupnorm'"
+    ]
+
+
+def test_missing_cases(tmp_path: Path) -> None:
+    layout = project(tmp_path)
+    layout.cases("group_norm").unlink()
+    assert mistakes(layout) == ["ops/group_norm/cases.py: missing; it defines MODELS"]
+
+
+def test_an_unknown_operator_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no operator 'groupnorm' in ops/, there is: group_norm; did you mean"):
+        load_operator(project(tmp_path), "groupnorm")
+
+
+def test_reading_declarations_imports_no_framework(root: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from pipeline.layout import Layout; from pipeline.load import load_operators;"
+        f"load_operators(Layout(Path({str(root)!r})));"
+        "print([m for m in ('torch', 'onnx', 'onnxscript', 'onnxruntime', 'numpy', 'jinja2', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
+    assert done.stdout.strip() == "[]"
