@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from pipeline.errors import ToolchainError, UsageError
 from pipeline.layout import Layout
@@ -53,11 +54,33 @@ def minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
+def _settings(layout: Layout, table: str) -> Mapping[str, Any]:
+    """Return the table [tool.opmatrix.<table>] of the project's pyproject.toml, or an empty one."""
+    path = layout.root / "pyproject.toml"
+    try:
+        settings = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"pyproject.toml: {error}") from error
+    found: Mapping[str, Any] = settings.get("tool", {}).get("opmatrix", {}).get(table, {})
+    return found
+
+
+def step_seconds(layout: Layout) -> float:
+    """Return the time limit of a step: pyproject.toml's [tool.opmatrix.limits] seconds, else 300."""
+    seconds = _settings(layout, "limits").get("seconds", 300)
+    if not isinstance(seconds, int | float) or not seconds > 0:
+        raise UsageError(
+            f"pyproject.toml: [tool.opmatrix.limits]: seconds: found {seconds!r}, allowed: a number above 0"
+        )
+    return float(seconds)
+
+
 def default_opsets(layout: Layout) -> Mapping[Exporter, Sequence[int]]:
     """Return the opsets per exporter that pyproject.toml names under [tool.opmatrix.opsets]."""
-    path = layout.root / "pyproject.toml"
-    named = tomllib.loads(path.read_text()).get("tool", {}).get("opmatrix", {}).get("opsets", {})
-    where = f"{path.name}: [tool.opmatrix.opsets]"
+    named = _settings(layout, "opsets")
+    where = "pyproject.toml: [tool.opmatrix.opsets]"
     for exporter in EXPORTERS:
         opsets = named.get(exporter)
         if not isinstance(opsets, list) or not all(isinstance(o, int) for o in opsets):

@@ -1,0 +1,64 @@
+"""Projects to plant faults in: copies of this one in a temporary folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.layout import Layout
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of this project. It uses the installed pipeline, not a copy of it."""
+
+    root: Path
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.root)
+
+    @classmethod
+    def copy(cls, folder: Path, *, seconds: int = 60) -> Project:
+        """Copy what people write; `seconds` is the time limit of a step."""
+        for name in ("ops", "native"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "dodo.py", folder / "dodo.py")
+        settings = (ROOT / "pyproject.toml").read_text()
+        (folder / "pyproject.toml").write_text(settings + f"\n[tool.opmatrix.limits]\nseconds = {seconds}\n")
+        return cls(folder)
+
+    def second_operator(self, name: str) -> None:
+        """Add group_norm once more under other names."""
+        for part in ("ops", "native"):
+            shutil.copytree(self.root / part / "group_norm", self.root / part / name)
+            for path in (self.root / part / name).iterdir():
+                text = path.read_text().replace("group_norm", name)
+                text = text.replace("mydomain", f"{name}.domain").replace("mynamespace", name)
+                path.write_text(text)
+
+    def replace(self, path: str, old: str, new: str) -> None:
+        """Replace `old` in a file; it must be there."""
+        text = (self.root / path).read_text()
+        assert old in text, f"{old!r} is not in {path}"
+        (self.root / path).write_text(text.replace(old, new))
+
+    def doit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "doit", *arguments], cwd=self.root, capture_output=True, text=True, timeout=500
+        )
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Return the report's records by ``<op>-<lowering>@<cell>``."""
+        found = json.loads((self.layout.report / "report.json").read_text())["cells"]
+        return {
+            f"{r['op']}-{r['lowering']}@torch{r['torch']}-{r['exporter']}-opset{r['opset']}-ort{r['ort']}": r
+            for r in found
+        }

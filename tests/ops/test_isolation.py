@@ -1,0 +1,80 @@
+"""A kernel that throws, aborts, segfaults or never ends makes its own cells fail, and only those."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.ops.projects import Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+FAULTS = {
+    "throws": ('throw std::runtime_error("group_norm: planted");', "group_norm: planted"),
+    "aborts": ("std::abort();", "SIGABRT"),
+    "segfaults": ("*static_cast<volatile int*>(nullptr) = 1;", "SIGSEGV"),
+    "never ends": ("for (volatile int i = 0;; i = i + 1) {}", "time limit of 10 s"),
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project of two operators, exported: no fault of a kernel may make that run again."""
+    made = Project.copy(tmp_path_factory.mktemp("isolation"), seconds=10)
+    made.second_operator("sound")
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_one_kernel(project: Project, fault: str) -> None:
+    statement, expected = FAULTS[fault]
+    kernel = project.root / "native/group_norm/kernel.h"
+    original = kernel.read_text()
+    head, opening, body = original.partition("TensorView<T> y) {\n")
+    assert opening, "the kernel's signature has changed"
+    kernel.write_text("#include <cstdlib>\n#include <stdexcept>\n" + head + opening + "  " + statement + "\n" + body)
+    try:
+        done = project.doit("opsets=18")
+    finally:
+        kernel.write_text(original)
+    assert done.returncode != 0
+    outcomes = {name: record["outcome"] for name, record in project.records().items()}
+    assert {n: o for n, o in outcomes.items() if n.startswith("sound")} and all(
+        o == "verified" for n, o in outcomes.items() if n.startswith("sound")
+    )
+    failed = {n: r for n, r in project.records().items() if n.startswith("group_norm")}
+    assert len(failed) == 2
+    for name, record in failed.items():
+        assert record["outcome"] == "failed", (name, record)
+        assert expected in record["detail"], record
+    assert "export:" not in done.stdout, "a kernel's edit exports nothing"
+
+
+def test_it_recovers(project: Project) -> None:
+    done = project.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {r["outcome"] for r in project.records().values()} == {"verified"}
+
+
+def test_a_compile_error_blocks_its_operator_alone(project: Project, tmp_path: Path) -> None:
+    kernel = project.root / "native/group_norm/kernel.h"
+    original = kernel.read_text()
+    kernel.write_text(original.replace("#pragma once\n", "#pragma once\nint planted = not_declared;\n", 1))
+    try:
+        done = project.doit("opsets=18")
+    finally:
+        kernel.write_text(original)
+    assert done.returncode != 0
+    shown = done.stdout + done.stderr
+    assert "native/group_norm/kernel.h:" in shown and "not_declared" in shown, shown
+    records = project.records()
+    assert {r["outcome"] for n, r in records.items() if n.startswith("sound")} == {"verified"}
+    for name, record in records.items():
+        if name.startswith("group_norm"):
+            assert (record["outcome"], record["detail"]) == ("failed", "not run: compile:group_norm failed"), (
+                name,
+                record,
+            )

@@ -1,0 +1,128 @@
+"""Who may import what, and what may not stand where."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline import code
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "pipeline"
+FRAMEWORKS = {"torch", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "numpy"}
+STAGES = sorted(p.stem for p in (PACKAGE / "stages").glob("*.py") if p.stem != "__init__")
+
+
+def imports(path: Path, *, top_level: bool = False) -> Iterator[str]:
+    """Yield the dotted names that a file imports; `top_level` leaves out those inside functions."""
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_level else list(ast.walk(tree))
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield node.module
+
+
+def modules(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*.py"))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_imports_no_other_stage_and_no_runner(stage: str) -> None:
+    found = set(imports(PACKAGE / "stages" / f"{stage}.py"))
+    others = {n for n in found if n.startswith(("pipeline.stages", "pipeline.runner"))}
+    assert not others, f"stages/{stage}.py imports {others}: stages speak through files"
+
+
+@pytest.mark.parametrize("path", modules(PACKAGE / "runner"), ids=lambda p: p.name)
+def test_the_runner_imports_no_stage(path: Path) -> None:
+    assert not {n for n in imports(path) if n.startswith("pipeline.stages")}
+
+
+@pytest.mark.parametrize("path", [*modules(PACKAGE), ROOT / "dodo.py"], ids=lambda p: p.name)
+def test_only_the_runner_and_dodo_know_doit(path: Path) -> None:
+    if path.is_relative_to(PACKAGE / "runner") or path.name == "dodo.py":
+        return
+    assert not {n for n in imports(path) if n.split(".")[0] == "doit"}
+
+
+def test_verify_never_imports_torch() -> None:
+    reached = [p for stage in ("verify", "data", "report") for p in code.modules(stage)]
+    assert not [p for p in reached if "torch" in {n.split(".")[0] for n in imports(p)}]
+
+
+@pytest.mark.parametrize("command", [["list"], ["list", "--all"], ["info", "report"]], ids=" ".join)
+def test_building_the_graph_imports_no_framework(command: list[str]) -> None:
+    """doit reads dodo.py on every command, so an import there is paid on every command."""
+    script = (
+        "import sys; from doit.doit_cmd import DoitMain; from doit.cmd_base import DodoTaskLoader;"
+        f"code = DoitMain(config_filenames=['pyproject.toml']).run({command!r});"
+        f"heavy = {sorted(FRAMEWORKS | {'jinja2', 'rich'})}; found = [m for m in heavy if m in sys.modules];"
+        "sys.exit(str(found) if found else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def framework_includes(text: str) -> list[str]:
+    return re.findall(r'#\s*include\s*[<"]((?:torch|ATen|c10|caffe2|onnx)[^">]*)', text)
+
+
+KERNEL_HEADERS = sorted([*(ROOT / "native/include").rglob("*.h"), *(ROOT / "native").glob("*/kernel.h")])
+
+
+@pytest.mark.parametrize("path", KERNEL_HEADERS, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_no_framework_header_in_kernels(path: Path) -> None:
+    text = path.read_text()
+    assert not framework_includes(text), f"{path}: kernels know no framework; that belongs into native/binding"
+    assert "__FILE__" not in text and "__LINE__" not in text, "a comment or a move must not change the bytes"
+
+
+def test_the_header_rule_sees_a_planted_include() -> None:
+    assert framework_includes('#include <torch/library.h>\n#include "onnxruntime_c_api.h"\n#include <vector>') == [
+        "torch/library.h",
+        "onnxruntime_c_api.h",
+    ]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_code_of_a_stage_is_found_whole(stage: str) -> None:
+    """pipeline.code finds imports with a pattern; the parser must find the same files."""
+    found: set[Path] = set()
+    waiting = [PACKAGE / "stages" / f"{stage}.py"]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for name in imports(path):
+            target = ROOT.joinpath(*name.split("."))
+            waiting += [
+                p for p in (target.with_suffix(".py"), target / "__init__.py") if p.is_file() and name != "pipeline"
+            ]
+    assert set(code.modules(stage)) - {PACKAGE / "__init__.py"} == found - {PACKAGE / "__init__.py"}
+
+
+def test_nothing_happens_on_import() -> None:
+    """Modules define things; a call at the top level would run when somebody only looks."""
+    for path in modules(PACKAGE):
+        if path.name == "__main__.py":
+            continue
+        for node in ast.parse(path.read_text()).body:
+            assert not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)), f"{path}:{node.lineno}"
+            if isinstance(node, ast.For | ast.While | ast.With):
+                raise AssertionError(f"{path}:{node.lineno}: runs on import")
+
+
+def test_paths_under_build_come_from_layout_alone() -> None:
+    for path in modules(PACKAGE):
+        if path.name != "layout.py":
+            assert not re.search(r"""["']build/""", path.read_text()), f"{path}: use pipeline.layout"
