@@ -114,7 +114,6 @@ def bring_up_to_date(place: Place, environ: Mapping[str, str], *, lock: int) -> 
     check_compiler(environ)
     if found and {**found, PROJECT.name: b""} == {**wanted, PROJECT.name: b""} and place.python.exists():
         say("pyproject.toml changed: installing opmatrix again")
-        shutil.rmtree(place.stamp)
         install_project(Pip(place=place, command=(str(place.python), "-m", "pip"), lock=lock))
     else:
         make(place, environ, lock=lock)
@@ -150,12 +149,13 @@ def stamp(root: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def write_stamp(place: Place, content: Mapping[str, bytes]) -> None:
-    """Write the whole stamp or none."""
+    """Write the whole stamp or none: without one, the next try starts clean."""
     temporary = place.stamp.with_name("stamp.new")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     for name, data in content.items():
         (temporary / name).write_bytes(data)
+    shutil.rmtree(place.stamp, ignore_errors=True)
     temporary.rename(place.stamp)
 
 
