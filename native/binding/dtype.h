@@ -1,0 +1,53 @@
+// The dtypes of the declaration, as bindings compare and name them.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "opmatrix/check.h"
+
+namespace opmatrix {
+
+enum class DType {
+  float16,
+  bfloat16,
+  float32,
+  float64,
+  int8,
+  int16,
+  int32,
+  int64,
+  uint8,
+  uint16,
+  uint32,
+  uint64,
+  boolean,
+  other
+};
+
+constexpr const char* name(DType dtype) {
+  constexpr const char* names[] = {"float16", "bfloat16", "float32", "float64", "int8",   "int16", "int32",
+                                   "int64",   "uint8",    "uint16",  "uint32",  "uint64", "bool",  "another dtype"};
+  return names[static_cast<int>(dtype)];
+}
+
+/// Throws unless `found` is one of `allowed`: "group_norm: x must be float32 or float64, got int64".
+inline void check_dtype(const char* op, const char* argument, DType found, std::initializer_list<DType> allowed) {
+  char list[160] = "";
+  int length = 0;
+  for (const DType& dtype : allowed) {
+    if (dtype == found) return;
+    const char* separator = &dtype == allowed.begin() ? "" : &dtype + 1 == allowed.end() ? " or " : ", ";
+    length +=
+        std::snprintf(list + length, sizeof list - static_cast<std::size_t>(length), "%s%s", separator, name(dtype));
+  }
+  throw Error{op, ": ", argument, " must be ", list, ", got ", name(found)};
+}
+
+/// Throws unless `found` is the dtype that an earlier argument of the same type variable has.
+inline void check_same_dtype(const char* op, const char* argument, DType found, const char* other, DType expected) {
+  KERNEL_CHECK(found == expected, op, ": ", argument, " must be ", name(expected), " as ", other, " is, got ",
+               name(found));
+}
+
+}  // namespace opmatrix

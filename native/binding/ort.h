@@ -1,0 +1,284 @@
+// What a generated ONNX Runtime binding stands on: the C API alone, from its version 16 on.
+//
+// The version asked for is that of the running ONNX Runtime, as far as these headers know it: one library runs on 1.16
+// and on everything newer. What needs 17 (shapes, threads) is guarded by `version`.
+#pragma once
+
+#include <onnxruntime_c_api.h>
+
+#include <exception>
+#include <iterator>
+
+#include "dtype.h"
+#include "opmatrix/check.h"
+#include "opmatrix/parallel.h"
+#include "opmatrix/tensor_view.h"
+
+namespace opmatrix::ort {
+
+static_assert(ORT_API_VERSION >= 18, "opmatrix needs the headers of ONNX Runtime 1.18 or newer");
+
+// Set by RegisterCustomOps, before anything else here is used.
+inline const OrtApi* api = nullptr;
+inline std::uint32_t version = 0;
+
+/// An OrtStatus on its way to the C++ code that returns it to ONNX Runtime.
+struct StatusError {
+  OrtStatus* status;
+};
+
+inline void check_call(OrtStatus* status) {
+  if (status != nullptr) throw StatusError{status};
+}
+
+/// Runs `body` and returns what it throws as a status: no exception may cross into ONNX Runtime.
+template <typename Body>
+OrtStatus* to_status(const Body& body) noexcept {
+  try {
+    body();
+    return nullptr;
+  } catch (const StatusError& error) {
+    return error.status;
+  } catch (const Error& error) {
+    return api->CreateStatus(ORT_INVALID_ARGUMENT, error.what());
+  } catch (const std::exception& error) {
+    return api->CreateStatus(ORT_FAIL, error.what());
+  } catch (...) {
+    return api->CreateStatus(ORT_FAIL, "opmatrix: a kernel threw something that is no std::exception");
+  }
+}
+
+/// Calls a getter and tells whether it succeeded; the reason of a failure is dropped.
+inline bool succeeds(OrtStatus* status) {
+  if (status == nullptr) return true;
+  api->ReleaseStatus(status);
+  return false;
+}
+
+/// The attributes of a node.
+class Attributes {
+ public:
+  Attributes(const char* op, const OrtKernelInfo* info) : op_(op), info_(info) {}
+
+  float get_float(const char* name, const float* otherwise) const {
+    float value = 0;
+    if (succeeds(api->KernelInfoGetAttribute_float(info_, name, &value))) return value;
+    return missing(name, "float", otherwise);
+  }
+
+  std::int64_t get_int(const char* name, const std::int64_t* otherwise) const {
+    std::int64_t value = 0;
+    if (succeeds(api->KernelInfoGetAttribute_int64(info_, name, &value))) return value;
+    return missing(name, "int", otherwise);
+  }
+
+ private:
+  /// An attribute of another type reads as absent, so ask for it in every type before its default is taken.
+  template <typename T>
+  T missing(const char* name, const char* wanted, const T* otherwise) const {
+    const char* found = type_of(name);
+    KERNEL_CHECK(found == nullptr, op_, ": attribute ", name, " must be of type ", wanted, ", got ", found);
+    KERNEL_CHECK(otherwise != nullptr, op_, ": attribute ", name, " is missing; it must be of type ", wanted);
+    return *otherwise;
+  }
+
+  const char* type_of(const char* name) const {
+    float real = 0;
+    std::int64_t whole = 0;
+    std::size_t size = 0;
+    if (succeeds(api->KernelInfoGetAttribute_float(info_, name, &real))) return "float";
+    if (succeeds(api->KernelInfoGetAttribute_int64(info_, name, &whole))) return "int";
+    if (succeeds(api->KernelInfoGetAttribute_string(info_, name, nullptr, &size))) return "string";
+    size = 0;  // with no room, a list that is not empty is an error of another kind: the size has been set
+    if (succeeds(api->KernelInfoGetAttributeArray_float(info_, name, nullptr, &size)) || size > 0) return "floats";
+    if (succeeds(api->KernelInfoGetAttributeArray_int64(info_, name, nullptr, &size)) || size > 0) return "ints";
+    OrtAllocator* allocator = nullptr;
+    OrtValue* tensor = nullptr;
+    check_call(api->GetAllocatorWithDefaultOptions(&allocator));
+    if (!succeeds(api->KernelInfoGetAttribute_tensor(info_, name, allocator, &tensor))) return nullptr;
+    api->ReleaseValue(tensor);
+    return "tensor";
+  }
+
+  const char* op_;
+  const OrtKernelInfo* info_;
+};
+
+/// A tensor as ONNX Runtime holds it, with its sizes.
+class Value {
+ public:
+  explicit Value(const OrtValue* value) : value_(value) {
+    check_call(api->GetTensorTypeAndShape(value, &info_));
+    if (!succeeds(api->GetDimensionsCount(info_, &rank_)) || rank_ > std::size(sizes_) ||
+        !succeeds(api->GetDimensions(info_, sizes_, rank_))) {
+      api->ReleaseTensorTypeAndShapeInfo(info_);
+      throw Error{"opmatrix: a tensor has more than ", static_cast<std::int64_t>(std::size(sizes_)), " dimensions"};
+    }
+  }
+  Value(const Value&) = delete;
+  Value& operator=(const Value&) = delete;
+  ~Value() { api->ReleaseTensorTypeAndShapeInfo(info_); }
+
+  Sizes sizes() const { return {sizes_, static_cast<std::int64_t>(rank_)}; }
+
+  template <typename T>
+  TensorView<const T> view() const {
+    void* data = nullptr;  // the C API has no getter for const data before 1.23
+    check_call(api->GetTensorMutableData(const_cast<OrtValue*>(value_), &data));
+    return {static_cast<const T*>(data), sizes()};
+  }
+
+ private:
+  const OrtValue* value_;
+  OrtTensorTypeAndShapeInfo* info_ = nullptr;
+  std::size_t rank_ = 0;
+  std::int64_t sizes_[64] = {};
+};
+
+/// One run of a node; while it lives, the kernel has the session's threads.
+class Context final : public Threads {
+ public:
+  explicit Context(OrtKernelContext* context) : context_(context), use_(version >= 17 ? this : nullptr) {}
+
+  /// The input at `index`: its OrtValue, never null for a required one.
+  const OrtValue* input(std::size_t index) const {
+    const OrtValue* value = nullptr;
+    check_call(api->KernelContext_GetInput(context_, index, &value));
+    return value;
+  }
+
+  template <typename T>
+  TensorView<T> output(std::size_t index, Sizes sizes) const {
+    OrtValue* value = nullptr;
+    check_call(api->KernelContext_GetOutput(context_, index, sizes.data, static_cast<std::size_t>(sizes.rank), &value));
+    void* data = nullptr;
+    check_call(api->GetTensorMutableData(value, &data));
+    return {static_cast<T*>(data), sizes};
+  }
+
+  void run(std::int64_t begin, std::int64_t end, std::int64_t grain, Work work, void* context) override {
+    struct Call {
+      std::int64_t begin, end, grain;
+      Work work;
+      void* context;
+    } call{begin, end, grain, work, context};
+    const auto run_part = [](void* given, std::size_t index) {
+      const auto& c = *static_cast<Call*>(given);
+      const std::int64_t from = c.begin + static_cast<std::int64_t>(index) * c.grain;
+      c.work(c.context, from, c.end - from > c.grain ? from + c.grain : c.end);
+    };
+    const auto parts = static_cast<std::size_t>((end - begin - 1) / grain + 1);
+    check_call(api->KernelContext_ParallelFor(context_, run_part, parts, 0, &call));  // 0: ORT chooses the batches
+  }
+
+ private:
+  OrtKernelContext* context_;
+  UseThreads use_;
+};
+
+/// What is known about the shapes of a node while a model is loaded.
+class ShapeContext {
+ public:
+  explicit ShapeContext(OrtShapeInferContext* context) : context_(context) {}
+
+  /// Gives an output the shape of an input. The information is passed on as it is: to take it apart and build it anew
+  /// loses symbolic dimensions (1.24 and newer).
+  void same_as(std::size_t output, std::size_t input) {
+    OrtTensorTypeAndShapeInfo* info = nullptr;  // borrowed
+    check_call(api->ShapeInferContext_GetInputTypeShape(context_, input, &info));
+    check_call(api->ShapeInferContext_SetOutputTypeShape(context_, output, info));
+  }
+
+ private:
+  OrtShapeInferContext* context_;
+};
+
+/// A custom op of ONNX Runtime for one choice of dtypes, made of a Kernel with
+///   static constexpr const char* kOp, kOpType; constexpr int kSinceVersion; constexpr DType kInputs[], kOutputs[];
+///   explicit Kernel(const Attributes&); void compute(Context&) const; static void infer_shapes(ShapeContext&).
+template <typename Kernel>
+struct CustomOp : OrtCustomOp {
+  CustomOp() : OrtCustomOp{} {
+    OrtCustomOp::version = ort::version;
+    GetName = [](const OrtCustomOp*) { return Kernel::kOpType; };
+    GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };  // the CPU
+    GetInputTypeCount = [](const OrtCustomOp*) { return std::size(Kernel::kInputs); };
+    GetOutputTypeCount = [](const OrtCustomOp*) { return std::size(Kernel::kOutputs); };
+    GetInputType = [](const OrtCustomOp*, std::size_t i) { return element_type(Kernel::kInputs[i]); };
+    GetOutputType = [](const OrtCustomOp*, std::size_t i) { return element_type(Kernel::kOutputs[i]); };
+    GetInputCharacteristic = [](const OrtCustomOp*, std::size_t) { return INPUT_OUTPUT_REQUIRED; };
+    GetOutputCharacteristic = [](const OrtCustomOp*, std::size_t) { return INPUT_OUTPUT_REQUIRED; };
+    GetInputMemoryType = [](const OrtCustomOp*, std::size_t) { return OrtMemTypeDefault; };
+    GetVariadicInputMinArity = [](const OrtCustomOp*) { return 1; };
+    GetVariadicInputHomogeneity = [](const OrtCustomOp*) { return 1; };
+    GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 1; };
+    GetVariadicOutputHomogeneity = [](const OrtCustomOp*) { return 1; };
+    CreateKernelV2 = [](const OrtCustomOp*, const OrtApi*, const OrtKernelInfo* info, void** kernel) {
+      return to_status([&] { *kernel = new Kernel(Attributes(Kernel::kOp, info)); });
+    };
+    KernelComputeV2 = [](void* kernel, OrtKernelContext* context) {
+      return to_status([&] {
+        Context run(context);
+        static_cast<const Kernel*>(kernel)->compute(run);
+      });
+    };
+    KernelDestroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
+    InferOutputShapeFn = [](const OrtCustomOp*, OrtShapeInferContext* context) {  // asked for from version 17 on
+      return to_status([&] {
+        ShapeContext shapes(context);
+        Kernel::infer_shapes(shapes);
+      });
+    };
+    GetStartVersion = [](const OrtCustomOp*) { return Kernel::kSinceVersion; };
+    GetEndVersion = [](const OrtCustomOp*) { return INT32_MAX; };  // like ONNX's: until a newer schema replaces it
+  }
+
+  static constexpr ONNXTensorElementDataType element_type(DType dtype) {
+    switch (dtype) {
+      case DType::float16:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
+      case DType::bfloat16:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16;
+      case DType::float32:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+      case DType::float64:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE;
+      case DType::int8:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8;
+      case DType::int16:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16;
+      case DType::int32:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32;
+      case DType::int64:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
+      case DType::uint8:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
+      case DType::uint16:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16;
+      case DType::uint32:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32;
+      case DType::uint64:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64;
+      case DType::boolean:
+        return ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
+      case DType::other:
+        break;
+    }
+    return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  }
+};
+
+/// The custom ops of one operator, one per choice of dtypes, and the domain that they belong to.
+struct Operator {
+  const char* domain;
+  const OrtCustomOp* const* ops;
+  std::size_t count;
+};
+
+/// Chooses the version of the C API; returns null, or a status where ONNX Runtime is too old.
+OrtStatus* choose_version(const OrtApiBase* base);
+
+/// Adds the operators to the options of a session, those of one domain together.
+OrtStatus* add_operators(OrtSessionOptions* options, const Operator* operators, std::size_t count);
+
+}  // namespace opmatrix::ort

@@ -1,0 +1,243 @@
+// What a generated torch binding stands on.
+//
+// It uses LibTorch's stable C interface ("shims") directly: one library runs on every torch from 2.9 on. The C++ layer
+// that torch puts on top of it (torch/csrc/stable) is left out, since it doubles the time to compile, and since its
+// errors hide what torch said behind the text of a call and a path of the build machine.
+#pragma once
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/inductor/aoti_torch/generated/c_shim_aten.h>
+
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "dtype.h"
+#include "opmatrix/check.h"
+#include "opmatrix/parallel.h"
+#include "opmatrix/tensor_view.h"
+
+// Newer than torch 2.9, so weak: a torch without them loads the library all the same, and they read as null.
+extern "C" {
+[[gnu::weak]] AOTITorchError torch_parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain,
+                                                void (*work)(std::int64_t, std::int64_t, void*),
+                                                void* context);          // 2.10
+[[gnu::weak]] const char* torch_exception_get_what_without_backtrace();  // 2.13
+}
+
+namespace opmatrix::torch {
+
+/// Throws, unless a shim succeeded: what we wanted, and what torch says about it where it can (2.13).
+inline void check_call(AOTITorchError error, const char* op, const char* wanted) {
+  if (error == AOTI_TORCH_SUCCESS) return;
+  const bool known = torch_exception_get_what_without_backtrace != nullptr;
+  throw Error{op, ": torch could not ", wanted, known ? ": " : "",
+              known ? torch_exception_get_what_without_backtrace() : ""};
+}
+
+/// Owns a reference to a tensor of torch.
+class Tensor {
+ public:
+  explicit Tensor(AtenTensorHandle handle = nullptr) : handle_(handle) {}
+  Tensor(Tensor&& other) noexcept : handle_(other.release()) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Tensor() {
+    if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);
+  }
+
+  AtenTensorHandle get() const { return handle_; }
+  AtenTensorHandle release() { return std::exchange(handle_, nullptr); }
+
+  template <typename T>
+  T* data() const {
+    void* data = nullptr;
+    check_call(aoti_torch_get_data_ptr(handle_, &data), "opmatrix", "give the address of a tensor");
+    return static_cast<T*>(data);
+  }
+
+ private:
+  AtenTensorHandle handle_;
+};
+
+inline DType dtype_of(std::int32_t code) {
+  const std::pair<std::int32_t, DType> known[] = {
+      {aoti_torch_dtype_float16(), DType::float16}, {aoti_torch_dtype_bfloat16(), DType::bfloat16},
+      {aoti_torch_dtype_float32(), DType::float32}, {aoti_torch_dtype_float64(), DType::float64},
+      {aoti_torch_dtype_int8(), DType::int8},       {aoti_torch_dtype_int16(), DType::int16},
+      {aoti_torch_dtype_int32(), DType::int32},     {aoti_torch_dtype_int64(), DType::int64},
+      {aoti_torch_dtype_uint8(), DType::uint8},     {aoti_torch_dtype_uint16(), DType::uint16},
+      {aoti_torch_dtype_uint32(), DType::uint32},   {aoti_torch_dtype_uint64(), DType::uint64},
+      {aoti_torch_dtype_bool(), DType::boolean},
+  };
+  for (const auto& [number, dtype] : known) {
+    if (number == code) return dtype;
+  }
+  return DType::other;
+}
+
+inline std::int32_t code_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return aoti_torch_dtype_float32();
+    case DType::float64:
+      return aoti_torch_dtype_float64();
+    case DType::int8:
+      return aoti_torch_dtype_int8();
+    case DType::int16:
+      return aoti_torch_dtype_int16();
+    case DType::int32:
+      return aoti_torch_dtype_int32();
+    case DType::int64:
+      return aoti_torch_dtype_int64();
+    case DType::uint8:
+      return aoti_torch_dtype_uint8();
+    case DType::boolean:
+      return aoti_torch_dtype_bool();
+    default:
+      throw Error{"opmatrix: no torch tensor is made as ", name(dtype)};
+  }
+}
+
+/// A tensor argument of an operator.
+class Input {
+ public:
+  /// Takes the reference that torch put on the stack: it is ours to drop, also when a check throws.
+  Input(const char* op, const char* name, StableIValue value)
+      : op_(op), name_(name), tensor_(std::bit_cast<AtenTensorHandle>(value)) {}
+
+  /// Throws unless the tensor is defined, on the CPU and dense. Everything below needs that.
+  void check_dense() {
+    bool defined = false;
+    check_call(aoti_torch_is_defined(tensor_.get(), &defined), op_, "look at an argument");
+    KERNEL_CHECK(defined, op_, ": ", name_, " must be a tensor, got an undefined one");
+    std::int32_t device = 0;
+    check_call(aoti_torch_get_device_type(tensor_.get(), &device), op_, "tell the device of an argument");
+    KERNEL_CHECK(device == aoti_torch_device_type_cpu(), op_, ": ", name_, " must be on the CPU, got a tensor on ",
+                 device == aoti_torch_device_type_cuda()   ? "CUDA"
+                 : device == aoti_torch_device_type_meta() ? "the meta device"
+                                                           : "another device");
+    std::int32_t layout = 0;
+    check_call(aoti_torch_get_layout(tensor_.get(), &layout), op_, "tell the layout of an argument");
+    KERNEL_CHECK(layout == aoti_torch_layout_strided(), op_, ": ", name_,
+                 " must be a dense tensor, got a sparse or otherwise packed one");
+    std::int32_t code = 0;
+    check_call(aoti_torch_get_dtype(tensor_.get(), &code), op_, "tell the dtype of an argument");
+    dtype_ = dtype_of(code);
+    std::int64_t* sizes = nullptr;  // asked first: a nested tensor says strided, and then has no sizes
+    check_call(aoti_torch_get_sizes(tensor_.get(), &sizes), op_, "tell the sizes of an argument");
+    check_call(aoti_torch_get_dim(tensor_.get(), &sizes_.rank), op_, "tell the rank of an argument");
+    sizes_.data = sizes;
+  }
+
+  DType dtype() const { return dtype_; }
+  Sizes sizes() const { return sizes_; }
+
+  /// The elements in C order: a view of torch's memory, or of a copy that is kept here.
+  template <typename T>
+  TensorView<const T> view() {
+    bool contiguous = false;
+    check_call(aoti_torch_is_contiguous(tensor_.get(), &contiguous), op_, "look at an argument");
+    if (!contiguous) copy_ = contiguous_copy();
+    const Tensor& source = contiguous ? tensor_ : copy_;
+    return {source.data<const T>(), sizes_};
+  }
+
+  /// A new contiguous tensor on the same device.
+  Tensor new_tensor(Sizes sizes, DType dtype) const {
+    std::int32_t code = code_of(dtype);
+    AtenTensorHandle made = nullptr;
+    check_call(
+        aoti_torch_aten_new_empty(tensor_.get(), sizes.data, sizes.rank, &code, nullptr, nullptr, 0, nullptr, &made),
+        op_, "allocate an output");
+    return Tensor(made);
+  }
+
+ private:
+  Tensor contiguous_copy() const {
+    Tensor copy = new_tensor(sizes_, dtype_);  // never empty_like: that keeps the strides
+    check_call(aoti_torch_copy_(copy.get(), tensor_.get(), 0), op_, "copy an argument that is not contiguous");
+    return copy;
+  }
+
+  const char* op_;
+  const char* name_;
+  Tensor tensor_;
+  Tensor copy_;
+  DType dtype_ = DType::other;
+  Sizes sizes_;
+};
+
+inline double to_double(StableIValue value) { return std::bit_cast<double>(value); }
+inline StableIValue to_stack(Tensor&& tensor) { return std::bit_cast<StableIValue>(tensor.release()); }
+
+/// A float argument is a double in torch and a float in ONNX; kernels see the float, so that both compute the same.
+inline float to_float(const char* op, const char* argument, double value) {
+  const auto rounded = static_cast<float>(value);
+  KERNEL_CHECK(std::isfinite(rounded) || !std::isfinite(value), op, ": ", argument, " must fit float32, got ", value);
+  return rounded;
+}
+
+/// torch's threads: none before 2.10.
+class TorchThreads final : public Threads {
+ public:
+  void run(std::int64_t begin, std::int64_t end, std::int64_t grain, Work work, void* context) override {
+    if (torch_parallel_for == nullptr) return work(context, begin, end);
+    struct Call {
+      Work work;
+      void* context;
+    } call{work, context};
+    const auto run_part = [](std::int64_t from, std::int64_t to, void* given) {
+      const auto& [part, shared] = *static_cast<Call*>(given);
+      part(shared, from, to);
+    };
+    check_call(torch_parallel_for(begin, end, grain, run_part, &call), "opmatrix", "run a kernel on its threads");
+  }
+};
+
+/// The first failure of a registration in this library; empty where all went well.
+inline Error registration_error{""};
+
+/// An operator of torch, for as long as the library is loaded.
+///
+/// A failure must not leave a constructor that the loader runs, since that ends the process. So it is kept for
+/// opmatrix_error(), and printed for those who load the library by themselves.
+class Registration {
+ public:
+  using Kernel = void (*)(StableIValue* stack, std::uint64_t arguments, std::uint64_t results);
+
+  /// `schema` is without the namespace. `source` is what torch names in its own messages.
+  Registration(const char* space, const char* name, const char* schema, Kernel kernel, const char* source) noexcept {
+    try {
+      check_call(aoti_torch_library_init_fragment(space, source, 0, &definition_), name, "open its namespace");
+      check_call(aoti_torch_library_def(definition_, schema), name,
+                 "define it; is another library with this operator loaded, or this one twice?");
+      // For every device and layout, so that our own checks refuse those that we do not serve, in one sentence.
+      check_call(aoti_torch_library_init_impl(space, "CompositeExplicitAutograd", source, 0, &implementation_), name,
+                 "open its namespace");
+      check_call(aoti_torch_library_impl(implementation_, name, kernel), name, "take its kernel");
+    } catch (const Error& error) {
+      registration_error = error;
+      std::fprintf(stderr, "opmatrix: %s::%s\n", space, error.what());
+    }
+  }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+  ~Registration() {
+    if (implementation_ != nullptr) aoti_torch_delete_library_object(implementation_);
+    if (definition_ != nullptr) aoti_torch_delete_library_object(definition_);
+  }
+
+ private:
+  TorchLibraryHandle definition_ = nullptr;
+  TorchLibraryHandle implementation_ = nullptr;
+};
+
+}  // namespace opmatrix::torch
+
+/// Why an operator of this library is not registered, or "".
+extern "C" [[gnu::used, gnu::visibility("default")]] inline const char* opmatrix_error() {
+  return opmatrix::torch::registration_error.what();
+}

@@ -1,0 +1,42 @@
+// Tensors as kernels see them: a pointer and sizes, contiguous in C order, owned by somebody else.
+#pragma once
+
+#include <cstdint>
+
+namespace opmatrix {
+
+/// The sizes of a tensor, outermost first. Borrowed, as is everything in this file.
+struct Sizes {
+  const std::int64_t* data = nullptr;
+  std::int64_t rank = 0;
+
+  constexpr std::int64_t operator[](std::int64_t axis) const { return data[axis]; }
+  constexpr const std::int64_t* begin() const { return data; }
+  constexpr const std::int64_t* end() const { return data + rank; }
+};
+
+/// The product of the sizes from `axis` on: the number of elements behind one index of the axes before it.
+///
+/// Exact for every tensor that holds an element; 0 as soon as one size is 0, whatever the others are.
+constexpr std::int64_t numel(Sizes sizes, std::int64_t axis = 0) {
+  std::uint64_t product = 1;  // unsigned: next to a size of 0 the others may overflow, and that is no error
+  for (std::int64_t i = axis; i < sizes.rank; ++i) {
+    if (sizes[i] == 0) return 0;
+    product *= static_cast<std::uint64_t>(sizes[i]);
+  }
+  return static_cast<std::int64_t>(product);
+}
+
+/// A tensor of T. `TensorView<const T>` is an input; inputs and outputs never overlap. `data` may be null if it is
+/// empty.
+template <typename T>
+struct TensorView {
+  T* data = nullptr;
+  Sizes sizes;
+
+  constexpr std::int64_t rank() const { return sizes.rank; }
+  constexpr std::int64_t size(std::int64_t axis) const { return sizes[axis]; }
+  constexpr std::int64_t numel() const { return opmatrix::numel(sizes); }
+};
+
+}  // namespace opmatrix
