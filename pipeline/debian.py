@@ -5,7 +5,8 @@ Standard library only: `pipeline.environment` needs this before anything is inst
 
 from __future__ import annotations
 
-import platform
+import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -15,42 +16,32 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 class DebianError(Exception):
-    """This machine is no Debian, or its apt cannot give the package."""
+    """This machine has no apt, or its apt cannot give the package."""
 
 
 def unpack(package: str, *, into: Path, suite: str | None = None) -> None:
     """Download `package` with apt and unpack it into the folder `into`.
 
     It comes from the sources that this machine's own apt is configured with, or, given a `suite` that is not among
-    them (``"trixie"``), from that suite of the same mirror.
+    them (``"trixie"``), from that suite of the same mirrors.
     """
     for tool in ("apt-get", "dpkg"):
         if not shutil.which(tool):
             raise DebianError(f"{tool} is not on PATH")
     with tempfile.TemporaryDirectory(prefix="opmatrix-apt-") as name:
         folder = Path(name)
-        apt = ["apt-get", *_private(folder), *(_sources(suite, mirror(), folder) if suite else [])]
+        apt = ["apt-get", *_private(folder), *(_sources(suite, folder) if suite else [])]
         # A third party's source that fails does not matter, so it is the download that decides.
         log = _run([*apt, "update"], folder, check=False)
         log += _run([*apt, "download", package], folder, hint=log)
         _run(["dpkg", "-x", str(next(folder.glob("*.deb"))), str(into)], folder)
 
 
-def mirror() -> str:
-    """Return the address from which this machine's apt takes the main archive of its Debian release."""
-    try:
-        release = platform.freedesktop_os_release()
-    except OSError:
-        release = {}
-    if release.get("ID") != "debian":
-        raise DebianError(f"this is {release.get('PRETTY_NAME', 'an unknown system')}, not Debian")
-    command = ["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)"]
-    wanted = (release.get("VERSION_CODENAME"), "main")
-    for line in _run(command, Path("/")).splitlines():
-        codename, component, address = line.split(" ", 2)
-        if (codename, component) == wanted:
-            return address
-    raise DebianError(f"apt has no source for {' '.join(map(str, wanted))}")
+def mirrors() -> list[str]:
+    """Return the addresses from which this machine's apt takes packages, without asking any of them."""
+    # Not `apt-get indextargets`: where apt has fetched no lists yet, it tells nothing.
+    found = re.findall(r"^'(.+)/dists/[^']+/InRelease'", _run(["apt-get", "update", "--print-uris"], Path("/")), re.M)
+    return list(dict.fromkeys(found))
 
 
 def _private(folder: Path) -> list[str]:
@@ -66,18 +57,25 @@ def _private(folder: Path) -> list[str]:
     ]
 
 
-def _sources(suite: str, address: str, folder: Path) -> list[str]:
-    """Write a source of `suite` and return the options that make it the only one."""
+def _sources(suite: str, folder: Path) -> list[str]:
+    """Write `suite` of each mirror as a source, and return the options that make them the only ones."""
+    # A mirror without that suite, or whose signature is not Debian's, is passed over by apt.
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
     source = folder / "suite.list"
-    source.write_text(f"deb {signed}{address} {suite} main\n")
+    source.write_text("".join(f"deb {signed}{address} {suite} main\n" for address in mirrors()))
     return ["-o", f"Dir::Etc::sourcelist={source}", "-o", "Dir::Etc::sourceparts=/dev/null"]
 
 
 def _run(command: list[str], folder: Path, *, check: bool = True, hint: str = "") -> str:
     """Run, and return what was printed. A failure is told by its first error line, `hint`'s included."""
     done = subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=folder,
+        env={**os.environ, "LC_ALL": "C"},  # for the words that are looked for below
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     if check and done.returncode:
         lines = [line for line in (hint + done.stdout).splitlines() if line.startswith(("E:", "W: Failed"))]
