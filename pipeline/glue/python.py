@@ -1,0 +1,164 @@
+"""Render the Python side of an operator: its ONNX schema, its fake kernel and what each exporter needs. Pure.
+
+The generated files import their framework and nothing of opmatrix, so that a person can load one by hand and step
+through it. They register nothing on import: the stage that wants a registration calls the function that makes it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import jinja2
+
+from pipeline.schema import Argument, torch_arguments, torch_schema
+from pipeline.spec import Attribute, AttributeKind, OpSpec, Output, SameAs
+
+FILES = ("schema.py", "fake.py", "symbolic.py", "translation.py")
+
+WIDTH = 120
+
+# The letter that an attribute ends with in `g.op(...)`, and that `parse_args` unpacks an argument by.
+_LETTERS: Mapping[AttributeKind, str] = {"float": "f"}
+
+_ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
+
+
+def render(spec: OpSpec) -> dict[str, str]:
+    """Return the text of every file of `FILES`, by name. `spec` is one that `pipeline.load` accepts."""
+    variables = _variables(spec)
+    return {name: _environment().get_template(f"{name}.j2").render(variables) for name in FILES}
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pipeline.glue"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["literal"] = _literal
+    environment.globals["bracket"] = _bracket
+    return environment
+
+
+def _variables(spec: OpSpec) -> dict[str, Any]:
+    if spec.torch is None:
+        raise ValueError(f"{spec.name} is declared without a torch operator")
+    namespace, _, function = spec.torch.name.partition("::")
+    arguments = torch_arguments(spec)
+    attributes = [(a, a.source) for a in arguments if isinstance(a.source, Attribute)]
+    return {
+        "spec": spec,
+        "namespace": namespace,
+        "function": function,
+        "torch_schema": torch_schema(spec).removeprefix(f"{namespace}::"),
+        "onnx_type": partial(_onnx_type, spec),
+        "onnx_types": lambda dtypes: [_onnx_type(spec, dtype) for dtype in dtypes],
+        "names": [a.name for a in arguments],
+        "tensors": [i.name for i in spec.inputs],
+        "letters": ["v" for _ in spec.inputs] + [_LETTERS[source.kind] for _, source in attributes],
+        "typed": [_typed(a, tensor="torch.Tensor") for a in arguments],
+        "translated": [_typed(a, tensor=None) for a in arguments],
+        "passed": [(source.name, _LETTERS[source.kind], a.name) for a, source in attributes],
+        "results": [_result(spec, o) for o in spec.outputs],
+        "faults": [*_dtype_faults(spec), *_size_faults(spec)],
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One output in generated Python. The dtypes are expressions, or None for the dtype of `like`."""
+
+    name: str
+    like: str  # the input whose shape it has
+    index: int  # of that input
+    dtype: str | None
+    onnx_dtype: str | None
+    symbolic_dtype: str | None
+
+
+def _result(spec: OpSpec, output: Output) -> Result:
+    if not isinstance(output.shape, SameAs):
+        raise ValueError(f"{spec.name}: output {output.name!r} has a shape rule that is not supported yet")
+    index = [i.name for i in spec.inputs].index(output.shape.input)
+    like = spec.inputs[index]
+    dtypes = (None, None, None) if like.type == output.type else _dtypes(spec, output.type)
+    return Result(
+        name=output.name, like=like.name, index=index,
+        dtype=dtypes[0], onnx_dtype=dtypes[1], symbolic_dtype=dtypes[2],
+    )  # fmt: skip
+
+
+def _dtypes(spec: OpSpec, declared: str) -> tuple[str, str, str]:
+    """Return a declared type as torch, ONNX and the TorchScript graph have it: three pieces of generated Python."""
+    for index, part in enumerate(spec.inputs):
+        if part.type == declared:
+            element = f"context.get_input_type({index}).tensor_type.elem_type"
+            return f"{part.name}.dtype", element, f"{part.name}.type().dtype()"
+    return f"torch.{declared}", f"onnx.TensorProto.{_ONNX_NAMES.get(declared, declared).upper()}", f"torch.{declared}"
+
+
+def _dtype_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:
+    """Yield, per input, the condition of a wrong dtype and its message: two pieces of generated Python."""
+    leaders: dict[str, str] = {}
+    for name, declared in ((i.name, i.type) for i in spec.inputs):
+        if leader := leaders.get(declared):
+            yield f"{name}.dtype != {leader}.dtype", f"{name} must be {{{leader}.dtype}} as {leader}, got {{{name}.dtype}}"
+            continue
+        allowed = [f"torch.{dtype}" for dtype in spec.types.get(declared, (declared,))]
+        condition = f"{name}.dtype != {allowed[0]}" if len(allowed) == 1 else f"{name}.dtype not in ({', '.join(allowed)})"
+        yield condition, f"{name} must be {' or '.join(allowed)}, got {{{name}.dtype}}"
+        if declared in spec.types:
+            leaders[declared] = name
+
+
+def _size_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:
+    """Yield the conditions of a wrong rank or size, in an order in which each may be asked after the last."""
+    leaders: dict[str, str] = {}
+    for name, dims in ((i.name, i.dims) for i in spec.inputs if i.dims is not None):
+        more = dims[-1:] == ("...",)
+        sizes = dims[: len(dims) - more]
+        wanted = f"at least {len(sizes)}-D" if more else f"{len(sizes)}-D"
+        yield f"{name}.dim() {'<' if more else '!='} {len(sizes)}", f"{name} must be {wanted}, got {{{name}.dim()}}-D"
+        for axis, dim in enumerate(sizes):
+            size = f"{name}.shape[{axis}]"
+            if isinstance(dim, int):
+                yield f"{size} != {dim}", f"{size} must be {dim}, got {{{size}}}"
+            elif leader := leaders.get(dim):
+                yield f"{size} != {leader}", f"{size} must be {dim} = {{{leader}}}, got {{{size}}}"
+            else:
+                leaders[dim] = size
+
+
+def _typed(argument: Argument, *, tensor: str | None) -> str:
+    """Return a parameter as a Python function declares it; None leaves tensors without annotation."""
+    annotation = tensor if argument.type == "Tensor" else argument.type
+    default = "" if argument.default is None else f" = {_literal(argument.default)}"
+    return f"{argument.name}{f': {annotation}' if annotation else ''}{default}"
+
+
+def _onnx_type(spec: OpSpec, declared: str) -> str:
+    """Return a declared type as an ONNX schema has it: a type variable, or ``tensor(double)``."""
+    return declared if declared in spec.types else f"tensor({_ONNX_NAMES.get(declared, declared)})"
+
+
+def _literal(value: object) -> str:
+    """Return a literal as ruff spells it: with double quotes unless that takes more backslashes."""
+    text = repr(value)
+    return f'"{text[1:-1]}"' if isinstance(value, str) and text[0] == "'" and '"' not in value else text
+
+
+def _bracket(indent: int, opening: str, parts: Iterable[str], closing: str) -> str:
+    """Return ``opening(parts)closing`` as ruff lays it out: on one line where it fits, else one part per line."""
+    parts = list(parts)
+    line = f"{opening}{', '.join(parts)}{closing}"
+    if "\n" not in line and indent + len(line) <= WIDTH:
+        return line
+    body = "".join(f"{part},\n" for part in parts)
+    return textwrap.indent(f"{opening}\n{textwrap.indent(body, '    ')}{closing}", " " * indent).lstrip()
