@@ -14,10 +14,10 @@ def group_norm(
 ) -> NDArray[np.floating]:
     """Return y of x's shape: per sample and group, (x - mean) / sqrt(variance + epsilon) * scale + bias."""
     with np.errstate(all="ignore"):  # 0/0 with epsilon 0, infinities and NaN go through as IEEE 754 has it
+        if x.size == 0:
+            return x
         exact = x.astype(np.longdouble)
         groups = exact.reshape(x.shape[0], int(num_groups[0]), -1)
-        if groups.shape[-1] == 0:
-            return x
         mean = groups.mean(axis=-1, keepdims=True)
         variance = np.square(groups - mean).mean(axis=-1, keepdims=True)
         normal = ((groups - mean) / np.sqrt(variance + np.longdouble(epsilon))).reshape(x.shape)

@@ -1,0 +1,136 @@
+"""Compare what was computed with what was expected."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.arrays import Array, dtype_name
+from pipeline.spec import Tolerance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What a comparison found. `error`, `ulp` and `share` are the largest over all elements, 0 where there are none.
+
+    `error` is the absolute error, inf where a NaN or an infinity stands on one side only. `ulp` is the error in units
+    in the last place of the expected value; a zero has none, so that `atol` alone judges it. `share` is the part of
+    the tolerance that was used up: 1.0 is just allowed. `worst` is the index with the largest share; `expected` and
+    `actual` are the values there, in the fewest digits that tell them apart from their neighbours.
+    """
+
+    tolerance: Tolerance
+    problem: str = ""  # why the arrays cannot be compared at all: dtype or shape
+    elements: int = 0
+    differing: int = 0
+    worst: tuple[int, ...] | None = None
+    expected: str = ""
+    actual: str = ""
+    error: float = 0.0
+    ulp: float = 0.0
+    share: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.problem and not self.differing
+
+    def __str__(self) -> str:
+        """Say what differs: ``3 of 64 elements differ beyond rtol=0.001 atol=1e-05; worst at (0, 17): ...``."""
+        if self.problem:
+            return self.problem
+        limits = f"rtol={self.tolerance.rtol:g} atol={self.tolerance.atol:g}"
+        if self.ok:
+            return f"{self.elements} elements agree within {limits}"
+        differ = "differs" if self.differing == 1 else "differ"
+        return (
+            f"{self.differing} of {self.elements} elements {differ} beyond {limits}; "
+            f"worst at {self.worst}: expected {self.expected}, got {self.actual}"
+        )
+
+
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+
+
+def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparison:
+    """Compare dtype, shape, then every element: ``|actual - expected| <= atol + rtol * |expected|``.
+
+    NaN equals NaN, an infinity equals the same infinity, and neither equals anything else. With `EXACT`, integers,
+    bools and strings are equal or not, and so are floats (0.0 equals -0.0).
+    """
+    if problem := _incomparable(actual, expected):
+        return Comparison(tolerance=tolerance, problem=problem)
+    if expected.size == 0:
+        return Comparison(tolerance=tolerance)
+    flat = expected.ravel()  # so that a scalar is an array as well
+    error = _error(actual.ravel(), flat)
+    share = _share(error, flat, tolerance)
+    at = int(share.argmax())
+    worst = np.unravel_index(at, expected.shape)
+    return Comparison(
+        tolerance=tolerance,
+        elements=expected.size,
+        differing=int((share > 1).sum()),
+        worst=tuple(int(i) for i in worst),
+        expected=str(expected[worst]),
+        actual=str(actual[worst]),
+        error=float(error.max()),
+        ulp=_ulp(error, flat),
+        share=float(share[at]),
+    )
+
+
+def mismatch(subject: str, comparison: Comparison, *, replay: str) -> str:
+    """Return the message of a mismatch: whose it is, what differs, and the command that shows it again."""
+    return f"{subject}: {comparison}. Replay: {replay}"
+
+
+def _incomparable(actual: Array, expected: Array) -> str:
+    if actual.dtype != expected.dtype:
+        return f"dtype is {dtype_name(actual)}, expected {dtype_name(expected)}"
+    if actual.shape != expected.shape:
+        return f"shape is {actual.shape}, expected {expected.shape}"
+    return ""
+
+
+def _error(actual: Array, expected: Array) -> Array:
+    """Return the absolute error of each element, inf where it is no number.
+
+    In longdouble, which holds every int64 and uint64 on x86-64: no difference is rounded away.
+    """
+    if expected.dtype == np.object_:
+        return np.where(actual == expected, np.longdouble(0), np.longdouble(math.inf))
+    a, e = actual.astype(np.longdouble), expected.astype(np.longdouble)
+    same = (a == e) | (np.isnan(a) & np.isnan(e))
+    with np.errstate(invalid="ignore"):
+        distance: Array = np.abs(a - e)
+    distance[~(np.isfinite(a) & np.isfinite(e))] = math.inf
+    distance[same] = 0
+    return distance
+
+
+def _share(error: Array, expected: Array, tolerance: Tolerance) -> Array:
+    """Return which part of the tolerance each error uses: 0 for none, inf for any error where none is allowed."""
+    if expected.dtype == np.object_:
+        return error
+    size = np.abs(expected.astype(np.longdouble))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        share: Array = error / (tolerance.atol + tolerance.rtol * size)
+    share[~np.isfinite(error)] = math.inf
+    share[error == 0] = 0
+    return share
+
+
+def _ulp(error: Array, expected: Array) -> float:
+    """Return the largest error in units in the last place of the expected value; integers have the unit 1."""
+    if expected.dtype.kind in "iub":
+        return float(error.max())
+    if expected.dtype == np.object_:
+        return 0.0
+    counted = np.isfinite(error) & np.isfinite(expected) & (expected != 0)
+    if not counted.any():
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        unit = np.abs(np.spacing(expected[counted])).astype(np.longdouble)
+    return float((error[counted] / unit).max())

@@ -1,0 +1,58 @@
+"""Test data sets in the layout of ONNX's backend tests: input_<i>.pb and output_<i>.pb, each a TensorProto.
+
+Format: https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import numpy_helper
+
+from pipeline.arrays import Array
+from pipeline.errors import DataError
+from pipeline.files import write_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """The inputs and the expected outputs of one case, by their names in the graph, in the order of the declaration."""
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+def write(folder: Path, data: DataSet) -> None:
+    """Write `data`, equal bytes for equal numbers, and remove what an earlier, longer data set left."""
+    written = set()
+    for kind, arrays in (("input", data.inputs), ("output", data.outputs)):
+        for index, (name, array) in enumerate(arrays.items()):
+            path = folder / f"{kind}_{index}.pb"
+            write_bytes(path, numpy_helper.from_array(array, name).SerializeToString(deterministic=True))
+            written.add(path)
+    for path in set(folder.glob("*.pb")) - written:
+        path.unlink()
+
+
+def read(folder: Path) -> DataSet:
+    """Read what `write` wrote. Raises DataError for a missing or damaged file."""
+    return DataSet(inputs=_read(folder, "input"), outputs=_read(folder, "output"))
+
+
+def _read(folder: Path, kind: str) -> dict[str, Array]:
+    count = len(list(folder.glob(f"{kind}_*.pb")))
+    if not count:
+        raise DataError(f"{folder}: no {kind}_0.pb")
+    arrays: dict[str, Array] = {}
+    for index in range(count):
+        path = folder / f"{kind}_{index}.pb"
+        try:
+            tensor = onnx.TensorProto.FromString(path.read_bytes())
+            arrays[tensor.name] = numpy_helper.to_array(tensor)
+        except (FileNotFoundError, DecodeError, ValueError, TypeError) as error:
+            raise DataError(f"{path}: not a tensor: {error}") from error
+    return arrays

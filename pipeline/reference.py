@@ -1,0 +1,89 @@
+"""The reference of an operator: how it is found, called, and held to the declaration."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline.arrays import Array, dtype_name, numpy_dtype
+from pipeline.errors import DataError
+from pipeline.files import load_module
+from pipeline.layout import Layout
+from pipeline.schema import dtype_of
+from pipeline.spec import AttributeValue, DType, OpSpec
+
+# NumPy's kinds of dtype that may be cast to a declared one. A float takes every number (bfloat16 is of kind V).
+_ACCEPTED = {"b": "b", "i": "biu", "u": "biu", "O": "O"}
+
+
+class Reference:
+    """The function of reference.py that is named as the operator."""
+
+    def __init__(self, layout: Layout, spec: OpSpec) -> None:
+        """Load it. Raises DataError where the file is missing, cannot be run, or has no such function."""
+        self._spec = spec
+        self._path = layout.reference(spec.name)
+        self._shown = str(self._path.relative_to(layout.root))
+        self._function = self._load()
+
+    def __call__(self, inputs: Sequence[Array], attributes: Mapping[str, AttributeValue]) -> tuple[Array, ...]:
+        """Return the outputs, each cast to its declared dtype.
+
+        `attributes` by their ONNX names, floats rounded to float32. Raises DataError where the reference raises,
+        gives another number of outputs, or one whose kind of number is not the declared one.
+        """
+        try:
+            result = self._function(*inputs, **attributes)
+        except Exception as error:  # whatever a person's file raises is theirs to see, with its line
+            raise DataError(f"{self._shown}{self._line(error)}: {type(error).__name__}: {error}") from error
+        outputs = result if isinstance(result, tuple) else (result,)
+        if len(outputs) != len(self._spec.outputs):
+            raise DataError(f"{self._shown}: gives {len(outputs)} outputs, declared: {len(self._spec.outputs)}")
+        types = _types(self._spec, inputs)
+        return tuple(
+            self._cast(np.asarray(output), part.name, dtype_of(part.type, types))
+            for output, part in zip(outputs, self._spec.outputs, strict=True)
+        )
+
+    def _load(self) -> Callable[..., Any]:
+        try:
+            module = load_module(self._path, "reference")
+        except FileNotFoundError as error:
+            raise DataError(f"{self._shown}: missing; it defines {self._spec.name}() in NumPy") from error
+        except Exception as error:
+            raise DataError(f"{self._shown}{self._line(error)}: {type(error).__name__}: {error}") from error
+        function = getattr(module, self._spec.name, None)
+        if not callable(function):
+            raise DataError(f"{self._shown}: no function named {self._spec.name}(); the operator's name is expected")
+        return function  # type: ignore[no-any-return]
+
+    def _line(self, error: Exception) -> str:
+        """Return ``:12``, the last line of reference.py that `error` came through, or nothing."""
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(self._path)]
+        line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
+        return f":{line}" if line else ""
+
+    def _cast(self, output: Array, name: str, dtype: DType) -> Array:
+        target = numpy_dtype(dtype)
+        if not _fits(output, target):
+            raise DataError(f"{self._shown}: output {name!r} is {dtype_name(output)}, declared: {dtype}")
+        with np.errstate(all="ignore"):  # beyond the range of the declared dtype is infinite there, too
+            return output.astype(target, order="C")
+
+
+def _types(spec: OpSpec, inputs: Sequence[Array]) -> dict[str, DType]:
+    """Return the binding of the type variables that `inputs` follow."""
+    names = {part.type: dtype_name(array) for part, array in zip(spec.inputs, inputs, strict=True)}
+    return {variable: names[variable] for variable in spec.types}  # type: ignore[misc]  # they come as declared
+
+
+def _fits(output: Array, target: np.dtype[Any]) -> bool:
+    """Return whether `output` is of the kind of `target`, or of a lesser one: no number may turn into another."""
+    if output.dtype == target:
+        return True
+    if output.dtype.kind not in _ACCEPTED.get(target.kind, "biuf"):
+        return False
+    return target.kind not in "iu" or bool((output.astype(target) == output).all())
