@@ -5,6 +5,7 @@ A path holds exactly the factors that its content depends on: a library no opset
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,6 +108,12 @@ class Layout:
         """The log of the task named ``group:name``."""
         group, _, name = task.partition(":")
         return self.build / "log" / group / f"{name or group}.log"
+
+    def of_operator(self, name: str) -> Iterator[Path]:
+        """Yield every folder and log under build/ that holds one operator's results and nothing else."""
+        yield from self.build.glob(f"*/{name}")
+        for end in ("", "-*", "@*"):
+            yield from self.build.glob(f"log/*/{name}{end}.log")
 
     @property
     def report(self) -> Path:

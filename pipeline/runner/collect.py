@@ -1,0 +1,39 @@
+"""Remove what operators left behind that are no longer there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from doit.task import Task
+
+from pipeline.layout import Layout
+from pipeline.runner.journal import Journal
+from pipeline.runner.tasks import StepTask, operator_of
+
+
+def collect_removed(layout: Layout, tasks: Sequence[Task], journal: Journal) -> None:
+    """Remove all that was made for an operator whose folder in ops/ is gone.
+
+    A step that is merely not planned this time keeps its outputs: `doit opsets=18` must not cost the other opsets.
+    """
+    present = {operator_of(task.step.name) for task in tasks if isinstance(task, StepTask)}
+    gone: dict[str, list[str]] = {}
+    for task in journal.steps:
+        operator = operator_of(task.partition(":")[2])
+        if operator not in present and not layout.op(operator).exists():
+            gone.setdefault(operator, []).append(task)
+    for operator, steps in gone.items():
+        for path in layout.of_operator(operator):
+            remove(path)
+        journal.erase(steps)
+        print(f"{operator} is no longer in {layout.ops.name}/: what was built for it is removed")
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a whole folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,30 @@
+"""The live line of a run in a terminal: steps done and their number, elapsed time, running steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+class Display:
+    """Shown until `stop`, and then gone. rich honours NO_COLOR."""
+
+    def __init__(self, stream: IO[str], total: int) -> None:
+        columns = MofNCompleteColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}")
+        self._progress = Progress(*columns, console=Console(file=stream), transient=True, refresh_per_second=4)
+        self._line = self._progress.add_task("", total=total)
+        self._progress.start()
+
+    def update(self, *, done: int, running: Sequence[str]) -> None:
+        more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+        self._progress.update(self._line, completed=done, description=f"{running[0]}{more}" if running else "")
+
+    def write(self, line: str) -> None:
+        """Write a line that stays, above the live one."""
+        self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def stop(self) -> None:
+        self._progress.stop()

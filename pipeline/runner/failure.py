@@ -1,0 +1,90 @@
+"""Steps that did not succeed: what to say about them, and the verdict that they leave."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from pathlib import Path
+
+from doit.exceptions import TaskFailed
+
+from pipeline import verdict
+from pipeline.step import Step
+from pipeline.verdict import Verdict
+
+# Of a step in a server: a crash may leave pages. What a light step prints, such as a compiler's errors, is shown
+# whole.
+_LINES = 30
+
+
+class StepFailed(TaskFailed):
+    """A step that ran and did not succeed. `died` is True where it did not end by itself."""
+
+    def __init__(
+        self, step: Step, *, summary: str, output: str = "", log: Path | None = None, died: bool = False
+    ) -> None:
+        super().__init__(f"{step.task}: {summary}")
+        self.step, self.summary, self.output, self.log, self.died = step, summary, output, log, died
+
+    @property
+    def detail(self) -> str:
+        """The same as one text, for a verdict."""
+        return "\n".join(filter(None, [self.summary, self.output, f"Replay: {replay(self.step)}"]))
+
+    @property
+    def brief(self) -> str:
+        """One line: how the step died, or the first of what it said."""
+        return self.summary if self.died or not self.output else self.output.partition("\n")[0]
+
+
+class StepBlocked(TaskFailed):
+    """A step, or a group, that did not run because of `cause`. Reported once per cause and not per step."""
+
+    def __init__(self, name: str, cause: StepFailed) -> None:
+        super().__init__(f"{name}: not run: {cause.step.task} failed", report=False)
+        self.cause = cause
+
+    @property
+    def detail(self) -> str:
+        return f"not run: {self.cause.step.task} failed: {self.cause.brief}"
+
+
+def replay(step: Step) -> str:
+    return shlex.join(["python", "-m", "pipeline", *step.command])
+
+
+def ended(step: Step, *, status: int, seconds: float, stopped: bool, log: Path) -> StepFailed:
+    """Return the failure of a step that ended with `status`: an exit code, or minus a signal's number."""
+    if stopped:
+        summary = f"did not end within {step.seconds:g} s and was stopped"
+    elif status < 0:
+        summary = f"died of {signal.Signals(-status).name} after {seconds:.1f} s"
+    else:
+        summary = f"failed with exit code {status}"
+    output = read_output(log) if step.server is None else _last_lines(read_output(log), _LINES)
+    return StepFailed(step, summary=summary, output=output, log=log, died=stopped or status < 0)
+
+
+def read_output(log: Path) -> str:
+    """Return what a step printed: its log without the first line, which is the command."""
+    try:
+        return log.read_text(errors="replace").partition("\n")[2].rstrip()
+    except OSError:
+        return ""
+
+
+def _last_lines(text: str, count: int) -> str:
+    return "\n".join(text.splitlines()[-count:])
+
+
+def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
+    """Write the verdict of a step that left none, or that died after it had written one.
+
+    A step that judged and failed, such as a mismatch, wrote its own.
+    """
+    if step.verdict is None or (isinstance(failure, StepFailed) and not failure.died and step.verdict.exists()):
+        return
+    name, _, cell = step.name.partition("@")
+    operator, _, lowering = name.partition("-")
+    found = Verdict(op=operator, lowering=lowering, cell=cell, outcome="failed", detail=failure.detail)
+    verdict.write(step.verdict, found)

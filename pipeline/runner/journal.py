@@ -1,0 +1,132 @@
+"""The state database: what each step was made from when it last succeeded. A doit backend."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from doit.exceptions import InvalidCommand
+
+from pipeline.runner.fingerprint import Mark
+
+_TABLES = """
+create table if not exists step (name text primary key, key text, detail text);
+create table if not exists file (path text primary key, mtime int, ctime int, size int, inode int, digest text);
+create table if not exists note (task text, field text, value text, primary key (task, field));
+"""
+
+
+class Journal:
+    """sqlite3, a commit per step, so that a killed run keeps what it finished (doit writes at the end, #463).
+
+    A step has one `key`, over everything that it depends on and has written, and the parts of the key as `detail`,
+    which is read only to say why a step runs. A forgotten step keeps its detail: the key alone is cleared.
+    """
+
+    desc = "sqlite3, one commit per step"
+
+    def __init__(self, name: str, codec: object, *, module_name: str | None = None) -> None:
+        self.name = name
+        self._database = _open(Path(name))
+        self._keys: dict[str, str | None] = dict(self._database.execute("select name, key from step"))
+        self._notes: dict[str, dict[str, Any]] = {}
+        for task, field, value in self._database.execute("select task, field, value from note"):
+            self._notes.setdefault(task, {})[field] = json.loads(value)
+
+    # What doit asks of a backend. Little is kept here: whether a task is to be ignored.
+
+    def get(self, task: str, field: str) -> Any:
+        return self._notes.get(task, {}).get(field)
+
+    def set(self, task: str, field: str, value: Any) -> None:
+        self._notes.setdefault(task, {})[field] = value
+        self._database.execute("insert or replace into note values (?, ?, ?)", (task, field, json.dumps(value)))
+
+    def in_(self, task: str) -> bool:
+        return self._keys.get(task) is not None or task in self._notes
+
+    def remove(self, task: str) -> None:
+        self.forget(task)
+        if self._notes.pop(task, None):
+            self._database.execute("delete from note where task = ?", (task,))
+
+    def remove_all(self) -> None:
+        self._database.executescript("update step set key = null; delete from note; delete from file;")
+        self._keys = dict.fromkeys(self._keys)
+        self._notes.clear()
+
+    def dump(self) -> None:
+        self._database.close()
+
+    # What `State` asks of it.
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Every step that ever ran here."""
+        return tuple(self._keys)
+
+    def key(self, step: str) -> str | None:
+        """Return the key of the last success, or None."""
+        return self._keys.get(step)
+
+    def detail(self, step: str) -> dict[str, Any] | None:
+        """Return the parts of the last key, also of a forgotten one; None for a step that never ran."""
+        found = self._database.execute("select detail from step where name = ?", (step,)).fetchone()
+        return json.loads(found[0]) if found and found[0] else None
+
+    def record(self, step: str, *, key: str, detail: Mapping[str, Any]) -> None:
+        self._keys[step] = key
+        self._database.execute("insert or replace into step values (?, ?, ?)", (step, key, json.dumps(detail)))
+
+    def forget(self, step: str) -> None:
+        """Forget the success of a step, but not that it ran."""
+        if self._keys.get(step) is not None:
+            self._database.execute("update step set key = null where name = ?", (step,))
+        elif step not in self._keys:
+            self._database.execute("insert into step values (?, null, null)", (step,))
+        self._keys[step] = None
+
+    def erase(self, steps: Iterable[str]) -> None:
+        for step in steps:
+            del self._keys[step]
+            self._database.execute("delete from step where name = ?", (step,))
+
+    def files(self) -> dict[str, tuple[Mark, str]]:
+        return {
+            row[0]: ((row[1], row[2], row[3], row[4]), row[5]) for row in self._database.execute("select * from file")
+        }
+
+    def save_files(self, files: Mapping[str, tuple[Mark, str]]) -> None:
+        rows = ((path, *mark, digest) for path, (mark, digest) in files.items())
+        self._database.execute("begin")
+        self._database.executemany("insert or replace into file values (?, ?, ?, ?, ?, ?)", rows)
+        self._database.execute("commit")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """Open the database; a broken one is moved aside, which makes every step run once more."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _connect(path)
+    except (sqlite3.OperationalError, OSError) as error:
+        raise InvalidCommand(
+            f"cannot open {path}: {error}. Is the folder writable, and is there space left?"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        aside = path.with_suffix(".broken")
+        path.replace(aside)
+        for extra in ("-wal", "-shm"):
+            path.with_name(path.name + extra).unlink(missing_ok=True)
+        print(f"{path} is no usable database ({error}); it was moved to {aside}, and every step runs once more")
+        return _connect(path)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None, timeout=10)
+    database.execute("pragma journal_mode = wal")
+    database.execute("pragma synchronous = normal")
+    database.executescript(_TABLES)
+    return database

@@ -1,0 +1,74 @@
+"""Load the tasks: one project, one state, known variables. A doit loader."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from doit import doit_cmd
+from doit.cmd_base import Command, NamespaceTaskLoader
+from doit.globals import Globals
+from doit.loader import get_module
+from doit.task import Task
+
+from pipeline.errors import OpmatrixError, UsageError, did_you_mean
+from pipeline.runner.state import State
+
+# What may be written as `doit NAME=VALUE`.
+VARIABLES = ("opsets",)
+
+
+class Loader(NamespaceTaskLoader):
+    """dodo.py of the current folder, and no other: the state, the lock and the settings lie beside it."""
+
+    cmd_options = ()
+
+    def setup(self, opt_values: dict[str, Any]) -> None:
+        try:
+            _check_variables(list(doit_cmd._CMDLINE_VARS or {}))
+            self.namespace = dict(inspect.getmembers(get_module("dodo.py")))
+        except OpmatrixError as error:
+            _exit(error)
+
+    def load_tasks(self, cmd: Command, pos_args: Sequence[str]) -> list[Task]:
+        """Return the tasks, and put our State into the place of the doit Dependency that is open."""
+        try:
+            tasks = super().load_tasks(cmd, pos_args)
+        except OpmatrixError as error:
+            _exit(error)
+        cmd.dep_manager = Globals.dep_manager = State(cmd.dep_manager.backend, root=Path.cwd(), tasks=tasks)
+        return list(tasks)
+
+
+def resume_in(root: Path, arguments: Sequence[str]) -> None:
+    """Start doit again in `root`, if it was started in another folder.
+
+    doit reads pyproject.toml in the folder where it is started alone, so with ``-k`` from a sub-folder it would run
+    the steps without our settings and keep a second state. Returns where nothing is to be done.
+    """
+    from doit.loader import initial_workdir
+
+    if initial_workdir and Path(initial_workdir).resolve() != root.resolve():
+        os.chdir(root)
+        os.environ.pop("DOIT_SEEK_FILE", None)
+        kept = [a for a in arguments if a not in ("-k", "--seek-file")]
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", "doit", *kept])
+
+
+def _check_variables(given: Sequence[str]) -> None:
+    # doit takes any name (and tells nobody which were given): `doit opsett=all` would run the default in silence.
+    for name in given:
+        if name not in VARIABLES:
+            allowed = ", ".join(VARIABLES)
+            raise UsageError(f"unknown variable {name!r}{did_you_mean(name, VARIABLES)}; allowed: {allowed}")
+
+
+def _exit(error: OpmatrixError) -> NoReturn:
+    # doit shows a traceback for every error that is not its own.
+    print(error, file=sys.stderr, flush=True)
+    raise SystemExit(error.exit_code) from error

@@ -1,0 +1,153 @@
+"""What a user sees of a run: progress while it runs, then the report, then every failure with its own message."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from doit.exceptions import BaseFail
+from doit.reporter import ConsoleReporter
+from doit.task import Task
+
+from pipeline.layout import Layout
+from pipeline.runner.failure import StepBlocked, StepFailed, read_output, replay
+from pipeline.runner.tasks import REPORT, StepTask
+
+if TYPE_CHECKING:
+    from pipeline.runner.display import Display
+
+
+class Progress(ConsoleReporter):
+    """A live line in a terminal, a plain line per step elsewhere."""
+
+    desc = "count, elapsed time and the running step; failures at the end"
+
+    def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
+        super().__init__(outstream, options)
+        self._live = outstream.isatty() and os.environ.get("TERM") != "dumb"
+        self._display: Display | None = None
+        self._running: dict[str, float] = {}
+        self._guard = threading.Lock()
+        self._began = time.monotonic()
+        self._ran = self._fresh = self._total = 0
+        self._failed: list[StepFailed] = []
+        self._blocked: list[StepBlocked] = []
+        self._notes: list[str] = []
+        self._report_ran = False
+
+    def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
+        self._total = sum(isinstance(tasks[name], StepTask) for name in _with_dependencies(tasks, selected_tasks))
+
+    def execute_task(self, task: Task) -> None:
+        """Show that a task begins. Called by worker threads, too."""
+        if isinstance(task, StepTask):
+            with self._guard:
+                self._running[task.name] = time.monotonic()
+                self._show_running()
+
+    def add_success(self, task: Task) -> None:
+        if isinstance(task, StepTask):
+            self._ran += 1
+            self._report_ran |= task.name == REPORT
+            self._show_end(task, "")
+
+    def add_failure(self, task: Task, fail: BaseFail) -> None:
+        if not isinstance(task, StepTask):
+            return
+        if isinstance(fail, StepBlocked):
+            self._blocked.append(fail)
+            return
+        self._report_ran |= task.name == REPORT
+        self._failed.append(fail)
+        self._show_end(task, " FAILED")
+
+    def skip_uptodate(self, task: Task) -> None:
+        self._fresh += isinstance(task, StepTask)
+
+    def skip_ignore(self, task: Task) -> None:
+        if isinstance(task, StepTask):
+            self._fresh += 1
+            self._notes.append(f"{task.name}: ignored, as `doit ignore` was told; `doit forget` ends that")
+
+    def note(self, text: str) -> None:
+        """Say `text` at the end."""
+        self._notes.append(text)
+
+    def complete_run(self) -> None:
+        if self._display:
+            self._display.stop()
+        if self._report_ran:
+            self.write(read_output(Layout(Path.cwd()).log(REPORT)) + "\n")
+        for line in self._notes:
+            self.write(line + "\n")
+        # What the compiler said comes last, so that nothing scrolls it away.
+        for failure in sorted(self._failed, key=lambda f: f.step.server is None):
+            if failure.step.task != REPORT:
+                self.write(_describe(failure))
+        for cause, count in Counter(b.cause.step.task for b in self._blocked).items():
+            self.write(f"not run because {cause} failed: {count} step{'s' * (count > 1)}\n")
+        for error in self.runtime_errors:
+            self.write(f"{error}\n")
+        self.write(self._summary() + "\n")
+
+    @property
+    def _done(self) -> int:
+        return self._ran + self._fresh + len(self._failed) + len(self._blocked)
+
+    def _summary(self) -> str:
+        steps = f"{self._total} step{'s' * (self._total != 1)}"
+        if self._fresh == self._total:
+            return f"{steps}, all up to date"
+        counts = {
+            "run": self._ran,
+            "up to date": self._fresh,
+            "failed": len(self._failed),
+            "not run": self._total - self._ran - self._fresh - len(self._failed),
+        }
+        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        return f"{steps} in {time.monotonic() - self._began:.1f} s: {told}"
+
+    def _show_running(self) -> None:
+        if self._live and not self._display:
+            from pipeline.runner.display import Display  # rich costs 50 ms: only where it shows something
+
+            self._display = Display(self.outstream, self._total)
+        if self._display:
+            self._display.update(done=self._done, running=list(self._running))
+
+    def _show_end(self, task: StepTask, word: str) -> None:
+        with self._guard:
+            seconds = time.monotonic() - self._running.pop(task.name, time.monotonic())
+            line = f"[{self._done}/{self._total}] {seconds:.1f}s {task.name}{word}"
+            if self._display:
+                self._display.update(done=self._done, running=list(self._running))
+                if word:
+                    self._display.write(line)
+            else:
+                self.write(line + "\n")
+                self.outstream.flush()
+
+
+def _with_dependencies(tasks: Mapping[str, Task], selected: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    waiting = list(selected)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += tasks[name].task_dep
+    return found
+
+
+def _describe(failure: StepFailed) -> str:
+    lines = [f"{failure.step.task}: {failure.summary}"]
+    lines += [f"  {line}" for line in failure.output.splitlines()]
+    if failure.log:
+        lines.append(f"  Log: {os.path.relpath(failure.log)}")
+    lines.append(f"  Replay: {replay(failure.step)}")
+    return "\n" + "\n".join(lines) + "\n\n"

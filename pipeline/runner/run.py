@@ -1,0 +1,122 @@
+"""`doit [TASK ...]`: one run at a time per build folder, in warm servers. doit's `run` command."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any, ClassVar, NoReturn
+
+from doit.cmd_run import Run as DoitRun
+from doit.cmd_run import opt_always, opt_continue, opt_num_process, opt_outfile, opt_reporter, opt_single, opt_verbosity
+from doit.control import TaskControl
+from doit.exceptions import InvalidCommand
+from doit.task import Stream
+
+from pipeline.errors import did_you_mean
+from pipeline.layout import Layout
+from pipeline.runner.collect import collect_removed
+from pipeline.runner.lock import LockedError, hold
+from pipeline.runner.pool import Pool
+from pipeline.runner.runners import StepRunner, ThreadRunner
+
+INTERRUPTED = 130
+
+
+class Run(DoitRun):
+    """run steps, one run at a time"""
+
+    name = "run"
+    doc_purpose = "run what is not up to date"
+    cmd_options = (
+        opt_always,
+        opt_continue,
+        opt_verbosity,
+        opt_reporter,
+        opt_outfile,
+        opt_num_process,
+        opt_single,
+    )
+    # What the child of a server calls with the arguments of a step.
+    entry: ClassVar[str] = "pipeline.cli:main"
+
+    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _interrupt)
+        try:
+            with hold(Layout(Path.cwd()).lock) as self._lock:
+                return int(super().execute(params, args))
+        except LockedError as error:
+            print(error, file=sys.stderr)
+            return error.exit_code
+        except KeyboardInterrupt:
+            print("interrupted; what had finished is kept", file=sys.stderr)
+            return INTERRUPTED
+
+    def _execute(
+        self,
+        outfile: str | IO[str],
+        verbosity: int | None,
+        always: bool,
+        continue_: bool,
+        reporter: str,
+        num_process: int,
+        single: bool,
+        force_verbosity: bool,
+    ) -> int:
+        """Do what doit's own does, with our runners, for which it has no option."""
+        self.control = self._select(single=single)
+        layout = Layout(Path.cwd())
+        collect_removed(layout, self.task_list, self.dep_manager.journal)
+        pool = Pool(layout, entry=self.entry, lock=self._lock)
+        with _stream(outfile) as out, closing(pool):
+            arguments = [self.dep_manager, self.reporters[reporter](out, {}), continue_, always]
+            arguments.append(Stream(verbosity, force_verbosity))
+            if num_process > 1:
+                arguments.append(num_process)
+            kind = ThreadRunner if num_process > 1 else StepRunner
+            runner = kind(*arguments, layout=layout, pool=pool, terminal=_terminal(out))
+            return int(runner.run_all(self.control.task_dispatcher()))
+
+    def _select(self, *, single: bool) -> TaskControl:
+        control = TaskControl(self.task_list)
+        try:
+            control.process(self.sel_tasks)
+        except InvalidCommand as error:
+            if error.not_found:
+                near = did_you_mean(error.not_found, [*control.tasks, *self.loader.cmd_names])
+                raise InvalidCommand(
+                    f"no task, command or output {error.not_found!r}{near}; see `doit list --all`"
+                ) from error
+            raise
+        for pattern in self.sel_tasks or ():
+            if "*" in pattern and not fnmatch.filter(control.tasks, pattern):
+                raise InvalidCommand(f"no task matches {pattern!r}; see `doit list --all`")
+        if single:
+            for name in control.selected_tasks:
+                task = control.tasks[name]
+                for part in [control.tasks[n] for n in task.task_dep] if task.has_subtask else [task]:
+                    part.task_dep = []
+        return control
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    # As Ctrl-C: doit then closes the state, and we end the servers.
+    raise KeyboardInterrupt
+
+
+def _terminal(out: IO[str]) -> dict[str, str]:
+    """Return what tells the report, which prints into a log, how our terminal looks."""
+    if not out.isatty():
+        return {}
+    colour = {} if os.environ.get("NO_COLOR") else {"FORCE_COLOR": "1"}
+    return {"COLUMNS": str(os.get_terminal_size(out.fileno()).columns), **colour}
+
+
+def _stream(outfile: str | IO[str]) -> AbstractContextManager[IO[str]]:
+    return Path(outfile).open("w", encoding="utf-8") if isinstance(outfile, str) else nullcontext(outfile)

@@ -1,0 +1,87 @@
+"""Carry out steps: doit's runners, with warm servers, and a verdict and a message for every step that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from doit.control import ExecNode
+from doit.exceptions import BaseFail
+from doit.runner import MThreadRunner, Runner
+from doit.task import Task
+
+from pipeline.errors import OpmatrixError
+from pipeline.layout import Layout
+from pipeline.runner.failure import StepBlocked, StepFailed, ended, leave_verdict
+from pipeline.runner.pool import Pool
+from pipeline.runner.tasks import REPORT, StepTask
+
+
+class StepRunner(Runner):
+    """One step at a time."""
+
+    def __init__(self, *arguments: Any, layout: Layout, pool: Pool, terminal: Mapping[str, str]) -> None:
+        super().__init__(*arguments)
+        self._layout, self._pool, self._terminal = layout, pool, terminal
+        self._failures: dict[str, StepFailed | StepBlocked] = {}
+
+    def select_task(self, node: ExecNode, tasks_dict: Mapping[str, Task]) -> bool:
+        """Return whether a task is to be executed, and see to it that nothing old passes for its result."""
+        if node.task.name == REPORT:
+            node.bad_deps = []  # a report is written of what there is
+        if node.bad_deps:
+            self._handle_task_error(node, StepBlocked(node.task.name, self._cause(node)))
+            return False
+        chosen = bool(super().select_task(node, tasks_dict))
+        if chosen and isinstance(node.task, StepTask):
+            self.dep_manager.remove_success(node.task)
+            if node.task.step.verdict:
+                node.task.step.verdict.unlink(missing_ok=True)
+            self._pool.prepare()
+        return chosen
+
+    def execute_task(self, task: Task) -> BaseFail | None:
+        """Run the step of a task in its server. Called by worker threads, too."""
+        self.reporter.execute_task(task)
+        if not isinstance(task, StepTask):
+            return None
+        step, log = task.step, self._layout.log(task.name)
+        try:
+            ending = self._pool.run(
+                step.command,
+                server=step.server,
+                log=log,
+                seconds=step.seconds,
+                environment=self._terminal if task.name == REPORT else {},
+            )
+        except OpmatrixError as error:
+            return StepFailed(step, summary=str(error), died=True)
+        if ending.status != 0:
+            return ended(step, status=ending.status, seconds=ending.seconds, stopped=ending.stopped, log=log)
+        if missing := [str(path) for path in step.writes if not path.is_file()]:
+            return StepFailed(step, summary=f"ended well, but did not write {', '.join(missing)}", log=log)
+        return None
+
+    def process_task_result(self, node: ExecNode, base_fail: BaseFail | None) -> None:
+        super().process_task_result(node, base_fail)
+        if node.run_status != "successful" or not isinstance(node.task, StepTask):
+            return
+        if changed := self.dep_manager.changed_meanwhile(node.task):
+            self.reporter.note(f"{node.task.name}: {changed} was written while the step ran: it runs again next time")
+
+    def _handle_task_error(self, node: ExecNode, base_fail: BaseFail) -> None:
+        if isinstance(node.task, StepTask):
+            if not isinstance(base_fail, StepFailed | StepBlocked):
+                base_fail = StepFailed(node.task.step, summary=base_fail.message.rpartition("dependencies: ")[2])
+            leave_verdict(node.task.step, base_fail)
+        self._failures[node.task.name] = base_fail
+        super()._handle_task_error(node, base_fail)
+
+    def _cause(self, node: ExecNode) -> StepFailed:
+        """Return the failure at the root of a task that cannot run."""
+        failure = self._failures[node.bad_deps[0].task.name]
+        return failure.cause if isinstance(failure, StepBlocked) else failure
+
+
+class ThreadRunner(StepRunner, MThreadRunner):
+    """`doit -n N`: as many steps at a time. The threads only wait for the servers' children."""

@@ -1,0 +1,211 @@
+"""A warm server: a process that has imported what steps need, and forks one child per step.
+
+It is single-threaded (a fork takes one thread along, and the locks of all), serves requests over a socket, and ends
+with everything it started when the socket is closed, which the kernel does when the client ends in any way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import resource
+import select
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+Entry = Callable[[Sequence[str]], int]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_GRACE = 1.0  # seconds between SIGABRT, which shows the Python stack in the log, and SIGKILL
+
+
+@dataclass(kw_only=True)
+class _Running:
+    answer: int
+    started: float
+    limit: float
+    stopped: bool = False
+
+
+def serve(requests: socket.socket, entry: Entry) -> None:
+    """Serve until the socket is closed. Each request is JSON (arguments, log, seconds,
+    environment) and a pipe for the answer."""
+    Server(requests, entry).run()
+
+
+class Server:
+    def __init__(self, requests: socket.socket, entry: Entry) -> None:
+        self._requests, self._entry = requests, entry
+        self._running: dict[int, _Running] = {}
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a step leaves behind becomes our child, however it detached itself
+        self._wake, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ignored, signal.SIG_IGN)  # the client decides when we end
+
+    def run(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._requests.fileno(), self._wake], [], [], self._patience())
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+            self._reap()
+            self._stop_late()
+            if self._requests.fileno() in ready and not self._receive():
+                return self._end()
+
+    def _patience(self) -> float | None:
+        return max(0, min(r.limit for r in self._running.values()) - time.monotonic()) if self._running else None
+
+    def _receive(self) -> bool:
+        try:
+            message, (answer, *_), _, _ = socket.recv_fds(self._requests, 1 << 16, 1)
+        except (ValueError, ConnectionError):  # no pipe came along: the socket was closed
+            return False
+        request = json.loads(message)
+        started = time.monotonic()
+        server = os.getpid()
+        process = os.fork()
+        if process == 0:
+            _run_step(self._entry, request, server)
+        with suppress(OSError):  # the child does the same: whoever is first
+            os.setpgid(process, process)
+        self._running[process] = _Running(answer=answer, started=started, limit=started + request["seconds"])
+        return True
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                process, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if process == 0:
+                return
+            if step := self._running.pop(process, None):
+                _kill_group(process)
+                self._kill_left_behind()
+                self._answer(step, status, usage)
+
+    def _answer(self, step: _Running, status: int, usage: resource.struct_rusage) -> None:
+        ending = {
+            "status": os.waitstatus_to_exitcode(status),
+            "seconds": time.monotonic() - step.started,
+            "cpu": usage.ru_utime + usage.ru_stime,
+            "stopped": step.stopped,
+        }
+        with suppress(BrokenPipeError):
+            os.write(step.answer, json.dumps(ending).encode())
+        os.close(step.answer)
+
+    def _stop_late(self) -> None:
+        now = time.monotonic()
+        for process, step in self._running.items():
+            if now < step.limit:
+                continue
+            if step.stopped:
+                _kill_group(process)
+            else:
+                os.kill(process, signal.SIGABRT)
+            step.stopped, step.limit = True, now + _GRACE
+
+    def _kill_left_behind(self) -> None:
+        """Kill our children that are no step: what steps had started and no longer wait for."""
+        try:
+            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+            return
+        for child in map(int, children):
+            if child not in self._running:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+
+    def _end(self) -> None:
+        for process in self._running:
+            _kill_group(process)
+        self._running.clear()
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            self._kill_left_behind()
+            try:
+                if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                    time.sleep(0.002)
+            except ChildProcessError:
+                return
+
+
+def _run_step(entry: Entry, request: Mapping[str, Any], server: int) -> NoReturn:
+    """Run one step in this process, which was forked for it, and end."""
+    code = 1
+    try:
+        _prepare_child(request["log"], server)
+        os.environ.update(request["environment"])
+        arguments: Sequence[str] = request["arguments"]
+        print("$", shlex.join(["python", "-m", "pipeline", *arguments]))
+        code = entry(arguments)
+    except SystemExit as exit:
+        code = exit.code if isinstance(exit.code, int) else int(exit.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _prepare_child(log: str, server: int) -> None:
+    import faulthandler
+
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:
+        os._exit(127)
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (opened, 1), (opened, 2)):
+        os.dup2(source, target)
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    # By line: a crash must not take the last words along.
+    sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    faulthandler.enable(sys.stderr)
+
+
+def _kill_group(process: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def find_entry(name: str) -> Entry:
+    """Return the function that is written ``package.module:function``."""
+    module, _, function = name.partition(":")
+    found: Entry = getattr(importlib.import_module(module), function)
+    return found
+
+
+def other_threads() -> list[str]:
+    """Return the names of this process's threads but the main one."""
+    tasks = Path("/proc/self/task")
+    return [(t / "comm").read_text().strip() for t in tasks.iterdir() if int(t.name) != os.getpid()]

@@ -1,0 +1,138 @@
+"""Whether a step is up to date: the content of what it reads and wrote, its configuration, its command."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from doit.dependency import Dependency, DependencyStatus
+from doit.task import Task
+
+from pipeline.runner.fingerprint import Fingerprints, Mark, mark
+from pipeline.runner.journal import Journal
+from pipeline.runner.tasks import StepTask
+
+_Digests = Mapping[str, str | None]
+
+
+class State(Dependency):
+    """doit's view of the journal.
+
+    It stands in for what doit's own lacks: inputs are fingerprinted before the step runs and not after it (#119),
+    success is forgotten before the step runs (#191) and committed as it ends (#463), outputs are compared and not
+    only looked for, and the configuration counts.
+    """
+
+    def __init__(self, journal: Journal, *, root: Path, tasks: Sequence[Task]) -> None:
+        super().__init__(lambda *_, **__: journal, journal.name)
+        self.journal = journal
+        self._tasks = tasks
+        self._prefix = f"{root}/"
+        self._files = Fingerprints(journal.files())
+        self._before: dict[str, tuple[_Digests, dict[str, Mark | None]]] = {}
+
+    def close(self) -> None:
+        if not self._closed and self._files.fresh:
+            self.journal.save_files(self._files.fresh)
+        super().close()
+
+    def get_status(self, task: Task, tasks_dict: Mapping[str, Task], get_log: bool = False) -> DependencyStatus:
+        """Return doit's status of a task: "up-to-date", "run", or "error" where an input is missing."""
+        result = DependencyStatus(get_log)
+        task.dep_changed = []
+        if not isinstance(task, StepTask):
+            return result
+        try:
+            marks = {path: mark(path) for path in task.file_dep}
+            inputs = self._digests(task.file_dep)
+            outputs = self._digests(task.targets)
+        except OSError as error:
+            result.status, result.error_reason = "error", f"{error.filename}: {error.strerror}"
+            return result
+        for path, digest in inputs.items():
+            if digest is None:
+                result.add_reason("missing_file_dep", path, "error")
+                result.error_reason = f"its input {path} does not exist, and no step writes it"
+        if result.status == "error":
+            return result
+        self._before[task.name] = inputs, marks
+        if _key(task, inputs, outputs) != self.journal.key(task.name):
+            result.status = "run"
+            if get_log:
+                self._explain(result, task, inputs=inputs, outputs=outputs)
+        return result
+
+    def save_success(self, task: Task, result_hash: str | None = None) -> None:
+        """Record a step that has succeeded. Raises FileNotFoundError for an output that it did not write.
+
+        Not recorded, and so repeated by the next run: a step whose input was written while it ran.
+        """
+        if not isinstance(task, StepTask):
+            return
+        outputs = self._digests(task.targets)
+        for path, digest in outputs.items():
+            if digest is None:
+                raise FileNotFoundError(2, "not written", path)
+        if self.changed_meanwhile(task):
+            return
+        inputs, _ = self._before[task.name]
+        self._remove_dropped(task, outputs)
+        detail = {"config": task.step.config, "command": task.step.command, "inputs": inputs, "outputs": outputs}
+        self.journal.record(task.name, key=_key(task, inputs, outputs), detail=detail)
+
+    def remove_success(self, task: Task) -> None:
+        self.journal.forget(task.name)
+
+    def changed_meanwhile(self, task: Task) -> str | None:
+        """Return an input that was written since the step was found stale, or None."""
+        _, marks = self._before[task.name]
+        return next((self._short(path) for path, before in sorted(marks.items()) if mark(path) != before), None)
+
+    def _digests(self, paths: Any) -> dict[str, str | None]:
+        return {self._short(path): self._files.digest(path) for path in sorted(paths)}
+
+    def _short(self, path: str) -> str:
+        # Relative to the project: its place on disk must not make a step stale.
+        return path.removeprefix(self._prefix)
+
+    def _remove_dropped(self, task: StepTask, outputs: _Digests) -> None:
+        """Remove what the step wrote when it last succeeded and now no longer writes, such as a case's data."""
+        known = (self.journal.detail(task.name) or {}).get("outputs", {})
+        if dropped := [path for path in known if path not in outputs]:
+            written = {self._short(path) for other in self._tasks for path in other.targets}
+            for path in dropped:
+                if path not in written:
+                    Path(self._prefix, path).unlink(missing_ok=True)
+
+    def _explain(self, result: DependencyStatus, task: StepTask, *, inputs: _Digests, outputs: _Digests) -> None:
+        """Say in doit's terms what differs from the last success; `doit info` prints it."""
+        known = self.journal.detail(task.name) or {"inputs": {}, "outputs": {}}
+        before = known["inputs"]
+        result.reasons["added_file_dep"] = [p for p in inputs if p not in before]
+        result.reasons["removed_file_dep"] = [p for p in before if p not in inputs]
+        result.reasons["changed_file_dep"] = [p for p in inputs if p in before and before[p] != inputs[p]]
+        result.reasons["missing_target"] = [p for p in outputs if outputs[p] is None]
+        changed = [p for p, d in outputs.items() if d and known["outputs"].get(p) != d]
+        notes: list[tuple[str, list[Any], dict[str, Any]]] = (
+            [("written by something else", changed, {})] if changed and known["outputs"] else []
+        )
+        notes += [
+            (f"the {part} has changed", [known[part]], {"now": now})
+            for part, now in (("config", task.step.config), ("command", list(task.step.command)))
+            if part in known and known[part] != now
+        ]
+        if self.journal.key(task.name) is None:
+            notes.append(
+                ("it has not succeeded since it last started" if "config" in known else "it never ran", [], {})
+            )
+        result.reasons["uptodate_false"] = notes
+
+
+def _key(task: StepTask, inputs: _Digests, outputs: _Digests) -> str:
+    parts = [task.step.config, *task.step.command, "reads"]
+    parts += [f"{path}\0{digest}" for path, digest in inputs.items()]
+    parts.append("writes")
+    parts += [f"{path}\0{digest}" for path, digest in outputs.items()]
+    return hashlib.sha256("\0\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,60 @@
+"""Steps as doit's tasks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+from doit.task import Task
+
+from pipeline.step import Step
+
+# In the order in which data flows. The last one runs whatever failed before it: it reports what there is.
+GROUPS: Mapping[str, str] = {
+    "sdk": "find or fetch ONNX Runtime's headers",
+    "glue": "write the bindings that follow from each declaration",
+    "compile": "build each operator's pair of libraries",
+    "data": "write inputs and expected outputs of every case",
+    "register": "prove each torch library: schema, values, gradients",
+    "export": "export each operator through both exporters, at every opset",
+    "verify": "run every model in ONNX Runtime against the expected outputs",
+    "report": "show and write what is known about every cell",
+}
+REPORT = "report"
+
+
+class StepTask(Task):
+    """A doit task that knows its step.
+
+    Its action is the step's command, so that doit's own runner would do the same work as plain commands;
+    `pipeline.runner.runners` sends the step to a warm server instead.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        super().__init__(
+            step.task,
+            [[sys.executable, "-m", "pipeline", *step.command]],
+            file_dep=step.reads,
+            targets=step.writes,
+            task_dep=step.after,
+            subtask_of=step.group if step.name else None,
+            doc=None if step.name else GROUPS[step.group],
+            meta={"config": step.config},
+        )
+
+
+def doit_tasks(steps: Iterable[Step]) -> Iterator[Task]:
+    """Yield a task per step, those of a group together, each group after a task that stands for all of it."""
+    groups: dict[str, list[StepTask]] = {group: [] for group in GROUPS}
+    for step in steps:
+        groups[step.group].append(StepTask(step))
+    for group, tasks in groups.items():
+        if not (tasks and tasks[0].name == group):
+            yield Task(group, None, task_dep=[t.name for t in tasks], has_subtask=True, doc=GROUPS[group])
+        yield from tasks
+
+
+def operator_of(name: str) -> str:
+    """Return the operator of a step's name: ``<operator>``, ``<operator>-<what>`` or ``...@<cell>``."""
+    return name.partition("@")[0].partition("-")[0]

@@ -1,0 +1,235 @@
+"""A tiny project with fake steps: everything of doit and of pipeline.runner is real, nothing else is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+PYPROJECT = (REPOSITORY / "pyproject.toml").read_text().replace("pipeline.runner.run:Run", "fake:Run")
+
+DODO = """
+import json, sys
+from pathlib import Path
+from pipeline.runner.loader import resume_in
+from pipeline.runner.tasks import doit_tasks
+from pipeline.step import Step
+
+ROOT = Path(__file__).parent
+resume_in(ROOT, sys.argv[1:])
+
+def task_steps():
+    from doit import get_var
+    get_var("opsets", "default")
+    steps = []
+    for step in json.loads((ROOT / "steps.json").read_text()):
+        for field in ("reads", "writes"):
+            step[field] = tuple(ROOT / p for p in step.get(field, ()))
+        if "verdict" in step:
+            step["verdict"] = ROOT / step["verdict"]
+        steps.append(Step(**step | {"command": tuple(step["command"])}))
+    return doit_tasks(steps)
+"""
+
+FAKE = """
+import ctypes, os, subprocess, sys, time
+from pathlib import Path
+from pipeline.runner.run import Run as RealRun
+
+class Run(RealRun):
+    entry = "fake:main"
+
+def main(arguments):
+    with open("ran", "a") as log:
+        print(arguments[0], arguments[-1], file=log)
+    return globals()["do_" + arguments[0]](*arguments[1:]) or 0
+
+def do_copy(source, target):
+    text = Path(source).read_text()
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    Path(target).write_text(text.upper())
+
+def do_upper(source, target):  # cuts comments off
+    do_copy(source, target)
+    Path(target).write_text(Path(target).read_text().partition("#")[0])
+
+def do_split(source, folder):
+    for line in Path(source).read_text().split():
+        Path(folder, line).parent.mkdir(parents=True, exist_ok=True)
+        Path(folder, line).write_text(line)
+
+def do_edit(source, target):  # somebody edits the input while the step runs
+    do_copy(source, target)
+    Path(source).write_text("edited meanwhile")
+
+def do_and_back(source, target):
+    text = Path(source).read_text()
+    Path(source).write_text("for a moment")
+    do_copy(source, target)
+    Path(source).write_text(text)
+
+def do_slow(source, target):
+    Path("slow.pid").write_text(str(os.getpid()))
+    for _ in range(600):
+        if Path("go").exists(): break
+        time.sleep(0.05)
+    do_copy(source, target)
+
+def do_say(source, target):
+    print("the kernel differs at (0, 17): expected 0.1243, got 0.1250", file=sys.stderr)
+    return 10
+
+def do_throw(source, target):
+    raise RuntimeError("out of cheese")
+
+def do_abort(source, target):
+    print("last words")
+    os.abort()
+
+def do_segfault(source, target):
+    print("last words")
+    ctypes.string_at(0)
+
+def do_hang(source, target):
+    Path("slow.pid").write_text(str(os.getpid()))
+    print("last words")
+    while True: pass
+
+def do_spawn(source, target):
+    process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    Path("left.pid").write_text(str(process.pid))
+    Path("slow.pid").write_text(str(os.getpid()))
+    time.sleep(1000)
+
+def do_leave(source, target):
+    process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    Path("left.pid").write_text(str(process.pid))
+    do_copy(source, target)
+
+def do_nothing(source, target):
+    pass
+
+def do_report(*verdicts):
+    bad = [v for v in verdicts[:-1] if '"outcome": "verified"' not in Path(v).read_text()]
+    Path(verdicts[-1]).write_text(" ".join(bad))
+    print("TABLE of", len(verdicts) - 1, "cells,", len(bad), "bad")
+    return 11 if bad else 0
+
+def do_verify(source, verdict):
+    Path(verdict).parent.mkdir(parents=True, exist_ok=True)
+    outcome = "mismatched" if "wrong" in Path(source).read_text() else "verified"
+    Path(verdict).write_text('{"outcome": "%s"}' % outcome)
+    if outcome == "mismatched":
+        print("2 of 64 elements differ", file=sys.stderr)
+        return 10
+"""
+
+
+class Project:
+    """A folder with a dodo.py, and doit in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name, text in {"pyproject.toml": PYPROJECT, "dodo.py": DODO, "fake.py": FAKE}.items():
+            (root / name).write_text(text)
+        self.steps: list[dict[str, Any]] = []
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def read(self, name: str) -> str:
+        return (self.root / name).read_text()
+
+    def step(self, task: str, command: str, source: str, target: str, **fields: Any) -> dict[str, Any]:
+        """Add a step that makes `target` from `source`, which it is given as arguments."""
+        group, _, name = task.partition(":")
+        step = {"group": group, "name": name, "command": [command, source, target], "reads": [source]}
+        self.steps.append(step | {"writes": [target]} | fields)
+        return self.steps[-1]
+
+    def doit(self, *arguments: str, folder: str = ".", **environment: str) -> subprocess.CompletedProcess[str]:
+        self._write_steps()
+        return subprocess.run(
+            _command(arguments),
+            cwd=self.root / folder,
+            env=self._environment(environment),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start doit and return when its slow step runs."""
+        self._write_steps()
+        (self.root / "slow.pid").unlink(missing_ok=True)
+        process = subprocess.Popen(
+            _command(arguments),
+            cwd=self.root,
+            env=self._environment({}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        wait_for(lambda: (self.root / "slow.pid").is_file() and self.read("slow.pid") != "")
+        return process
+
+    def ran(self) -> list[str]:
+        """Return the targets of the steps that ran since the last call."""
+        log = self.root / "ran"
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return [Path(line.split()[1]).name for line in lines]
+
+    def processes(self) -> list[str]:
+        """Return the processes whose working directory is this project."""
+        found = []
+        for process in Path("/proc").iterdir():
+            try:
+                if process.name.isdigit() and (process / "cwd").resolve().is_relative_to(self.root):
+                    if "\nState:\tZ" not in (process / "status").read_text():
+                        found.append((process / "cmdline").read_text())
+            except OSError:
+                continue
+        return found
+
+    def _write_steps(self) -> None:
+        self.write("steps.json", json.dumps(self.steps))
+
+    def _environment(self, more: dict[str, str]) -> dict[str, str]:
+        return os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"} | more
+
+
+def _command(arguments: tuple[str, ...]) -> list[str]:
+    return [sys.executable, "-m", "doit", *arguments]
+
+
+def wait_for(condition: Callable[[], bool], *, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    made = Project(tmp_path)
+    yield made
+    for name in ("slow.pid", "left.pid"):
+        if (tmp_path / name).is_file():
+            try:
+                os.kill(int(made.read(name)), signal.SIGKILL)
+            except (ProcessLookupError, ValueError):
+                pass
