@@ -206,12 +206,12 @@ def check_disk(place: Place) -> None:
 
 
 def _disk_full(place: Place) -> SetupError:
-    free = shutil.disk_usage(place.root).free
-    return SetupError(
-        DISK_FULL,
-        f"the disk is full: {free / 1e9:.1f} GB are free in '{place.root}' and {NEEDED_BYTES / 1e9:.0f} GB are needed "
-        f"(and 0.5 GB in '{tempfile.gettempdir()}'; TMPDIR names another folder). Make room and run again.",
+    folders = {str(place.root): f"{NEEDED_BYTES / 1e9:.0f} GB", tempfile.gettempdir(): "0.5 GB"}
+    free = ", ".join(
+        f"'{folder}' has {shutil.disk_usage(folder).free / 1e9:.1f} GB free and needs {needed}"
+        for folder, needed in folders.items()
     )
+    return SetupError(DISK_FULL, f"the disk is full: {free}. Make room (or set TMPDIR) and run again.")
 
 
 # pip, and what is installed with it.
