@@ -34,7 +34,7 @@ class StepRunner(Runner):
             return False
         chosen = bool(super().select_task(node, tasks_dict))
         if chosen and isinstance(node.task, StepTask):
-            self.dep_manager.remove_success(node.task)
+            self.dep_manager.begin(node.task)
             if node.task.step.verdict:
                 node.task.step.verdict.unlink(missing_ok=True)
             self._pool.prepare()

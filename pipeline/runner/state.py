@@ -31,7 +31,8 @@ class State(Dependency):
         self._tasks = tasks
         self._prefix = f"{root}/"
         self._files = Fingerprints(journal.files())
-        self._before: dict[str, tuple[_Digests, dict[str, Mark | None]]] = {}
+        self._before: dict[str, _Digests] = {}
+        self._marks: dict[str, dict[str, Mark | None]] = {}
 
     def close(self) -> None:
         if not self._closed and self._files.fresh:
@@ -45,7 +46,6 @@ class State(Dependency):
         if not isinstance(task, StepTask):
             return result
         try:
-            marks = {path: mark(path) for path in task.file_dep}
             inputs = self._digests(task.file_dep)
             outputs = self._digests(task.targets)
         except OSError as error:
@@ -57,7 +57,7 @@ class State(Dependency):
                 result.error_reason = f"its input {path} does not exist, and no step writes it"
         if result.status == "error":
             return result
-        self._before[task.name] = inputs, marks
+        self._before[task.name] = inputs
         if _key(task, inputs, outputs) != self.journal.key(task.name):
             result.status = "run"
             if get_log:
@@ -77,17 +77,22 @@ class State(Dependency):
                 raise FileNotFoundError(2, "not written", path)
         if self.changed_meanwhile(task):
             return
-        inputs, _ = self._before[task.name]
+        inputs = self._before[task.name]
         self._remove_dropped(task, outputs)
         detail = {"config": task.step.config, "command": task.step.command, "inputs": inputs, "outputs": outputs}
         self.journal.record(task.name, key=_key(task, inputs, outputs), detail=detail)
 
-    def remove_success(self, task: Task) -> None:
+    def begin(self, task: StepTask) -> None:
+        """Forget the success of a step that is about to run, and note when its inputs were last written."""
+        self._marks[task.name] = {path: mark(path) for path in task.file_dep}
         self.journal.forget(task.name)
 
+    def remove_success(self, task: Task) -> None:
+        """Do nothing: a step that ran was forgotten as it began, and one that was blocked may be up to date later."""
+
     def changed_meanwhile(self, task: Task) -> str | None:
-        """Return an input that was written since the step was found stale, or None."""
-        _, marks = self._before[task.name]
+        """Return an input that was written since the step began, or None."""
+        marks = self._marks[task.name]
         return next((self._short(path) for path, before in sorted(marks.items()) if mark(path) != before), None)
 
     def _digests(self, paths: Any) -> dict[str, str | None]:

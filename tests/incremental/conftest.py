@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ PYPROJECT = (REPOSITORY / "pyproject.toml").read_text().replace("pipeline.runner
 
 DODO = """
 import json, sys
+from contextlib import suppress
 from pathlib import Path
 from pipeline.runner.loader import resume_in
 from pipeline.runner.tasks import doit_tasks
@@ -43,6 +45,7 @@ def task_steps():
 
 FAKE = """
 import ctypes, os, subprocess, sys, time
+from contextlib import suppress
 from pathlib import Path
 from pipeline.runner.run import Run as RealRun
 
@@ -198,9 +201,9 @@ class Project:
         found = []
         for process in Path("/proc").iterdir():
             try:
-                if process.name.isdigit() and (process / "cwd").resolve().is_relative_to(self.root):
-                    if "\nState:\tZ" not in (process / "status").read_text():
-                        found.append((process / "cmdline").read_text())
+                here = process.name.isdigit() and (process / "cwd").resolve().is_relative_to(self.root)
+                if here and "\nState:\tZ" not in (process / "status").read_text():
+                    found.append((process / "cmdline").read_text())
             except OSError:
                 continue
         return found
@@ -229,7 +232,5 @@ def project(tmp_path: Path) -> Iterator[Project]:
     yield made
     for name in ("slow.pid", "left.pid"):
         if (tmp_path / name).is_file():
-            try:
+            with suppress(ProcessLookupError, ValueError):
                 os.kill(int(made.read(name)), signal.SIGKILL)
-            except (ProcessLookupError, ValueError):
-                pass

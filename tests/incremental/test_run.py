@@ -1,0 +1,245 @@
+"""One run: who may start it, how steps that go wrong end, what is said, what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.incremental.conftest import Project, wait_for
+
+pytestmark = pytest.mark.incremental
+
+CELL = "torch2.13-dynamo-opset18-ort1.31"
+
+
+def cells(project: Project, **commands: str) -> None:
+    """Add a verify step per command, and a report of all."""
+    for name, command in commands.items():
+        verdict = f"build/{name}.json"
+        project.step(f"verify:{name}-custom@{CELL}", command, "a.txt", verdict, verdict=verdict, server="onnx")
+    verdicts = [s["verdict"] for s in project.steps if "verdict" in s]
+    report = {"group": "report", "name": "", "command": ["report", *verdicts, "build/report.json"]}
+    project.steps.append(report | {"reads": verdicts, "writes": ["build/report.json"]})
+
+
+def verdict(project: Project, name: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(project.read(f"build/{name}.json"))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def source(project: Project) -> None:
+    project.write("a.txt", "hello")
+
+
+def alive(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("server", [None, "onnx"])
+def test_steps_that_die_do_not_stop_the_others(project: Project, server: str | None) -> None:
+    cells(project, a="throw", b="abort", c="segfault", d="hang", e="verify")
+    for step in project.steps[:-1]:
+        step["server"] = server
+    project.steps[3]["seconds"] = 0.5
+    done = project.doit()
+    assert done.returncode == 1
+    assert verdict(project, "e") == {"outcome": "verified"}
+    expected = {"a": "out of cheese", "b": "SIGABRT", "c": "SIGSEGV", "d": "did not end within 0.5 s"}
+    for name, text in expected.items():
+        found = verdict(project, name)
+        assert (found["op"], found["lowering"], found["cell"], found["outcome"]) == (name, "custom", CELL, "failed")
+        assert text in found["detail"]
+        assert name == "a" or "last words" in found["detail"]
+        assert f"Replay: python -m pipeline {project.steps['abcd'.index(name)]['command'][0]} a.txt" in found["detail"]
+        assert f"verify:{name}-custom@{CELL}: " in done.stdout and text in done.stdout
+    assert "TABLE of 5 cells, 4 bad" in done.stdout
+    assert "6 steps in" in done.stdout and "1 run, 5 failed" in done.stdout
+    assert project.processes() == []
+
+
+def test_a_failing_step_says_its_own_message(project: Project) -> None:
+    project.step("data:a", "say", "a.txt", "build/a.pb", server="onnx")
+    told = project.doit().stdout
+    assert "data:a: failed with exit code 10\n  the kernel differs at (0, 17): expected 0.1243, got 0.1250\n" in told
+    assert "  Log: build/log/data/a.log\n  Replay: python -m pipeline say a.txt build/a.pb\n" in told
+    assert "Task" not in told and "Traceback" not in told
+
+
+def test_a_step_that_writes_nothing_fails(project: Project) -> None:
+    project.step("data:a", "nothing", "a.txt", "build/a.pb")
+    done = project.doit()
+    assert done.returncode == 1 and "ended well, but did not write" in done.stdout
+
+
+def test_a_missing_input(project: Project) -> None:
+    project.step("data:a", "copy", "b.txt", "build/a.pb")
+    done = project.doit()
+    assert done.returncode == 1 and "data:a: its input b.txt does not exist, and no step writes it" in done.stdout
+
+
+def test_blocked_steps_leave_a_verdict_and_the_report_is_written(project: Project) -> None:
+    cells(project, a="verify", b="verify")
+    project.doit()
+    assert verdict(project, "a") == {"outcome": "verified"}
+    project.steps.insert(0, {"group": "compile", "name": "a", "command": ["say", "a.txt", "build/a.so"]})
+    project.steps[1] |= {"after": ["compile:a"], "reads": ["a.txt", "build/a.so"]}
+    project.steps[0] |= {"writes": ["build/a.so"]}
+    done = project.doit()
+    assert verdict(project, "a")["outcome"] == "failed", "the verdict of the earlier run survived"
+    assert verdict(project, "a")["detail"].startswith("not run: compile:a failed: the kernel differs at (0, 17)")
+    assert "TABLE of 2 cells, 1 bad" in done.stdout
+    assert "not run because compile:a failed: 1 step\n" in done.stdout
+    assert done.returncode == 1
+
+
+def test_the_verdict_of_a_step_that_judged_stays(project: Project) -> None:
+    cells(project, a="verify")
+    project.write("a.txt", "wrong")
+    done = project.doit()
+    assert verdict(project, "a") == {"outcome": "mismatched"}
+    assert "2 of 64 elements differ" in done.stdout and done.returncode == 1
+
+
+def test_an_old_verdict_does_not_survive_a_crash(project: Project) -> None:
+    cells(project, a="verify")
+    project.doit()
+    project.steps[0]["command"][0] = "abort"
+    project.doit()
+    assert verdict(project, "a")["outcome"] == "failed"
+
+
+def test_compiler_errors_come_last_and_whole(project: Project) -> None:
+    cells(project, a="throw")
+    project.step("compile:a", "say", "a.txt", "build/a.so")
+    told = project.doit().stdout
+    assert told.index("TABLE") < told.index("out of cheese") < told.index("the kernel differs")
+
+
+def test_what_a_step_leaves_behind_ends_with_it(project: Project) -> None:
+    project.step("data:a", "leave", "a.txt", "build/a.pb")
+    assert project.doit().returncode == 0
+    wait_for(lambda: not alive(project.read("left.pid")), seconds=2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one", "two"])
+def test_a_killed_run_keeps_what_finished_and_leaves_no_process(
+    project: Project, number: signal.Signals, options: tuple[str, ...]
+) -> None:
+    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.step("compile:a", "spawn", "build/a.g", "build/a.so")
+    process = project.start(*options)
+    began = time.monotonic()
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=20)
+    assert time.monotonic() - began < 2
+    wait_for(lambda: project.processes() == [] and not alive(project.read("left.pid")), seconds=2)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 130)
+    assert number == signal.SIGKILL or "interrupted; what had finished is kept" in output
+    assert "Traceback" not in output
+    project.ran()
+    project.steps[1]["command"][0] = "copy"
+    assert project.doit().returncode == 0
+    assert project.ran() == ["a.so"]
+
+
+def test_a_killed_server_is_a_failed_step(project: Project) -> None:
+    project.step("compile:a", "hang", "a.txt", "build/a.so", server="onnx")
+    project.step("compile:b", "copy", "a.txt", "build/b.so", server="onnx")
+    process = project.start()
+    child = project.read("slow.pid")
+    server = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1]
+    os.kill(int(server), signal.SIGKILL)
+    output, _ = process.communicate(timeout=20)
+    assert "the onnx server ended while the step ran" in output and process.returncode == 1
+    assert (project.root / "build/b.so").exists(), "the server was not started again"
+    assert not alive(child)
+
+
+def test_a_server_that_cannot_start_is_one_sentence(project: Project) -> None:
+    project.step("data:a", "copy", "a.txt", "build/a.pb", server="nonsense")
+    project.step("data:b", "copy", "a.txt", "build/b.pb", server="onnx")
+    project.write("onnx/__init__.py", "raise ImportError('libcheese.so: cannot open shared object file')")
+    done = project.doit()
+    sentence = "the onnx server did not start: ImportError: libcheese.so: cannot open shared object file. Log: "
+    assert sentence in done.stdout and "Traceback" not in done.stdout
+    assert "Traceback" in project.read("build/log/server/onnx.log")
+
+
+def test_a_server_with_threads_is_refused(project: Project) -> None:
+    project.write("onnx/__init__.py", "import threading; threading.Thread(target=threading.Event().wait).start()")
+    project.write("onnx/helper.py", "")
+    project.write("onnx/numpy_helper.py", "")
+    project.step("data:b", "copy", "a.txt", "build/b.pb", server="onnx")
+    assert "its imports started threads" in project.doit().stdout
+
+
+def test_the_second_of_two_runs_says_who_is_at_work(project: Project) -> None:
+    project.step("compile:a", "slow", "a.txt", "build/a.so")
+    first = project.start()
+    second = project.doit()
+    assert second.returncode == 3
+    assert second.stderr == (
+        f"another run (process {first.pid}) is at work in {project.root}/build. "
+        f"Wait for it, or stop it with: kill {first.pid}\n"
+    )
+    assert project.doit("clean").returncode == 3
+    assert project.doit("list").returncode == 0
+    project.write("go", "")
+    first.communicate(timeout=20)
+    assert first.returncode == 0
+    assert project.doit().stdout == "1 step, all up to date\n"
+
+
+def test_steps_run_at_the_same_time(project: Project) -> None:
+    """Each waits for what the other does."""
+    project.step("compile:a", "slow", "a.txt", "build/a.so")
+    project.step("compile:b", "copy", "a.txt", "go", server="onnx")
+    done = project.doit("-n", "2")
+    assert done.returncode == 0 and done.stdout.splitlines()[0].endswith("compile:b")
+
+
+@pytest.mark.parametrize(
+    "arguments, code, text",
+    [
+        (["opsett=all"], 2, "unknown variable 'opsett'; did you mean 'opsets'?; allowed: opsets\n"),
+        (["verifi"], 3, "no task, command or output 'verifi'; did you mean 'verify'?"),
+        (["verify:b*"], 3, "no task matches 'verify:b*'"),
+        (["info", "glue:a", "opsett=all"], 2, "unknown variable 'opsett'"),
+    ],
+)
+def test_what_is_not_known_is_an_error(project: Project, arguments: list[str], code: int, text: str) -> None:
+    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    done = project.doit(*arguments)
+    assert text in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == code
+    assert project.ran() == []
+
+
+def test_a_sub_folder_starts_no_second_state(project: Project) -> None:
+    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.write("ops/a/spec.py", "")
+    assert project.doit().returncode == 0
+    there = sorted(p.name for p in project.root.iterdir())
+    assert project.doit("-k", folder="ops/a").stdout == "1 step, all up to date\n"
+    assert project.doit("list", "-k", folder="ops/a").stdout.startswith("sdk")
+    assert project.doit(folder="ops/a", DOIT_SEEK_FILE="1").stdout == "1 step, all up to date\n"
+    assert project.doit(folder="ops/a").returncode == 3
+    assert sorted(p.name for p in project.root.iterdir()) == there
+    assert [p.name for p in (project.root / "ops/a").iterdir()] == ["spec.py"]
+
+
+def test_variables_reach_a_run_from_a_sub_folder(project: Project) -> None:
+    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.write("ops/a/spec.py", "")
+    done = project.doit("-k", "opsets=all", folder="ops/a")
+    assert done.returncode == 0 and project.ran() == ["a.g"]
