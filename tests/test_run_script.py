@@ -1,0 +1,150 @@
+"""./run: what it decides before any Python starts, with stubs for the environment and for the Python that makes it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PINNED = ("requirements/main.txt", "requirements/torch-cpu.txt", "pyproject.toml")
+
+
+class Checkout:
+    """A folder with ./run, the files that it compares, and a stub environment whose one command is `show`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "requirements").mkdir(parents=True)
+        for name in PINNED:
+            (root / name).write_text(f"# {name}\n")
+        shutil.copy(ROOT / "run", root)
+        self.python = self.script("stub-python", 'case $1 in -c) exit 0 ;; *) echo "made by $*"; exit 42 ;; esac')
+
+    def script(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    def make(self) -> None:
+        self.script(".venv/bin/python", "exit 0")
+        self.script(".venv/bin/show", 'echo "$VIRTUAL_ENV|$PWD|$#|$2"')
+        stamp = self.root / ".venv/stamp"
+        stamp.mkdir()
+        for name in PINNED:
+            shutil.copy(self.root / name, stamp)
+        (stamp / "made").write_text(f"{self.root}\n{self.python}\n")
+
+    def run(self, *arguments: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+        command = [str(self.root / "run"), *arguments]
+        settings = {"OPMATRIX_PYTHON": str(self.python), **environ}
+        return subprocess.run(
+            command, cwd=cwd, env={**os.environ, **settings}, capture_output=True, text=True, check=False
+        )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path / "Größe und Maß")
+
+
+@pytest.fixture
+def made(checkout: Checkout) -> Checkout:
+    checkout.make()
+    return checkout
+
+
+def test_the_command_runs_in_the_environment_and_where_the_caller_is(made: Checkout, tmp_path: Path) -> None:
+    done = made.run("show", "a", "b  c", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{made.root}/.venv|{tmp_path}|2|b  c\n", "")
+
+
+def test_the_exit_code_is_the_commands(made: Checkout) -> None:
+    assert made.run("sh", "-c", "exit 3").returncode == 3
+
+
+def test_from_its_own_folder_by_name_alone(made: Checkout) -> None:
+    done = subprocess.run(["sh", "run", "show"], cwd=made.root, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_unknown_command(made: Checkout) -> None:
+    done = made.run("nonesuch")
+    assert done.returncode == 127
+    assert done.stderr == "run: there is no command 'nonesuch', neither in .venv/bin nor on PATH.\n"
+
+
+def test_usage(checkout: Checkout) -> None:
+    done, asked = checkout.run(), checkout.run("--help")
+    assert (done.returncode, asked.returncode) == (64, 0)
+    assert done.stderr == asked.stdout
+    assert "./run doit " in asked.stdout
+
+
+def is_made_anew(done: subprocess.CompletedProcess[str]) -> bool:
+    """Did it call the Python that makes the environment, and stop with its exit code?"""
+    return (done.returncode, done.stdout) == (42, "made by -m pipeline.environment\n")
+
+
+def test_first_call(checkout: Checkout) -> None:
+    assert is_made_anew(checkout.run("show"))
+
+
+def test_interrupted_first_call(made: Checkout) -> None:
+    shutil.rmtree(made.root / ".venv/stamp")
+    assert is_made_anew(made.run("show"))
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_changed_file(made: Checkout, name: str) -> None:
+    (made.root / name).write_text("# changed\n")
+    assert is_made_anew(made.run("show"))
+
+
+def test_moved_checkout(made: Checkout) -> None:
+    made.root = made.root.rename(made.root.with_name("moved"))
+    made.python = made.root / made.python.name
+    assert is_made_anew(made.run("show"))
+
+
+def test_vanished_python(made: Checkout) -> None:
+    (made.root / ".venv/bin/python").unlink()
+    assert is_made_anew(made.run("show"))
+
+
+def test_another_python(made: Checkout) -> None:
+    other = made.script("other-python", made.python.read_text())
+    assert is_made_anew(made.run("show", OPMATRIX_PYTHON=str(other)))
+    assert made.run("show", OPMATRIX_PYTHON="").returncode == 0
+
+
+@pytest.mark.parametrize("version", ["CPython 3.10.12", "CPython 3.14.0", "PyPy 3.11.9"])
+def test_python_that_does_not_fit(checkout: Checkout, version: str) -> None:
+    python = checkout.script("old-python", f'case $2 in *exit*) exit 1 ;; *) echo "{version}" ;; esac')
+    done = checkout.run("show", OPMATRIX_PYTHON=str(python))
+    assert done.returncode == 72
+    assert f"CPython 3.11, 3.12 or 3.13 is needed, and '{python}' is {version}." in done.stderr
+
+
+def test_no_python(checkout: Checkout) -> None:
+    done = checkout.run("show", OPMATRIX_PYTHON="/nonesuch")
+    assert done.returncode == 72
+    assert "'/nonesuch' is not to be found" in done.stderr
+
+
+def test_this_python_fits(checkout: Checkout) -> None:
+    """The real check, up to the module that a bare folder does not have."""
+    done = checkout.run("show", OPMATRIX_PYTHON=sys.executable)
+    assert "No module named" in done.stderr
+
+
+def test_another_machine(checkout: Checkout) -> None:
+    checkout.script("bin/uname", "echo Darwin arm64")
+    done = checkout.run("show", PATH=f"{checkout.root}/bin:/usr/bin:/bin")
+    assert (done.returncode, done.stderr) == (71, "run: opmatrix runs on Linux x86-64, and this is Darwin arm64.\n")

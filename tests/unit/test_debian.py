@@ -1,0 +1,54 @@
+"""pipeline.debian, with stubs for apt-get and dpkg."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import debian
+
+APT = """echo "$@" >> "$STUBS/calls"
+case "$*" in
+*--print-uris*) echo "'http://mirror.example/debian/dists/bookworm/InRelease' name 0"
+                echo "'http://mirror.example/debian/dists/bookworm-updates/InRelease' name 0"
+                echo "'http://mirror.example/debian/dists/bookworm/main/Packages.xz' name 0" ;;
+*update*) for option; do case $option in Dir::Etc::sourcelist=*) cp "${option#*=}" "$STUBS/source" ;; esac; done ;;
+*download*there) touch there_1_amd64.deb ;;
+*download*) echo 'E: Unable to locate package'; exit 100 ;;
+esac
+"""
+
+
+@pytest.fixture
+def stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, script in (("apt-get", APT), ("dpkg", 'mkdir -p "$3"; touch "$3/unpacked"\n')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("STUBS", str(tmp_path))
+    return tmp_path
+
+
+def test_unpack(stubs: Path) -> None:
+    debian.unpack("there", into=stubs / "into")
+    assert (stubs / "into" / "unpacked").exists()
+    assert all("Dir::State=/" in call for call in (stubs / "calls").read_text().splitlines())
+
+
+def test_another_suite_comes_from_the_machines_own_mirror(stubs: Path) -> None:
+    debian.unpack("there", into=stubs / "into", suite="trixie")
+    (source,) = (stubs / "source").read_text().splitlines()
+    assert source.startswith("deb ")
+    assert source.endswith(" http://mirror.example/debian trixie main")
+
+
+def test_a_package_that_is_not_there(stubs: Path) -> None:
+    with pytest.raises(debian.DebianError, match="apt-get download nonesuch: E: Unable to locate package"):
+        debian.unpack("nonesuch", into=stubs / "into")
+
+
+def test_no_debian(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonesuch")
+    with pytest.raises(debian.DebianError, match="apt-get is not on PATH"):
+        debian.unpack("there", into=Path("/nonesuch"))

@@ -1,0 +1,233 @@
+"""pipeline.environment: its decisions and its messages, with a stub for pip and no network."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline import debian, environment
+from pipeline.environment import Pip, Place, SetupError
+
+ROOT = Path(__file__).parents[2]
+NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A checkout that holds the files of the stamp alone."""
+    for path in (environment.LOCK, environment.TORCH, environment.PROJECT):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(f"# {path}\n")
+    return Place(root=tmp_path)
+
+
+@pytest.fixture
+def made(place: Place) -> Place:
+    """The same, with a complete environment."""
+    place.python.parent.mkdir(parents=True)
+    place.python.symlink_to(sys.executable)
+    environment.write_stamp(place, environment.stamp(place.root, {}))
+    return place
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What bring_up_to_date asked for, instead of doing it."""
+    calls: list[str] = []
+    monkeypatch.setattr(environment, "make", lambda *_, **__: calls.append("make"))
+    monkeypatch.setattr(environment, "install_project", lambda _: calls.append("install"))
+    monkeypatch.setattr(environment, "check_compiler", lambda _: None)
+    return calls
+
+
+def stub_pip(place: Place, script: str) -> Pip:
+    """A pip that is a shell script; it finds its arguments in "$@"."""
+    (place.root / "pip.sh").write_text(script)
+    with place.lock.open("w") as lock:
+        return Pip(place=place, command=("sh", str(place.root / "pip.sh")), lock=lock.fileno())
+
+
+def test_nothing_is_done_when_another_run_was_faster(made: Place, done: list[str]) -> None:
+    environment.bring_up_to_date(made, {}, lock=0)
+    assert done == []
+
+
+def test_changed_metadata_installs_the_project_alone(made: Place, done: list[str]) -> None:
+    (made.root / environment.PROJECT).write_text("# changed\n")
+    environment.bring_up_to_date(made, {}, lock=0)
+    assert done == ["install"]
+    assert (made.stamp / "pyproject.toml").read_text() == "# changed\n"
+
+
+@pytest.mark.parametrize("path", [environment.LOCK, environment.TORCH])
+def test_changed_pins_make_it_anew(made: Place, done: list[str], path: Path) -> None:
+    (made.root / path).write_text("# changed\n")
+    environment.bring_up_to_date(made, {}, lock=0)
+    assert done == ["make"]
+
+
+def test_another_python_or_none_makes_it_anew(made: Place, done: list[str]) -> None:
+    environment.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
+    made.python.unlink()
+    environment.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
+    assert done == ["make", "make"]
+
+
+def test_an_interrupted_try_is_removed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = place.environment / "lib" / "half"
+    rest.mkdir(parents=True)
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(environment.venv, "create", stop)
+    with pytest.raises(KeyboardInterrupt):
+        environment.make(place, {}, lock=0)
+    assert not rest.exists()
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"PATH": "/nonesuch"}, "no C++ compiler: neither g++ nor clang++ is on PATH. Install one"),
+        ({"PATH": "/bin", "CXX": "/nonesuch/g++ -m64"}, "CXX is '/nonesuch/g++ -m64', which is no program"),
+    ],
+)
+def test_no_compiler(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(SetupError, match=re.escape(message)) as info:
+        environment.check_compiler(environ)
+    assert info.value.code == 73
+
+
+@pytest.mark.parametrize("name", ["g++", "clang++"])
+def test_a_compiler(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to("/bin/true")
+    environment.check_compiler({"PATH": str(tmp_path)})
+    environment.check_compiler({"PATH": "", "CXX": str(tmp_path / name)})
+
+
+def test_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
+    with pytest.raises(SetupError, match="runs on Linux x86-64, and this is Linux aarch64") as info:
+        environment.check_machine()
+    assert info.value.code == 71
+
+
+@pytest.mark.parametrize("libc", [("glibc", "2.17"), ("", "")])
+def test_another_libc(monkeypatch: pytest.MonkeyPatch, libc: tuple[str, str]) -> None:
+    monkeypatch.setattr(environment.platform, "libc_ver", lambda: libc)
+    with pytest.raises(SetupError, match=r"needs glibc 2\.28 or newer"):
+        environment.check_machine()
+
+
+def test_full_disk_is_told_before_the_download(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=300_000_000))
+    with pytest.raises(SetupError, match=r"the disk is full: .* has 0\.3 GB free and needs 2 GB") as info:
+        environment.check_disk(place)
+    assert info.value.code == 74
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "message"),
+    [
+        ("ERROR: Could not install packages: [Errno 28] No space left on device", 74, "the disk is full"),
+        (
+            "WARNING: Retrying: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution\n"
+            "ERROR: Could not find a version that satisfies the requirement numpy",
+            69,
+            "no network: pip cannot reach its package index",
+        ),
+        ("ERROR: HTTPSConnectionPool(host='mirror.example', port=443): Read timed out.", 69, "reach mirror.example"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n    Expected sha256 12\n     Got    34", 65, "Got    34"),
+        (NO_TORCH, 70, NO_TORCH),
+    ],
+)
+def test_what_pip_says_is_explained(place: Place, output: str, code: int, message: str) -> None:
+    pip = stub_pip(place, f"cat <<'END'\n{output}\nEND\nexit 1")
+    with pytest.raises(SetupError, match=re.escape(message)) as info:
+        pip.install("numpy")
+    assert info.value.code == code
+    assert output in place.log.read_text()
+
+
+def test_pip_is_quiet_when_it_succeeds(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    stub_pip(place, "echo Collecting numpy; echo a warning >&2").install("numpy")
+    assert capfd.readouterr() == ("", "")
+    assert "Collecting numpy\na warning\n" in place.log.read_text()
+
+
+TORCH_PIP = f"""echo "$@" >> "$0.calls"
+case "$*" in *--index-url*) exit 0 ;; esac
+echo '{NO_TORCH}'; exit 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("index", "asked"),
+    [(None, ["", environment.TORCH_INDEX]), ("https://mirror.example/cpu", ["https://mirror.example/cpu"])],
+)
+def test_where_torch_is_asked_for(place: Place, index: str | None, asked: list[str]) -> None:
+    environment.install_torch(stub_pip(place, TORCH_PIP), index)
+    calls = (place.root / "pip.sh.calls").read_text().splitlines()
+    assert [(re.findall(r"--index-url (\S+)", call) or [""])[0] for call in calls] == asked
+    assert all("--require-hashes --no-deps -r requirements/torch-cpu.txt" in call for call in calls)
+
+
+def test_torch_index_can_be_forbidden(place: Place) -> None:
+    with pytest.raises(SetupError, match=re.escape(NO_TORCH)):
+        environment.install_torch(stub_pip(place, TORCH_PIP), "")
+
+
+def test_pip_is_taken_from_a_wheel(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place.root / "pip-26.3-py3-none-any.whl").touch()
+    monkeypatch.setattr(environment, "_wheel_folders", lambda: [place.root])
+    assert environment.find_pip(place, place.root) == (
+        str(place.python),
+        str(place.root / "pip-26.3-py3-none-any.whl" / "pip"),
+    )
+
+
+@pytest.fixture
+def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_wheel_folders", list)
+    monkeypatch.setattr(environment.importlib.util, "find_spec", lambda _: None)
+
+
+@pytest.mark.usefixtures("no_pip")
+def test_pip_is_taken_from_debian(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unpack(package: str, *, into: Path) -> None:
+        wheel = into / "usr/share/python-wheels/pip-23.0.1-py3-none-any.whl"
+        wheel.parent.mkdir(parents=True)
+        wheel.touch()
+
+    monkeypatch.setattr(debian, "unpack", unpack)
+    assert environment.find_pip(place, place.root)[1].endswith("pip-23.0.1-py3-none-any.whl/pip")
+
+
+@pytest.mark.usefixtures("no_pip")
+def test_no_pip_at_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unpack(package: str, *, into: Path) -> None:
+        raise debian.DebianError("apt-get is not on PATH")
+
+    monkeypatch.setattr(debian, "unpack", unpack)
+    with pytest.raises(SetupError, match=r"apt-get is not on PATH.*check the network, or install pip"):
+        environment.find_pip(place, place.root)
+
+
+def test_the_lock_is_the_one_of_the_pins() -> None:
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "requirements/main.in").read_text(), flags=re.MULTILINE))
+    locked = (ROOT / environment.LOCK).read_text() + (ROOT / environment.TORCH).read_text()
+    found = dict(re.findall(r"^([\w-]+)==(\S+)", locked, flags=re.MULTILINE))
+    assert {name: found.get(name) for name in pins} == pins
+
+
+def test_every_download_has_a_hash() -> None:
+    for path in (environment.LOCK, environment.TORCH):
+        entries = re.split(r"^(?=[\w-]+==)", (ROOT / path).read_text(), flags=re.MULTILINE)[1:]
+        assert entries
+        assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []

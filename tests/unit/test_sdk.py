@@ -1,0 +1,156 @@
+"""pipeline.sdk: where headers come from and what is refused, without network."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import tarfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from pipeline import debian, sdk
+from pipeline.errors import SdkError
+
+CONTENT = {name: f"// {name}\n#define ORT_API_VERSION 21\n".encode() for name in sdk.CHECKSUMS}
+
+
+@pytest.fixture(autouse=True)
+def pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pin CONTENT, and let no test reach a network."""
+    pinned = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
+    monkeypatch.setattr(sdk, "CHECKSUMS", pinned)
+    monkeypatch.setattr(urllib.request, "urlopen", _offline)
+    monkeypatch.setattr(debian, "unpack", _no_apt)
+
+
+def _offline(*_: object, **__: object) -> None:
+    raise urllib.error.URLError("no route")
+
+
+def _no_apt(*_: object, **__: object) -> None:
+    raise debian.DebianError("apt-get is not on PATH")
+
+
+def _give_by_debian(monkeypatch: pytest.MonkeyPatch, content: dict[str, bytes]) -> None:
+    def unpack(package: str, *, into: Path, suite: str) -> None:
+        folder = into / "usr/include/onnxruntime"
+        folder.mkdir(parents=True)
+        for name, data in content.items():
+            (folder / name).write_bytes(data)
+
+    monkeypatch.setattr(debian, "unpack", unpack)
+
+
+def find(cache: Path, **environ: str) -> tuple[sdk.Headers, list[str]]:
+    said: list[str] = []
+    return sdk.find_headers({"PATH": "/nonesuch", **environ}, cache=cache, say=said.append), said
+
+
+def header(folder: Path, version: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / sdk.C_API).write_text(f"#pragma once\n#define ORT_API_VERSION {version}\n")
+    return folder
+
+
+def test_setting(tmp_path: Path) -> None:
+    folder = header(tmp_path / "include", 24)
+    headers, _ = find(tmp_path, OPMATRIX_ORT_INCLUDE=str(folder))
+    assert (headers.path, headers.version, headers.api_version) == (folder, "1.24", 24)
+
+
+def test_setting_without_headers(tmp_path: Path) -> None:
+    with pytest.raises(SdkError, match=r"which holds no usable onnxruntime_c_api\.h"):
+        find(tmp_path, OPMATRIX_ORT_INCLUDE=str(tmp_path))
+
+
+def test_setting_with_old_headers(tmp_path: Path) -> None:
+    with pytest.raises(SdkError, match="API version 15; 18 or newer is needed"):
+        find(tmp_path, OPMATRIX_ORT_INCLUDE=str(header(tmp_path, 15)))
+
+
+def pkg_config(folder: Path, include: Path) -> str:
+    script = f"#!/bin/sh\ncase $1 in --modversion) echo 1.23.2 ;; *) echo '-I{include}' ;; esac\n"
+    (folder / "pkg-config").write_text(script)
+    (folder / "pkg-config").chmod(0o755)
+    return f"{folder}:/usr/bin:/bin"
+
+
+def test_pkg_config(tmp_path: Path) -> None:
+    headers, said = find(tmp_path, PATH=pkg_config(tmp_path, header(tmp_path / "include", 23)))
+    assert (headers.path, headers.version, headers.api_version) == (tmp_path / "include", "1.23.2", 23)
+    assert said == []
+
+
+def test_pkg_config_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _give_by_debian(monkeypatch, CONTENT)
+    headers, said = find(tmp_path, PATH=pkg_config(tmp_path, header(tmp_path / "include", 14)))
+    assert headers.version == sdk.VERSION
+    assert said[0].startswith("pkg-config's libonnxruntime 1.23.2 is passed over")
+
+
+def test_release_archive_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        for name, data in {**CONTENT, "libonnxruntime.so": b"not wanted"}.items():
+            member = tarfile.TarInfo(f"onnxruntime-linux-x64-{sdk.VERSION}/include/{name}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: io.BytesIO(archive.getvalue()))
+    first, said = find(tmp_path)
+    assert len(said) == 1
+    assert sorted(path.name for path in first.path.iterdir()) == sorted(CONTENT)
+    monkeypatch.setattr(urllib.request, "urlopen", _offline)
+    assert find(tmp_path) == (first, [])
+    assert [path.name for path in tmp_path.iterdir()] == [first.path.name]
+
+
+def test_debian_where_the_release_is_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _give_by_debian(monkeypatch, {**CONTENT, "other.h": b""})
+    headers, said = find(tmp_path)
+    assert (headers.version, headers.api_version) == (sdk.VERSION, 21)
+    assert said[1] == "no answer there (no route); fetching them from Debian's package libonnxruntime-dev (trixie)"
+    assert not (headers.path / "other.h").exists()
+
+
+def test_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(SdkError, match=r"cannot be had, neither .*\(no route\) nor .*\(apt-get is not on PATH\)"):
+        find(tmp_path)
+
+
+def test_a_download_that_is_not_the_pinned_one_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _give_by_debian(monkeypatch, {**CONTENT, sdk.C_API: b"#define ORT_API_VERSION 21 // and more"})
+    with pytest.raises(SdkError, match=r"is not the header of ONNX Runtime .* do not use it"):
+        find(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("edit", [lambda path: path.write_text("// edited"), lambda path: path.unlink()])
+def test_kept_headers_are_checked_on_every_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edit: object) -> None:
+    _give_by_debian(monkeypatch, CONTENT)
+    headers, _ = find(tmp_path)
+    assert callable(edit)
+    edit(headers.path / "onnxruntime_float16.h")
+    with pytest.raises(SdkError, match=f"Remove '{re.escape(str(headers.path))}' and run the command again"):
+        find(tmp_path)
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SdkError, match="Set XDG_CACHE_HOME"):
+        find(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"HOME": "/home/dev"}, "/home/dev/.cache/opmatrix"),
+        ({"HOME": "/home/dev", "XDG_CACHE_HOME": "/var/cache"}, "/var/cache/opmatrix"),
+        ({"HOME": "/home/dev", "XDG_CACHE_HOME": "relative"}, "/home/dev/.cache/opmatrix"),
+    ],
+)
+def test_cache_folder(environ: dict[str, str], folder: str) -> None:
+    assert sdk.cache_folder(environ) == Path(folder)
