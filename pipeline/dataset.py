@@ -5,7 +5,8 @@ Format: https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,3 +57,17 @@ def _read(folder: Path, kind: str) -> dict[str, Array]:
         except (FileNotFoundError, DecodeError, ValueError, TypeError) as error:
             raise DataError(f"{path}: not a tensor: {error}") from error
     return arrays
+
+
+def link(model: Path, data_sets: Sequence[Path]) -> None:
+    """Make the folder of a model complete: test_data_set_<N> leads to the N-th data set, which all cells share.
+
+    The links are relative, so that a build folder can be moved; those that nothing asks for any more are removed.
+    """
+    for surplus in set(model.glob("test_data_set_*")) - {model / d.name for d in data_sets}:
+        surplus.unlink()
+    for data_set in data_sets:
+        path, target = model / data_set.name, Path(os.path.relpath(data_set, model))
+        if not path.is_symlink() or path.readlink() != target:
+            path.unlink(missing_ok=True)
+            path.symlink_to(target)

@@ -1,0 +1,44 @@
+"""The second oracle: the model itself, evaluated by onnx.reference with reference.py as the custom op."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from pipeline.arrays import Array
+from pipeline.errors import VerifyError
+from pipeline.reference import Reference
+from pipeline.spec import OpSpec
+
+
+class Oracle:
+    """A model in ReferenceEvaluator; a `Session`."""
+
+    def __init__(self, model: onnx.ModelProto, spec: OpSpec, reference: Reference) -> None:
+        """Prepare it. Raises VerifyError for a node that neither onnx.reference nor `spec` knows."""
+        try:
+            self._evaluator = ReferenceEvaluator(model, new_ops=[_op_run(spec, reference)])
+        except Exception as error:  # ReferenceEvaluator raises whatever its operators do
+            raise VerifyError(f"the reference evaluator cannot read the model: {error}") from error
+
+    def run(self, output_names: None, inputs: Mapping[str, Array], /) -> Sequence[Array]:
+        """Evaluate the model. Raises VerifyError with the message of the operator that failed."""
+        try:
+            return list(self._evaluator.run(output_names, dict(inputs)))
+        except Exception as error:
+            raise VerifyError(f"the reference evaluator cannot run the model: {error}") from error
+
+
+def _op_run(spec: OpSpec, reference: Reference) -> type[OpRun]:
+    """Return the custom op as onnx.reference wants it: a class that is named as the op type."""
+    # A node need not carry an attribute that has its default; the reference has no defaults.
+    defaults = {a.name: a.default for a in spec.attributes if a.default is not None}
+
+    def _run(self: OpRun, *inputs: Array, **attributes: Any) -> tuple[Array, ...]:
+        return reference(inputs, defaults | attributes)
+
+    return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "_run": _run})

@@ -1,0 +1,115 @@
+"""ONNX Runtime: sessions that know a custom-op library, and what their errors mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as _state
+
+from pipeline.arrays import Array
+from pipeline.errors import VerifyError
+
+# They have no common base but Exception. ValueError is what Python's side raises for a wrong feed.
+ORT_ERRORS: tuple[type[Exception], ...] = (
+    ValueError,
+    RuntimeError,
+    *(v for v in vars(_state).values() if isinstance(v, type) and issubclass(v, Exception)),
+)
+
+# How a model is run: graph optimisation and threads. One thread makes runs repeat to the last bit.
+SETTINGS: Mapping[str, tuple[ort.GraphOptimizationLevel, int]] = {
+    "optimised": (ort.GraphOptimizationLevel.ORT_ENABLE_ALL, 1),
+    "not optimised": (ort.GraphOptimizationLevel.ORT_DISABLE_ALL, 1),
+    "on two threads": (ort.GraphOptimizationLevel.ORT_ENABLE_ALL, 2),
+}
+
+
+class Session(Protocol):
+    """What both onnxruntime.InferenceSession and onnx.reference.ReferenceEvaluator offer."""
+
+    def run(self, output_names: None, feed_inputs: Mapping[str, Array], /) -> Sequence[Array]: ...
+
+
+class Runtime:
+    """ONNX Runtime with one custom-op library, or without any."""
+
+    def __init__(self, library: Path | None) -> None:
+        """Load the library. Raises VerifyError where it is missing or no custom-op library."""
+        if library and not library.exists():
+            raise VerifyError(f"{library} is missing. Build it: python -m pipeline compile {library.parent.name}")
+        self._options = {name: _options(*setting, library) for name, setting in SETTINGS.items()}
+
+    def sessions(self, model: bytes) -> dict[str, Session]:
+        """Return one session per setting. Raises VerifyError where ONNX Runtime refuses the model."""
+        try:
+            return {
+                name: ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+                for name, options in self._options.items()
+            }
+        except ORT_ERRORS as error:
+            raise VerifyError(explain(str(error))) from error
+
+
+def _options(level: ort.GraphOptimizationLevel, threads: int, library: Path | None) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = level
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what fails comes as an exception; the log would say it twice
+    if library:
+        try:
+            options.register_custom_ops_library(str(library))
+        except ORT_ERRORS as error:
+            raise VerifyError(explain(str(error))) from error
+    return options
+
+
+# What ONNX Runtime says, and what it means to the person who reads it.
+_MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {
+    r"Failed to get symbol RegisterCustomOps with error: ([^:]+)": lambda m: (
+        f"{m[1]} exports no RegisterCustomOps, so it is no custom-op library of ONNX Runtime. The library whose name "
+        "ends in _ort.so is; the one that ends in _torch.so goes to torch.ops.load_library"
+    ),
+    r"Failed to load library (\S+) with error: (.*)": lambda m: (
+        f"{m[1]} cannot be loaded: {m[2]}. Build it again: python -m pipeline compile {Path(m[1]).parent.name}"
+    ),
+    r"(\S+):(\w+)\((-?\d+)\) is not a registered function/op": lambda m: (
+        f"the model has a node {m[1]}::{m[2]}, and no loaded library registers it. Compare domain, op type and version "
+        "with those of `onnx` in ops/*/spec.py, and whether the session was given that operator's library"
+    ),
+    r"No opset import for domain '([^']*)'": lambda m: (
+        f"the model has a node of the domain {m[1]!r}, but no opset import of it. Export it again: the exporter was "
+        "not told the domain's version (custom_opsets, or the Opset of the translation)"
+    ),
+    r"Could not find an implementation for (\w+)\((\d+)\)": lambda m: (
+        f"no kernel for {m[1]} version {m[2]} takes these dtypes. Compare them with `types` in ops/*/spec.py"
+    ),
+    r"Unsupported model IR version: (\d+), max supported IR version: (\d+)": lambda m: (
+        f"the model has IR version {m[1]}, and ONNX Runtime {ort.__version__} reads {m[2]} at most. Export with an "
+        "older opset, or install a newer ONNX Runtime"
+    ),
+    r"Opset (\d+) is under development.*support for domain (\S+) is till opset (\d+)": lambda m: (
+        f"the model imports opset {m[1]} of {m[2]}, and ONNX Runtime {ort.__version__} reads {m[3]} at most. Export "
+        "with an older opset, or install a newer ONNX Runtime"
+    ),
+}
+
+
+def explain(text: str) -> str:
+    """Return what an error text of ONNX Runtime means and what to do about it; an unknown text without its prefix."""
+    for pattern, meaning in _MEANINGS.items():
+        if found := re.search(pattern, text, re.DOTALL):
+            return meaning(found)
+    return re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text).strip()
+
+
+def call(session: Session, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
+    """Run a session once. Raises VerifyError with what ONNX Runtime, or the kernel, said."""
+    try:
+        return tuple(session.run(None, inputs))
+    except ORT_ERRORS as error:
+        raise VerifyError(explain(str(error))) from error

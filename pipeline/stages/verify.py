@@ -1,0 +1,184 @@
+"""Run every model of a cell in ONNX Runtime, in a process that never imports torch, and judge every case."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import onnxruntime
+
+from pipeline import dataset, verdict
+from pipeline.errors import DataError, UsageError, VerifyError, did_you_mean
+from pipeline.judge import Judgement, judge
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.matrix import Cell
+from pipeline.project import minor
+from pipeline.reference import Reference
+from pipeline.runtime import Runtime
+from pipeline.spec import Case, Lowering, Model
+from pipeline.trial import Trial
+from pipeline.verdict import CaseResult, Outcome, Verdict
+
+
+def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell, case: str | None = None) -> None:
+    """Judge all cases of one cell and write the verdict; with `case`, print how that one went and write nothing.
+
+    Raises VerifyError with a line for each fault, and the command that replays its case.
+    """
+    started = time.perf_counter()
+    bench = Bench(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case)
+    bench.require_case()
+    results: tuple[CaseResult, ...] = ()
+    detail = ""
+    try:
+        results = tuple(bench.results())
+    except (VerifyError, DataError) as error:  # it keeps every case from running
+        detail = str(error)
+    found = _verdict(bench, results, detail)
+    if case is None:
+        seconds = round(time.perf_counter() - started, 3)
+        verdict.write(layout.verdict(operator.name, lowering, cell), replace(found, seconds=seconds))
+    if found.outcome != "verified":
+        raise VerifyError("\n".join(_messages(bench, found)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """One operator, lowering and cell, and the cases that are asked for: all, or `only` one."""
+
+    layout: Layout
+    operator: Operator
+    lowering: Lowering
+    cell: Cell
+    only: str | None
+
+    def require_case(self) -> None:
+        known = [c.name for m in self.operator.models for c in m.cases]
+        if self.only is not None and self.only not in known:
+            near = did_you_mean(self.only, known)
+            raise UsageError(f"{self.operator.name} has no case {self.only!r}; it has {', '.join(known)}{near}")
+
+    def subject(self, case: str) -> str:
+        return f"{self.operator.name}-{self.lowering}-{case}@{self.cell}"
+
+    def replay(self, case: str) -> str:
+        name, lowering = self.operator.name, self.lowering
+        return f"python -m pipeline verify {name} --lowering {lowering} --cell {self.cell} --case {case}"
+
+    def results(self) -> Iterator[CaseResult]:
+        """Yield the result of each case. Raises VerifyError or DataError for what keeps all of them from running."""
+        _require_version(self.cell)
+        runtime, reference = self._runtime(), Reference(self.layout, self.operator.spec)
+        for model in self.operator.models:
+            cases = [(index, c) for index, c in enumerate(model.cases) if self.only in (None, c.name)]
+            if cases:
+                yield from self._model(model, cases, runtime, reference)
+        _require_no_torch()
+
+    def _runtime(self) -> Runtime:
+        """Return ONNX Runtime with the operator's library, or without where no kernel of ours computes."""
+        spec = self.operator.spec
+        ours = self.lowering == "custom" and spec.runtime == "kernel"
+        return Runtime(self.layout.ort_library(spec.name) if ours else None)
+
+    def _model(
+        self, model: Model, cases: Sequence[tuple[int, Case]], runtime: Runtime, reference: Reference
+    ) -> Iterator[CaseResult]:
+        """Yield the results of a model's cases. What keeps the model from running fails all of them."""
+        spec = self.operator.spec
+        path = self.layout.model(spec.name, self.lowering, self.cell, model.name)
+        try:
+            trial = Trial(path, spec=spec, runtime=runtime, reference=reference)
+        except VerifyError as error:
+            yield from (_failed(model, case, error) for _, case in cases)
+            return
+        folders = [self.layout.data(spec.name, model.name, index) for index in range(len(model.cases))]
+        dataset.link(path.parent, folders)
+        for index, case in cases:
+            try:
+                evidence = trial.evidence(dataset.read(folders[index]), spec.tolerances[self.lowering])
+            except (VerifyError, DataError) as error:
+                yield _failed(model, case, error)
+                continue
+            judgement = judge(evidence)
+            if self.only:
+                _tell(self.subject(case.name), judgement)
+            yield _judged(model, case, judgement)
+
+
+def _require_version(cell: Cell) -> None:
+    if (installed := minor(onnxruntime.__version__)) != cell.ort:
+        raise VerifyError(f"the cell asks for ONNX Runtime {cell.ort}, and {installed} is installed; run it in an "
+                          "environment that has it, or choose another cell")  # fmt: skip
+
+
+def _require_no_torch() -> None:
+    """Torch brings libraries of its own, so that a kernel that needs them would pass here and fail elsewhere."""
+    if "torch" in sys.modules:
+        raise VerifyError("torch was imported in the process that verifies; remove the import from reference.py, "
+                          "spec.py and cases.py")  # fmt: skip
+
+
+def _failed(model: Model, case: Case, error: Exception) -> CaseResult:
+    return CaseResult(case=case.name, model=model.name, outcome="failed", detail=str(error))
+
+
+def _judged(model: Model, case: Case, judgement: Judgement) -> CaseResult:
+    found = [r.comparison for r in judgement.runs]
+    return CaseResult(
+        case=case.name,
+        model=model.name,
+        outcome="mismatched" if judgement.detail else "verified",
+        error=_finite(max(c.error for c in found)),
+        ulp=_finite(max(c.ulp for c in found)),
+        limit=_finite(max(c.share for c in found)),
+        detail=judgement.detail,
+    )
+
+
+def _finite(number: float) -> float | None:
+    """Return a number that JSON can hold; what is infinite is told in the detail."""
+    return number if math.isfinite(number) else None
+
+
+def _verdict(bench: Bench, results: Sequence[CaseResult], detail: str) -> Verdict:
+    wrong = [r for r in results if r.outcome != "verified"]
+    outcome: Outcome = "verified"
+    if detail or wrong:
+        outcome = "failed" if detail or any(r.outcome == "failed" for r in wrong) else "mismatched"
+    if wrong:
+        detail = f"{len(wrong)} of {len(results)} cases; {wrong[0].case}: {wrong[0].detail}"
+    return Verdict(
+        op=bench.operator.name,
+        lowering=bench.lowering,
+        cell=str(bench.cell),
+        outcome=outcome,
+        detail=detail,
+        cases=tuple(results),
+    )
+
+
+def _messages(bench: Bench, found: Verdict) -> Iterator[str]:
+    """Yield one line per fault; the cases that share one are told together."""
+    faults: dict[str, list[str]] = {}
+    for result in found.cases:
+        if result.outcome != "verified":
+            faults.setdefault(result.detail, []).append(result.case)
+    for detail, (case, *others) in faults.items():
+        also = f" Also {', '.join(others)}." if others else ""
+        yield f"{bench.subject(case)}: {detail}.{also} Replay: {bench.replay(case)}"
+    if not faults:
+        yield f"{found}: {found.detail}"
+
+
+def _tell(subject: str, judgement: Judgement) -> None:
+    """Print how each run of a replayed case went."""
+    print(subject)
+    for run in judgement.runs:
+        c = run.comparison
+        print(f"  {run.name:<22} {c}; error {c.error:.2g}, {c.ulp:.3g} ULP, {c.share:.0%} of the tolerance")
+    print(f"  {judgement.detail or 'verified'}")

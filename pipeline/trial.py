@@ -1,0 +1,53 @@
+"""One model on trial: its sessions in ONNX Runtime, its reference evaluation, and the evidence that both give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from pipeline.dataset import DataSet
+from pipeline.errors import VerifyError
+from pipeline.judge import Evidence
+from pipeline.oracle import Oracle
+from pipeline.reference import Reference
+from pipeline.runtime import Runtime, call
+from pipeline.spec import DType, OpSpec, Tolerance
+
+
+class Trial:
+    """One model, loaded once for all of its cases."""
+
+    def __init__(self, path: Path, *, spec: OpSpec, runtime: Runtime, reference: Reference) -> None:
+        """Load the model. Raises VerifyError where it is missing or damaged, or a session cannot be made."""
+        try:
+            content = path.read_bytes()
+            model = onnx.ModelProto.FromString(content)
+        except (FileNotFoundError, DecodeError) as error:
+            raise VerifyError(f"{path}: no readable model. Export it: python -m pipeline export {spec.name}") from error
+        self._inputs = [i.name for i in model.graph.input]
+        self._outputs = [o.name for o in model.graph.output]
+        self._sessions = runtime.sessions(content)
+        self._oracle = Oracle(model, spec, reference)
+
+    def evidence(self, data: DataSet, tolerances: Mapping[DType, Tolerance]) -> Evidence:
+        """Run a data set: twice per session, once in the reference evaluator. Raises VerifyError where a run fails."""
+        self._require_names(data)
+        fed = {name: array.copy() for name, array in data.inputs.items()}
+        answers = {setting: (call(s, fed), call(s, fed)) for setting, s in self._sessions.items()}
+        written = [name for name, array in fed.items() if array.tobytes() != data.inputs[name].tobytes()]
+        return Evidence(
+            expected=tuple(data.outputs.values()),
+            answers=answers,
+            oracle=call(self._oracle, data.inputs),
+            tolerances=tolerances,
+            written=written,
+        )
+
+    def _require_names(self, data: DataSet) -> None:
+        for kind, has, given in (("input", self._inputs, data.inputs), ("output", self._outputs, data.outputs)):
+            if has != list(given):
+                raise VerifyError(f"the model's {kind}s are {has}, those of the test data {list(given)}; "
+                                  "export the model and write the data again")  # fmt: skip
