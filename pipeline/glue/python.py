@@ -109,10 +109,15 @@ def _dtype_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:
     leaders: dict[str, str] = {}
     for name, declared in ((i.name, i.type) for i in spec.inputs):
         if leader := leaders.get(declared):
-            yield f"{name}.dtype != {leader}.dtype", f"{name} must be {{{leader}.dtype}} as {leader}, got {{{name}.dtype}}"
+            yield (
+                f"{name}.dtype != {leader}.dtype",
+                f"{name} must be {{{leader}.dtype}} as {leader}, got {{{name}.dtype}}",
+            )
             continue
         allowed = [f"torch.{dtype}" for dtype in spec.types.get(declared, (declared,))]
-        condition = f"{name}.dtype != {allowed[0]}" if len(allowed) == 1 else f"{name}.dtype not in ({', '.join(allowed)})"
+        condition = (
+            f"{name}.dtype != {allowed[0]}" if len(allowed) == 1 else f"{name}.dtype not in ({', '.join(allowed)})"
+        )
         yield condition, f"{name} must be {' or '.join(allowed)}, got {{{name}.dtype}}"
         if declared in spec.types:
             leaders[declared] = name

@@ -1,0 +1,91 @@
+"""What the exporters may say: every other warning is an error. Needs nothing but the standard library."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+LOGGERS = ("torch", "onnxscript", "onnx_ir")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """A warning that changes nothing for us: how its text begins, in which torch it was met, and why it may be."""
+
+    text: str
+    torch: str
+    reason: str
+
+
+ACCEPTED = (
+    Accepted(
+        text="You are using the legacy TorchScript-based ONNX export",
+        torch="2.9 to 2.13",
+        reason="we ask for the legacy exporter on purpose",
+    ),
+    Accepted(
+        text="The feature will be removed. Please remove usage of this function",
+        torch="2.6 to 2.13",
+        reason="the legacy exporter calls a deprecated function of its own",
+    ),
+    Accepted(
+        text="`isinstance(treespec, LeafSpec)` is deprecated",
+        torch="2.10 to 2.13",
+        reason="torch copies its own ExportedProgram by way of a deprecated class",
+    ),
+    Accepted(
+        text="torchvision is not installed. Skipping torchvision::",
+        torch="2.6 to 2.13",
+        reason="the translations of another package's operators are of no use here",
+    ),
+    Accepted(
+        text="Setting 'keep_initializers_as_inputs=False' for opset version",
+        torch="1.13 to 2.13",
+        reason="below opset 9 initializers must be inputs; a gate holds that there are none",
+    ),
+)
+
+
+def unexpected(texts: list[str]) -> list[str]:
+    """Return the texts that `ACCEPTED` does not name, each once."""
+    accepted = re.compile("|".join(re.escape(a.text) for a in ACCEPTED))
+    return [text for text in dict.fromkeys(texts) if not accepted.match(text)]
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """Collect what is warned and logged, instead of printing it; the list is complete when the block ends."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught, _logged(texts):
+        warnings.simplefilter("always")
+        yield texts
+    texts += [str(w.message) for w in caught]
+
+
+@contextmanager
+def _logged(texts: list[str]) -> Iterator[None]:
+    """Take the place of the loggers' own handlers, which print to stderr."""
+    collector = _Collector(texts)
+    known = [logging.getLogger(n) for n in logging.root.manager.loggerDict if n.partition(".")[0] in LOGGERS]
+    loggers = {*(logging.getLogger(n) for n in LOGGERS), *(logger for logger in known if logger.handlers)}
+    before = [(logger, logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [collector], False
+    try:
+        yield
+    finally:
+        for logger, handlers, propagate in before:
+            logger.handlers, logger.propagate = handlers, propagate
+
+
+class _Collector(logging.Handler):
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self.texts = texts
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())

@@ -1,0 +1,174 @@
+"""Both exporters of torch, each as one function from a demand to a model. Needs torch, onnx and onnxscript.
+
+The operator itself must be defined in this process already: by its compiled library, or by its generated fake.py.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from types import ModuleType
+from typing import Any
+
+import onnx
+import torch
+from onnx import ModelProto
+
+from pipeline import torchlib
+from pipeline.errors import ExportError
+from pipeline.exporter_warnings import collected, unexpected
+from pipeline.files import load_module
+from pipeline.layout import Layout
+from pipeline.matrix import Exporter
+from pipeline.model_gates import Demand, check
+from pipeline.schema import attribute_values, torch_name
+from pipeline.spec import Model, OpSpec, shape_of
+from pipeline.value_info import Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glue:
+    """The generated Python modules of an operator."""
+
+    schema: ModuleType
+    fake: ModuleType
+    symbolic: ModuleType
+    translation: ModuleType
+
+
+def load_glue(layout: Layout, name: str) -> Glue:
+    """Load the generated modules. Raises ExportError where the glue stage has not written them."""
+    modules = {}
+    for module in (f.name for f in fields(Glue)):
+        path = layout.generated(name) / f"{module}.py"
+        try:
+            modules[module] = load_module(path, f"{name}_{module}")
+        except FileNotFoundError as error:
+            raise ExportError(f"{path} is missing. Write it with: python -m pipeline glue {name}") from error
+    return Glue(**modules)
+
+
+class Call(torch.nn.Module):
+    """A module that calls one operator. Its inputs are the model's, its attributes are constants."""
+
+    def __init__(self, operator: Callable[..., Any], attributes: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.operator = operator
+        self.attributes = dict(attributes)
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.operator(*inputs, **self.attributes)
+
+
+def call(spec: OpSpec, model: Model) -> Call:
+    """Return the module that a model is exported from, in evaluation mode."""
+    arguments = {a.name: torch_name(a) for a in spec.attributes}
+    values = attribute_values(spec, model)
+    module = Call(torch_operator(spec), {arguments[name]: value for name, value in values.items()})
+    return module.eval()
+
+
+def torch_operator(spec: OpSpec) -> Any:
+    """Return ``torch.ops.<namespace>.<name>``."""
+    assert spec.torch is not None
+    namespace, _, name = spec.torch.name.partition("::")
+    return getattr(getattr(torch.ops, namespace), name)
+
+
+def example(demand: Demand) -> tuple[torch.Tensor, ...]:
+    """Return zeros in the shapes of the first case: a model must not depend on a number."""
+    shapes = [shape_of(demand.model.cases[0].inputs[i.name]) for i in demand.spec.inputs]
+    dtypes = [getattr(torch, v.dtype) for v in demand.signature.inputs]
+    return tuple(torch.zeros(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+
+
+def legacy(demand: Demand, glue: Glue) -> ModelProto:
+    """Export through TorchScript."""
+    glue.symbolic.register(demand.cell.opset)
+    inputs, outputs = demand.signature.inputs, demand.signature.outputs
+    file = io.BytesIO()
+    torch.onnx.export(
+        call(demand.spec, demand.model),
+        example(demand),
+        file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
+        dynamo=False,  # torch 2.9 changed the default
+        opset_version=demand.cell.opset,
+        custom_opsets={demand.spec.onnx.domain: demand.model.domain_version},
+        input_names=[v.name for v in inputs],
+        output_names=[v.name for v in outputs],
+        dynamic_axes={v.name: axes for v in (*inputs, *outputs) if (axes := _dynamic(v.shape))},
+    )
+    return strip(onnx.load_model_from_string(file.getvalue()))
+
+
+def dynamo(demand: Demand, glue: Glue) -> ModelProto:
+    """Export through torch.export: capture the program, then translate it."""
+    inputs, outputs = demand.signature.inputs, demand.signature.outputs
+    axes = [_dynamic(v.shape) for v in inputs]
+    dims = {name: torch.export.Dim(name) for names in axes for name in names.values()}
+    program = torch.export.export(
+        call(demand.spec, demand.model),
+        example(demand),
+        dynamic_shapes=(tuple({axis: dims[name] for axis, name in names.items()} for names in axes),),
+    )
+    schema = glue.schema.schema(demand.model.domain_version)
+    with torchlib.kept():
+        exported = torch.onnx.export(
+            program,
+            dynamo=True,
+            opset_version=demand.cell.opset,
+            custom_translation_table=glue.translation.table(schema),
+            input_names=[v.name for v in inputs],
+            output_names=[v.name for v in outputs],
+            dynamic_shapes=(tuple(_each_name_once(axes)),) if dims else None,
+            external_data=False,
+            verbose=False,
+        )
+    assert exported is not None
+    return strip(exported.model_proto)
+
+
+EXPORTERS: Mapping[Exporter, Callable[[Demand, Glue], ModelProto]] = {"legacy": legacy, "dynamo": dynamo}
+
+
+def export(demand: Demand, glue: Glue) -> ModelProto:
+    """Export one model and hold it against every gate. Raises ExportError, for a warning nobody accepted as well."""
+    with collected() as said:
+        try:
+            proto = EXPORTERS[demand.cell.exporter](demand, glue)
+        except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
+            text = " ".join(str(error).split())
+            message = f"{demand}: the {demand.cell.exporter} exporter raised {type(error).__name__}: {text}"
+            raise ExportError(message) from error
+    if texts := unexpected(said):
+        raise ExportError(
+            f"{demand}: the {demand.cell.exporter} exporter warned: {'; '.join(texts)}. "
+            f"Mend the cause, or add the text to pipeline/exporter_warnings.py with the reason why it may be"
+        )
+    check(proto, demand)
+    return proto
+
+
+def strip(proto: ModelProto) -> ModelProto:
+    """Remove metadata and doc strings: they hold absolute paths, and equal models must have equal bytes."""
+    graph = proto.graph
+    for part in (proto, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    return proto
+
+
+def _dynamic(shape: Shape) -> dict[int, str]:
+    return {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
+
+
+def _each_name_once(shapes: list[dict[int, str]]) -> list[dict[int, str]]:
+    """Leave each name where it first stands: these only rename the program's own symbols, and the exporter warns of
+    a second name for one symbol even where it is the same."""
+    seen: set[str] = set()
+    kept = []
+    for axes in shapes:
+        kept.append({axis: name for axis, name in axes.items() if name not in seen})
+        seen.update(axes.values())
+    return kept

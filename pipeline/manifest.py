@@ -1,0 +1,70 @@
+"""What an export says about the models that it wrote, as JSON data. Needs onnx alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from onnx import AttributeProto, ModelProto, ValueInfoProto, helper
+
+Manifest = Mapping[str, Any]
+
+
+def describe(proto: ModelProto, content: bytes) -> dict[str, Any]:
+    """Return nodes, opset imports, inputs and outputs of a model, and the hash of its file."""
+    return {
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "ir_version": proto.ir_version,
+        "opset_imports": {o.domain: o.version for o in sorted(proto.opset_import, key=lambda o: o.domain)},
+        "inputs": [_value_info(v) for v in proto.graph.input],
+        "outputs": [_value_info(v) for v in proto.graph.output],
+        "nodes": [
+            {
+                "domain": n.domain,
+                "op_type": n.op_type,
+                "inputs": list(n.input),
+                "outputs": list(n.output),
+                "attributes": {a.name: _attribute(a) for a in sorted(n.attribute, key=lambda a: a.name)},
+            }
+            for n in proto.graph.node
+        ],
+    }
+
+
+def differing_models(a: Manifest, b: Manifest) -> list[str]:
+    """Return the models of two manifests that differ in custom nodes: domain, version, op type or attributes.
+
+    How the nodes are wired is each model's own affair: exporters name inner values as they like.
+    """
+    models = sorted({*a["models"], *b["models"]})
+    return [m for m in models if custom_nodes(a, m) != custom_nodes(b, m)]
+
+
+def custom_nodes(manifest: Manifest, model: str) -> list[str]:
+    """Return the custom nodes of a model as text, sorted: ``mydomain::mygroupnorm@2(epsilon=FLOAT 0.0)``."""
+    described = manifest["models"].get(model, {"nodes": []})
+    return sorted(_spell(n, described["opset_imports"]) for n in described["nodes"] if n["domain"])
+
+
+def _spell(node: Mapping[str, Any], opset_imports: Mapping[str, int]) -> str:
+    domain = node["domain"]
+    attributes = ", ".join(f"{name}={a['type']} {a['value']}" for name, a in node["attributes"].items())
+    return f"{domain}::{node['op_type']}@{opset_imports.get(domain)}({attributes})"
+
+
+def _value_info(value: ValueInfoProto) -> dict[str, Any]:
+    tensor = value.type.tensor_type
+    return {
+        "name": value.name,
+        "dtype": str(helper.tensor_dtype_to_np_dtype(tensor.elem_type)),
+        "shape": [d.dim_param or d.dim_value for d in tensor.shape.dim],
+    }
+
+
+def _attribute(attribute: AttributeProto) -> dict[str, str]:
+    """Return type and value as text: NaN and infinities are no JSON."""
+    return {
+        "type": AttributeProto.AttributeType.Name(attribute.type),
+        "value": repr(helper.get_attribute_value(attribute)),
+    }

@@ -1,0 +1,73 @@
+"""Export every model of an operator in one cell. Loads no compiled library.
+
+The operator is defined from its declaration, in this process alone, with zeros for results: neither a wrong kernel
+nor a changed reference can change a model, and neither can crash an export.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+
+from pipeline.errors import ExportError
+from pipeline.exporters import export, load_glue
+from pipeline.files import write_bytes, write_text
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.manifest import Manifest, custom_nodes, describe, differing_models
+from pipeline.matrix import Cell
+from pipeline.model_gates import Demand, check_legal
+from pipeline.spec import Lowering
+
+
+def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
+    """Write model.onnx of every model, then the manifest. Raises ExportError for the first one that a gate refuses."""
+    _check_torch(operator, cell)
+    check_legal(operator.spec, cell)
+    glue = load_glue(layout, operator.name)
+    defined = glue.fake.define()
+    models = {}
+    for model in operator.models:
+        demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=glue.schema.schema())
+        proto = export(demand, glue)
+        content = proto.SerializeToString(deterministic=True)
+        write_bytes(layout.model(operator.name, lowering, cell, model.name), content)
+        models[model.name] = describe(proto, content)
+    del defined  # the operator lives as long as this object
+    manifest = {"op": operator.name, "lowering": lowering, "cell": cell.export_name, "models": models}
+    write_text(layout.manifest(operator.name, lowering, cell), json.dumps(manifest, indent=1) + "\n")
+
+
+def agree(layout: Layout, operator: Operator, *, lowering: Lowering, cells: Sequence[Cell]) -> None:
+    """Hold the exports of `cells` against each other: the same custom nodes in all. Raises ExportError."""
+    manifests = {cell: _read(layout, operator, lowering, cell) for cell in cells}
+    problems = [
+        f"{operator.name}-{lowering}-{model}: {a.export_name} has {custom_nodes(manifests[a], model)}, "
+        f"{b.export_name} has {custom_nodes(manifests[b], model)}. Mend the lowering that differs"
+        for a, b in pairwise(cells)
+        for model in differing_models(manifests[a], manifests[b])
+    ]
+    if problems:
+        raise ExportError("\n".join(problems))
+
+
+def _read(layout: Layout, operator: Operator, lowering: Lowering, cell: Cell) -> Manifest:
+    path = layout.manifest(operator.name, lowering, cell)
+    try:
+        manifest: Manifest = json.loads(path.read_text())
+    except FileNotFoundError as error:
+        replay = f"python -m pipeline export {operator.name} --lowering {lowering} --cell {cell}"
+        raise ExportError(f"{path} is missing. Write it with: {replay}") from error
+    return manifest
+
+
+def _check_torch(operator: Operator, cell: Cell) -> None:
+    found = ".".join(torch.__version__.split(".")[:2])
+    if found != cell.torch:
+        raise ExportError(
+            f"{operator.name}@{cell.export_name}: this environment has torch {torch.__version__}. "
+            f"Choose a cell of torch {found}, or another environment"
+        )
