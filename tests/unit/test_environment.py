@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import platform
 import re
 import shutil
 import sys
+import venv
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -85,7 +88,7 @@ def test_an_interrupted_try_is_removed(place: Place, monkeypatch: pytest.MonkeyP
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(environment.venv, "create", stop)
+    monkeypatch.setattr(venv, "create", stop)
     with pytest.raises(KeyboardInterrupt):
         environment.make(place, {}, lock=0)
     assert not rest.exists()
@@ -112,7 +115,7 @@ def test_a_compiler(tmp_path: Path, name: str) -> None:
 
 
 def test_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     with pytest.raises(SetupError, match="runs on Linux x86-64, and this is Linux aarch64") as info:
         environment.check_machine()
     assert info.value.code == 71
@@ -120,7 +123,7 @@ def test_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("libc", [("glibc", "2.17"), ("", "")])
 def test_another_libc(monkeypatch: pytest.MonkeyPatch, libc: tuple[str, str]) -> None:
-    monkeypatch.setattr(environment.platform, "libc_ver", lambda: libc)
+    monkeypatch.setattr(platform, "libc_ver", lambda: libc)
     with pytest.raises(SetupError, match=r"needs glibc 2\.28 or newer"):
         environment.check_machine()
 
@@ -195,7 +198,7 @@ def test_pip_is_taken_from_a_wheel(place: Place, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "_wheel_folders", list)
-    monkeypatch.setattr(environment.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
 
 
 @pytest.mark.usefixtures("no_pip")
