@@ -41,16 +41,18 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """`detail` says what is wrong, or is empty."""
+    """`detail` says what is wrong, or is empty. `oracle` is the reference evaluation against the expected outputs."""
 
     runs: tuple[Run, ...]
+    oracle: Comparison
     detail: str
 
 
 def judge(evidence: Evidence) -> Judgement:
     """Hold every run against the expected outputs, the runs against each other, and the oracle against both."""
     runs = tuple(_runs(evidence))
-    return Judgement(runs=runs, detail=next(_faults(evidence, runs), ""))
+    oracle = _worst(evidence.oracle, evidence.expected, evidence.tolerances)
+    return Judgement(runs=runs, oracle=oracle, detail=next(_faults(evidence, runs, oracle), ""))
 
 
 def _runs(evidence: Evidence) -> Iterator[Run]:
@@ -73,16 +75,15 @@ def _worst(actual: Outputs, expected: Outputs, tolerances: Mapping[DType, Tolera
     return max(found, key=lambda c: (bool(c.problem), c.share))
 
 
-def _faults(evidence: Evidence, runs: Sequence[Run]) -> Iterator[str]:
+def _faults(evidence: Evidence, runs: Sequence[Run], oracle: Comparison) -> Iterator[str]:
     """Yield what is wrong, a cause before its consequences."""
     if evidence.written:
         yield f"the kernel wrote to its input {', '.join(map(repr, evidence.written))}"
     if wrong := [r for r in runs if not r.comparison.ok]:
         worst = max(wrong, key=lambda r: (bool(r.comparison.problem), r.comparison.share))
         only = "" if len(wrong) == len(runs) else f" (only in these runs: {'; '.join(r.name for r in wrong)})"
-        yield f"{worst.comparison}{only}. {_side(evidence, worst)}"
+        yield f"{worst.comparison}{only}. {_side(evidence, worst, oracle)}"
     yield from _unrepeatable(evidence.answers)
-    oracle = _worst(evidence.oracle, evidence.expected, evidence.tolerances)
     if not oracle.ok:
         yield (
             f"ONNX Runtime gives the expected output, the reference evaluator does not: {oracle}. The model holds "
@@ -114,9 +115,9 @@ def _first_difference(first: Outputs, second: Outputs) -> str:
     return ""
 
 
-def _side(evidence: Evidence, wrong: Run) -> str:
+def _side(evidence: Evidence, wrong: Run, oracle: Comparison) -> str:
     """Say with whom the reference evaluator agrees: it runs the model as well, but with the reference."""
-    if _worst(evidence.oracle, evidence.expected, evidence.tolerances).ok:
+    if oracle.ok:
         return "The reference evaluator agrees with the expected output: the kernel is wrong"
     if _worst(wrong.outputs, evidence.oracle, evidence.tolerances).ok:
         return (

@@ -42,9 +42,16 @@ class Verdict:
     def __str__(self) -> str:
         return f"{self.op}-{self.lowering}@{self.cell}"
 
+    def case_name(self, case: str) -> str:
+        return f"{self.op}-{self.lowering}-{case}@{self.cell}"
+
+    def replay(self, case: str) -> str:
+        """Return the command that runs one case again and tells how each run went."""
+        return f"python -m pipeline verify {self.op} --lowering {self.lowering} --cell {self.cell} --case {case}"
+
 
 def write(path: Path, verdict: Verdict) -> None:
-    """Write `verdict` to `path`, whole or not at all. NaN and infinities are written as strings."""
+    """Write `verdict` to `path`, whole or not at all. Its numbers are finite: JSON has no others."""
     write_text(path, json.dumps(asdict(verdict), indent=1, allow_nan=False) + "\n")
 
 

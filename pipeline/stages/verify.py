@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import onnxruntime
 
@@ -43,7 +44,7 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell, c
         seconds = round(time.perf_counter() - started, 3)
         verdict.write(layout.verdict(operator.name, lowering, cell), replace(found, seconds=seconds))
     if found.outcome != "verified":
-        raise VerifyError("\n".join(_messages(bench, found)))
+        raise VerifyError("\n".join(_messages(found)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +62,6 @@ class Bench:
         if self.only is not None and self.only not in known:
             near = did_you_mean(self.only, known)
             raise UsageError(f"{self.operator.name} has no case {self.only!r}; it has {', '.join(known)}{near}")
-
-    def subject(self, case: str) -> str:
-        return f"{self.operator.name}-{self.lowering}-{case}@{self.cell}"
-
-    def replay(self, case: str) -> str:
-        name, lowering = self.operator.name, self.lowering
-        return f"python -m pipeline verify {name} --lowering {lowering} --cell {self.cell} --case {case}"
 
     def results(self) -> Iterator[CaseResult]:
         """Yield the result of each case. Raises VerifyError or DataError for what keeps all of them from running."""
@@ -106,7 +100,7 @@ class Bench:
                 continue
             judgement = judge(evidence)
             if self.only:
-                _tell(self.subject(case.name), judgement)
+                _tell(path, folders[index], judgement)
             yield _judged(model, case, judgement)
 
 
@@ -162,7 +156,7 @@ def _verdict(bench: Bench, results: Sequence[CaseResult], detail: str) -> Verdic
     )
 
 
-def _messages(bench: Bench, found: Verdict) -> Iterator[str]:
+def _messages(found: Verdict) -> Iterator[str]:
     """Yield one line per fault; the cases that share one are told together."""
     faults: dict[str, list[str]] = {}
     for result in found.cases:
@@ -170,15 +164,17 @@ def _messages(bench: Bench, found: Verdict) -> Iterator[str]:
             faults.setdefault(result.detail, []).append(result.case)
     for detail, (case, *others) in faults.items():
         also = f" Also {', '.join(others)}." if others else ""
-        yield f"{bench.subject(case)}: {detail}.{also} Replay: {bench.replay(case)}"
+        yield f"{found.case_name(case)}: {detail}.{also} Replay: {found.replay(case)}"
     if not faults:
         yield f"{found}: {found.detail}"
 
 
-def _tell(subject: str, judgement: Judgement) -> None:
-    """Print how each run of a replayed case went."""
-    print(subject)
+def _tell(model: Path, data: Path, judgement: Judgement) -> None:
+    """Print how a replayed case went: what each run gave, and how near to the limit it came."""
+    print(f"model {model}\ndata  {data}")
     for run in judgement.runs:
         c = run.comparison
-        print(f"  {run.name:<22} {c}; error {c.error:.2g}, {c.ulp:.3g} ULP, {c.share:.0%} of the tolerance")
-    print(f"  {judgement.detail or 'verified'}")
+        print(f"  {run.name + ':':<22} {c}; error {c.error:.2g}, {c.ulp:.3g} ULP, {c.share:.0%} of the limit")
+    print(f"  reference evaluator:   {judgement.oracle}")
+    if not judgement.detail:
+        print("verified")

@@ -1,0 +1,104 @@
+"""What the report says about each cell, as data. An unknown cell is a failed one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from pipeline import verdict
+from pipeline.layout import Layout
+from pipeline.matrix import Cell
+from pipeline.spec import Lowering
+from pipeline.verdict import Outcome, Verdict
+
+SCHEMA = 1
+"""The version of report.json's schema, docs/report.md: raised when a reader of the old one would be misled."""
+
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One verdict and its cell."""
+
+    cell: Cell
+    verdict: Verdict
+
+    @property
+    def error(self) -> float | None:
+        return max((c.error for c in self.verdict.cases if c.error is not None), default=None)
+
+    @property
+    def ulp(self) -> float | None:
+        return max((c.ulp for c in self.verdict.cases if c.ulp is not None), default=None)
+
+    @property
+    def limit(self) -> float | None:
+        return max((c.limit for c in self.verdict.cases if c.limit is not None), default=None)
+
+
+def collect(layout: Layout, op: str, lowering: Lowering, cell: Cell) -> Record:
+    """Return what is known about a cell. A verdict that is missing, unreadable or says nothing is a failed one."""
+    unknown = Verdict(op=op, lowering=lowering, cell=str(cell), outcome="failed")
+    try:
+        found = verdict.read(layout.verdict(op, lowering, cell))
+    except FileNotFoundError:
+        detail = "no verdict: nothing has verified this cell. Run: doit verify"
+        return Record(cell=cell, verdict=replace(unknown, detail=detail))
+    except ValueError as error:
+        detail = f"no verdict: {error}. Run: doit verify"
+        return Record(cell=cell, verdict=replace(unknown, detail=detail))
+    if problem := _problem(found, unknown):
+        found = replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip())
+    return Record(cell=cell, verdict=found)
+
+
+def _problem(found: Verdict, asked: Verdict) -> str:
+    """Return why a verdict proves nothing, or nothing."""
+    if str(found) != str(asked):
+        return f"the file holds another verdict, {found}"
+    if found.outcome not in OUTCOMES:
+        return f"unknown outcome {found.outcome!r}"
+    if found.outcome == "unsupported" and not found.detail:
+        return "unsupported, but no reason is given"
+    if found.outcome == "verified" and not found.cases:
+        return "verified, but no case was run"
+    if found.outcome == "verified" and any(c.outcome != "verified" for c in found.cases):
+        return "verified, but not all of its cases are"
+    return ""
+
+
+def counts(records: Sequence[Record]) -> dict[str, int]:
+    """Return how many cells there are, and how many of each outcome."""
+    by_outcome = Counter(r.verdict.outcome for r in records)
+    return {"cells": len(records)} | {outcome: by_outcome[outcome] for outcome in OUTCOMES}
+
+
+def totals(records: Sequence[Record]) -> str:
+    """Return ``11 cells: 9 verified, 2 failed``."""
+    found = counts(records)
+    cells = found.pop("cells")
+    parts = [f"{count} {outcome}" for outcome, count in found.items() if count]
+    return f"{cells} cell{'' if cells == 1 else 's'}: {', '.join(parts) or 'none asked for'}"
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """Return a record as report.json holds it; docs/report.md says what each key means."""
+    cell, found = record.cell, record.verdict
+    return {
+        "op": found.op,
+        "lowering": found.lowering,
+        "torch": cell.torch,
+        "exporter": cell.exporter,
+        "opset": cell.opset,
+        "ort": cell.ort,
+        "outcome": found.outcome,
+        "worst_error": record.error,
+        "worst_ulp": record.ulp,
+        "worst_limit": record.limit,
+        "seconds": found.seconds,
+        "detail": found.detail,
+        "cases": [c.__dict__ for c in found.cases],
+    }

@@ -1,0 +1,101 @@
+"""The report in a terminal: a row per operator, lowering and exporter, and below it what is not verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.records import OUTCOMES, Record, totals
+from pipeline.verdict import Outcome, Verdict
+
+# A mark, so that nothing hangs on a colour, and one for a terminal without Unicode.
+_MARKS: Mapping[Outcome, tuple[str, str, str]] = {
+    "verified": ("✓", "ok", "green"),
+    "mismatched": ("≠", "!=", "red"),
+    "failed": ("✗", "X", "red"),
+    "unsupported": ("○", "n/a", "yellow"),
+}
+_LINES = 8  # of a detail: a crash may leave pages, and report.json has all of them
+
+
+def show(records: Sequence[Record], console: Console) -> None:
+    """Print the table, then why each cell that is not verified is not, then the totals."""
+    console.print()
+    console.print(_table(records, console))
+    for (outcome, detail), alike in _faults(records).items():
+        for found in alike:
+            console.print(_mark(outcome, console, f" {outcome} {found}"), soft_wrap=True)
+        # Not wrapped, so that a command in it can be copied.
+        console.print(Text(_indented(detail, alike[0])), soft_wrap=True)
+        console.print()
+    console.print(totals(records), highlight=False)
+
+
+def _table(records: Sequence[Record], console: Console) -> Table:
+    shared = _versions(records)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=shared, title_justify="left", title_style="bold")
+    table.add_column("operator", overflow="fold")
+    table.add_column("exporter", overflow="fold")
+    table.add_column("opsets", min_width=16)
+    table.add_column("error, of limit", justify="right", no_wrap=True)
+    table.add_column("seconds", justify="right", no_wrap=True)
+    for row in _rows(records):
+        cell, found = row[0].cell, row[0].verdict
+        exporter = cell.exporter if shared else f"torch{cell.torch}-{cell.exporter} ort{cell.ort}"
+        seconds = sum(r.verdict.seconds for r in row)
+        table.add_row(f"{found.op}-{found.lowering}", exporter, _opsets(row, console), _worst(row), f"{seconds:.1f}")
+    return table
+
+
+def _versions(records: Sequence[Record]) -> str | None:
+    """Return the versions that all cells share, or None where they differ: then each row names its own."""
+    found = {(r.cell.torch, r.cell.ort) for r in records}
+    return "torch {}, ONNX Runtime {}".format(*found.pop()) if len(found) == 1 else None
+
+
+def _rows(records: Iterable[Record]) -> list[list[Record]]:
+    def key(r: Record) -> tuple[str, ...]:
+        return (r.verdict.op, r.verdict.lowering, r.cell.torch, r.cell.ort, r.cell.exporter)
+
+    rows = [list(row) for _, row in groupby(sorted(records, key=lambda r: (key(r), r.cell.opset)), key)]
+    return sorted(rows, key=lambda row: (*key(row[0])[:4], row[0].cell.exporter != "legacy"))
+
+
+def _opsets(row: Sequence[Record], console: Console) -> Text:
+    """Return the opsets by outcome: ``✓ 9 12 15`` and, on a line of its own, ``✗ 17``."""
+    opsets = {o: [str(r.cell.opset) for r in row if r.verdict.outcome == o] for o in OUTCOMES}
+    return Text("\n").join(_mark(o, console, " ".join(["", *numbers])) for o, numbers in opsets.items() if numbers)
+
+
+def _mark(outcome: Outcome, console: Console, text: str) -> Text:
+    mark, plain, colour = _MARKS[outcome]
+    return Text.assemble((plain if console.options.ascii_only else mark, colour), text)
+
+
+def _worst(row: Sequence[Record]) -> str:
+    """Return the largest error, and the largest share of a tolerance that was used up (by another case, maybe)."""
+    errors = [r.error for r in row if r.error is not None]
+    limits = [r.limit for r in row if r.limit is not None]
+    return f"{max(errors):.1e} {max(limits):>4.0%}" if errors and limits else ""
+
+
+def _faults(records: Sequence[Record]) -> dict[tuple[Outcome, str], list[Verdict]]:
+    """Return the verdicts by outcome and detail: one compile error stands behind all cells of an operator."""
+    found: dict[tuple[Outcome, str], list[Verdict]] = {}
+    for verdict in (r.verdict for r in records if r.verdict.outcome != "verified"):
+        found.setdefault((verdict.outcome, verdict.detail), []).append(verdict)
+    return found
+
+
+def _indented(detail: str, verdict: Verdict) -> str:
+    lines = detail.splitlines()
+    if len(lines) > _LINES:
+        lines = [*lines[:_LINES], f"({len(lines) - _LINES} more lines in report.json)"]
+    if wrong := next((c for c in verdict.cases if c.outcome != "verified"), None):
+        lines.append(f"Replay: {verdict.replay(wrong.case)}")
+    return "\n".join(f"  {line}" for line in lines)
