@@ -31,6 +31,32 @@ constexpr const char* name(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
+/// The dtype of a C++ type.
+template <typename T>
+inline constexpr DType dtype_of = DType::other;
+template <>
+inline constexpr DType dtype_of<float> = DType::float32;
+template <>
+inline constexpr DType dtype_of<double> = DType::float64;
+template <>
+inline constexpr DType dtype_of<std::int8_t> = DType::int8;
+template <>
+inline constexpr DType dtype_of<std::int16_t> = DType::int16;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::int32;
+template <>
+inline constexpr DType dtype_of<std::int64_t> = DType::int64;
+template <>
+inline constexpr DType dtype_of<std::uint8_t> = DType::uint8;
+template <>
+inline constexpr DType dtype_of<std::uint16_t> = DType::uint16;
+template <>
+inline constexpr DType dtype_of<std::uint32_t> = DType::uint32;
+template <>
+inline constexpr DType dtype_of<std::uint64_t> = DType::uint64;
+template <>
+inline constexpr DType dtype_of<bool> = DType::boolean;
+
 /// Throws unless `found` is one of `allowed`: "group_norm: x must be float32 or float64, got int64".
 inline void check_dtype(const char* op, const char* argument, DType found, std::initializer_list<DType> allowed) {
   char list[160] = "";

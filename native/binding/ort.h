@@ -7,7 +7,6 @@
 #include <onnxruntime_c_api.h>
 
 #include <exception>
-#include <iterator>
 
 #include "dtype.h"
 #include "opmatrix/check.h"
@@ -17,6 +16,11 @@
 namespace opmatrix::ort {
 
 static_assert(ORT_API_VERSION >= 18, "opmatrix needs the headers of ONNX Runtime 1.18 or newer");
+
+template <typename T, std::size_t kCount>
+constexpr std::size_t count_of(const T (&)[kCount]) {
+  return kCount;  // std::size without <iterator>, which takes longer to compile than a binding
+}
 
 // Set by RegisterCustomOps, before anything else here is used.
 inline const OrtApi* api = nullptr;
@@ -109,10 +113,10 @@ class Value {
  public:
   explicit Value(const OrtValue* value) : value_(value) {
     check_call(api->GetTensorTypeAndShape(value, &info_));
-    if (!succeeds(api->GetDimensionsCount(info_, &rank_)) || rank_ > std::size(sizes_) ||
+    if (!succeeds(api->GetDimensionsCount(info_, &rank_)) || rank_ > count_of(sizes_) ||
         !succeeds(api->GetDimensions(info_, sizes_, rank_))) {
       api->ReleaseTensorTypeAndShapeInfo(info_);
-      throw Error{"opmatrix: a tensor has more than ", static_cast<std::int64_t>(std::size(sizes_)), " dimensions"};
+      throw Error{"opmatrix: a tensor has more than ", static_cast<std::int64_t>(count_of(sizes_)), " dimensions"};
     }
   }
   Value(const Value&) = delete;
@@ -140,10 +144,10 @@ class Context final : public Threads {
  public:
   explicit Context(OrtKernelContext* context) : context_(context), use_(version >= 17 ? this : nullptr) {}
 
-  /// The input at `index`: its OrtValue, never null for a required one.
   const OrtValue* input(std::size_t index) const {
     const OrtValue* value = nullptr;
     check_call(api->KernelContext_GetInput(context_, index, &value));
+    KERNEL_CHECK(value != nullptr, "opmatrix: input ", static_cast<std::int64_t>(index), " is required and absent");
     return value;
   }
 
@@ -202,8 +206,8 @@ struct CustomOp : OrtCustomOp {
     OrtCustomOp::version = ort::version;
     GetName = [](const OrtCustomOp*) { return Kernel::kOpType; };
     GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };  // the CPU
-    GetInputTypeCount = [](const OrtCustomOp*) { return std::size(Kernel::kInputs); };
-    GetOutputTypeCount = [](const OrtCustomOp*) { return std::size(Kernel::kOutputs); };
+    GetInputTypeCount = [](const OrtCustomOp*) { return count_of(Kernel::kInputs); };
+    GetOutputTypeCount = [](const OrtCustomOp*) { return count_of(Kernel::kOutputs); };
     GetInputType = [](const OrtCustomOp*, std::size_t i) { return element_type(Kernel::kInputs[i]); };
     GetOutputType = [](const OrtCustomOp*, std::size_t i) { return element_type(Kernel::kOutputs[i]); };
     GetInputCharacteristic = [](const OrtCustomOp*, std::size_t) { return INPUT_OUTPUT_REQUIRED; };
@@ -274,11 +278,5 @@ struct Operator {
   const OrtCustomOp* const* ops;
   std::size_t count;
 };
-
-/// Chooses the version of the C API; returns null, or a status where ONNX Runtime is too old.
-OrtStatus* choose_version(const OrtApiBase* base);
-
-/// Adds the operators to the options of a session, those of one domain together.
-OrtStatus* add_operators(OrtSessionOptions* options, const Operator* operators, std::size_t count);
 
 }  // namespace opmatrix::ort

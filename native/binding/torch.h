@@ -1,35 +1,26 @@
 // What a generated torch binding stands on.
 //
 // It uses LibTorch's stable C interface ("shims") directly: one library runs on every torch from 2.9 on. The C++ layer
-// that torch puts on top of it (torch/csrc/stable) is left out, since it doubles the time to compile, and since its
-// errors hide what torch said behind the text of a call and a path of the build machine.
+// that torch puts on top of it (torch/csrc/stable) is left out: its errors hide what torch said behind the text of a
+// call and a path of the build machine.
 #pragma once
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-#include <torch/csrc/inductor/aoti_torch/generated/c_shim_aten.h>
-
 #include <bit>
-#include <cmath>
+#include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "dtype.h"
 #include "opmatrix/check.h"
 #include "opmatrix/parallel.h"
 #include "opmatrix/tensor_view.h"
-
-// Newer than torch 2.9, so weak: a torch without them loads the library all the same, and they read as null.
-extern "C" {
-[[gnu::weak]] AOTITorchError torch_parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain,
-                                                void (*work)(std::int64_t, std::int64_t, void*),
-                                                void* context);          // 2.10
-[[gnu::weak]] const char* torch_exception_get_what_without_backtrace();  // 2.13
-}
+#include "torch_shims.h"
 
 namespace opmatrix::torch {
 
 /// Throws, unless a shim succeeded: what we wanted, and what torch says about it where it can (2.13).
 inline void check_call(AOTITorchError error, const char* op, const char* wanted) {
-  if (error == AOTI_TORCH_SUCCESS) return;
+  if (error == 0) return;
   const bool known = torch_exception_get_what_without_backtrace != nullptr;
   throw Error{op, ": torch could not ", wanted, known ? ": " : "",
               known ? torch_exception_get_what_without_backtrace() : ""};
@@ -62,7 +53,7 @@ class Tensor {
   AtenTensorHandle handle_;
 };
 
-inline DType dtype_of(std::int32_t code) {
+inline DType to_dtype(std::int32_t code) {
   const std::pair<std::int32_t, DType> known[] = {
       {aoti_torch_dtype_float16(), DType::float16}, {aoti_torch_dtype_bfloat16(), DType::bfloat16},
       {aoti_torch_dtype_float32(), DType::float32}, {aoti_torch_dtype_float64(), DType::float64},
@@ -78,7 +69,7 @@ inline DType dtype_of(std::int32_t code) {
   return DType::other;
 }
 
-inline std::int32_t code_of(DType dtype) {
+inline std::int32_t to_code(DType dtype) {
   switch (dtype) {
     case DType::float32:
       return aoti_torch_dtype_float32();
@@ -125,7 +116,7 @@ class Input {
                  " must be a dense tensor, got a sparse or otherwise packed one");
     std::int32_t code = 0;
     check_call(aoti_torch_get_dtype(tensor_.get(), &code), op_, "tell the dtype of an argument");
-    dtype_ = dtype_of(code);
+    dtype_ = to_dtype(code);
     std::int64_t* sizes = nullptr;  // asked first: a nested tensor says strided, and then has no sizes
     check_call(aoti_torch_get_sizes(tensor_.get(), &sizes), op_, "tell the sizes of an argument");
     check_call(aoti_torch_get_dim(tensor_.get(), &sizes_.rank), op_, "tell the rank of an argument");
@@ -147,7 +138,7 @@ class Input {
 
   /// A new contiguous tensor on the same device.
   Tensor new_tensor(Sizes sizes, DType dtype) const {
-    std::int32_t code = code_of(dtype);
+    std::int32_t code = to_code(dtype);
     AtenTensorHandle made = nullptr;
     check_call(
         aoti_torch_aten_new_empty(tensor_.get(), sizes.data, sizes.rank, &code, nullptr, nullptr, 0, nullptr, &made),
@@ -176,7 +167,9 @@ inline StableIValue to_stack(Tensor&& tensor) { return std::bit_cast<StableIValu
 /// A float argument is a double in torch and a float in ONNX; kernels see the float, so that both compute the same.
 inline float to_float(const char* op, const char* argument, double value) {
   const auto rounded = static_cast<float>(value);
-  KERNEL_CHECK(std::isfinite(rounded) || !std::isfinite(value), op, ": ", argument, " must fit float32, got ", value);
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  KERNEL_CHECK((rounded != infinity && rounded != -infinity) || static_cast<double>(rounded) == value, op, ": ",
+               argument, " must fit float32, got ", value);
   return rounded;
 }
 

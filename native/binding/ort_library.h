@@ -1,0 +1,71 @@
+// RegisterCustomOps for a library of one or several operators: which version of the C API, and which domains.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+
+#include "ort.h"
+
+namespace opmatrix::ort {
+
+// 21 is the newest version that this code has been run against; a newer ONNX Runtime serves it as well.
+inline constexpr long kOldest = 16;
+inline constexpr long kNewest = ORT_API_VERSION < 21 ? ORT_API_VERSION : 21;
+
+/// Sets `api` and `version` to what the running ONNX Runtime offers. Throws a status where that is too old.
+inline bool choose_version(const OrtApiBase* base) {
+  const char* running = base->GetVersionString();  // "1.31.1"; the API's version is the number in the middle
+  const char* dot = std::strchr(running, '.');
+  const long minor = dot == nullptr ? 0 : std::strtol(dot + 1, nullptr, 10);
+  // Never more than it has: GetApi would return null, and say so on stderr.
+  const auto chosen = static_cast<std::uint32_t>(minor < kNewest ? minor : kNewest);
+  api = base->GetApi(chosen);
+  version = chosen;
+  if (minor < kOldest) {
+    const Error error{"opmatrix: this library needs ONNX Runtime 1.", kOldest, " or newer, and was loaded by ",
+                      running};
+    std::fprintf(stderr, "%s\n", error.what());
+    throw StatusError{api == nullptr ? nullptr : api->CreateStatus(ORT_NOT_IMPLEMENTED, error.what())};
+  }
+  return true;
+}
+
+/// The domains of some operators. ONNX Runtime borrows them, so they live as long as the library.
+template <std::size_t kCount>
+class Domains {
+ public:
+  explicit Domains(const Operator (&operators)[kCount]) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      OrtCustomOpDomain*& domain = domains_[find(operators, i)];
+      if (domain == nullptr) check_call(api->CreateCustomOpDomain(operators[i].domain, &domain));
+      for (std::size_t op = 0; op < operators[i].count; ++op) {
+        check_call(api->CustomOpDomain_Add(domain, operators[i].ops[op]));
+      }
+    }
+  }
+  Domains(const Domains&) = delete;
+  Domains& operator=(const Domains&) = delete;
+  ~Domains() {
+    for (OrtCustomOpDomain* domain : domains_) {
+      if (domain != nullptr) api->ReleaseCustomOpDomain(domain);
+    }
+  }
+
+  void add_to(OrtSessionOptions* options) const {
+    for (OrtCustomOpDomain* domain : domains_) {
+      if (domain != nullptr) check_call(api->AddCustomOpDomain(options, domain));
+    }
+  }
+
+ private:
+  /// The first operator with the domain of operator `i`: a session takes a domain once.
+  static std::size_t find(const Operator (&operators)[kCount], std::size_t i) {
+    std::size_t first = 0;
+    while (std::strcmp(operators[first].domain, operators[i].domain) != 0) ++first;
+    return first;
+  }
+
+  OrtCustomOpDomain* domains_[kCount] = {};
+};
+
+}  // namespace opmatrix::ort

@@ -1,0 +1,147 @@
+"""The text of build.ninja: how the two libraries of an operator are compiled. Pure.
+
+Who owns staleness: doit decides whether to ask, ninja decides what to compile, equal bytes stop the wave. The text is
+the configuration of the compile step, so no flag stands anywhere else.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from ninja import ninja_syntax
+
+from pipeline.layout import Layout
+from pipeline.toolchain import Toolchain
+
+TORCH_TARGET = "2.9"
+STUB = "stub/libtorch_cpu.so"
+SDK = "sdk.ninja"
+IDENTITY = "identity.txt"
+
+# C++20, without the extensions of a compiler's own dialect.
+_LANGUAGE = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
+# -Wpsabi speaks of vectors passed between functions of different ABI; a kernel passes none.
+_WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
+# Kernels: vectorised, fused multiply-add where a processor has it, no errno from <cmath>. Never -ffast-math (it breaks
+# NaN) and never -march (a library runs on every x86-64).
+_KERNEL = ("-O3", "-ffp-contract=fast", "-fno-math-errno")
+_BINDING = ("-O1",)
+_DEBUG = ("-Og", "-g")
+# An output appears whole, and only if it differs: with restat, ninja then stops where a comment was edited.
+_KEEP = "if cmp -s $out.new $out; then rm $out.new; else mv $out.new $out; fi"
+
+
+def build_ninja(layout: Layout, name: str, *, toolchain: Toolchain, debug: bool = False) -> str:
+    """Return the text of the operator's build.ninja.
+
+    Where ONNX Runtime's headers are is in `SDK` beside it, which the sdk stage knows only once it has run; `IDENTITY`
+    there holds what the compiler and the headers are, for ninja looks at time stamps of sources alone.
+    """
+    text = io.StringIO()
+    ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # typed as str, used as a file
+    ninja.comment(f"How the libraries of {name} are compiled. Written by `python -m pipeline compile {name}`.")
+    ninja.variable("ninja_required_version", "1.5")
+    ninja.variable("builddir", ".")
+    ninja.include(SDK)
+    ninja.newline()
+    _variables(ninja, layout, name, toolchain=toolchain, debug=debug)
+    _rules(ninja)
+    _objects(ninja, layout, name)
+    _libraries(ninja, layout, name)
+    return text.getvalue()
+
+
+def _variables(ninja: ninja_syntax.Writer, layout: Layout, name: str, *, toolchain: Toolchain, debug: bool) -> None:
+    generated = layout.generated(name)
+    ours = (generated, layout.native, layout.include, layout.binding)
+    # Equal content gives equal bytes in any folder. A debugger wants the real paths.
+    prefixes = [] if debug else [f"-ffile-prefix-map={layout.root}=."]
+    ninja.variable("cxx", _shell(*toolchain.compiler))
+    ninja.variable("flags", _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *(f"-I{folder}" for folder in ours)))
+    ninja.variable("kernel", _shell(*(_DEBUG if debug else _KERNEL)))
+    ninja.variable("binding", _shell(*(_DEBUG if debug else _BINDING)))
+    ninja.variable("ort", "-isystem $ort_include")
+    ninja.variable("link", _shell("-shared", *([] if debug else ["-Wl,-s"])))
+    ninja.newline()
+
+
+def _rules(ninja: ninja_syntax.Writer) -> None:
+    ninja.rule(
+        "object",
+        # -MD, not -MMD, which would leave out what comes through -isystem: ONNX Runtime's headers.
+        command=f"$cxx $flags $more -MD -MF $out.d -MQ $out -c $in -o $out.new && {_KEEP}",
+        depfile="$out.d",
+        deps="gcc",
+        restat=True,
+    )
+    ninja.rule(
+        "library", command=f"$cxx $link $more -Wl,-soname,$soname -o $out.new $in $libraries && {_KEEP}", restat=True
+    )
+    ninja.newline()
+
+
+def _objects(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> None:
+    flags = {"kernel": "$kernel", "torch": "$binding", "ort": "$binding $ort", "ort_library": "$binding $ort"}
+    for stem, more in flags.items():
+        source = layout.generated(name) / f"{stem}.cc"
+        ninja.build([f"{stem}.o"], "object", [_path(source)], implicit=[IDENTITY], variables={"more": more})
+    ninja.newline()
+
+
+def _libraries(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> None:
+    ninja.comment("An empty library in libtorch_cpu.so's name: ours then asks for that name, whatever torch is there.")
+    _library(ninja, STUB, objects=(), more="-nostdlib -x c /dev/null")
+    _library(
+        ninja,
+        layout.torch_library(name).name,
+        objects=("kernel.o", "torch.o"),
+        script=layout.binding / "torch.map",
+        libraries=f"-Wl,--no-as-needed {STUB}",
+        further=(STUB,),
+    )
+    _library(
+        ninja,
+        layout.ort_library(name).name,
+        objects=("kernel.o", "ort.o", "ort_library.o"),
+        script=layout.binding / "ort.map",
+        more="-Wl,-z,defs",
+    )
+
+
+def _library(
+    ninja: ninja_syntax.Writer,
+    path: str,
+    *,
+    objects: Sequence[str],
+    script: Path | None = None,
+    more: str = "",
+    libraries: str = "",
+    further: Sequence[str] = (),
+) -> None:
+    scripts = [script] if script else []
+    options = " ".join([_shell(f"-Wl,--version-script={s}") for s in scripts] + ([more] if more else []))
+    ninja.build(
+        [path],
+        "library",
+        list(objects),
+        implicit=[*map(_path, scripts), *further, IDENTITY],
+        variables={"soname": Path(path).name, "more": options, "libraries": libraries},
+    )
+
+
+def sdk_ninja(ort_include: Path) -> str:
+    """Return the text of the file `SDK`."""
+    return f"ort_include = {_shell(str(ort_include))}\n"
+
+
+def _shell(*words: str) -> str:
+    """Return words for the shell that runs a command, as ninja reads them."""
+    return str(ninja_syntax.escape(shlex.join(words)))
+
+
+def _path(path: Path) -> str:
+    """Return a path for a build line; the writer escapes blanks and colons, but no dollar."""
+    return str(path).replace("$", "$$")

@@ -1,0 +1,110 @@
+"""Compile an operator's pair of libraries with ninja, and let the symbol gate judge them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipeline import native_build, symbols
+from pipeline.errors import CompileError
+from pipeline.files import write_text
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.toolchain import Toolchain, find_toolchain
+
+FINGERPRINTS = "sources.json"
+COMMANDS = "compile_commands.json"
+
+
+def run(layout: Layout, operator: Operator, *, debug: bool = False) -> None:
+    """Bring both libraries up to date. Raises CompileError with the compiler's own message, or the gate's."""
+    name = operator.name
+    toolchain = find_toolchain(os.environ)
+    folder = layout.compiled(name, debug=debug)
+    rewritten = _write_build(layout, name, toolchain=toolchain, debug=debug)
+    _distrust_time_stamps(layout, name, folder)
+    _ninja(toolchain, folder)
+    symbols.check_torch_library(layout.torch_library(name, debug=debug), target=native_build.TORCH_TARGET)
+    symbols.check_ort_library(layout.ort_library(name, debug=debug))
+    if not debug and (rewritten or not (folder / COMMANDS).exists()):
+        _write_compile_commands(layout, toolchain, folder)
+
+
+def _write_build(layout: Layout, name: str, *, toolchain: Toolchain, debug: bool) -> bool:
+    """Write what ninja reads; return whether the text of build.ninja is another one than before."""
+    folder = layout.compiled(name, debug=debug)
+    try:
+        sdk = json.loads(layout.sdk.read_text())
+    except FileNotFoundError as error:
+        raise CompileError(f"'{layout.sdk}' is missing. Run `python -m pipeline sdk` first.") from error
+    headers = json.dumps(sdk["files"], sort_keys=True)
+    write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {sdk['version']} {headers}\n")
+    write_text(folder / native_build.SDK, native_build.sdk_ninja(Path(sdk["path"])))
+    path = folder / "build.ninja"
+    text = native_build.build_ninja(layout, name, toolchain=toolchain, debug=debug)
+    rewritten = not path.exists() or path.read_text() != text
+    write_text(path, text)
+    return rewritten
+
+
+def sources(layout: Layout, name: str) -> Iterator[Path]:
+    """Yield every file of ours that may be compiled in: more than one compilation reads, as ninja knows exactly."""
+    yield from sorted(layout.include.rglob("*.h"))
+    yield from sorted(p for p in layout.binding.iterdir() if p.suffix in (".h", ".map"))
+    yield from sorted(p for p in layout.kernel(name).parent.iterdir() if p.is_file())
+    yield from sorted(p for p in layout.generated(name).iterdir() if p.suffix in (".h", ".cc"))
+
+
+def _distrust_time_stamps(layout: Layout, name: str, folder: Path) -> None:
+    """Remove the objects if a source changed in a way that ninja cannot see: with a time stamp that is not newer.
+
+    A checkout, an unpacked archive or a restored backup may do that.
+    """
+    path = folder / FINGERPRINTS
+    before = json.loads(path.read_text()) if path.exists() else {}
+    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in sources(layout, name)}
+    objects = list(folder.glob("*.o"))
+    built = max((p.stat().st_mtime_ns for p in objects), default=0)
+    changed = [p for p, digest in now.items() if before.get(p) != digest]
+    if any(Path(p).stat().st_mtime_ns <= built for p in changed):
+        for path_of_object in objects:
+            path_of_object.unlink()
+    write_text(path, json.dumps(now, indent=1))
+
+
+def _ninja(toolchain: Toolchain, folder: Path) -> None:
+    command = [toolchain.ninja, "--quiet", "-C", str(folder)]
+    print(shlex.join(command), flush=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    if done.returncode != 0:
+        raise CompileError(_message(done.stdout))
+    print(done.stdout, end="", flush=True)
+
+
+def _message(output: str) -> str:
+    """Return the compiler's words alone, without the commands that ninja repeats and its own last word."""
+    lines = output.splitlines()
+    kept = [
+        line
+        for previous, line in zip(["", *lines], lines, strict=False)
+        if not line.startswith(("FAILED: ", "ninja: ")) and not previous.startswith("FAILED: ")
+    ]
+    return "\n".join(kept) or output.strip()
+
+
+def _write_compile_commands(layout: Layout, toolchain: Toolchain, folder: Path) -> None:
+    """Write the compile commands of the operator, and those of all operators together, for editors."""
+    command = [toolchain.ninja, "-C", str(folder), "-t", "compdb", "object"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    entries = json.loads(re.sub(r"\Aninja: .*\n", "", done.stdout))
+    for entry in entries:  # what keeps the object is for a shell, not for an editor
+        entry["command"] = entry["command"].partition(" && ")[0].replace(".o.new", ".o")
+    write_text(folder / COMMANDS, json.dumps(entries, indent=1) + "\n")
+    every = [json.loads(p.read_text()) for p in sorted(folder.parent.glob(f"*/{COMMANDS}"))]
+    write_text(layout.build / COMMANDS, json.dumps([entry for of_one in every for entry in of_one], indent=1) + "\n")

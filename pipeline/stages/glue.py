@@ -1,0 +1,18 @@
+"""Write what follows from a declaration: bindings in C++, and what torch, ONNX and the exporters need in Python."""
+
+from __future__ import annotations
+
+from pipeline.files import write_text
+from pipeline.glue import native, python
+from pipeline.layout import Layout
+from pipeline.load import Operator
+
+
+def run(layout: Layout, operator: Operator) -> None:
+    """Write the files under `layout.generated(name)` whose text differs, and remove those that nothing renders now."""
+    folder = layout.generated(operator.name)
+    files = native.render(operator.spec) | python.render(operator.spec)
+    for name, text in files.items():
+        write_text(folder / name, text)
+    for surplus in (p for p in folder.iterdir() if p.is_file() and p.name not in files):
+        surplus.unlink()

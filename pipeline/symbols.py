@@ -1,0 +1,138 @@
+"""What a shared library shows and what it needs, read from its ELF tables, and the gate that judges it.
+
+Format: System V ABI, "ELF-64 Object File Format"; symbol versions as in the Linux Standard Base, "Symbol Versioning".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.errors import CompileError
+
+SHIMS = Path(__file__).parent / "data" / "torch_shims"
+
+_DYNAMIC, _DYNSYM, _VERSYM = 6, 11, 0x6FFFFFFF  # kinds of sections
+_NEEDED = 1  # a tag of the dynamic section
+_WEAK = 2  # a binding of a symbol
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symbols:
+    """The dynamic symbols of a library.
+
+    `needed` are the libraries that the loader fetches with it. `undefined` are the symbols that must be found in one of
+    them, but not those that carry a version: glibc's and libstdc++'s do, torch's and ONNX Runtime's do not.
+    """
+
+    defined: frozenset[str]
+    undefined: frozenset[str]
+    needed: tuple[str, ...]
+
+
+class _Symbol(NamedTuple):
+    name: str
+    binding: int
+    section: int  # 0: not in this library
+    version: int
+
+
+class _Section(NamedTuple):
+    kind: int
+    offset: int
+    size: int
+    link: int
+
+
+def read_symbols(path: Path) -> Symbols:
+    """Return the symbols of a 64-bit little-endian library. Raises CompileError for any other file."""
+    content = path.read_bytes()
+    if content[:6] != b"\x7fELF\x02\x01":
+        raise CompileError(f"'{path}' is no 64-bit ELF library")
+    sections = list(_sections(content))
+    defined: set[str] = set()
+    undefined: set[str] = set()
+    for symbol in _symbols(content, sections):
+        if symbol.section:
+            defined.add(symbol.name)
+        elif symbol.binding != _WEAK and symbol.version < 2:  # 0 and 1: local and global, without a version
+            undefined.add(symbol.name)
+    return Symbols(defined=frozenset(defined), undefined=frozenset(undefined), needed=tuple(_needed(content, sections)))
+
+
+def _sections(content: bytes) -> Iterator[_Section]:
+    offset, size, count = struct.unpack_from("<Q", content, 40)[0], *struct.unpack_from("<HH", content, 58)
+    for index in range(count):
+        fields = struct.unpack_from("<IIQQQQIIQQ", content, offset + index * size)
+        yield _Section(kind=fields[1], offset=fields[4], size=fields[5], link=fields[6])
+
+
+def _text(content: bytes, table: _Section, at: int) -> str:
+    start = table.offset + at
+    return content[start : content.index(b"\0", start)].decode()
+
+
+def _symbols(content: bytes, sections: list[_Section]) -> Iterator[_Symbol]:
+    for table in (s for s in sections if s.kind == _DYNSYM):
+        versions = next((s for s in sections if s.kind == _VERSYM), None)
+        for index in range(1, table.size // 24):  # the first one is empty by definition
+            name, info, _, section = struct.unpack_from("<IBBH", content, table.offset + 24 * index)
+            version = struct.unpack_from("<H", content, versions.offset + 2 * index)[0] if versions else 1
+            yield _Symbol(_text(content, sections[table.link], name), info >> 4, section, version & 0x7FFF)
+
+
+def _needed(content: bytes, sections: list[_Section]) -> Iterator[str]:
+    for table in (s for s in sections if s.kind == _DYNAMIC):
+        for tag, value in struct.iter_unpack("<QQ", content[table.offset : table.offset + table.size]):
+            if tag == _NEEDED:
+                yield _text(content, sections[table.link], value)
+
+
+@cache
+def torch_shims(target: str) -> frozenset[str]:
+    """Return the C functions that torch `target` ("2.9") and every newer one export."""
+    return frozenset((SHIMS / f"{target}.txt").read_text().split())
+
+
+def check_torch_library(path: Path, *, target: str) -> None:
+    """Raise CompileError unless the library loads in torch `target` and newer."""
+    found = read_symbols(path)
+    _check_exports(path, found, allowed="opmatrix_error")
+    if beyond := sorted(found.undefined - torch_shims(target)):
+        raise CompileError(
+            f"{path.name} needs {_list(beyond)}, which torch {target} does not export. Use what native/binding/torch.h "
+            "offers; declare a newer function [[gnu::weak]] there, and guard its use."
+        )
+    if "libtorch_cpu.so" not in found.needed:
+        raise CompileError(f"{path.name} does not ask for libtorch_cpu.so, so it cannot be loaded; link the stub")
+
+
+def check_ort_library(path: Path) -> None:
+    """Raise CompileError unless the library shows RegisterCustomOps alone and knows nothing of torch."""
+    found = read_symbols(path)
+    _check_exports(path, found, allowed="RegisterCustomOps")
+    if beyond := sorted(found.undefined):
+        raise CompileError(f"{path.name} needs {_list(beyond)}, which no library beside it has")
+    if torch := [n for n in found.needed if n.startswith(("libtorch", "libc10"))]:
+        raise CompileError(
+            f"{path.name} is linked against {_list(torch)}; ONNX Runtime's library must do without torch"
+        )
+
+
+def _check_exports(path: Path, found: Symbols, *, allowed: str) -> None:
+    if found.defined == {allowed}:
+        return
+    if extra := sorted(found.defined - {allowed}):
+        raise CompileError(
+            f"{path.name} shows {_list(extra)}; it may show {allowed!r} alone. Check its version script."
+        )
+    raise CompileError(f'{path.name} does not show {allowed!r}, by which it is found; is it defined, and extern "C"?')
+
+
+def _list(names: list[str]) -> str:
+    shown = ", ".join(repr(n) for n in names[:5])
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
