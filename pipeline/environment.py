@@ -346,10 +346,10 @@ def explain(lines: Sequence[str], *, place: Place) -> SetupError:
     if code == DISK_FULL:
         return _disk_full(place)
     if code == NO_NETWORK:
-        host = re.search(r"host='([^']+)'", text)
+        index = re.search(r"(?:host='|Looking in indexes: )([^\s',]+)", text)
         return SetupError(
             code,
-            f"no network: pip cannot reach {host[1] if host else 'its package index'}. Check the connection and pip's "
+            f"no network: pip cannot reach {index[1] if index else 'its package index'}. Check the connection and pip's "
             f"settings (PIP_INDEX_URL, a proxy), then run again. {log}",
         )
     if code == WRONG_FILE:

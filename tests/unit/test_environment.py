@@ -146,6 +146,11 @@ def test_full_disk_is_told_before_the_download(place: Place, monkeypatch: pytest
             "no network: pip cannot reach its package index",
         ),
         ("ERROR: HTTPSConnectionPool(host='mirror.example', port=443): Read timed out.", 69, "reach mirror.example"),
+        (
+            "Looking in indexes: https://mirror.example/cpu, file:///more\nWARNING: Retrying: Name or service not known",
+            69,
+            "pip cannot reach https://mirror.example/cpu. Check",
+        ),
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n    Expected sha256 12\n     Got    34", 65, "Got    34"),
         (NO_TORCH, 70, NO_TORCH),
     ],
