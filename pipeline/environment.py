@@ -159,9 +159,9 @@ def write_stamp(place: Place, content: Mapping[str, bytes]) -> None:
     temporary.rename(place.stamp)
 
 
-def requirements(text: str) -> list[str]:
-    """Return the names that a lock file pins."""
-    return re.findall(r"^([A-Za-z0-9._-]+)==", text, flags=re.MULTILINE)
+def requirements(text: str) -> set[str]:
+    """Return the names that a lock file pins, some of them once per version of Python."""
+    return set(re.findall(r"^([A-Za-z0-9._-]+)==", text, flags=re.MULTILINE))
 
 
 # What this machine must have.
@@ -346,10 +346,11 @@ def explain(lines: Sequence[str], *, place: Place) -> SetupError:
     if code == DISK_FULL:
         return _disk_full(place)
     if code == NO_NETWORK:
-        index = re.search(r"(?:host='|Looking in indexes: )([^\s',]+)", text)
+        found = re.search(r"(?:host='|Looking in indexes: )([^\s',]+)", text)
+        index = found[1] if found else "its package index"
         return SetupError(
             code,
-            f"no network: pip cannot reach {index[1] if index else 'its package index'}. Check the connection and pip's "
+            f"no network: pip cannot reach {index}. Check the connection and pip's "
             f"settings (PIP_INDEX_URL, a proxy), then run again. {log}",
         )
     if code == WRONG_FILE:

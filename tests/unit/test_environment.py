@@ -147,7 +147,7 @@ def test_full_disk_is_told_before_the_download(place: Place, monkeypatch: pytest
         ),
         ("ERROR: HTTPSConnectionPool(host='mirror.example', port=443): Read timed out.", 69, "reach mirror.example"),
         (
-            "Looking in indexes: https://mirror.example/cpu, file:///more\nWARNING: Retrying: Name or service not known",
+            "Looking in indexes: https://mirror.example/cpu, file:///more\nWARNING: Name or service not known",
             69,
             "pip cannot reach https://mirror.example/cpu. Check",
         ),
