@@ -53,6 +53,11 @@ class Layout:
     def kernel(self, name: str) -> Path:
         return self.native / name / "kernel.h"
 
+    def native_sources(self, name: str) -> tuple[Path, ...]:
+        """Return what people write and an operator may be compiled from: all headers, and its own folder, sorted."""
+        folders = (self.include, self.binding, self.kernel(name).parent)
+        return tuple(sorted(p for folder in folders if folder.is_dir() for p in folder.rglob("*") if p.is_file()))
+
     # What opmatrix writes.
 
     @property
