@@ -37,7 +37,7 @@ TORCH = Path("requirements/torch-cpu.txt")
 PROJECT = Path("pyproject.toml")
 STAMP = "stamp"  # the folder in .venv that `./run` compares
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-NEEDED_BYTES = 2_000_000_000  # 1.4 GB installed, and the downloads on their way
+NEEDED_BYTES = 2_000_000_000  # 1.3 GB installed, and the downloads on their way
 
 WRONG_FILE, NO_NETWORK, PIP_FAILED, WRONG_MACHINE, NO_COMPILER, DISK_FULL = 65, 69, 70, 71, 73, 74
 INTERRUPTED = 130
@@ -127,10 +127,8 @@ def make(place: Place, environ: Mapping[str, str], *, lock: int) -> None:
         say("removing .venv, which is incomplete or made from other pins")
         shutil.rmtree(place.environment)
     check_disk(place)
-    say(
-        f"making the environment in .venv (Python {platform.python_version()}): about 1.4 GB, a minute or two, "
-        "and only now is the network needed"
-    )
+    python = f"Python {platform.python_version()}"
+    say(f"making the environment in .venv ({python}): about 1.3 GB from the network, a minute or two")
     venv.create(place.environment, symlinks=True)
     with tempfile.TemporaryDirectory(prefix="opmatrix-pip-") as folder:
         pip = Pip(place=place, command=find_pip(place, Path(folder)), lock=lock)
