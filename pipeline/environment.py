@@ -128,7 +128,7 @@ def make(place: Place, environ: Mapping[str, str], *, lock: int) -> None:
         shutil.rmtree(place.environment)
     check_disk(place)
     python = f"Python {platform.python_version()}"
-    say(f"making the environment in .venv ({python}): about 1.3 GB from the network, a minute or two")
+    say(f"making the environment in .venv ({python}): 0.3 GB to download, 1.3 GB on disk")
     venv.create(place.environment, symlinks=True)
     with tempfile.TemporaryDirectory(prefix="opmatrix-pip-") as folder:
         pip = Pip(place=place, command=find_pip(place, Path(folder)), lock=lock)
