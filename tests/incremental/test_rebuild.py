@@ -177,6 +177,15 @@ def test_outputs_of_a_step_that_is_not_planned_stay(chain: Project) -> None:
     assert chain.doit().stdout == "3 steps, all up to date\n"
 
 
+def test_outputs_of_an_operator_without_steps_stay(chain: Project) -> None:
+    chain.write("ops/b/spec.py", "")
+    step = chain.step("glue:b", "copy", "a.txt", "build/generated/b/b.cc")
+    chain.doit()
+    chain.steps.remove(step)
+    chain.doit()
+    assert chain.read("build/generated/b/b.cc")
+
+
 def test_a_broken_state_database(chain: Project) -> None:
     chain.write("build/state.db", "this is no database, and it is long enough to be seen as none" * 100)
     done = chain.doit()

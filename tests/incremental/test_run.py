@@ -109,10 +109,11 @@ def test_the_verdict_of_a_step_that_judged_stays(project: Project) -> None:
     assert "2 of 64 elements differ" in done.stdout and done.returncode == 1
 
 
-def test_an_old_verdict_does_not_survive_a_crash(project: Project) -> None:
+@pytest.mark.parametrize("how", ["abort", "throw"])
+def test_an_old_verdict_does_not_survive_a_failure(project: Project, how: str) -> None:
     cells(project, a="verify")
     project.doit()
-    project.steps[0]["command"][0] = "abort"
+    project.steps[0]["command"][0] = how
     project.doit()
     assert verdict(project, "a")["outcome"] == "failed"
 

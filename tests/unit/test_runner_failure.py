@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline import verdict
+from pipeline.runner.failure import StepBlocked, StepFailed, ended, leave_verdict, replay
+from pipeline.step import Server, Step
+from pipeline.verdict import Verdict
+
+CELL = "torch2.13-dynamo-opset18-ort1.31"
+
+
+def step(tmp_path: Path, server: Server | None = "ort") -> Step:
+    return Step(
+        group="verify",
+        name=f"my_op-custom@{CELL}",
+        command=("verify", "my_op", "--cell", CELL),
+        server=server,
+        verdict=tmp_path / "verdict.json",
+        seconds=2,
+    )
+
+
+def test_the_last_lines_of_a_server_step_and_all_of_a_light_one(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("$ command\n" + "\n".join(f"line {i}" for i in range(100)) + "\n")
+    tail = ended(step(tmp_path), status=-11, seconds=0.42, stopped=False, log=log)
+    assert tail.summary == "died of SIGSEGV after 0.4 s" and tail.died
+    assert tail.output.splitlines() == [f"line {i}" for i in range(70, 100)]
+    whole = ended(step(tmp_path, server=None), status=6, seconds=0.42, stopped=False, log=log)
+    assert whole.output.splitlines() == [f"line {i}" for i in range(100)] and not whole.died
+
+
+def test_a_time_limit(tmp_path: Path) -> None:
+    failure = ended(step(tmp_path), status=-6, seconds=2.1, stopped=True, log=tmp_path / "none")
+    assert (failure.summary, failure.output) == ("did not end within 2 s and was stopped", "")
+
+
+def test_verdicts_name_operator_lowering_and_cell(tmp_path: Path) -> None:
+    failed = StepFailed(step(tmp_path), summary="died of SIGABRT after 0.1 s", output="last words", died=True)
+    leave_verdict(failed.step, failed)
+    found = verdict.read(tmp_path / "verdict.json")
+    detail = f"died of SIGABRT after 0.1 s\nlast words\nReplay: {replay(failed.step)}"
+    assert found == Verdict(op="my_op", lowering="custom", cell=CELL, outcome="failed", detail=detail)
+
+
+def test_a_judgement_stays_unless_the_step_died_after_it(tmp_path: Path) -> None:
+    judged = Verdict(op="my_op", lowering="custom", cell=CELL, outcome="mismatched")
+    verdict.write(tmp_path / "verdict.json", judged)
+    leave_verdict(step(tmp_path), StepFailed(step(tmp_path), summary="failed with exit code 10"))
+    assert verdict.read(tmp_path / "verdict.json") == judged
+    leave_verdict(step(tmp_path), StepFailed(step(tmp_path), summary="died of SIGSEGV after 1 s", died=True))
+    assert verdict.read(tmp_path / "verdict.json").outcome == "failed"
+
+
+def test_a_blocked_step_names_the_root(tmp_path: Path) -> None:
+    compiled = Step(group="compile", name="my_op", command=("compile", "my_op"))
+    cause = StepFailed(compiled, summary="failed with exit code 6", output="kernel.h:3: error: expected ';'\nmore")
+    leave_verdict(step(tmp_path), StepBlocked("verify", cause))
+    detail = verdict.read(tmp_path / "verdict.json").detail
+    assert detail == "not run: compile:my_op failed: kernel.h:3: error: expected ';'"

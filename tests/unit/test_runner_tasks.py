@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.runner.tasks import GROUPS, doit_tasks, operator_of
+from pipeline.step import Step
+
+
+def test_steps_become_tasks_in_groups() -> None:
+    steps = [
+        Step(group="report", name="", command=("report",)),
+        Step(group="compile", name="b", command=("compile", "b"), reads=(Path("b.h"),), writes=(Path("b.so"),)),
+        Step(group="compile", name="a", command=("compile", "a"), after=("sdk",), config="flags"),
+    ]
+    tasks = {task.name: task for task in doit_tasks(steps)}
+    assert list(tasks) == ["sdk", "glue", "compile", "compile:b", "compile:a", *list(GROUPS)[3:]]
+    assert tasks["compile"].task_dep == ["compile:b", "compile:a"] and tasks["compile"].has_subtask
+    assert (tasks["compile:b"].file_dep, tasks["compile:b"].targets) == ({"b.h"}, ["b.so"])
+    assert (tasks["compile:a"].task_dep, tasks["compile:a"].meta) == (["sdk"], {"config": "flags"})
+    assert all(tasks[group].doc for group in GROUPS)
+
+
+@pytest.mark.parametrize("name", ["my_op", "my_op-custom@torch2.13-legacy-opset9-ort1.31", "my_op@torch2.13"])
+def test_the_operator_of_a_name(name: str) -> None:
+    assert operator_of(name) == "my_op"
