@@ -64,7 +64,8 @@ def _variables(ninja: ninja_syntax.Writer, layout: Layout, name: str, *, toolcha
     ninja.variable("kernel", _shell(*(_DEBUG if debug else _KERNEL)))
     ninja.variable("binding", _shell(*(_DEBUG if debug else _BINDING)))
     ninja.variable("ort", "-isystem $ort_include")
-    ninja.variable("link", _shell("-shared", *([] if debug else ["-Wl,-s"])))
+    linker = [f"-fuse-ld={toolchain.linker}"] if toolchain.linker else []
+    ninja.variable("link", _shell("-shared", *linker, *([] if debug else ["-Wl,-s"])))
     ninja.newline()
 
 

@@ -18,7 +18,7 @@ SHIMS = Path(__file__).parent / "data" / "torch_shims"
 
 _DYNAMIC, _DYNSYM, _VERSYM = 6, 11, 0x6FFFFFFF  # kinds of sections
 _NEEDED = 1  # a tag of the dynamic section
-_WEAK = 2  # a binding of a symbol
+_LOCAL, _WEAK = 0, 2  # bindings of symbols
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,8 @@ def read_symbols(path: Path) -> Symbols:
     defined: set[str] = set()
     undefined: set[str] = set()
     for symbol in _symbols(content, sections):
+        if symbol.binding == _LOCAL:
+            continue  # for relocations alone: gold lists hidden thread-local variables so
         if symbol.section:
             defined.add(symbol.name)
         elif symbol.binding != _WEAK and symbol.version < 2:  # 0 and 1: local and global, without a version

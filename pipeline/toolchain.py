@@ -19,6 +19,8 @@ from pathlib import Path
 from pipeline.errors import ToolchainError
 
 COMPILERS = ("g++", "clang++")
+# Three times as fast as the default one, bfd, where a link is a fifth of an edit.
+LINKERS = ("lld", "gold")
 OLDEST_TORCH = (2, 9)
 # The one header that the torch binding cannot do without.
 TORCH_SHIM = "torch/csrc/inductor/aoti_torch/c/shim.h"
@@ -26,10 +28,11 @@ TORCH_SHIM = "torch/csrc/inductor/aoti_torch/c/shim.h"
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """What was found. `compiler` is a command, since CXX may say ``ccache g++``; `ninja` a program."""
+    """What was found. `compiler` is a command, since CXX may say ``ccache g++``; `linker` is for ``-fuse-ld``."""
 
     compiler: tuple[str, ...]
     compiler_identity: str
+    linker: str | None
     ninja: str
     torch_include: Path
     torch_version: str
@@ -47,6 +50,7 @@ def find_toolchain(environ: Mapping[str, str]) -> Toolchain:
     return Toolchain(
         compiler=compiler,
         compiler_identity=_identity(compiler),
+        linker=next((name for name in LINKERS if shutil.which(f"ld.{name}", path=environ.get("PATH"))), None),
         ninja=_ninja(environ),
         torch_include=include,
         torch_version=version,

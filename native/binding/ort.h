@@ -93,13 +93,14 @@ class Attributes {
     if (succeeds(api->KernelInfoGetAttribute_float(info_, name, &real))) return "float";
     if (succeeds(api->KernelInfoGetAttribute_int64(info_, name, &whole))) return "int";
     if (succeeds(api->KernelInfoGetAttribute_string(info_, name, nullptr, &size))) return "string";
-    size = 0;  // with no room, a list that is not empty is an error of another kind: the size has been set
-    if (succeeds(api->KernelInfoGetAttributeArray_float(info_, name, nullptr, &size)) || size > 0) return "floats";
-    if (succeeds(api->KernelInfoGetAttributeArray_int64(info_, name, nullptr, &size)) || size > 0) return "ints";
+    // Asked for a list of another type, ONNX Runtime answers with an empty one; asked for what is absent, it fails.
+    if (!succeeds(api->KernelInfoGetAttributeArray_float(info_, name, nullptr, &size))) return nullptr;
+    if (size > 0) return "floats";
+    if (succeeds(api->KernelInfoGetAttributeArray_int64(info_, name, nullptr, &size)) && size > 0) return "ints";
     OrtAllocator* allocator = nullptr;
     OrtValue* tensor = nullptr;
     check_call(api->GetAllocatorWithDefaultOptions(&allocator));
-    if (!succeeds(api->KernelInfoGetAttribute_tensor(info_, name, allocator, &tensor))) return nullptr;
+    if (!succeeds(api->KernelInfoGetAttribute_tensor(info_, name, allocator, &tensor))) return "another type";
     api->ReleaseValue(tensor);
     return "tensor";
   }
@@ -190,6 +191,9 @@ class ShapeContext {
   void same_as(std::size_t output, std::size_t input) {
     OrtTensorTypeAndShapeInfo* info = nullptr;  // borrowed
     check_call(api->ShapeInferContext_GetInputTypeShape(context_, input, &info));
+    std::size_t rank = 0;
+    check_call(api->GetDimensionsCount(info, &rank));
+    if (rank == 0) return;  // a scalar, or a shape that is not known: the C API does not tell them apart
     check_call(api->ShapeInferContext_SetOutputTypeShape(context_, output, info));
   }
 
@@ -265,6 +269,8 @@ struct CustomOp : OrtCustomOp {
         return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64;
       case DType::boolean:
         return ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
+      case DType::complex64:
+      case DType::complex128:
       case DType::other:
         break;
     }

@@ -55,13 +55,21 @@ class Tensor {
 
 inline DType to_dtype(std::int32_t code) {
   const std::pair<std::int32_t, DType> known[] = {
-      {aoti_torch_dtype_float16(), DType::float16}, {aoti_torch_dtype_bfloat16(), DType::bfloat16},
-      {aoti_torch_dtype_float32(), DType::float32}, {aoti_torch_dtype_float64(), DType::float64},
-      {aoti_torch_dtype_int8(), DType::int8},       {aoti_torch_dtype_int16(), DType::int16},
-      {aoti_torch_dtype_int32(), DType::int32},     {aoti_torch_dtype_int64(), DType::int64},
-      {aoti_torch_dtype_uint8(), DType::uint8},     {aoti_torch_dtype_uint16(), DType::uint16},
-      {aoti_torch_dtype_uint32(), DType::uint32},   {aoti_torch_dtype_uint64(), DType::uint64},
+      {aoti_torch_dtype_float16(), DType::float16},
+      {aoti_torch_dtype_bfloat16(), DType::bfloat16},
+      {aoti_torch_dtype_float32(), DType::float32},
+      {aoti_torch_dtype_float64(), DType::float64},
+      {aoti_torch_dtype_int8(), DType::int8},
+      {aoti_torch_dtype_int16(), DType::int16},
+      {aoti_torch_dtype_int32(), DType::int32},
+      {aoti_torch_dtype_int64(), DType::int64},
+      {aoti_torch_dtype_uint8(), DType::uint8},
+      {aoti_torch_dtype_uint16(), DType::uint16},
+      {aoti_torch_dtype_uint32(), DType::uint32},
+      {aoti_torch_dtype_uint64(), DType::uint64},
       {aoti_torch_dtype_bool(), DType::boolean},
+      {aoti_torch_dtype_complex64(), DType::complex64},
+      {aoti_torch_dtype_complex128(), DType::complex128},
   };
   for (const auto& [number, dtype] : known) {
     if (number == code) return dtype;

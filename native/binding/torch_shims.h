@@ -34,6 +34,8 @@ std::int32_t aoti_torch_dtype_uint16();
 std::int32_t aoti_torch_dtype_uint32();
 std::int32_t aoti_torch_dtype_uint64();
 std::int32_t aoti_torch_dtype_bool();
+std::int32_t aoti_torch_dtype_complex64();
+std::int32_t aoti_torch_dtype_complex128();
 
 AOTITorchError aoti_torch_delete_tensor_object(AtenTensorHandle tensor);
 AOTITorchError aoti_torch_is_defined(AtenTensorHandle tensor, bool* defined);

@@ -14,12 +14,12 @@
 // Aliasing y overlaps no input.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
 #include "opmatrix/check.h"
 #include "opmatrix/lanes.h"
+#include "opmatrix/math.h"
 #include "opmatrix/parallel.h"
 #include "opmatrix/tensor_view.h"
 
@@ -76,7 +76,7 @@ OPMATRIX_EACH_CPU void normalize(const T* x, std::int64_t count, double mean, T 
 
 /// Returns num_groups as a number that divides `channels`, or throws.
 inline std::int64_t checked_groups(float num_groups, std::int64_t channels) {
-  KERNEL_CHECK(num_groups > 0 && num_groups == std::floor(num_groups),
+  KERNEL_CHECK(num_groups > 0 && num_groups == floor(num_groups),
                "group_norm: num_groups must be a whole number greater than 0, got ", num_groups);
   // Compared as float first: a float beyond int64 must not be converted.
   KERNEL_CHECK((channels == 0 || num_groups <= static_cast<float>(channels)) && num_groups < 0x1p62F &&
@@ -98,7 +98,7 @@ void group_norm(TensorView<const T> x, TensorView<const float> num_groups, Tenso
   const auto normalize_groups = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t group = begin; group < end; ++group) {
       const Moments m = moments(x.data + group * count, count);
-      const double rate = 1 / std::sqrt(m.variance + static_cast<double>(epsilon));
+      const double rate = 1 / sqrt(m.variance + static_cast<double>(epsilon));
       for (std::int64_t channel = 0; channel < channels; ++channel) {
         const std::int64_t c = group % groups * channels + channel;
         const std::int64_t first = group * count + channel * pixels;
