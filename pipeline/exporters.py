@@ -22,9 +22,11 @@ from pipeline.files import load_module
 from pipeline.layout import Layout
 from pipeline.matrix import Exporter
 from pipeline.model_gates import Demand, check
-from pipeline.schema import attribute_values, torch_name
-from pipeline.spec import Model, OpSpec, shape_of
+from pipeline.spec import shape_of
+from pipeline.torch_call import torch_attributes, torch_operator
 from pipeline.value_info import Shape
+
+Tensors = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,55 +63,46 @@ class Call(torch.nn.Module):
         return self.operator(*inputs, **self.attributes)
 
 
-def call(spec: OpSpec, model: Model) -> Call:
+def call(demand: Demand) -> Call:
     """Return the module that a model is exported from, in evaluation mode."""
-    arguments = {a.name: torch_name(a) for a in spec.attributes}
-    values = attribute_values(spec, model)
-    module = Call(torch_operator(spec), {arguments[name]: value for name, value in values.items()})
-    return module.eval()
+    spec = demand.spec
+    return Call(torch_operator(spec), torch_attributes(spec, demand.model)).eval()
 
 
-def torch_operator(spec: OpSpec) -> Any:
-    """Return ``torch.ops.<namespace>.<name>``."""
-    assert spec.torch is not None
-    namespace, _, name = spec.torch.name.partition("::")
-    return getattr(getattr(torch.ops, namespace), name)
-
-
-def example(demand: Demand) -> tuple[torch.Tensor, ...]:
+def zeros(demand: Demand) -> Tensors:
     """Return zeros in the shapes of the first case: a model must not depend on a number."""
     shapes = [shape_of(demand.model.cases[0].inputs[i.name]) for i in demand.spec.inputs]
     dtypes = [getattr(torch, v.dtype) for v in demand.signature.inputs]
     return tuple(torch.zeros(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
 
 
-def legacy(demand: Demand, glue: Glue) -> ModelProto:
+def legacy(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Export through TorchScript."""
     glue.symbolic.register(demand.cell.opset)
-    inputs, outputs = demand.signature.inputs, demand.signature.outputs
+    declared = demand.signature
     file = io.BytesIO()
     torch.onnx.export(
-        call(demand.spec, demand.model),
-        example(demand),
+        call(demand),
+        inputs,
         file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
         dynamo=False,  # torch 2.9 changed the default
         opset_version=demand.cell.opset,
         custom_opsets={demand.spec.onnx.domain: demand.model.domain_version},
-        input_names=[v.name for v in inputs],
-        output_names=[v.name for v in outputs],
-        dynamic_axes={v.name: axes for v in (*inputs, *outputs) if (axes := _dynamic(v.shape))},
+        input_names=[v.name for v in declared.inputs],
+        output_names=[v.name for v in declared.outputs],
+        dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := _dynamic(v.shape))},
     )
     return strip(onnx.load_model_from_string(file.getvalue()))
 
 
-def dynamo(demand: Demand, glue: Glue) -> ModelProto:
+def dynamo(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Export through torch.export: capture the program, then translate it."""
-    inputs, outputs = demand.signature.inputs, demand.signature.outputs
-    axes = [_dynamic(v.shape) for v in inputs]
+    declared = demand.signature
+    axes = [_dynamic(v.shape) for v in declared.inputs]
     dims = {name: torch.export.Dim(name) for names in axes for name in names.values()}
     program = torch.export.export(
-        call(demand.spec, demand.model),
-        example(demand),
+        call(demand),
+        inputs,
         dynamic_shapes=(tuple({axis: dims[name] for axis, name in names.items()} for names in axes),),
     )
     schema = glue.schema.schema(demand.model.domain_version)
@@ -119,8 +112,8 @@ def dynamo(demand: Demand, glue: Glue) -> ModelProto:
             dynamo=True,
             opset_version=demand.cell.opset,
             custom_translation_table=glue.translation.table(schema),
-            input_names=[v.name for v in inputs],
-            output_names=[v.name for v in outputs],
+            input_names=[v.name for v in declared.inputs],
+            output_names=[v.name for v in declared.outputs],
             dynamic_shapes=(tuple(_each_name_once(axes)),) if dims else None,
             external_data=False,
             verbose=False,
@@ -129,14 +122,17 @@ def dynamo(demand: Demand, glue: Glue) -> ModelProto:
     return strip(exported.model_proto)
 
 
-EXPORTERS: Mapping[Exporter, Callable[[Demand, Glue], ModelProto]] = {"legacy": legacy, "dynamo": dynamo}
+EXPORTERS: Mapping[Exporter, Callable[[Demand, Glue, Tensors], ModelProto]] = {"legacy": legacy, "dynamo": dynamo}
 
 
-def export(demand: Demand, glue: Glue) -> ModelProto:
-    """Export one model and hold it against every gate. Raises ExportError, for a warning nobody accepted as well."""
+def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
+    """Trace one model with `inputs` and hold it against every gate.
+
+    Raises ExportError, for a warning that nobody accepted as well.
+    """
     with collected() as said:
         try:
-            proto = EXPORTERS[demand.cell.exporter](demand, glue)
+            proto = EXPORTERS[demand.cell.exporter](demand, glue, inputs)
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
             text = " ".join(str(error).split())
             message = f"{demand}: the {demand.cell.exporter} exporter raised {type(error).__name__}: {text}"

@@ -67,7 +67,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "translated": [_typed(a, tensor=None) for a in arguments],
         "passed": [(source.name, _LETTERS[source.kind], a.name) for a, source in attributes],
         "results": [_result(spec, o) for o in spec.outputs],
-        "faults": [*_dtype_faults(spec), *_size_faults(spec)],
+        "faults": [*_dtype_faults(spec), *_shape_faults(spec)],
     }
 
 
@@ -111,7 +111,7 @@ def _dtype_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:
         if leader := leaders.get(declared):
             yield (
                 f"{name}.dtype != {leader}.dtype",
-                f"{name} must be {{{leader}.dtype}} as {leader}, got {{{name}.dtype}}",
+                f"{name} must be {{{leader}.dtype}} as {leader} is, got {{{name}.dtype}}",
             )
             continue
         allowed = [f"torch.{dtype}" for dtype in spec.types.get(declared, (declared,))]
@@ -123,22 +123,21 @@ def _dtype_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:
             leaders[declared] = name
 
 
-def _size_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:
-    """Yield the conditions of a wrong rank or size, in an order in which each may be asked after the last."""
-    leaders: dict[str, str] = {}
+def _shape_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:
+    """Yield, per input, the condition of a wrong shape and its message, worded as the compiled binding has it."""
+    bound: dict[str, tuple[str, str]] = {}  # name of a size: the expression that has it, and its input
     for name, dims in ((i.name, i.dims) for i in spec.inputs if i.dims is not None):
-        more = dims[-1:] == ("...",)
-        sizes = dims[: len(dims) - more]
-        wanted = f"at least {len(sizes)}-D" if more else f"{len(sizes)}-D"
-        yield f"{name}.dim() {'<' if more else '!='} {len(sizes)}", f"{name} must be {wanted}, got {{{name}.dim()}}-D"
-        for axis, dim in enumerate(sizes):
+        fixed = [dim for dim in dims if dim != "..."]
+        conditions = [f"{name}.dim() {'!=' if len(fixed) == len(dims) else '<'} {len(fixed)}"]
+        origins = []
+        for axis, dim in enumerate(fixed):
             size = f"{name}.shape[{axis}]"
-            if isinstance(dim, int):
-                yield f"{size} != {dim}", f"{size} must be {dim}, got {{{size}}}"
-            elif leader := leaders.get(dim):
-                yield f"{size} != {leader}", f"{size} must be {dim} = {{{leader}}}, got {{{size}}}"
-            else:
-                leaders[dim] = size
+            leader, owner = (str(dim), name) if isinstance(dim, int) else bound.setdefault(dim, (size, name))
+            conditions += [f"{size} != {leader}"] if leader != size else []
+            origins += [f"{dim} = {{{leader}}} as in {owner}"] if owner != name else []
+        shape = f"({', '.join(map(str, dims))}{',' if len(dims) == 1 else ''})"
+        origin = " with " + " and ".join(origins) if origins else ""
+        yield " or ".join(conditions), f"{name} must have shape {shape}{origin}, got {{tuple({name}.shape)}}"
 
 
 def _typed(argument: Argument, *, tensor: str | None) -> str:

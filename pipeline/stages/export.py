@@ -13,7 +13,7 @@ from itertools import pairwise
 import torch
 
 from pipeline.errors import ExportError
-from pipeline.exporters import export, load_glue
+from pipeline.exporters import export, load_glue, zeros
 from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
@@ -21,6 +21,7 @@ from pipeline.manifest import Manifest, custom_nodes, describe, differing_models
 from pipeline.matrix import Cell
 from pipeline.model_gates import Demand, check_legal
 from pipeline.spec import Lowering
+from pipeline.torch_call import torch_minor
 
 
 def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
@@ -32,7 +33,7 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
     models = {}
     for model in operator.models:
         demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=glue.schema.schema())
-        proto = export(demand, glue)
+        proto = export(demand, glue, zeros(demand))
         content = proto.SerializeToString(deterministic=True)
         write_bytes(layout.model(operator.name, lowering, cell, model.name), content)
         models[model.name] = describe(proto, content)
@@ -65,7 +66,7 @@ def _read(layout: Layout, operator: Operator, lowering: Lowering, cell: Cell) ->
 
 
 def _check_torch(operator: Operator, cell: Cell) -> None:
-    found = ".".join(torch.__version__.split(".")[:2])
+    found = torch_minor()
     if found != cell.torch:
         raise ExportError(
             f"{operator.name}@{cell.export_name}: this environment has torch {torch.__version__}. "

@@ -1,0 +1,96 @@
+"""Hold the kernel in torch against the expected outputs of one case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pipeline.arrays import Array, dtype_name
+from pipeline.compare import EXACT, Comparison, compare, mismatch
+from pipeline.dataset import DataSet
+from pipeline.schema import dtype_of
+from pipeline.spec import Case, Model, OpSpec
+from pipeline.strided import strided
+from pipeline.torch_call import torch_attributes
+
+THREADS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseCheck:
+    """One case with its data, and the operator that has to compute it."""
+
+    spec: OpSpec
+    model: Model
+    case: Case
+    data: DataSet
+    overload: Callable[..., Any]
+
+    def __str__(self) -> str:
+        return f"{self.spec.name}-{self.case.name} in torch"
+
+    @property
+    def replay(self) -> str:
+        return f"python -m pipeline register {self.spec.name} --part kernel"
+
+
+def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
+    """Return what is wrong, and the largest error, ULP and share of the tolerance over all outputs.
+
+    The expected outputs, with one thread; the same bits again, and with several threads; the inputs as they were.
+    """
+    inputs = [
+        strided(array, check.case.inputs[given.name].layout)
+        for given, array in zip(check.spec.inputs, check.data.inputs.values(), strict=True)
+    ]
+    try:
+        with threads(1):
+            first, second = _call(check, inputs), _call(check, inputs)
+        with threads(THREADS):
+            third = _call(check, inputs)
+    except (RuntimeError, ValueError, TypeError) as error:
+        return [f"{check}: the kernel refuses it: {error}. Replay: {check.replay}"], {}
+    comparisons = list(_comparisons(check, first))
+    problems = [mismatch(f"{check}: {name}", c, replay=check.replay) for name, c in comparisons if not c.ok]
+    problems += _differing(check, "the second call", second, first)
+    problems += _differing(check, f"the call with {THREADS} threads", third, first)
+    problems += _differing(check, "its input afterwards", [i.numpy() for i in inputs], list(check.data.inputs.values()))
+    worst = [c for _, c in comparisons]
+    return problems, {key: max((getattr(c, key) for c in worst), default=0.0) for key in ("error", "ulp", "share")}
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let torch use `count` threads for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
+    result = check.overload(*inputs, **torch_attributes(check.spec, check.model))
+    outputs = result if isinstance(result, tuple) else (result,)
+    return [o.numpy() for o in outputs]
+
+
+def _comparisons(check: CaseCheck, outputs: list[Array]) -> Iterator[tuple[str, Comparison]]:
+    # A kernel is proved by the lowering that reaches it.
+    tolerances = check.spec.tolerances["custom"]
+    for declared, actual, expected in zip(check.spec.outputs, outputs, check.data.outputs.values(), strict=True):
+        dtype = dtype_of(declared.type, check.model.types)
+        yield declared.name, compare(actual, expected, tolerance=tolerances[dtype])
+
+
+def _differing(check: CaseCheck, what: str, actual: list[Array], expected: list[Array]) -> Iterator[str]:
+    for index, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        if not (found := compare(a, e, tolerance=EXACT)).ok:
+            yield mismatch(
+                f"{check}: {what} ({dtype_name(a)} tensor {index}) is another one", found, replay=check.replay
+            )

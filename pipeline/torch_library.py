@@ -1,0 +1,54 @@
+"""Load the compiled torch library of an operator into this process."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+
+from pipeline.errors import RegisterError
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.schema import torch_schema
+from pipeline.torch_call import torch_operator
+
+
+def load(layout: Layout, operator: Operator) -> Any:
+    """Load the library and return its overload, whose schema is the declared one. Raises RegisterError."""
+    path = layout.torch_library(operator.name)
+    if not path.is_file():
+        raise RegisterError(f"{path} is missing. Build it with: python -m pipeline compile {operator.name}")
+    try:
+        torch.ops.load_library(path)  # type: ignore[no-untyped-call]
+    except OSError as error:
+        raise RegisterError(f"{path} does not load in torch {torch.__version__}: {error}. Compile it anew") from error
+    _check_registered(str(path))
+    return _check_schema(operator)
+
+
+def _check_registered(path: str) -> None:
+    """Raise what the library itself says about a registration that failed: it must not throw while it is loaded."""
+    error = getattr(ctypes.CDLL(path), "opmatrix_error", None)
+    if error is None:
+        return
+    error.restype = ctypes.c_char_p
+    if text := error().decode():
+        raise RegisterError(f"{path} did not register its operator: {text}")
+
+
+def _check_schema(operator: Operator) -> Any:
+    wanted = torch._C.parse_schema(torch_schema(operator.spec))
+    try:
+        overload = torch_operator(operator.spec).default
+    except AttributeError as error:
+        raise RegisterError(
+            f"{operator.name}: its library registers no {wanted.name}. Was another library compiled, or is the name "
+            f"another one in torch.cc? Compile it anew with: python -m pipeline compile {operator.name}"
+        ) from error
+    if overload._schema != wanted:
+        raise RegisterError(
+            f"{operator.name}: its library registers {overload._schema}, declared: {wanted}. "
+            f"Compile it anew with: python -m pipeline compile {operator.name}"
+        )
+    return overload
