@@ -14,10 +14,9 @@ from typing import Any
 
 import jinja2
 
+from pipeline.glue import names
 from pipeline.schema import Argument, torch_arguments, torch_schema
 from pipeline.spec import Attribute, AttributeKind, OpSpec, Output, SameAs
-
-FILES = ("schema.py", "fake.py", "symbolic.py", "translation.py")
 
 WIDTH = 120
 
@@ -28,9 +27,9 @@ _ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
 
 
 def render(spec: OpSpec) -> dict[str, str]:
-    """Return the text of every file of `FILES`, by name. `spec` is one that `pipeline.load` accepts."""
+    """Return the text of every file of `names.PYTHON`, by name. `spec` is one that `pipeline.load` accepts."""
     variables = _variables(spec)
-    return {name: _environment().get_template(f"{name}.j2").render(variables) for name in FILES}
+    return {name: _environment().get_template(f"{name}.j2").render(variables) for name in names.PYTHON}
 
 
 @cache
@@ -98,7 +97,7 @@ def _result(spec: OpSpec, output: Output) -> Result:
 def _dtypes(spec: OpSpec, declared: str) -> tuple[str, str, str]:
     """Return a declared type as torch, ONNX and the TorchScript graph have it: three pieces of generated Python."""
     for index, part in enumerate(spec.inputs):
-        if part.type == declared:
+        if declared in spec.types and part.type == declared:
             element = f"context.get_input_type({index}).tensor_type.elem_type"
             return f"{part.name}.dtype", element, f"{part.name}.type().dtype()"
     return f"torch.{declared}", f"onnx.TensorProto.{_ONNX_NAMES.get(declared, declared).upper()}", f"torch.{declared}"
