@@ -1,0 +1,234 @@
+"""Each gate refuses the fault that it is there for; its message names model, cell, what is allowed and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import AttributeProto, ModelProto, TensorProto, helper
+from onnx.shape_inference import InferenceContext
+
+from pipeline.errors import ExportError
+from pipeline.files import load_module
+from pipeline.glue import python
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operator
+from pipeline.matrix import Cell
+from pipeline.model_gates import Demand, check, check_legal
+from pipeline.value_info import ValueInfo
+
+CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
+DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
+
+
+@pytest.fixture(scope="module")
+def operator(root: Path) -> Operator:
+    return load_operator(Layout(root), "group_norm")
+
+
+@pytest.fixture
+def demand(operator: Operator, tmp_path: Path) -> Demand:
+    """Demand the dynamic model: x is (N, C, H, W), epsilon 1e-3, domain version 2."""
+    (tmp_path / "schema.py").write_text(python.render(operator.spec)["schema.py"])
+    schema = load_module(tmp_path / "schema.py", "schema").schema()
+    model = next(m for m in operator.models if m.name == "dynamic_float32")
+    return Demand(spec=operator.spec, model=model, lowering="custom", cell=CELL, schema=schema)
+
+
+def value(info: ValueInfo) -> Any:
+    return helper.make_tensor_value_info(info.name, DTYPES[info.dtype], list(info.shape))
+
+
+def sound(demand: Demand) -> ModelProto:
+    """Return a model as an exporter should write it."""
+    signature = demand.signature
+    node = helper.make_node(
+        "mygroupnorm",
+        [v.name for v in signature.inputs],
+        [v.name for v in signature.outputs],
+        domain="mydomain",
+        epsilon=1e-3,
+    )
+    graph = helper.make_graph([node], "graph", list(map(value, signature.inputs)), list(map(value, signature.outputs)))
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("mydomain", 2)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def test_a_sound_model_passes_twice(demand: Demand) -> None:
+    check(sound(demand), demand)
+    check(sound(demand), demand)  # no schema is left registered
+
+
+def replaced(m: ModelProto) -> None:
+    m.graph.node[0].domain, m.graph.node[0].op_type = "", "InstanceNormalization"
+
+
+def decomposed(m: ModelProto) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Relu", ["r"], ["y"])]
+    del m.graph.node[:]
+    m.graph.node.extend(nodes)
+
+
+def an_extra_node(m: ModelProto) -> None:
+    m.graph.node[0].output[0] = "inner"
+    m.graph.node.append(helper.make_node("Identity", ["inner"], ["y"]))
+
+
+def twice(m: ModelProto) -> None:
+    m.graph.node.append(m.graph.node[0])
+
+
+def a_stored_tensor(m: ModelProto) -> None:
+    m.graph.initializer.append(helper.make_tensor("scale", TensorProto.FLOAT, [1], [1.0]))
+
+
+def swapped_inputs(m: ModelProto) -> None:
+    m.graph.node[0].input[2], m.graph.node[0].input[3] = "bias", "scale"
+
+
+def no_attribute(m: ModelProto) -> None:
+    del m.graph.node[0].attribute[:]
+
+
+def misspelt(m: ModelProto) -> None:
+    m.graph.node[0].attribute[0].name = "epsilom"
+
+
+def an_int(m: ModelProto) -> None:
+    m.graph.node[0].attribute[0].CopyFrom(helper.make_attribute("epsilon", 1))
+
+
+def a_string(m: ModelProto) -> None:
+    m.graph.node[0].attribute[0].CopyFrom(AttributeProto(name="epsilon", type=AttributeProto.STRING, s=b"0.001"))
+
+
+def the_default(m: ModelProto) -> None:
+    m.graph.node[0].attribute[0].f = 1e-5
+
+
+def another_opset(m: ModelProto) -> None:
+    m.opset_import[0].version = 20
+
+
+def another_domain_version(m: ModelProto) -> None:
+    m.opset_import[1].version = 1
+
+
+def another_domain(m: ModelProto) -> None:
+    m.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+
+
+def renamed(m: ModelProto) -> None:
+    m.graph.input[0].name = m.graph.node[0].input[0] = "onnx::x_0"
+
+
+def another_dtype(m: ModelProto) -> None:
+    m.graph.input[2].type.tensor_type.elem_type = TensorProto.DOUBLE
+
+
+def another_output_dtype(m: ModelProto) -> None:
+    m.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+
+
+def baked_in(m: ModelProto) -> None:
+    m.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 2
+
+
+def baked_in_input(m: ModelProto) -> None:
+    m.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 4
+
+
+def another_symbol(m: ModelProto) -> None:
+    m.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "s77"
+
+
+def no_rank(m: ModelProto) -> None:
+    m.graph.output[0].type.tensor_type.ClearField("shape")
+
+
+def too_new(m: ModelProto) -> None:
+    m.ir_version = 14
+
+
+def a_path(m: ModelProto) -> None:
+    m.graph.node[0].metadata_props.add(key="pkg.torch.onnx.stack_trace", value="/home/me/model.py")
+
+
+def an_external_file(m: ModelProto) -> None:
+    a_stored_tensor(m)
+    m.graph.initializer[0].data_location = TensorProto.EXTERNAL
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (replaced, ["no node mydomain::mygroupnorm, found: InstanceNormalization", "symbolic at opset 18"]),
+        (decomposed, ["no node mydomain::mygroupnorm, found: Relu, Relu", "'.default'", "CompositeImplicitAutograd"]),
+        (an_extra_node, ["unexpected nodes Identity beside mydomain::mygroupnorm", "Take them out of the lowering"]),
+        (twice, ["2 nodes mydomain::mygroupnorm, allowed: one"]),
+        (a_stored_tensor, ["initializers or functions scale, allowed: none", "pass it as an input"]),
+        (swapped_inputs, ["takes ['x', 'num_groups', 'bias', 'scale'], declared: ['x', 'num_groups', 'scale'"]),
+        (no_attribute, ["attribute 'epsilon' is missing", "take its default, silently", "not as an input"]),
+        (misspelt, ["unknown attribute 'epsilom', declared: epsilon; did you mean 'epsilon'?"]),
+        (an_int, ["attribute 'epsilon' has the type INT, declared: FLOAT", "epsilon_f"]),
+        (a_string, ["attribute 'epsilon' has the type STRING, declared: FLOAT"]),
+        (the_default, ["attribute 'epsilon' is 9.99", "declared: 0.00100", "A default differs"]),
+        (another_opset, ["opset 20 was written, asked for: 18"]),
+        (another_domain_version, ["domain 'mydomain' is imported at version 1, declared: 2", "custom_opsets="]),
+        (another_domain, ["unexpected opset imports ['com.microsoft']"]),
+        (renamed, ["inputs are named ['onnx::x_0', ", "input_names="]),
+        (another_dtype, ["input 'scale' has the dtype float64, declared: float32", "onnx.checker refuses it"]),
+        (another_output_dtype, ["output 'y' has the dtype float64, declared: float32", "shape inference fails"]),
+        (baked_in, ["output 'y' has the shape (2, 'C', 'H', 'W'), declared: ('N', 'C', 'H', 'W')", "was baked in"]),
+        (baked_in_input, ["input 'x' has the shape ('N', 'C', 4, 'W')", "shape inference: output 'y' has the shape"]),
+        (another_symbol, ["has the shape ('s77', 'C', 'H', 'W')", "the names in the model's 'dynamic'"]),
+        (no_rank, ["output 'y' has the shape None", "The rank is lost", "setType"]),
+        (too_new, ["IR version 14, allowed: 3 to 10"]),
+        (a_path, ["metadata or a doc string with paths of this machine"]),
+        (an_external_file, ["a tensor lies in an external file", "external_data=False"]),
+    ],
+    ids=lambda v: v.__name__ if callable(v) else "",
+)  # fmt: skip
+def test_a_planted_fault_is_refused(fault: Callable[[ModelProto], None], expected: list[str], demand: Demand) -> None:
+    model = sound(demand)
+    fault(model)
+    with pytest.raises(ExportError) as caught:
+        check(model, demand)
+    message = str(caught.value)
+    assert all(
+        line.startswith("group_norm-custom-dynamic_float32@torch2.13-dynamo-opset18: ") for line in message.splitlines()
+    )
+    for text in expected:
+        assert text in message
+
+
+def test_a_schema_without_inference_loses_the_rank(demand: Demand) -> None:
+    demand.schema.set_type_and_shape_inference_function(lambda context: None)
+    with pytest.raises(ExportError, match="the ONNX schema needs an inference function"):
+        check(sound(demand), demand)
+
+
+def test_a_wrong_shape_rule_is_seen_though_the_exporter_says_otherwise(demand: Demand) -> None:
+    def shape_of_scale(context: InferenceContext) -> None:
+        context.set_output_type(0, context.get_input_type(2))
+
+    demand.schema.set_type_and_shape_inference_function(shape_of_scale)
+    with pytest.raises(ExportError, match="shape inference"):
+        check(sound(demand), demand)
+
+
+@pytest.mark.parametrize(
+    ("exporter", "opset", "expected"),
+    [
+        ("legacy", 21, "the legacy exporter writes opsets 7 to 20, not 21. Choose a legal opset"),
+        ("dynamo", 17, "the dynamo exporter writes opsets 18 to 25, not 17. Choose a legal opset"),
+        ("legacy", 8, "its minimum opset is 9; choose a higher opset, or lower min_opset in ops/group_norm/spec.py"),
+    ],
+)
+def test_an_illegal_cell_is_refused(exporter: Any, opset: int, expected: str, operator: Operator) -> None:
+    cell = Cell(torch="2.13", exporter=exporter, opset=opset, ort="1.31")
+    with pytest.raises(ExportError, match=f"^group_norm@{cell.export_name}: ") as caught:
+        check_legal(operator.spec, cell)
+    assert expected in str(caught.value)
