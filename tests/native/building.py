@@ -1,0 +1,47 @@
+"""Compile parts of native/ for tests: the libraries of an operator by the pipeline's own stages, small programs by g++."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operator
+from pipeline.stages import compile, glue, sdk
+from pipeline.toolchain import find_toolchain
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def copy_project(folder: Path) -> Layout:
+    """Copy what people write of group_norm to `folder`."""
+    for part in ("ops/group_norm", "native"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "dodo.py").touch()
+    return Layout(folder)
+
+
+def build(layout: Layout, *, debug: bool = False) -> Operator:
+    """Run the stages up to compile for group_norm."""
+    operator = load_operator(layout, "group_norm")
+    sdk.run(layout)
+    glue.run(layout, operator)
+    compile.run(layout, operator, debug=debug)
+    return operator
+
+
+def compile_program(source: str, folder: Path, *flags: str) -> Path:
+    """Compile one C++ file against native/, with all warnings as errors; return the program."""
+    path = folder / "program.cc"
+    path.write_text(source)
+    program = folder / "program"
+    command = [
+        *find_toolchain(os.environ).compiler, "-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror",
+        "-Wno-psabi", f"-I{ROOT / 'native/include'}", f"-I{ROOT / 'native'}", f"-I{ROOT / 'native/binding'}",
+        str(path), "-o", str(program), *flags,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return program
