@@ -99,7 +99,7 @@ def _cast(numbers: Array, dtype: DType) -> Array:
         made = numbers.astype(numpy_dtype(dtype))
         lost = np.isfinite(numbers) & ~np.isfinite(made) if made.dtype.kind not in "iu" else _inexact(numbers, made)
     if lost.any():
-        raise DataError(f"{numbers[lost][0]} does not fit {dtype}")
+        raise DataError(f"{numbers[lost][0]!s} does not fit {dtype}")
     return made
 
 

@@ -6,7 +6,7 @@ Format: https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,21 +41,21 @@ def write(folder: Path, data: DataSet) -> None:
 
 def read(folder: Path) -> DataSet:
     """Read what `write` wrote. Raises DataError for a missing or damaged file."""
-    return DataSet(inputs=_read(folder, "input"), outputs=_read(folder, "output"))
+    found = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+    return DataSet(inputs=_read(folder, "input", found), outputs=_read(folder, "output", found))
 
 
-def _read(folder: Path, kind: str) -> dict[str, Array]:
-    count = len(list(folder.glob(f"{kind}_*.pb")))
-    if not count:
-        raise DataError(f"{folder}: no {kind}_0.pb")
+def _read(folder: Path, kind: str, found: Container[str]) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
-    for index in range(count):
-        path = folder / f"{kind}_{index}.pb"
+    while (name := f"{kind}_{len(arrays)}.pb") in found:
         try:
-            tensor = onnx.TensorProto.FromString(path.read_bytes())
-            arrays[tensor.name] = numpy_helper.to_array(tensor)
-        except (FileNotFoundError, DecodeError, ValueError, TypeError) as error:
-            raise DataError(f"{path}: not a tensor: {error}") from error
+            tensor = onnx.TensorProto.FromString((folder / name).read_bytes())
+            array = numpy_helper.to_array(tensor)
+        except (DecodeError, ValueError, TypeError) as error:
+            raise DataError(f"{folder / name}: not a tensor: {error}. Write it: python -m pipeline data") from error
+        arrays[tensor.name] = array
+    if not arrays:
+        raise DataError(f"{folder / name}: missing. Write it: python -m pipeline data")
     return arrays
 
 

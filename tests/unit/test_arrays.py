@@ -1,0 +1,103 @@
+"""Arrays from the tensors that a case describes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pipeline.arrays import array, dtype_name, numpy_dtype, seed_of
+from pipeline.errors import DataError
+from pipeline.schema import DTYPES
+from pipeline.spec import DType, Nested, Random, Tensor, Values
+
+SEED = "op/case/x"
+
+
+def make(tensor: Tensor, dtype: DType = "float32") -> np.ndarray:
+    return array(tensor, dtype, seed_of=SEED)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_is_made_and_named(dtype: DType) -> None:
+    value = {"bool": True, "string": "a"}.get(dtype, 1)
+    made = make(Values(values=((value,), (value,))), dtype)
+    assert made.shape == (2, 1)
+    assert made.dtype == numpy_dtype(dtype)
+    assert dtype_name(made) == dtype
+
+
+def test_random_numbers_follow_from_the_seed_alone() -> None:
+    tensor = Random(shape=(3, 4))
+    np.testing.assert_array_equal(make(tensor), make(tensor))
+    assert (make(tensor) != array(tensor, "float32", seed_of=seed_of("op", "other", "x"))).all()
+
+
+def test_the_layout_changes_no_number() -> None:
+    np.testing.assert_array_equal(make(Random(shape=(3, 4))), make(Random(shape=(3, 4), layout="transposed")))
+    assert make(Random(shape=(3, 4), layout="transposed")).flags.c_contiguous
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_mean_and_deviation(dtype: DType) -> None:
+    made = make(Random(shape=(1000,), mean=50.0, deviation=2.0), dtype).astype(np.float64)
+    assert made.mean() == pytest.approx(50, abs=0.3)
+    assert made.std() == pytest.approx(2, abs=0.2)
+
+
+def test_random_integers_are_whole_and_random_bools_are_mixed() -> None:
+    assert set(make(Random(shape=(200,), mean=5.0), "int8")) > {4, 5, 6}
+    assert set(make(Random(shape=(20,)), "bool")) == {True, False}
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])
+def test_scalars_and_empty_tensors(shape: tuple[int, ...]) -> None:
+    assert make(Random(shape=shape)).shape == shape
+    assert make(Values(values=())).shape == (0,)
+    assert make(Values(values=3.0)).shape == ()
+
+
+def test_specials_stand_at_flat_indices() -> None:
+    made = make(Random(shape=(2, 3), specials={1: math.nan, 5: -math.inf}))
+    assert math.isnan(made[0, 1])
+    assert made[1, 2] == -math.inf
+    assert np.isfinite(made.ravel()[[0, 2, 3, 4]]).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [("int64", (-(2**63), 2**63 - 1)), ("uint64", (0, 2**64 - 1)), ("int64", (2**53 + 1, 0))],
+)
+def test_the_ends_of_wide_integers_are_exact(dtype: DType, values: Nested) -> None:
+    assert tuple(int(v) for v in make(Values(values=values), dtype)) == values
+
+
+@pytest.mark.parametrize(
+    ("tensor", "dtype", "message"),
+    [
+        (Values(values=((1.0, 2.0), (3.0,))), "float32", "ragged values: found 1 values where 2 values stood before"),
+        (Values(values=((1.0,), 2.0)), "float32", "ragged values: found the number 2.0"),
+        (Values(values=(1.0, (2.0,))), "float32", "ragged values: found 1 values where one number stood before"),
+        (Random(shape=(2, 3), specials={6: 0.0}), "float32", "special at flat index 6, allowed: 0 to 5"),
+        (Random(shape=(2,), specials={-1: 0.0}), "float32", "special at flat index -1"),
+        (Random(shape=(2,), specials={0: math.nan}), "int32", "nan does not fit int32"),
+        (Values(values=(1.5,)), "int32", "1.5 does not fit int32"),
+        (Values(values=(300,)), "uint8", "300.0 does not fit uint8"),
+        (Values(values=(2**63,)), "int64", "9.223372036854775808e+18 does not fit int64"),
+        (Values(values=(70000.0,)), "float16", "70000.0 does not fit float16"),
+        (Random(shape=(9,), mean=-5.0), "uint8", "does not fit uint8"),
+        (Values(values=(True,)), "float32", "True is no float32"),
+        (Values(values=(1,)), "bool", "1 is no bool"),
+        (Values(values=("1",)), "float32", "'1' is no float32"),
+        (Random(shape=(1,)), "string", "no random tensor of strings"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(tensor: Tensor, dtype: DType, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        make(tensor, dtype)
+    assert message in str(caught.value)
+
+
+def test_infinities_fit_every_float() -> None:
+    assert np.isinf(make(Values(values=(math.inf, -math.inf)), "bfloat16").astype(np.float32)).all()

@@ -1,0 +1,117 @@
+"""Planted faults: each must be found, and blamed on the right side."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pipeline.arrays import Array
+from pipeline.judge import Evidence, Judgement, Outputs, judge
+from pipeline.spec import DType, Tolerance
+
+RIGHT = np.array([[1.0, math.nan, math.inf], [4.0, 5.0, 6.0]], np.float32)
+TOLERANCES: dict[DType, Tolerance] = {"float32": Tolerance(rtol=1e-3, atol=1e-5)}
+SETTINGS = ("optimised", "not optimised", "on two threads")
+
+
+def wrong(index: tuple[int, int] = (1, 1), value: float = 5.5) -> Array:
+    made = RIGHT.copy()
+    made[index] = value
+    return made
+
+
+def check(
+    *,
+    answers: dict[str, tuple[Outputs, Outputs]] | None = None,
+    everywhere: Array = RIGHT,
+    expected: Array = RIGHT,
+    oracle: Array = RIGHT,
+    written: tuple[str, ...] = (),
+) -> Judgement:
+    runs = dict.fromkeys(SETTINGS, ((everywhere,), (everywhere,))) | (answers or {})
+    evidence = Evidence(expected=(expected,), answers=runs, oracle=(oracle,), tolerances=TOLERANCES, written=written)
+    return judge(evidence)
+
+
+def test_agreement_leaves_nothing_to_say() -> None:
+    found = check()
+    assert found.detail == ""
+    assert [r.name for r in found.runs][:2] == ["optimised", "optimised, again"]
+    assert len(found.runs) == 6
+
+
+def test_a_wrong_kernel_is_blamed() -> None:
+    assert check(everywhere=wrong()).detail == (
+        "1 of 6 elements differs beyond rtol=0.001 atol=1e-05; worst at (1, 1): expected 5.0, got 5.5. "
+        "The reference evaluator agrees with the expected output: the kernel is wrong"
+    )
+
+
+@pytest.mark.parametrize("value", [0.0, math.inf, -math.inf])
+def test_nan_turned_into_a_number(value: float) -> None:
+    detail = check(everywhere=wrong((0, 1), value)).detail
+    assert f"worst at (0, 1): expected nan, got {value}. The reference" in detail
+
+
+def test_a_number_turned_into_nan() -> None:
+    assert "expected 5.0, got nan" in check(everywhere=wrong(value=math.nan)).detail
+
+
+def test_a_wrong_dtype() -> None:
+    detail = check(everywhere=RIGHT.astype(np.float64)).detail
+    assert detail.startswith("dtype is float64, expected float32. The reference evaluator agrees with the expected")
+
+
+def test_a_wrong_shape() -> None:
+    assert check(everywhere=RIGHT.ravel()).detail.startswith("shape is (6,), expected (2, 3). ")
+
+
+def test_an_output_too_many() -> None:
+    both = (RIGHT, RIGHT)
+    assert check(answers=dict.fromkeys(SETTINGS, (both, both))).detail.startswith("2 outputs, expected 1. ")
+
+
+def test_stale_test_data_are_blamed() -> None:
+    detail = check(expected=wrong()).detail
+    assert "expected 5.5, got 5.0" in detail
+    assert "agrees with ONNX Runtime: the test data are stale or the reference has changed" in detail
+
+
+def test_three_opinions() -> None:
+    assert "agrees with neither" in check(everywhere=wrong(), oracle=wrong(value=7.0)).detail
+
+
+def test_a_model_that_only_the_reference_evaluator_gets_wrong() -> None:
+    detail = check(oracle=wrong()).detail
+    assert detail.startswith("ONNX Runtime gives the expected output, the reference evaluator does not: 1 of 6")
+
+
+def test_wrong_in_the_second_run_only() -> None:
+    detail = check(answers={"optimised": ((RIGHT,), (wrong(),))}).detail
+    assert "(only in these runs: optimised, again)" in detail
+
+
+def test_wrong_with_optimisation_only() -> None:
+    detail = check(answers={"not optimised": ((wrong(),), (wrong(),))}).detail
+    assert "(only in these runs: not optimised; not optimised, again)" in detail
+
+
+def test_a_second_run_that_differs_within_the_tolerance() -> None:
+    detail = check(answers={"optimised": ((RIGHT,), (wrong(value=5.000001),))}).detail
+    assert detail.startswith("two equal runs of one session (optimised) give different numbers: at (1, 1) 5.0, then 5")
+
+
+def test_two_threads_that_differ_within_the_tolerance() -> None:
+    almost = (wrong(value=5.000001),)
+    assert check(answers={"on two threads": (almost, almost)}).detail.startswith("one thread and two give different")
+
+
+def test_optimisation_may_change_the_last_digits() -> None:
+    almost = (wrong(value=5.000001),)
+    assert check(answers={"not optimised": (almost, almost)}).detail == ""
+
+
+def test_an_input_that_was_written_to() -> None:
+    assert check(written=("x",)).detail == "the kernel wrote to its input 'x'"

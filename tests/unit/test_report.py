@@ -1,0 +1,180 @@
+"""The report: an unknown cell is a failure, and everything is said in words, not only in colours."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from pipeline import junit, table, verdict
+from pipeline.errors import ReportError
+from pipeline.layout import Layout
+from pipeline.matrix import Cell
+from pipeline.records import Record, collect, totals
+from pipeline.spec import Lowering
+from pipeline.stages import report
+from pipeline.verdict import CaseResult, Outcome, Verdict
+
+CELLS = tuple(Cell(torch="2.13", exporter="dynamo", opset=opset, ort="1.31") for opset in (18, 20, 21))
+EXPECTED: list[tuple[str, Lowering, Cell]] = [("op", "custom", cell) for cell in CELLS]
+RIGHT = CaseResult(case="plain", model="static", outcome="verified", error=2e-7, ulp=1.0, limit=0.25)
+WRONG = CaseResult(case="large", model="static", outcome="mismatched", detail="3 of 64 elements differ")
+
+Write = Callable[..., None]
+
+
+def make(cell: Cell, outcome: Outcome = "verified", **fields: Any) -> Verdict:
+    cases = fields.pop("cases", (RIGHT,))
+    return Verdict(op="op", lowering="custom", cell=str(cell), outcome=outcome, seconds=0.5, cases=cases, **fields)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """Return a project all of whose cells are verified."""
+    layout = Layout(tmp_path)
+    for cell in CELLS:
+        verdict.write(layout.verdict("op", "custom", cell), make(cell))
+    return layout
+
+
+def plant(layout: Layout, found: Verdict) -> None:
+    verdict.write(layout.verdict("op", "custom", CELLS[1]), found)
+
+
+def cells(layout: Layout) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((layout.report / "report.json").read_text())["cells"]
+    return found
+
+
+def test_all_verified(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    report.run(layout, EXPECTED)
+    assert capsys.readouterr().out.endswith("3 cells: 3 verified\n")
+    whole = json.loads((layout.report / "report.json").read_text())
+    assert whole["counts"] == {"cells": 3, "verified": 3, "mismatched": 0, "failed": 0, "unsupported": 0}
+    assert whole["versions"]["onnxruntime"]
+    assert cells(layout)[0] == {
+        "op": "op", "lowering": "custom", "torch": "2.13", "exporter": "dynamo", "opset": 18, "ort": "1.31",
+        "outcome": "verified", "worst_error": 2e-7, "worst_ulp": 1.0, "worst_limit": 0.25, "seconds": 0.5,
+        "detail": "", "cases": [RIGHT.__dict__],
+    }  # fmt: skip
+
+
+def test_a_missing_verdict_is_a_failure(layout: Layout) -> None:
+    layout.verdict("op", "custom", CELLS[1]).unlink()
+    with pytest.raises(ReportError, match="1 of 3 cells are neither verified nor unsupported"):
+        report.run(layout, EXPECTED)
+    assert cells(layout)[1]["outcome"] == "failed"
+    assert cells(layout)[1]["detail"].startswith("no verdict: ")
+
+
+def test_a_damaged_verdict_is_a_failure(layout: Layout) -> None:
+    layout.verdict("op", "custom", CELLS[1]).write_text("{")
+    assert collect(layout, "op", "custom", CELLS[1]).verdict.outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (make(CELLS[1], "unsupported", cases=()), "unsupported, but no reason is given"),
+        (make(CELLS[1], cases=()), "verified, but no case was run"),
+        (make(CELLS[1], cases=(RIGHT, WRONG)), "verified, but not all of its cases are"),
+        (make(CELLS[0]), f"the file holds another verdict, op-custom@{CELLS[0]}"),
+        (make(CELLS[1], "fine"), "unknown outcome 'fine'"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_verdict_that_proves_nothing_is_a_failure(layout: Layout, found: Verdict, reason: str) -> None:
+    plant(layout, found)
+    with pytest.raises(ReportError):
+        report.run(layout, EXPECTED)
+    assert cells(layout)[1]["outcome"] == "failed"
+    assert reason in cells(layout)[1]["detail"]
+
+
+def test_unsupported_with_a_reason_is_no_failure(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    plant(layout, make(CELLS[1], "unsupported", detail="opset 20 has no such op", cases=()))
+    report.run(layout, EXPECTED)
+    shown = capsys.readouterr().out
+    assert "3 cells: 2 verified, 1 unsupported" in shown
+    assert f"unsupported op-custom@{CELLS[1]}\n  opset 20 has no such op\n" in shown
+
+
+def test_no_cell_at_all_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="no cell was asked for"):
+        report.run(Layout(tmp_path), [])
+
+
+def show(records: list[Record], *, width: int = 80, encoding: str = "utf-8") -> str:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    table.show(records, Console(file=stream, width=width, no_color=True))
+    stream.seek(0)
+    return stream.read()
+
+
+def records(found: Verdict) -> list[Record]:
+    return [Record(cell=CELLS[0], verdict=make(CELLS[0])), Record(cell=CELLS[1], verdict=found)]
+
+
+MISMATCHED = make(CELLS[1], "mismatched", detail="1 of 2 cases; large: 3 of 64 elements differ", cases=(RIGHT, WRONG))
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_mismatch_is_told_with_the_command_that_replays_it(width: int) -> None:
+    shown = show(records(MISMATCHED), width=width)
+    assert "✓ 18" in shown
+    assert "≠ 20" in shown
+    assert f"≠ mismatched op-custom@{CELLS[1]}\n  1 of 2 cases; large: 3 of 64 elements differ\n" in shown
+    assert f"  Replay: {MISMATCHED.replay('large')}\n" in shown  # in one line, so that it can be copied
+
+
+def test_a_terminal_without_unicode_gets_letters() -> None:
+    shown = show(records(MISMATCHED), encoding="ascii")
+    assert "ok 18" in shown
+    assert "!= mismatched" in shown
+
+
+def test_markup_in_a_detail_is_shown_as_it_is() -> None:
+    assert "  [bold]x[/]\n" in show(records(make(CELLS[1], "failed", detail="[bold]x[/]", cases=())))
+
+
+def test_cells_that_fail_alike_are_told_together_and_shortly() -> None:
+    detail = "\n".join(f"line {n}" for n in range(40))
+    alike = [Record(cell=c, verdict=make(c, "failed", detail=detail, cases=())) for c in CELLS]
+    shown = show(alike)
+    assert shown.count("✗ failed") == 3
+    assert shown.count("line 0") == 1
+    assert "(32 more lines in report.json)" in shown
+
+
+def test_rows_of_several_versions_name_them() -> None:
+    other = replace(CELLS[1], torch="2.9")
+    both = [Record(cell=c, verdict=make(c)) for c in (CELLS[0], other)]
+    shown = " ".join(show(both, width=120).split())
+    assert "torch2.13-dynamo ort1.31" in shown
+    assert "torch2.9-dynamo ort1.31" in shown
+
+
+def test_totals() -> None:
+    assert totals([]) == "0 cells: none asked for"
+    assert totals(records(MISMATCHED)[1:]) == "1 cell: 1 mismatched"
+
+
+def test_junit_has_a_suite_per_cell_and_a_test_per_case() -> None:
+    whole = make(CELLS[2], "failed", detail="died of SIGSEGV\x00\nlast line", cases=())
+    unsupported = make(CELLS[0], "unsupported", detail="why", cases=())
+    root = ElementTree.fromstring(junit.render([make(CELLS[0]), MISMATCHED, whole, unsupported]))
+    assert {k: root.get(k) for k in ("tests", "failures", "errors", "skipped", "time")} == {
+        "tests": "5", "failures": "1", "errors": "1", "skipped": "1", "time": "2.000",
+    }  # fmt: skip
+    names = [case.get("name") for case in root.iter("testcase")]
+    assert names[2] == f"op-custom-large@{CELLS[1]}"
+    error = root.find(".//error")
+    assert error is not None
+    assert error.get("message") == "died of SIGSEGV\N{REPLACEMENT CHARACTER}"
+    assert error.text == "died of SIGSEGV\N{REPLACEMENT CHARACTER}\nlast line"

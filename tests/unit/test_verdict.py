@@ -1,0 +1,48 @@
+"""Verdicts on disk."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline import verdict
+from pipeline.verdict import CaseResult, Verdict
+
+CELL = "torch2.13-dynamo-opset18-ort1.31"
+CASE = CaseResult(case="large", model="static", outcome="mismatched", error=0.5, ulp=3.0, limit=1.5, detail="why")
+FOUND = Verdict(
+    op="op", lowering="custom", cell=CELL, outcome="mismatched", detail="1 case", seconds=1.5, cases=(CASE,)
+)
+
+
+def test_a_verdict_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "new folder" / "verdict.json"
+    verdict.write(path, FOUND)
+    assert verdict.read(path) == FOUND
+
+
+def test_names_and_replay() -> None:
+    assert str(FOUND) == f"op-custom@{CELL}"
+    assert FOUND.case_name("large") == f"op-custom-large@{CELL}"
+    assert FOUND.replay("large") == f"python -m pipeline verify op --lowering custom --cell {CELL} --case large"
+
+
+def test_only_finite_numbers_are_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        verdict.write(tmp_path / "verdict.json", replace(FOUND, seconds=math.nan))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"cases": []}', '{"op": "op", "cases": [{"x": 1}]}'])
+def test_anything_else_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "verdict.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"not a verdict|Expecting"):
+        verdict.read(path)
+
+
+def test_a_missing_verdict_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        verdict.read(tmp_path / "none.json")
