@@ -8,9 +8,7 @@ from pathlib import Path
 
 from doit.exceptions import TaskFailed
 
-from pipeline import verdict
 from pipeline.step import Step
-from pipeline.verdict import Verdict
 
 # Of a step in a server: a crash may leave pages. What a light step prints, such as a compiler's errors, is shown
 # whole.
@@ -84,7 +82,9 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
     """
     if step.verdict is None or (isinstance(failure, StepFailed) and not failure.died and step.verdict.exists()):
         return
+    from pipeline import verdict  # here, because a run with nothing to do pays for every import
+
     name, _, cell = step.name.partition("@")
     operator, _, lowering = name.partition("-")
-    found = Verdict(op=operator, lowering=lowering, cell=cell, outcome="failed", detail=failure.detail)
+    found = verdict.Verdict(op=operator, lowering=lowering, cell=cell, outcome="failed", detail=failure.detail)
     verdict.write(step.verdict, found)

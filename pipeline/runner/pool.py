@@ -55,7 +55,8 @@ class Pool:
     def __init__(self, layout: Layout, *, entry: str, lock: int) -> None:
         self._layout, self._entry, self._lock = layout, entry, lock
         self._clients: dict[str, _Client] = {}
-        self._starting = threading.Lock()
+        self._starting: dict[str, threading.Lock] = {}
+        self._newborn: set[int] = set()
 
     def prepare(self) -> None:
         """Fork the light server, once, while there is no other thread whose locks the fork would copy."""
@@ -85,25 +86,25 @@ class Pool:
                 os.close(writing)
             if ending := answer.read():
                 return Ending(**json.loads(ending))
-        with self._starting:
-            self._clients.pop(server or LIGHT, None)
+        self._clients.pop(server or LIGHT, None)
         raise ServerError(f"the {server or LIGHT} server ended while the step ran. Log: {client.log}. Run doit again")
 
     def close(self) -> None:
         """End every server with all it started."""
-        clients = list(self._clients.values())
-        self._clients.clear()
-        for client in clients:
+        for newborn in self._newborn:  # still importing, and so deaf
+            os.kill(newborn, signal.SIGKILL)
+        for client in self._clients.values():
             client.requests.close()
         deadline = time.monotonic() + 6
-        for client in clients:
-            while not _reaped(client.process):
+        for process in [*self._newborn, *(c.process for c in self._clients.values())]:
+            while not _reaped(process):
                 if time.monotonic() > deadline:
-                    os.kill(client.process, signal.SIGKILL)
+                    os.kill(process, signal.SIGKILL)
                 time.sleep(0.002)
+        self._clients.clear()
 
     def _client(self, server: str) -> _Client:
-        with self._starting:
+        with self._starting.setdefault(server, threading.Lock()):
             if server not in self._clients:
                 self._clients[server] = self._start(server)
             return self._clients[server]
@@ -125,7 +126,9 @@ class Pool:
             )
         process.returncode = 0  # `close` waits for it; without this subprocess warns that it is still running
         client = _Client(process=process.pid, requests=ours, log=log)
+        self._newborn.add(process.pid)
         hello = ours.recv(1 << 16)
+        self._newborn.remove(process.pid)
         error = json.loads(hello)["error"] if hello else "it ended before it could say why"
         if error:
             ours.close()

@@ -18,6 +18,8 @@ from pipeline.layout import Layout
 from pipeline.runner.failure import StepBlocked, StepFailed, read_output, replay
 from pipeline.runner.tasks import REPORT, StepTask
 
+ALL = 2  # the verbosity that shows the output of every step
+
 if TYPE_CHECKING:
     from pipeline.runner.display import Display
 
@@ -34,7 +36,7 @@ class Progress(ConsoleReporter):
         self._running: dict[str, float] = {}
         self._guard = threading.Lock()
         self._began = time.monotonic()
-        self._ran = self._fresh = self._total = 0
+        self._ran = self._fresh = self._ignored = self._total = 0
         self._failed: list[StepFailed] = []
         self._blocked: list[StepBlocked] = []
         self._notes: list[str] = []
@@ -55,6 +57,8 @@ class Progress(ConsoleReporter):
             self._ran += 1
             self._report_ran |= task.name == REPORT
             self._show_end(task, "")
+            if task.verbosity == ALL and task.name != REPORT:
+                self._say(read_output(Layout(Path.cwd()).log(task.name)))
 
     def add_failure(self, task: Task, fail: BaseFail) -> None:
         if not isinstance(task, StepTask):
@@ -71,8 +75,7 @@ class Progress(ConsoleReporter):
 
     def skip_ignore(self, task: Task) -> None:
         if isinstance(task, StepTask):
-            self._fresh += 1
-            self._notes.append(f"{task.name}: ignored, as `doit ignore` was told; `doit forget` ends that")
+            self._ignored += 1
 
     def note(self, text: str) -> None:
         """Say `text` at the end."""
@@ -97,7 +100,7 @@ class Progress(ConsoleReporter):
 
     @property
     def _done(self) -> int:
-        return self._ran + self._fresh + len(self._failed) + len(self._blocked)
+        return self._ran + self._fresh + self._ignored + len(self._failed) + len(self._blocked)
 
     def _summary(self) -> str:
         steps = f"{self._total} step{'s' * (self._total != 1)}"
@@ -107,7 +110,8 @@ class Progress(ConsoleReporter):
             "run": self._ran,
             "up to date": self._fresh,
             "failed": len(self._failed),
-            "not run": self._total - self._ran - self._fresh - len(self._failed),
+            "ignored, as `doit ignore` was told": self._ignored,
+            "not run": self._total - self._ran - self._fresh - self._ignored - len(self._failed),
         }
         told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return f"{steps} in {time.monotonic() - self._began:.1f} s: {told}"
@@ -126,11 +130,15 @@ class Progress(ConsoleReporter):
             line = f"[{self._done}/{self._total}] {seconds:.1f}s {task.name}{word}"
             if self._display:
                 self._display.update(done=self._done, running=list(self._running))
-                if word:
-                    self._display.write(line)
-            else:
-                self.write(line + "\n")
-                self.outstream.flush()
+            if word or not self._display:
+                self._say(line)
+
+    def _say(self, text: str) -> None:
+        if self._display:
+            self._display.write(text)
+        elif text:
+            self.write(text + "\n")
+            self.outstream.flush()
 
 
 def _with_dependencies(tasks: Mapping[str, Task], selected: Iterable[str]) -> set[str]:

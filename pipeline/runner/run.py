@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, ClassVar, NoReturn
@@ -22,7 +22,6 @@ from pipeline.errors import did_you_mean
 from pipeline.layout import Layout
 from pipeline.runner.collect import collect_removed
 from pipeline.runner.lock import LockedError, hold
-from pipeline.runner.pool import Pool
 from pipeline.runner.runners import StepRunner, ThreadRunner
 
 INTERRUPTED = 130
@@ -36,7 +35,7 @@ class Run(DoitRun):
     cmd_options = (
         opt_always,
         opt_continue,
-        opt_verbosity,
+        opt_verbosity | {"default": 1, "help": "2 shows what every step prints, not only what failed ones do"},
         opt_reporter,
         opt_outfile,
         opt_num_process,
@@ -73,14 +72,13 @@ class Run(DoitRun):
         self.control = self._select(single=single)
         layout = Layout(Path.cwd())
         collect_removed(layout, self.task_list, self.dep_manager.journal)
-        pool = Pool(layout, entry=self.entry, lock=self._lock)
-        with _stream(outfile) as out, closing(pool):
+        with _stream(outfile) as out:
             arguments = [self.dep_manager, self.reporters[reporter](out, {}), continue_, always]
             arguments.append(Stream(verbosity, force_verbosity))
             if num_process > 1:
                 arguments.append(num_process)
             kind = ThreadRunner if num_process > 1 else StepRunner
-            runner = kind(*arguments, layout=layout, pool=pool, terminal=_terminal(out))
+            runner = kind(*arguments, layout=layout, entry=self.entry, lock=self._lock, terminal=_terminal(out))
             return int(runner.run_all(self.control.task_dispatcher()))
 
     def _select(self, *, single: bool) -> TaskControl:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from doit.control import ExecNode
 from doit.exceptions import BaseFail
@@ -13,22 +14,24 @@ from doit.task import Task
 from pipeline.errors import OpmatrixError
 from pipeline.layout import Layout
 from pipeline.runner.failure import StepBlocked, StepFailed, ended, leave_verdict
-from pipeline.runner.pool import Pool
 from pipeline.runner.tasks import REPORT, StepTask
+
+if TYPE_CHECKING:
+    from pipeline.runner.pool import Pool
 
 
 class StepRunner(Runner):
-    """One step at a time."""
+    """One step at a time. `entry` and `lock` are the pool's; `terminal` is the environment of the report."""
 
-    def __init__(self, *arguments: Any, layout: Layout, pool: Pool, terminal: Mapping[str, str]) -> None:
+    def __init__(self, *arguments: Any, layout: Layout, entry: str, lock: int, terminal: Mapping[str, str]) -> None:
         super().__init__(*arguments)
-        self._layout, self._pool, self._terminal = layout, pool, terminal
+        self._layout, self._entry, self._lock, self._terminal = layout, entry, lock, terminal
         self._failures: dict[str, StepFailed | StepBlocked] = {}
 
     def select_task(self, node: ExecNode, tasks_dict: Mapping[str, Task]) -> bool:
         """Return whether a task is to be executed, and see to it that nothing old passes for its result."""
         if node.task.name == REPORT:
-            node.bad_deps = []  # a report is written of what there is
+            node.bad_deps, node.ignored_deps = [], []  # a report is written of what there is
         if node.bad_deps:
             self._handle_task_error(node, StepBlocked(node.task.name, self._cause(node)))
             return False
@@ -39,6 +42,17 @@ class StepRunner(Runner):
                 node.task.step.verdict.unlink(missing_ok=True)
             self._pool.prepare()
         return chosen
+
+    @cached_property
+    def _pool(self) -> Pool:
+        from pipeline.runner.pool import Pool  # here, because a run with nothing to do pays for every import
+
+        return Pool(self._layout, entry=self._entry, lock=self._lock)
+
+    def finish(self) -> int:
+        if "_pool" in vars(self):
+            self._pool.close()
+        return int(super().finish())
 
     def execute_task(self, task: Task) -> BaseFail | None:
         """Run the step of a task in its server. Called by worker threads, too."""

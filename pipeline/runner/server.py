@@ -170,7 +170,7 @@ def _run_step(entry: Entry, request: Mapping[str, Any], server: int) -> NoReturn
 def _prepare_child(log: str, server: int) -> None:
     import faulthandler
 
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     if os.getppid() != server:
         os._exit(127)
     os.setpgid(0, 0)
@@ -192,6 +192,11 @@ def _prepare_child(log: str, server: int) -> None:
 def _kill_group(process: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Be sent a signal when the thread that started this process ends; 0 takes that back."""
+    _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -92,7 +92,7 @@ class State(Dependency):
 
     def changed_meanwhile(self, task: Task) -> str | None:
         """Return an input that was written since the step began, or None."""
-        marks = self._marks[task.name]
+        marks = self._marks.get(task.name, {})
         return next((self._short(path) for path, before in sorted(marks.items()) if mark(path) != before), None)
 
     def _digests(self, paths: Any) -> dict[str, str | None]:

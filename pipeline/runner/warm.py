@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Mapping
 
-from pipeline.runner.server import Entry, find_entry, other_threads, serve
+from pipeline.runner.server import Entry, die_with_parent, find_entry, other_threads, serve
 
 IMPORTS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("numpy", "onnx", "onnx.helper", "onnx.numpy_helper"),
@@ -34,8 +34,10 @@ ENVIRONMENT: Mapping[str, str] = {
 
 def main(name: str, entry: str) -> None:
     """Import what the server `name` offers, say so, and serve."""
+    die_with_parent()  # while it imports, nobody reads the socket, whose end means the same later
     requests = socket.socket(fileno=os.dup(0))
     function, error = _prepare(name, entry)
+    die_with_parent(0)
     requests.send(json.dumps({"error": error}).encode())
     if function:
         serve(requests, function)

@@ -222,6 +222,24 @@ def test_forget_and_always(chain: Project) -> None:
     assert chain.ran() == ["a.so"]
     chain.doit("-a", "glue:a")
     assert chain.ran() == ["a.g"]
+    assert chain.doit("forget").stdout == "forgetting all tasks\n"
+    chain.doit()
+    assert chain.ran() == ["a.g", "a.so"]
+
+
+def test_ignore_is_told(chain: Project) -> None:
+    chain.write("a.txt", "bye")
+    chain.doit("ignore", "glue:a")
+    assert ": 2 ignored, as `doit ignore` was told\n" in chain.doit().stdout
+    chain.doit("forget", "glue:a")
+    chain.doit()
+    assert chain.ran() == ["a.g", "a.so"]
+
+
+def test_reset_dep_takes_what_is_there(chain: Project) -> None:
+    chain.write("a.txt", "bye")
+    assert "processed glue:a" in chain.doit("reset-dep").stdout
+    assert chain.doit().stdout == "2 steps, all up to date\n"
 
 
 def test_info_says_why(chain: Project) -> None:

@@ -74,6 +74,15 @@ def test_a_failing_step_says_its_own_message(project: Project) -> None:
     assert "Task" not in told and "Traceback" not in told
 
 
+def test_what_a_step_prints_is_shown_when_asked_for(project: Project) -> None:
+    cells(project, a="verify")
+    assert project.doit("-v", "2", "verify").stdout.count("TABLE") == 0
+    project.step("data:a", "leave", "a.txt", "build/a.pb")
+    project.steps[-1]["command"] = ["report", "build/a.json", "build/a.pb"]
+    assert project.doit("data:a").stdout.count("TABLE") == 0
+    assert project.doit("-a", "-v", "2", "data:a").stdout.count("TABLE of 1 cells, 0 bad") == 1
+
+
 def test_a_step_that_writes_nothing_fails(project: Project) -> None:
     project.step("data:a", "nothing", "a.txt", "build/a.pb")
     done = project.doit()
@@ -174,6 +183,20 @@ def test_a_server_that_cannot_start_is_one_sentence(project: Project) -> None:
     sentence = "the onnx server did not start: ImportError: libcheese.so: cannot open shared object file. Log: "
     assert sentence in done.stdout and "Traceback" not in done.stdout
     assert "Traceback" in project.read("build/log/server/onnx.log")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one", "two"])
+def test_a_server_that_is_still_importing_ends_with_the_run(
+    project: Project, number: signal.Signals, options: tuple[str, ...]
+) -> None:
+    project.step("data:b", "copy", "a.txt", "build/b.pb", server="onnx")
+    text = "import os, pathlib, time; pathlib.Path('slow.pid').write_text(str(os.getpid())); time.sleep(60)"
+    project.write("onnx/__init__.py", text)
+    process = project.start(*options)
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    wait_for(lambda: project.processes() == [], seconds=1)
 
 
 def test_a_server_with_threads_is_refused(project: Project) -> None:
