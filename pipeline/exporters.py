@@ -146,6 +146,19 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     return proto
 
 
+def warm_up() -> None:
+    """Pay once for what every export of a process needs, and every process that is forked from it.
+
+    Two exports of a tiny module, since each exporter imports and builds a good deal on first use, and torchlib's
+    registry: 3 CPU s, after which a dynamo export takes 0.2 s instead of 0.55. Registers nothing.
+    """
+    module, inputs = Call(torch.relu, {}).eval(), (torch.zeros(2, 3),)
+    with collected(), torchlib.kept():
+        torch.onnx.export(module, inputs, io.BytesIO(), dynamo=False, opset_version=18)  # type: ignore[arg-type]
+        program = torch.export.export(module, inputs, dynamic_shapes=(({0: torch.export.Dim("N")},),))
+        torch.onnx.export(program, dynamo=True, opset_version=18, external_data=False, verbose=False)
+
+
 def strip(proto: ModelProto) -> ModelProto:
     """Remove metadata and doc strings: they hold absolute paths, and equal models must have equal bytes."""
     graph = proto.graph

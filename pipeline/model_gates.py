@@ -254,8 +254,11 @@ def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
 def _shape_remedy(found: Sequence[int | str | None] | None, wanted: Sequence[int | str]) -> str:
     if found is None or len(found) != len(wanted):
         return "The rank is lost: the symbolic must call setType, the ONNX schema needs an inference function"
-    if any(isinstance(f, int) and isinstance(w, str) for f, w in zip(found, wanted, strict=True)):
+    pairs = list(zip(found, wanted, strict=True))
+    if any(isinstance(f, int) and isinstance(w, str) for f, w in pairs):
         return "A dynamic size was baked in: something read it as a number while tracing"
+    if any(not isinstance(f, int) and isinstance(w, int) for f, w in pairs):
+        return "A static size is lost: the symbolic must call setType, the fake kernel must keep sizes"
     return "Mend the shape rule, or the names in the model's 'dynamic'"
 
 
