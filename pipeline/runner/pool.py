@@ -17,7 +17,8 @@ from typing import NoReturn
 
 from pipeline.errors import OpmatrixError
 from pipeline.layout import Layout
-from pipeline.runner.server import Entry, find_entry, serve
+from pipeline.runner.child import Entry, find_entry
+from pipeline.runner.server import serve
 from pipeline.runner.warm import ENVIRONMENT
 
 # Steps without a server of their own are forked from doit itself: it has imported what they share.

@@ -6,27 +6,19 @@ with everything it started when the socket is closed, which the kernel does when
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 import json
 import os
 import resource
 import select
-import shlex
 import signal
 import socket
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
 
-Entry = Callable[[Sequence[str]], int]
+from pipeline.runner.child import Entry, adopt_orphans, run_step
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _GRACE = 1.0  # seconds between SIGABRT, which shows the Python stack in the log, and SIGKILL
 
 
@@ -48,7 +40,7 @@ class Server:
     def __init__(self, requests: socket.socket, entry: Entry) -> None:
         self._requests, self._entry = requests, entry
         self._running: dict[int, _Running] = {}
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a step leaves behind becomes our child, however it detached itself
+        adopt_orphans()  # what a step leaves behind becomes our child, however it detached itself
         self._wake, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake)
@@ -79,7 +71,7 @@ class Server:
         server = os.getpid()
         process = os.fork()
         if process == 0:
-            _run_step(self._entry, request, server)
+            run_step(self._entry, request, server)
         with suppress(OSError):  # the child does the same: whoever is first
             os.setpgid(process, process)
         self._running[process] = _Running(answer=answer, started=started, limit=started + request["seconds"])
@@ -145,69 +137,9 @@ class Server:
                 return
 
 
-def _run_step(entry: Entry, request: Mapping[str, Any], server: int) -> NoReturn:
-    """Run one step in this process, which was forked for it, and end."""
-    code = 1
-    try:
-        _prepare_child(request["log"], server)
-        os.environ.update(request["environment"])
-        arguments: Sequence[str] = request["arguments"]
-        print("$", shlex.join(["python", "-m", "pipeline", *arguments]))
-        code = entry(arguments)
-    except SystemExit as exit:
-        code = exit.code if isinstance(exit.code, int) else int(exit.code is not None)
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-
-
-def _prepare_child(log: str, server: int) -> None:
-    import faulthandler
-
-    die_with_parent()
-    if os.getppid() != server:
-        os._exit(127)
-    os.setpgid(0, 0)
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-    null = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((null, 0), (opened, 1), (opened, 2)):
-        os.dup2(source, target)
-    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    # By line: a crash must not take the last words along.
-    sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
-    faulthandler.enable(sys.stderr)
-
-
 def _kill_group(process: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
-
-
-def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Be sent a signal when the thread that started this process ends; 0 takes that back."""
-    _prctl(_PR_SET_PDEATHSIG, number)
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def find_entry(name: str) -> Entry:
-    """Return the function that is written ``package.module:function``."""
-    module, _, function = name.partition(":")
-    found: Entry = getattr(importlib.import_module(module), function)
-    return found
 
 
 def other_threads() -> list[str]:

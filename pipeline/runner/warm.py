@@ -13,7 +13,8 @@ import socket
 import sys
 from collections.abc import Mapping
 
-from pipeline.runner.server import Entry, die_with_parent, find_entry, other_threads, serve
+from pipeline.runner.child import Entry, die_with_parent, find_entry
+from pipeline.runner.server import other_threads, serve
 
 IMPORTS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("numpy", "onnx", "onnx.helper", "onnx.numpy_helper"),
