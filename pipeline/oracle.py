@@ -12,6 +12,7 @@ from onnx.reference.op_run import OpRun
 from pipeline.arrays import Array
 from pipeline.errors import VerifyError
 from pipeline.reference import Reference
+from pipeline.schema import stored
 from pipeline.spec import OpSpec
 
 
@@ -36,7 +37,7 @@ class Oracle:
 def _op_run(spec: OpSpec, reference: Reference) -> type[OpRun]:
     """Return the custom op as onnx.reference wants it: a class that is named as the op type."""
     # A node need not carry an attribute that has its default; the reference has no defaults.
-    defaults = {a.name: a.default for a in spec.attributes if a.default is not None}
+    defaults = {a.name: stored(a, a.default) for a in spec.attributes if a.default is not None}
 
     def _run(self: OpRun, *inputs: Array, **attributes: Any) -> tuple[Array, ...]:
         return reference(inputs, defaults | attributes)

@@ -85,8 +85,11 @@ _MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {
         f"the model has a node of the domain {m[1]!r}, but no opset import of it. Export it again: the exporter was "
         "not told the domain's version (custom_opsets, or the Opset of the translation)"
     ),
+    r"Type '([^']+)' of input parameter \(([^)]+)\) of operator \(([^)]+)\)": lambda m: (
+        f"no kernel of {m[3]} takes a {m[1]} as {m[2]}. Compare with `types` in ops/*/spec.py"
+    ),
     r"Could not find an implementation for (\w+)\((\d+)\)": lambda m: (
-        f"no kernel for {m[1]} version {m[2]} takes these dtypes. Compare them with `types` in ops/*/spec.py"
+        f"no kernel of {m[1]} version {m[2]} takes these dtypes. Compare with `types` in ops/*/spec.py"
     ),
     r"Unsupported model IR version: (\d+), max supported IR version: (\d+)": lambda m: (
         f"the model has IR version {m[1]}, and ONNX Runtime {ort.__version__} reads {m[2]} at most. Export with an "

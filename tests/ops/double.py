@@ -1,0 +1,101 @@
+"""A tiny operator, y = 2 x, to plant faults in: no torch and no exporter, and a compiler only for its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from onnx import ModelProto, TensorProto, helper
+
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.matrix import Cell
+from pipeline.project import installed, minor
+from pipeline.spec import (
+    Attribute,
+    Case,
+    Input,
+    Lowering,
+    Model,
+    OnnxOp,
+    OpSpec,
+    Output,
+    Random,
+    SameAs,
+    Tensor,
+    Tolerance,
+    Values,
+)
+
+CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort=minor(installed().onnxruntime))
+REFERENCE = """
+def double(x, *, factor):
+    return x * factor
+"""
+TOLERANCES = {"float32": Tolerance(rtol=1e-6, atol=0.0), "float64": Tolerance(rtol=1e-12, atol=0.0)}
+SPEC = OpSpec(
+    name="double",
+    summary="Twice the input.",
+    torch=None,
+    onnx=OnnxOp(domain="test.domain", op_type="Double"),
+    types={"T": ("float32", "float64")},
+    inputs=(Input(name="x", type="T", dims=("...",)),),
+    attributes=(Attribute(name="factor", kind="float", default=2.0),),
+    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
+    tolerances={"custom": TOLERANCES, "decomposed": TOLERANCES},
+    lowerings=("custom", "decomposed"),
+)
+TENSORS: Mapping[str, Tensor] = {
+    "plain": Random(shape=(2, 3)),
+    "special": Values(values=((float("nan"), float("inf"), float("-inf")), (0.0, 1.0, 2.0))),
+}
+DYNAMIC = Model(
+    name="dynamic",
+    types={"T": "float32"},
+    dynamic={"x": ("N", "M")},
+    names={"x": "X", "y": "Y"},
+    cases=(
+        *(Case(name=name, inputs={"x": tensor}) for name, tensor in TENSORS.items()),
+        Case(name="empty", inputs={"x": Random(shape=(0, 5))}),
+        Case(name="large", inputs={"x": Random(shape=(40, 100))}),
+    ),
+)
+OPERATOR = Operator(spec=SPEC, models=(DYNAMIC,))
+
+
+def project(root: Path, *, reference: str = REFERENCE) -> Layout:
+    """Make a project with the operator's reference in it."""
+    layout = Layout(root)
+    layout.op("double").mkdir(parents=True)
+    layout.reference("double").write_text(reference)
+    return layout
+
+
+def with_case(tensor: Tensor) -> Operator:
+    """Return the operator with one case."""
+    case = Case(name="only", inputs={"x": tensor})
+    return Operator(spec=SPEC, models=(replace(DYNAMIC, cases=(case,)),))
+
+
+def model(lowering: Lowering, *, factor: float = 2.0, ir_version: int = 8, opset: int = 18) -> ModelProto:
+    """Return what an exporter would write for `DYNAMIC`."""
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", "M"]) for n in "XY")
+    if lowering == "custom":
+        nodes = [helper.make_node("Double", ["X"], ["Y"], domain="test.domain", factor=factor)]
+    else:
+        constant = helper.make_tensor("c", TensorProto.FLOAT, [], [factor])
+        nodes = [
+            helper.make_node("Constant", [], ["c"], value=constant),
+            helper.make_node("Mul", ["X", "c"], ["Y"]),
+        ]
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("test.domain", 1)]
+    return helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=imports, ir_version=ir_version)
+
+
+def write_model(layout: Layout, lowering: Lowering, proto: ModelProto | None = None) -> Path:
+    """Put a model where the export stage does."""
+    path = layout.model("double", lowering, CELL, "dynamic")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes((proto or model(lowering)).SerializeToString())
+    return path
