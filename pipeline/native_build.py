@@ -123,7 +123,8 @@ def _library(
     further: Sequence[str] = (),
 ) -> None:
     scripts = [script] if script else []
-    options = " ".join([_shell(f"-Wl,--version-script={s}") for s in scripts] + ([more] if more else []))
+    # -Wl would split a path at its commas.
+    options = " ".join([_shell("-Xlinker", f"--version-script={s}") for s in scripts] + ([more] if more else []))
     ninja.build(
         [path],
         "library",

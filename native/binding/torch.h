@@ -169,8 +169,12 @@ class Input {
   Sizes sizes_;
 };
 
-inline double to_double(StableIValue value) { return std::bit_cast<double>(value); }
-inline StableIValue to_stack(Tensor&& tensor) { return std::bit_cast<StableIValue>(tensor.release()); }
+inline double to_double(StableIValue value) {
+  return std::bit_cast<double>(value);
+}
+inline StableIValue to_stack(Tensor&& tensor) {
+  return std::bit_cast<StableIValue>(tensor.release());
+}
 
 /// A float argument is a double in torch and a float in ONNX; kernels see the float, so that both compute the same.
 inline float to_float(const char* op, const char* argument, double value) {

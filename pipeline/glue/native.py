@@ -105,6 +105,7 @@ class _Input:
     name: str
     type: str
     dtype: str
+    dims: bool  # whether its shape is checked
     leader: str | None  # the first input with the same type variable
     allowed: str
 
@@ -148,7 +149,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "attributes": attributes,
         "kernels": [_kernel(spec, types) for types in dtype_tuples(spec)],
         "choices": [_choice(spec, types) for types in dtype_tuples(spec)],
-        "shape_parameters": [f"Sizes {i.name}" for i in inputs],
+        "shape_parameters": [f"Sizes {i.name}" for i in spec.inputs if i.dims is not None],
         "shape_checks": list(_shape_checks(spec)),
         "torch": _torch_lists(inputs, attributes, outputs),
         "ort": {
@@ -163,7 +164,7 @@ def _torch_lists(
     inputs: Sequence[_Input], attributes: Sequence[_Attribute], outputs: Sequence[_Output]
 ) -> dict[str, list[str]]:
     return {
-        "sizes": [f"{i.name}.sizes()" for i in inputs],
+        "sizes": [f"{i.name}.sizes()" for i in inputs if i.dims],
         "run_parameters": [f"torch::Input& {i.name}" for i in inputs]
         + [f"float {a.name}" for a in attributes]
         + ["StableIValue* results"],
@@ -192,6 +193,7 @@ def _input(spec: OpSpec, given: Input) -> _Input:
         name=given.name,
         type=_cpp(spec, given.type),
         dtype=f"dtype_of<{_cpp(spec, given.type)}>",
+        dims=given.dims is not None,
         leader=same[0] if same and same[0] != given.name else None,
         allowed="{" + ", ".join(map(_dtype, allowed)) + "}",
     )
@@ -241,7 +243,7 @@ def _limits(spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix
 
 
 def _shape_checks(spec: OpSpec) -> Iterator[list[str]]:
-    """Yield the arguments of one check per input; a name is bound where it first stands, and compared from there on."""
+    """Yield the arguments of the checks; a name is bound where it first stands, and compared from there on."""
     bound: dict[str, tuple[str, str]] = {}  # name of a size: the expression that has it, and its input
     for given in spec.inputs:
         if given.dims is None:
@@ -258,7 +260,10 @@ def _shape_checks(spec: OpSpec) -> Iterator[list[str]]:
                 known[size] = bound[size]
             else:
                 bound[size] = (here, given.name)
-        yield [" && ".join(conditions), *_shape_message(spec, given, known)]
+        whole = " && ".join(conditions)
+        # A line is never broken within a condition: where it would be too long, each part is a check of its own.
+        for condition in [whole] if len(whole) < WIDTH - 20 else conditions:
+            yield [condition, *_shape_message(spec, given, known)]
 
 
 def _shape_message(spec: OpSpec, given: Input, known: Mapping[str, tuple[str, str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Compile parts of native/ for tests: the libraries of an operator by the pipeline's own stages, small programs by g++."""
+"""Compile parts of native/ for tests: an operator's libraries by the pipeline's own stages, small programs by g++."""
 
 from __future__ import annotations
 

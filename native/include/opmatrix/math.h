@@ -4,10 +4,18 @@
 
 namespace opmatrix {
 
-constexpr float sqrt(float x) { return __builtin_sqrtf(x); }
-constexpr double sqrt(double x) { return __builtin_sqrt(x); }
+constexpr float sqrt(float x) {
+  return __builtin_sqrtf(x);
+}
+constexpr double sqrt(double x) {
+  return __builtin_sqrt(x);
+}
 
-constexpr float floor(float x) { return __builtin_floorf(x); }
-constexpr double floor(double x) { return __builtin_floor(x); }
+constexpr float floor(float x) {
+  return __builtin_floorf(x);
+}
+constexpr double floor(double x) {
+  return __builtin_floor(x);
+}
 
 }  // namespace opmatrix

@@ -1,0 +1,220 @@
+"""The compile stage on copies of group_norm: what it builds, what it repeats, what it refuses, and how it says so."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline import native_build, symbols
+from pipeline.errors import CompileError
+from pipeline.layout import Layout
+from pipeline.stages import compile
+from pipeline.toolchain import find_toolchain
+from tests.native.building import ROOT, build, compile_program, copy_project
+
+pytestmark = pytest.mark.compile
+
+NAME = "group_norm"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    layout = copy_project(tmp_path_factory.mktemp("built"))
+    build(layout)
+    return layout
+
+
+@pytest.fixture
+def layout(built: Layout, tmp_path: Path) -> Layout:
+    """A copy of a built project, with its time stamps; absolute paths in it make ninja start anew."""
+    copy = Layout(tmp_path / "project")
+    shutil.copytree(built.root, copy.root)
+    build(copy)
+    return copy
+
+
+def libraries(layout: Layout) -> tuple[Path, Path]:
+    return layout.torch_library(NAME), layout.ort_library(NAME)
+
+
+def outputs(layout: Layout) -> dict[str, tuple[bytes, int]]:
+    """Return content and time stamp of everything that ninja made."""
+    paths = [*layout.compiled(NAME).glob("*.o"), *libraries(layout)]
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in paths}
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_equal_content_gives_equal_bytes_in_any_folder(built: Layout, tmp_path: Path) -> None:
+    other = copy_project(tmp_path / "a longer path, with blanks & ümläuts, $HOME and 'quotes'")
+    build(other)
+    assert [p.read_bytes() for p in libraries(built)] == [p.read_bytes() for p in libraries(other)]
+
+
+def test_no_path_of_this_machine_is_in_a_library(built: Layout) -> None:
+    for path in libraries(built):
+        assert str(built.root).encode() not in path.read_bytes()
+
+
+def test_nothing_to_do_changes_nothing(layout: Layout) -> None:
+    before = outputs(layout)
+    build(layout)
+    assert outputs(layout) == before
+
+
+@pytest.mark.parametrize("path", ["native/group_norm/kernel.h", "native/include/opmatrix/check.h"])
+def test_a_comment_compiles_and_stops(layout: Layout, path: str) -> None:
+    before = outputs(layout)
+    (layout.root / path).write_text(
+        "// a comment, and so another line number for everything\n" + (layout.root / path).read_text()
+    )
+    build(layout)
+    assert outputs(layout) == before
+
+
+def test_a_kernel_edit_compiles_the_kernel_alone(layout: Layout) -> None:
+    before = outputs(layout)
+    edit(layout.kernel(NAME), "* factor + summand", "* factor - summand")
+    build(layout)
+    changed = {name for name, content in outputs(layout).items() if content != before[name]}
+    assert changed == {"kernel.o", "libgroup_norm_torch.so", "libgroup_norm_ort.so"}
+
+
+def test_an_edit_with_an_old_time_stamp_is_seen(layout: Layout) -> None:
+    """As after unpacking an archive; ninja alone would keep the old object."""
+    before = libraries(layout)[0].read_bytes()
+    stamp = layout.kernel(NAME).stat()
+    edit(layout.kernel(NAME), "* factor + summand", "* factor - summand")
+    os.utime(layout.kernel(NAME), ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    build(layout)
+    assert libraries(layout)[0].read_bytes() != before
+
+
+def test_another_compiler_compiles_everything(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade in place: the same path, other content."""
+    wrapper = tmp_path / "compiler"
+    real = find_toolchain(os.environ).compiler[0]
+    wrapper.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CXX", str(wrapper))
+    build(layout)
+    wrapper.write_text(f'#!/bin/sh\necho x >> "{tmp_path}/calls"\nexec {real} "$@"\n')
+    build(layout)
+    assert len((tmp_path / "calls").read_text().split()) == 4 + 3  # objects and links, the stub's among them
+
+
+def test_a_compile_error_is_the_compilers_message_alone(layout: Layout) -> None:
+    edit(layout.kernel(NAME), "const double offset = sum /", "const double offset = summ /")
+    line = next(n for n, text in enumerate(layout.kernel(NAME).read_text().splitlines(), 1) if "summ /" in text)
+    with pytest.raises(CompileError) as caught:
+        build(layout)
+    message = str(caught.value)
+    assert f"native/group_norm/kernel.h:{line}:" in message and re.search(r"error: .*summ.* was not declared", message)
+    assert not [text for text in ("FAILED", "ninja:", "-std=c++20", "mv ") if text in message]
+
+
+def test_a_warning_is_an_error(layout: Layout) -> None:
+    edit(layout.kernel(NAME), "const Moments m =", "int unused;\n      const Moments m =")
+    with pytest.raises(CompileError, match=r"unused variable .unused."):
+        build(layout)
+
+
+def test_an_interrupted_build_is_repaired(layout: Layout) -> None:
+    """What is killed leaves a temporary file, never half an output."""
+    before = outputs(layout)
+    (layout.compiled(NAME) / "kernel.o.new").write_bytes(b"half")
+    (layout.compiled(NAME) / "torch.o").unlink()
+    build(layout)
+    assert {n: c for n, (c, _) in outputs(layout).items()} == {n: c for n, (c, _) in before.items()}
+
+
+def test_the_debug_build_has_its_own_folder_and_debug_information(layout: Layout) -> None:
+    before = outputs(layout)
+    build(layout, debug=True)
+    library = layout.torch_library(NAME, debug=True).read_bytes()
+    assert b".debug_info" in library and str(layout.root).encode() in library
+    assert outputs(layout) == before
+    assert b".debug_info" not in libraries(layout)[0].read_bytes()
+
+
+def test_editors_get_the_commands(built: Layout) -> None:
+    entries = json.loads((built.build / compile.COMMANDS).read_text())
+    assert sorted(Path(e["file"]).name for e in entries) == ["kernel.cc", "ort.cc", "ort_library.cc", "torch.cc"]
+    assert all("&&" not in e["command"] and ".new" not in e["command"] for e in entries)
+
+
+def test_the_libraries_pass_the_gate(built: Layout) -> None:
+    torch, ort = map(symbols.read_symbols, libraries(built))
+    assert torch.defined == {"opmatrix_error"} and ort.defined == {"RegisterCustomOps"}
+    assert torch.undefined < symbols.torch_shims(native_build.TORCH_TARGET) and not ort.undefined
+    assert "libtorch_cpu.so" in torch.needed and not [n for n in ort.needed if "torch" in n]
+
+
+def test_the_torch_library_does_not_load_without_torch_but_loads_by_itself(built: Layout) -> None:
+    with pytest.raises(OSError, match=r"libtorch_cpu\.so"):
+        ctypes.CDLL(str(libraries(built)[0]))
+
+
+def test_a_symbol_beyond_the_target_is_refused(layout: Layout) -> None:
+    shims = layout.binding / "torch_shims.h"
+    edit(shims, "[[gnu::weak]] AOTITorchError torch_parallel_for", "AOTITorchError torch_parallel_for")
+    edit(layout.binding / "torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return")
+    with pytest.raises(CompileError, match=r"needs 'torch_parallel_for', which torch 2\.9 does not export"):
+        build(layout)
+
+
+def test_a_cpp_symbol_of_torch_is_refused(layout: Layout) -> None:
+    kernel = layout.kernel(NAME)
+    kernel.write_text(kernel.read_text() + "\nnamespace at { void set_num_threads(int); }\n")
+    edit(kernel, "if (x.numel() == 0) return;", "if (x.numel() == 0) return at::set_num_threads(1);")
+    with pytest.raises(CompileError, match="set_num_threads"):
+        build(layout)
+
+
+@pytest.mark.parametrize(("script", "symbol"), [("torch.map", "opmatrix_error"), ("ort.map", "RegisterCustomOps")])
+def test_a_further_export_is_refused(layout: Layout, script: str, symbol: str) -> None:
+    edit(layout.binding / script, f"global: {symbol};", f"global: {symbol}; _ZTI*;")
+    edit(
+        layout.root / "native/include/opmatrix/check.h", "class Error :", 'class [[gnu::visibility("default")]] Error :'
+    )
+    with pytest.raises(CompileError, match=rf"shows '_ZTIN8opmatrix5ErrorE'; it may show '{symbol}' alone"):
+        build(layout)
+
+
+def test_a_missing_export_is_refused(layout: Layout) -> None:
+    edit(layout.binding / "ort.map", "RegisterCustomOps", "RegisterCustomOp")
+    with pytest.raises(CompileError, match="does not show 'RegisterCustomOps'"):
+        build(layout)
+
+
+def test_our_declarations_are_those_of_the_installed_torch(tmp_path: Path) -> None:
+    """A declaration that differs from torch's own does not compile beside it."""
+    include = find_toolchain(os.environ).torch_include
+    headers = [
+        "csrc/inductor/aoti_torch/c/shim.h",
+        "csrc/inductor/aoti_torch/generated/c_shim_aten.h",
+        "csrc/stable/c/shim.h",
+    ]
+    lines = [*(f"#include <torch/{h}>" for h in headers), '#include "torch_shims.h"', "int main() {}"]
+    compile_program("\n".join(lines), tmp_path, "-isystem", str(include), "-fsyntax-only")
+
+
+def shims_in(text: str) -> Iterator[str]:
+    yield from re.findall(r"\b(?:aoti_torch|torch)_\w+(?=\()", text)
+
+
+def test_every_strong_declaration_is_in_the_targets_list() -> None:
+    text = (ROOT / "native/binding/torch_shims.h").read_text()
+    strong = set(shims_in(text.partition("// Newer than 2.9")[0]))
+    assert len(strong) > 20 and strong <= symbols.torch_shims("2.9")

@@ -1,0 +1,135 @@
+"""The generated C++: its layout, its checks, and that it renders declarations unlike group_norm's."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.glue import native
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+from pipeline.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
+
+ROOT = Path(__file__).resolve().parents[2]
+# Beside this Python where the test environment is not on PATH.
+CLANG_FORMAT = shutil.which("clang-format") or shutil.which("clang-format", path=str(Path(sys.executable).parent))
+
+needs_clang_format = pytest.mark.skipif(CLANG_FORMAT is None, reason="clang-format is not installed")
+
+
+@pytest.fixture(scope="module")
+def group_norm() -> OpSpec:
+    return load_operator(Layout(ROOT), "group_norm").spec
+
+
+def spec(**fields: object) -> OpSpec:
+    """Return a declaration with two type variables, sizes that meet, and an attribute with every kind of limit."""
+    given = {
+        "name": "mix",
+        "summary": "Mixes.",
+        "onnx": OnnxOp(domain="my.domain", op_type="Mix", since_version=3, versions=(3,)),
+        "torch": TorchOp(name="my_namespace::mix_of_two_tensors_with_a_long_name"),
+        "types": {"T": ("float32", "float64"), "I": ("int32", "int64", "bool")},
+        "inputs": (
+            Input(name="matrix", type="T", dims=("N", "N", 3)),
+            Input(name="indices_of_the_rows_to_take", type="I", dims=("K",)),
+            Input(name="other_matrix_of_the_same_size", type="T", dims=("N", "K")),
+            Input(name="anything", type="int64"),
+        ),
+        "attributes": (
+            Attribute(name="alpha", kind="float", minimum=0.5, maximum=2.0, default=1.0),
+            Attribute(name="beta_of_the_mixture", kind="float", allowed=(0.25, 0.5, 1.0), torch_name="beta"),
+        ),
+        "outputs": (
+            Output(name="mixed", type="T", shape=SameAs(input="matrix")),
+            Output(name="taken", type="I", shape=SameAs(input="indices_of_the_rows_to_take")),
+        ),
+        "tolerances": {},
+    }
+    return OpSpec(**{**given, **fields})  # type: ignore[arg-type]  # fields of the declaration
+
+
+def plain() -> OpSpec:
+    """Return a declaration without type variables and attributes."""
+    inputs = (Input(name="x", type="float32"),)
+    return spec(
+        types={}, inputs=inputs, attributes=(), outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),)
+    )
+
+
+@needs_clang_format
+@pytest.mark.parametrize("which", ["group_norm", "mix", "plain"])
+def test_it_is_laid_out_as_clang_format_would(which: str, group_norm: OpSpec, tmp_path: Path) -> None:
+    shutil.copy(ROOT / ".clang-format", tmp_path)
+    files = native.render({"group_norm": group_norm, "mix": spec(), "plain": plain()}[which])
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    command = [str(CLANG_FORMAT), "--dry-run", "--Werror", *sorted(files)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_clang_format
+def test_native_is_laid_out_as_clang_format_would() -> None:
+    paths = [str(p) for p in (ROOT / "native").rglob("*") if p.suffix in (".h", ".cc")]
+    done = subprocess.run(
+        [str(CLANG_FORMAT), "--dry-run", "--Werror", *paths], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_order_is_that_of_the_declaration(group_norm: OpSpec) -> None:
+    assert "group_norm(x, num_groups, scale, bias, epsilon, y);" in native.render(group_norm)["kernel.cc"]
+
+
+def test_a_size_is_compared_where_its_name_stands_again() -> None:
+    text = native.render(spec())["checks.h"]
+    assert "matrix.rank == 3 && matrix[1] == matrix[0] && matrix[2] == 3" in text
+    assert '"mix: matrix must have shape (N, N, 3), got ", matrix' in text
+    assert '(N, K) with N = ", matrix[0],' in text and '" as in matrix and K = ", indices_of' in text
+    assert "anything.rank" not in text
+
+
+def test_limits_of_attributes() -> None:
+    files = native.render(spec())
+    assert (
+        'KERNEL_CHECK(alpha >= 0.5 && alpha <= 2.0, "mix: alpha must be at least 0.5 and at most 2, got ", alpha);'
+        in (files["torch.cc"])
+    )
+    # In torch a double under torch's name; in ONNX a float, compared as one, under ONNX's.
+    assert '"mix: beta must be one of 0.25, 0.5, 1.0, got ", beta' in files["torch.cc"]
+    assert "beta_of_the_mixture_ == 0.25f || " in files["ort.cc"]
+    assert 'get_float("beta_of_the_mixture", nullptr)' in files["ort.cc"]  # no default: missing is an error
+
+
+def test_every_choice_of_dtypes() -> None:
+    files = native.render(spec())
+    assert files["mix.h"].count("void compute(") == 6
+    assert "Kernel<double, std::int64_t>" in files["ort.cc"]
+    assert "run<float, bool>(" in files["torch.cc"]
+
+
+def test_a_library_of_several_operators() -> None:
+    text = native.ort_library(["one", "two"])
+    assert "{one::ort_operator(), two::ort_operator()}" in text
+
+
+def test_comments_of_the_declaration_change_no_text(group_norm: OpSpec) -> None:
+    assert native.render(replace(group_norm, summary="Other words.")) == native.render(group_norm)
+
+
+def test_what_is_not_supported_yet_is_refused() -> None:
+    with pytest.raises(ValueError, match="attribute 'axis' is of a kind that is not supported yet"):
+        native.render(spec(attributes=(Attribute(name="axis", kind="int"),)))
+
+
+@pytest.mark.parametrize("arguments", [[], ["a"], ["a" * 50, "b" * 50, "c" * 50], ["a" * 200]])
+def test_a_call_keeps_to_the_width(arguments: list[str]) -> None:
+    lines = native.call("f", arguments, indent=2, tail=" {").splitlines()
+    assert all(len(line) <= 120 or "a" * 200 in line for line in lines)
+    assert " ".join(line.strip() for line in lines) == f"f({', '.join(arguments)}) {{"

@@ -1,0 +1,63 @@
+"""The text of build.ninja."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline import native_build
+from pipeline.layout import Layout
+from pipeline.native_build import build_ninja
+from pipeline.toolchain import Toolchain
+
+LAYOUT = Layout(Path("/home/someone/project"))
+TOOLCHAIN = Toolchain(
+    compiler=("/usr/bin/g++",),
+    compiler_identity="0123",
+    linker="gold",
+    ninja="/usr/bin/ninja",
+    torch_include=Path("/env/torch/include"),
+    torch_version="2.13.0",
+)
+
+
+def text(layout: Layout = LAYOUT, *, toolchain: Toolchain = TOOLCHAIN, debug: bool = False) -> str:
+    return build_ninja(layout, "group_norm", toolchain=toolchain, debug=debug).replace(" $\n    ", " ")
+
+
+def test_it_names_every_output() -> None:
+    built = [line.split()[1].rstrip(":") for line in text().splitlines() if line.startswith("build ")]
+    libraries = ["stub/libtorch_cpu.so", "libgroup_norm_torch.so", "libgroup_norm_ort.so"]
+    assert built == ["kernel.o", "torch.o", "ort.o", "ort_library.o", *libraries]
+
+
+def test_it_keeps_to_itself() -> None:
+    assert "builddir = .\n" in text() and "-MD " in text() and "-MMD" not in text()
+
+
+@pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-march=native"])
+def test_flags_that_no_kernel_gets(flag: str) -> None:
+    assert flag not in text()
+
+
+def test_the_libraries_depend_on_no_torch() -> None:
+    assert text() == text(toolchain=replace(TOOLCHAIN, torch_version="2.15.0", torch_include=Path("/elsewhere")))
+    assert "torch" not in TOOLCHAIN.identity
+
+
+def test_another_compiler_is_another_text() -> None:
+    assert text() != text(toolchain=replace(TOOLCHAIN, compiler=("/usr/bin/clang++",)))
+    assert text() != text(toolchain=replace(TOOLCHAIN, linker=None))
+
+
+def test_paths_are_escaped_for_ninja_and_the_shell() -> None:
+    odd = text(Layout(Path("/home/a b: $c/ü'")))
+    assert "build kernel.o: object /home/a$ b$:$ $$c/ü'/build/generated/group_norm/kernel.cc" in odd
+    assert """'-I/home/a b: $$c/ü'"'"'/native/include'""" in odd
+    assert native_build.sdk_ninja(Path("/a b")) == "ort_include = '/a b'\n"
+
+
+def test_the_debug_build() -> None:
+    assert "-Og -g" in text(debug=True) and "-ffile-prefix-map" not in text(debug=True)

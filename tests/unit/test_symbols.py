@@ -1,0 +1,34 @@
+"""Reading ELF tables, and the lists of torch's symbols. The gate with real libraries: tests/native/test_compile.py."""
+
+from __future__ import annotations
+
+import _ctypes
+import itertools
+from pathlib import Path
+
+import pytest
+
+from pipeline import symbols
+from pipeline.errors import CompileError
+
+
+def test_a_library_of_python_itself() -> None:
+    found = symbols.read_symbols(Path(_ctypes.__file__))
+    assert "PyInit__ctypes" in found.defined
+    assert "PyObject_GetAttr" in found.undefined  # Python's symbols carry no version
+    assert "free" not in found.undefined  # glibc's do
+    assert any(n.startswith("libc.so") for n in found.needed)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\x01\x01", b"not a library at all"])
+def test_what_is_no_library(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.so").write_bytes(content)
+    with pytest.raises(CompileError, match=r"x\.so' is no 64-bit ELF library"):
+        symbols.read_symbols(tmp_path / "x.so")
+
+
+def test_no_shim_is_ever_removed() -> None:
+    """Without this, "the target and everything newer" would not hold."""
+    versions = ["2.8", "2.9", "2.10", "2.12", "2.13", "2.15"]
+    for older, newer in itertools.pairwise(versions):
+        assert symbols.torch_shims(older) < symbols.torch_shims(newer)

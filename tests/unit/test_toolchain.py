@@ -1,0 +1,96 @@
+"""Finding compiler, linker, ninja and torch, with planted programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline import toolchain
+from pipeline.errors import ToolchainError
+from pipeline.toolchain import find_toolchain
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for planted programs; torch is taken for installed, and no ninja stands beside this Python."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setattr(toolchain, "_torch", lambda: (tmp_path / "include", "2.13.0+cpu"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    return tmp_path / "bin"
+
+
+def plant(folder: Path, *names: str, content: str = "#!/bin/sh\n") -> None:
+    for name in names:
+        (folder / name).write_text(content)
+        (folder / name).chmod(0o755)
+
+
+def test_what_is_on_the_path(folder: Path) -> None:
+    plant(folder, "g++", "clang++", "ninja", "ld.gold")
+    found = find_toolchain({"PATH": str(folder)})
+    assert found.compiler == (str(folder / "g++"),)
+    assert (found.ninja, found.linker) == (str(folder / "ninja"), "gold")
+
+
+def test_clang_where_there_is_no_gcc(folder: Path) -> None:
+    plant(folder, "clang++", "ninja")
+    found = find_toolchain({"PATH": str(folder)})
+    assert found.compiler == (str(folder / "clang++"),) and found.linker is None
+
+
+def test_cxx_may_be_a_command(folder: Path) -> None:
+    plant(folder, "ccache", "g++", "ninja")
+    assert find_toolchain({"PATH": str(folder), "CXX": "ccache g++"}).compiler == (str(folder / "ccache"), "g++")
+
+
+def test_the_ninja_of_the_environment_comes_first(folder: Path) -> None:
+    plant(folder, "g++", "ninja")
+    plant(folder.parent, "ninja")
+    assert find_toolchain({"PATH": str(folder)}).ninja == str(folder.parent / "ninja")
+    assert find_toolchain({"PATH": str(folder), "NINJA": str(folder / "ninja")}).ninja == str(folder / "ninja")
+
+
+def test_the_identity_follows_the_content(folder: Path) -> None:
+    plant(folder, "g++", "ninja")
+    environ = {"PATH": str(folder)}
+    before = find_toolchain(environ).identity
+    (folder / "g++").touch()
+    assert find_toolchain(environ).identity == before
+    plant(folder, "g++", content="#!/bin/sh\n# upgraded\n")
+    assert find_toolchain(environ).identity != before
+
+
+@pytest.mark.parametrize(
+    ("planted", "environ", "message"),
+    [
+        (["ninja"], {}, "no C++ compiler (g++ or clang++) on PATH '{bin}'. Install one (Debian: apt install g++)"),
+        (["ninja"], {"CXX": "icpx -x"}, "CXX is 'icpx -x', and 'icpx' is no program on PATH '{bin}'"),
+        (["g++"], {}, "ninja not found on PATH '{bin}'. Install it, or set NINJA to its path."),
+        (["g++"], {"NINJA": "/nowhere"}, "NINJA is '/nowhere', which is no program"),
+    ],
+)
+def test_what_is_missing(folder: Path, planted: list[str], environ: dict[str, str], message: str) -> None:
+    plant(folder, *planted)
+    with pytest.raises(ToolchainError) as caught:
+        find_toolchain({"PATH": str(folder), **environ})
+    assert message.format(bin=folder) in str(caught.value)
+
+
+def test_torch_is_found_without_importing_it() -> None:
+    include, version = toolchain._torch()
+    assert (include / toolchain.TORCH_SHIM).is_file() and version
+
+
+def test_it_is_cheap() -> None:
+    """doit asks on every command."""
+    find_toolchain(os.environ)
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        find_toolchain(os.environ)
+        times.append(time.process_time() - start)
+    assert min(times) < 0.01
