@@ -100,7 +100,7 @@ class Bench:
                 continue
             judgement = judge(evidence)
             if self.only:
-                _tell(path, folders[index], judgement)
+                _tell(path.relative_to(self.layout.root), folders[index].relative_to(self.layout.root), judgement)
             yield _judged(model, case, judgement)
 
 
