@@ -1,0 +1,142 @@
+"""The compiled torch library is held against declaration and data, and faults of each kind are named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.layout import Layout
+from tests.ops.projects import ROOT, Project
+
+pytestmark = [pytest.mark.torch, pytest.mark.compile]
+
+FEW = '\nMODELS = (SEED, static("float64"))\n'
+
+
+def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pipeline", *arguments]
+    return subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True)
+
+
+def prepare(project: Project, *stages: str) -> Project:
+    for stage in stages:
+        done = pipeline(project, stage, *(() if stage == "sdk" else ("group_norm",)))
+        assert done.returncode == 0, done.stderr
+    return project
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = Project.copy(tmp_path_factory.mktemp("built"))
+    return prepare(project, "sdk", "glue", "compile", "data")
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Project:
+    """A project of its own with two models, nothing built yet."""
+    project = Project.copy(tmp_path / "few")
+    cases = project.layout.cases("group_norm")
+    cases.write_text(cases.read_text() + FEW)
+    return project
+
+
+def register(project: Project, part: str) -> subprocess.CompletedProcess[str]:
+    return pipeline(project, "register", "group_norm", "--part", part)
+
+
+def manifest(layout: Layout, part: str) -> list[dict[str, object]]:
+    data = json.loads(layout.registered("group_norm", part, torch="2.13").read_text())
+    results: list[dict[str, object]] = data["results"]
+    return results
+
+
+def test_the_schema_part_passes_in_silence(built: Project) -> None:
+    done = register(built, "schema")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    results = manifest(built.layout, "schema")
+    assert {str(r["check"]) for r in results} == {
+        "test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic", "export",
+    }  # fmt: skip
+    assert [r["model"] for r in results if r["check"] == "export"] == [
+        "group_norm-custom-seed@torch2.13-legacy-opset18",
+        "group_norm-custom-seed@torch2.13-dynamo-opset18",
+    ]
+
+
+def test_the_kernel_part_runs_every_case(built: Project) -> None:
+    done = register(built, "kernel")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    results = manifest(built.layout, "kernel")
+    assert {"seed", "nan_float32", "transposed_float64", "empty_batch_float32"} <= {str(r["case"]) for r in results}
+    assert all(float(str(r["share"])) <= 1 for r in results)
+
+
+AFTER_CHECKS = "  if (x.numel() == 0) return;\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ("epsilon += 1;", "y: 12 of 12 elements differ beyond rtol=1e-05 atol=1e-05; worst at ("),
+        (
+            "const_cast<T&>(bias.data[0]) += 1;",
+            "its input afterwards (float32 tensor 3) is another one: 1 of 2 elements",
+        ),
+        ("static float calls = 0; epsilon += calls++;", "the second call (float32 tensor 0) is another one: 12 of 12"),
+        ("static int calls = 0; KERNEL_CHECK(++calls % 2 == 1, calls);", "the kernel refuses it: "),
+    ],
+)
+def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected: str, few: Project) -> None:
+    few.replace("native/group_norm/kernel.h", AFTER_CHECKS, f"{AFTER_CHECKS}  {fault}\n")
+    prepare(few, "sdk", "glue", "compile", "data")
+    done = register(few, "kernel")
+    assert done.returncode == 8
+    assert f"group_norm-seed in torch: {expected}" in done.stderr
+    assert "group_norm-plain_float64 in torch: " in done.stderr  # one wrong case does not hide the next
+    assert done.stderr.count("Replay: python -m pipeline register group_norm --part kernel") == len(
+        done.stderr.splitlines()
+    )
+
+
+def test_a_schema_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:
+    prepare(few, "sdk", "glue", "compile")
+    few.replace("ops/group_norm/spec.py", 'torch_name="eps"', 'torch_name="epsilon"')
+    done = register(few, "schema")
+    assert done.returncode == 8
+    assert "float eps=1" in done.stderr and "declared: " in done.stderr and "float epsilon=1" in done.stderr
+    assert "python -m pipeline compile group_norm" in done.stderr
+
+
+def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
+    prepare(few, "sdk", "glue", "compile")
+    fake = few.layout.generated("group_norm") / "fake.py"
+    fake.write_text(fake.read_text().replace("x.new_empty(x.shape)", "x.new_empty(x.shape).mT"))
+    done = register(few, "schema")
+    assert done.returncode == 8
+    assert "group_norm-seed: torch.library.opcheck's test_faketensor says: " in done.stderr
+    assert "fake kernel does not do what the schema promises" in done.stderr
+
+
+def test_a_library_of_another_name_is_found_out(few: Project) -> None:
+    prepare(few, "sdk", "glue", "compile")
+    few.replace("ops/group_norm/spec.py", "mynamespace::custom_group_norm", "mynamespace::another_norm")
+    done = register(few, "schema")
+    assert done.returncode == 8
+    assert "its library registers no mynamespace::another_norm" in done.stderr
+
+
+def test_what_is_no_library_is_refused(few: Project) -> None:
+    library = few.layout.torch_library("group_norm")
+    done = register(few, "kernel")
+    assert done.returncode == 8 and "python -m pipeline compile group_norm" in done.stderr
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"not ELF")
+    done = register(few, "kernel")
+    assert done.returncode == 8
+    assert "does not load in torch 2.13" in done.stderr and "Traceback" not in done.stderr
