@@ -113,7 +113,8 @@ def _terminal(out: IO[str]) -> dict[str, str]:
     if not out.isatty():
         return {}
     colour = {} if os.environ.get("NO_COLOR") else {"FORCE_COLOR": "1"}
-    return {"COLUMNS": str(os.get_terminal_size(out.fileno()).columns), **colour}
+    columns = os.get_terminal_size(out.fileno()).columns
+    return colour | ({"COLUMNS": str(columns)} if columns else {})  # 0: a terminal that does not know
 
 
 def _stream(outfile: str | IO[str]) -> AbstractContextManager[IO[str]]:
