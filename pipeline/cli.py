@@ -6,6 +6,7 @@ The stages are imported here, each only when it is asked for: they bring torch, 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -122,6 +123,7 @@ def _agree(layout: Layout, options: argparse.Namespace) -> None:
 
 
 def _verify(layout: Layout, options: argparse.Namespace) -> None:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads it when it is imported
     from pipeline.stages import verify
 
     operator = load_operator(layout, options.operator)

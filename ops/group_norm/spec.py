@@ -22,7 +22,7 @@ SPEC = OpSpec(
     outputs=(Output(name="y", type="T", shape=SameAs(input="x"), doc="x, normalized"),),
     tolerances={
         "custom": {
-            "float32": Tolerance(rtol=1e-5, atol=1e-5),
+            "float32": Tolerance(rtol=1e-6, atol=1e-6),
             "float64": Tolerance(rtol=1e-12, atol=1e-12),
         },
     },
