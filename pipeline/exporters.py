@@ -16,12 +16,13 @@ import torch
 from onnx import ModelProto
 
 from pipeline import torchlib
+from pipeline.demand import Demand
 from pipeline.errors import ExportError
 from pipeline.exporter_warnings import collected, unexpected
 from pipeline.files import load_module
 from pipeline.layout import Layout
 from pipeline.matrix import Exporter
-from pipeline.model_gates import Demand, check
+from pipeline.model_gates import check
 from pipeline.spec import shape_of
 from pipeline.torch_call import torch_attributes, torch_operator
 from pipeline.value_info import Shape

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from pipeline import arrays
+from pipeline.demand import Demand
 from pipeline.errors import RegisterError
 from pipeline.exporters import Glue, Tensors, export, load_glue
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import EXPORTERS, LEGAL_OPSETS, Cell
-from pipeline.model_gates import Demand
 from pipeline.schema import dtype_of
 from pipeline.spec import Case, Model, Random, shape_of
 from pipeline.strided import strided

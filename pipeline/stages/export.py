@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import torch
 
+from pipeline.demand import Demand, check_legal
 from pipeline.errors import ExportError
 from pipeline.exporters import export, load_glue, zeros
 from pipeline.files import write_bytes, write_text
@@ -19,7 +20,6 @@ from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.manifest import Manifest, custom_nodes, describe, differing_models
 from pipeline.matrix import Cell
-from pipeline.model_gates import Demand, check_legal
 from pipeline.spec import Lowering
 from pipeline.torch_call import torch_minor
 

@@ -1,0 +1,96 @@
+"""The gates on what flows in and out of a model: names, dtypes and shapes, as written and as onnx infers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import onnx
+from onnx import ModelProto, ValueInfoProto, defs, helper
+
+from pipeline.demand import Demand
+from pipeline.value_info import ValueInfo
+
+
+def graph_signature(proto: ModelProto, demand: Demand) -> Iterator[str]:
+    """Names, dtypes and shapes of the graph's inputs and outputs are the declared ones."""
+    wanted = demand.signature
+    yield from _differences("input", proto.graph.input, wanted.inputs)
+    yield from _differences("output", proto.graph.output, wanted.outputs)
+
+
+def checker(proto: ModelProto, demand: Demand) -> Iterator[str]:
+    """onnx's full check, with the schema registered: without one it accepts anything in a custom domain."""
+    try:
+        with registered(demand.schema):
+            onnx.checker.check_model(proto, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        yield f"onnx.checker refuses it: {_one_line(error)}"
+
+
+def inference(proto: ModelProto, demand: Demand) -> Iterator[str]:
+    """Strict shape inference finds the outputs' real dtypes and shapes by itself: nothing of what the exporter says."""
+    bare = ModelProto()
+    bare.CopyFrom(proto)
+    del bare.graph.value_info[:]
+    for output in bare.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    try:
+        with registered(demand.schema):
+            inferred = onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        yield f"shape inference fails: {_one_line(error)}. Mend the shape rule of the declaration"
+        return
+    for problem in _differences("output", inferred.graph.output, demand.signature.outputs):
+        yield f"shape inference: {problem}"
+
+
+@contextmanager
+def registered(schema: defs.OpSchema) -> Iterator[None]:
+    """Let onnx know `schema` for a while: registered twice, or left registered, it would judge other models."""
+    defs.register_schema(schema)
+    try:
+        yield
+    finally:
+        defs.deregister_schema(schema.name, schema.since_version, schema.domain)
+
+
+def _differences(kind: str, found: Sequence[ValueInfoProto], wanted: Sequence[ValueInfo]) -> Iterator[str]:
+    names, declared = [v.name for v in found], [v.name for v in wanted]
+    if names != declared:
+        yield f"{kind}s are named {names}, declared: {declared}. Pass them as {kind}_names="
+        return
+    for value, want in zip(found, wanted, strict=True):
+        dtype, shape = _dtype(value), _shape(value)
+        if dtype != want.dtype:
+            yield f"{kind} {want.name!r} has the dtype {dtype}, declared: {want.dtype}. Mend the type the lowering sets"
+        if shape != want.shape:
+            remedy = _shape_remedy(shape, want.shape)
+            yield f"{kind} {want.name!r} has the shape {shape}, declared: {want.shape}. {remedy}"
+
+
+def _dtype(value: ValueInfoProto) -> str:
+    number = value.type.tensor_type.elem_type
+    return str(helper.tensor_dtype_to_np_dtype(number)) if number else "unknown"
+
+
+def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    return tuple(d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in tensor.shape.dim)
+
+
+def _shape_remedy(found: Sequence[int | str | None] | None, wanted: Sequence[int | str]) -> str:
+    if found is None or len(found) != len(wanted):
+        return "The rank is lost: the symbolic must call setType, the ONNX schema needs an inference function"
+    pairs = list(zip(found, wanted, strict=True))
+    if any(isinstance(f, int) and isinstance(w, str) for f, w in pairs):
+        return "A dynamic size was baked in: something read it as a number while tracing"
+    if any(not isinstance(f, int) and isinstance(w, int) for f, w in pairs):
+        return "A static size is lost: the symbolic must call setType, the fake kernel must keep sizes"
+    return "Mend the shape rule, or the names in the model's 'dynamic'"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

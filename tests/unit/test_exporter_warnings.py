@@ -1,0 +1,45 @@
+"""What the exporters say is collected, not printed, and nothing is let through that nobody has accepted."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+import pytest
+
+from pipeline.exporter_warnings import ACCEPTED, collected, unexpected
+
+
+def test_warnings_and_log_records_are_collected_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("torch.onnx.planted")
+    logger.addHandler(logging.StreamHandler())  # as torch's own loggers have one
+    with collected() as texts:
+        warnings.warn("planted warning", DeprecationWarning, stacklevel=1)
+        logger.warning("planted %s", "record")
+        logging.getLogger("onnxscript.planted").error("planted error")
+        logger.info("of no interest")
+    assert sorted(texts) == ["planted error", "planted record", "planted warning"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_loggers_are_as_before() -> None:
+    logger = logging.getLogger("torch.onnx.restored")
+    logger.addHandler(logging.NullHandler())
+    before = (list(logger.handlers), logger.propagate)
+    with collected():
+        pass
+    assert (logger.handlers, logger.propagate) == before
+
+
+def test_an_accepted_text_is_let_through_and_others_are_named_once() -> None:
+    texts = [ACCEPTED[0].text + " and more of it", "something new", "something new"]
+    assert unexpected(texts) == ["something new"]
+
+
+def test_a_text_is_accepted_by_its_beginning_alone() -> None:
+    assert unexpected(["x" + ACCEPTED[0].text]) == ["x" + ACCEPTED[0].text]
+
+
+@pytest.mark.parametrize("accepted", ACCEPTED, ids=lambda a: a.text[:30])
+def test_each_accepted_text_has_versions_and_a_reason(accepted: object) -> None:
+    assert all(vars(accepted).values())
