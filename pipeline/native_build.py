@@ -85,10 +85,16 @@ def _rules(ninja: ninja_syntax.Writer) -> None:
 
 
 def _objects(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> None:
-    flags = {"kernel": "$kernel", "torch": "$binding", "ort": "$binding $ort", "ort_library": "$binding $ort"}
-    for stem, more in flags.items():
-        source = layout.generated(name) / f"{stem}.cc"
-        ninja.build([f"{stem}.o"], "object", [_path(source)], implicit=[IDENTITY], variables={"more": more})
+    generated, binding = layout.generated(name), layout.binding
+    sources = {
+        generated / "kernel.cc": "$kernel",
+        generated / "torch.cc": "$binding",
+        generated / "ort.cc": "$binding $ort",
+        generated / "ort_library.cc": "$binding $ort",
+        binding / "error.cc": "$binding",
+    }
+    for source, more in sources.items():
+        ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=[IDENTITY], variables={"more": more})
     ninja.newline()
 
 
@@ -98,7 +104,7 @@ def _libraries(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> None:
     _library(
         ninja,
         layout.torch_library(name).name,
-        objects=("kernel.o", "torch.o"),
+        objects=("kernel.o", "torch.o", "error.o"),
         script=layout.binding / "torch.map",
         libraries=f"-Wl,--no-as-needed {STUB}",
         further=(STUB,),
@@ -106,7 +112,7 @@ def _libraries(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> None:
     _library(
         ninja,
         layout.ort_library(name).name,
-        objects=("kernel.o", "ort.o", "ort_library.o"),
+        objects=("kernel.o", "ort.o", "ort_library.o", "error.o"),
         script=layout.binding / "ort.map",
         more="-Wl,-z,defs",
     )

@@ -171,7 +171,8 @@ class Random(metaclass=_KeepsMistakes):
     """A tensor of normally distributed numbers, from a seed that follows from operator, case and input.
 
     `specials` puts values at flat (C order) indices: ``{0: math.nan}``. `layout` is how torch holds the tensor in
-    memory (same numbers, other strides); ONNX Runtime has no strides.
+    memory: same numbers, other strides. Torch has no negative ones, so "flipped" is the reverse order of axes. ONNX
+    Runtime has no strides.
     """
 
     shape: tuple[int, ...]

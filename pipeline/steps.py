@@ -6,9 +6,11 @@ file spec.py), the versions that it depends on, and the code of its stage.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from pipeline.load import Operator
 from pipeline.matrix import Cell
 from pipeline.native_build import build_ninja
 from pipeline.project import Versions, minor
-from pipeline.spec import Lowering, Model, OpSpec, as_data, shape_of
+from pipeline.spec import Lowering, OpSpec, as_data, shape_of
 from pipeline.step import Step
 from pipeline.toolchain import Toolchain
 
@@ -38,63 +40,120 @@ class Plan:
     seconds: float = 300
 
 
+@dataclass(frozen=True)
+class _Part:
+    """One operator of a plan. What several of its steps are keyed by is made once."""
+
+    plan: Plan
+    operator: Operator
+
+    @property
+    def layout(self) -> Layout:
+        return self.plan.layout
+
+    @property
+    def versions(self) -> Versions:
+        return self.plan.versions
+
+    @property
+    def spec(self) -> OpSpec:
+        return self.operator.spec
+
+    @property
+    def name(self) -> str:
+        return self.operator.name
+
+    @cached_property
+    def interface(self) -> dict[str, Any]:
+        """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
+        left_out = ("tolerances", "lowerings", "min_opset")
+        return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
+
+    @cached_property
+    def tolerances(self) -> dict[str, Any]:
+        found: dict[str, Any] = as_data(self.spec.tolerances)
+        return found
+
+    @cached_property
+    def models(self) -> list[dict[str, Any]]:
+        return [as_data(model) for model in self.operator.models]
+
+    @cached_property
+    def traced(self) -> list[dict[str, Any]]:
+        """What an export takes from the models: no number of their cases, and no shape but those of the first."""
+        return [
+            {field: value for field, value in data.items() if field != "cases"}
+            | {"shapes": {name: shape_of(tensor) for name, tensor in model.cases[0].inputs.items()}}
+            for model, data in zip(self.operator.models, self.models, strict=True)
+        ]
+
+    @cached_property
+    def data_files(self) -> tuple[Path, ...]:
+        return tuple(
+            self.layout.data(self.name, model.name, n) / f"{kind}_{k}.pb"
+            for model in self.operator.models
+            for n in range(len(model.cases))
+            for kind, count in (("input", len(self.spec.inputs)), ("output", len(self.spec.outputs)))
+            for k in range(count)
+        )
+
+    def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
+        return tuple(self.layout.model(self.name, lowering, cell, model.name) for model in self.operator.models)
+
+
 def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
     yield _sdk(plan)
     verdicts: list[Path] = []
     for operator in plan.operators:
-        yield _glue(plan, operator)
-        yield _compile(plan, operator)
-        yield _data(plan, operator)
-        yield _register_schema(plan, operator)
-        yield _register_kernel(plan, operator)
+        part = _Part(plan, operator)
+        yield from (make(part) for make in (_glue, _compile, _data, _register_schema, _register_kernel))
         cells = tuple(c for c in plan.cells if c.opset >= operator.spec.min_opset)
         for lowering in operator.spec.lowerings:
-            yield from (_export(plan, operator, lowering, cell) for cell in cells)
+            yield from (_export(part, lowering, cell) for cell in cells)
             if len(cells) > 1:
-                yield _agree(plan, operator, lowering, cells)
-            yield from (_verify(plan, operator, lowering, cell) for cell in cells)
+                yield _agree(part, lowering, cells)
+            yield from (_verify(part, lowering, cell) for cell in cells)
             verdicts += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
     yield _report(plan, verdicts)
 
 
 def _sdk(plan: Plan) -> Step:
-    """The headers lie outside the checkout, so it is asked anew when one of them changed or went away."""
-    listed = _headers(plan.layout)
     return Step(
         group="sdk",
         name="",
         command=("sdk",),
-        reads=tuple(path for path in listed if path.is_file()),
         writes=(plan.layout.sdk,),
-        config=_config("sdk", setting=plan.environ.get("OPMATRIX_ORT_INCLUDE", "")),
+        config=_config("sdk", setting=plan.environ.get("OPMATRIX_ORT_INCLUDE", ""), lost=_lost_headers(plan.layout)),
         seconds=plan.seconds,
     )
 
 
-def _headers(layout: Layout) -> tuple[Path, ...]:
-    """Return the headers that the sdk stage found when it last ran."""
+def _lost_headers(layout: Layout) -> list[str]:
+    """Return the headers that the sdk stage once found, and that are not there as they were: they lie outside the
+    checkout, where anyone may empty a cache."""
     try:
         found = json.loads(layout.sdk.read_text())
-        return tuple(Path(found["path"]) / name for name in found["files"])
+        listed = {Path(found["path"]) / name: digest for name, digest in found["files"].items()}
     except (FileNotFoundError, ValueError, KeyError):  # never ran, or was edited: the step writes it anew
-        return ()
+        return []
+    return [p.name for p, d in listed.items() if not p.is_file() or hashlib.sha256(p.read_bytes()).hexdigest() != d]
 
 
-def _glue(plan: Plan, operator: Operator) -> Step:
-    folder = plan.layout.generated(operator.name)
+def _glue(part: _Part) -> Step:
+    folder = part.layout.generated(part.name)
     return Step(
         group="glue",
-        name=operator.name,
-        command=("glue", operator.name),
-        writes=tuple(folder / name for name in names.generated(operator.name)),
-        config=_config("glue", *names.TEMPLATES, spec=_interface(operator.spec)),
-        seconds=plan.seconds,
+        name=part.name,
+        command=("glue", part.name),
+        writes=tuple(folder / name for name in names.generated(part.name)),
+        config=_config("glue", *names.TEMPLATES, spec=part.interface),
+        seconds=part.plan.seconds,
     )
 
 
-def _compile(plan: Plan, operator: Operator) -> Step:
-    layout, name = plan.layout, operator.name
+def _compile(part: _Part) -> Step:
+    layout, name = part.layout, part.name
     generated = [layout.generated(name) / file for file in names.native(name)]
     return Step(
         group="compile",
@@ -104,80 +163,80 @@ def _compile(plan: Plan, operator: Operator) -> Step:
         writes=(layout.torch_library(name), layout.ort_library(name)),
         config=_config(
             "compile",
-            ninja=build_ninja(layout, name, toolchain=plan.toolchain),
-            compiler=plan.toolchain.identity,
+            ninja=build_ninja(layout, name, toolchain=part.plan.toolchain),
+            compiler=part.plan.toolchain.identity,
         ),
-        seconds=plan.seconds,
+        seconds=part.plan.seconds,
     )
 
 
-def _data(plan: Plan, operator: Operator) -> Step:
+def _data(part: _Part) -> Step:
     return Step(
         group="data",
-        name=operator.name,
-        command=("data", operator.name),
-        reads=(plan.layout.reference(operator.name),),
-        writes=_data_files(plan, operator),
+        name=part.name,
+        command=("data", part.name),
+        reads=(part.layout.reference(part.name),),
+        writes=part.data_files,
         config=_config(
             "data",
-            spec=_interface(operator.spec),
-            models=operator.models,
-            numpy=plan.versions.numpy,
-            onnx=plan.versions.onnx,
+            spec=part.interface,
+            models=part.models,
+            numpy=part.versions.numpy,
+            onnx=part.versions.onnx,
         ),
         server="onnx",
-        seconds=plan.seconds,
+        seconds=part.plan.seconds,
     )
 
 
-def _register_schema(plan: Plan, operator: Operator) -> Step:
+def _register_schema(part: _Part) -> Step:
     """Keyed by the binding and the fake kernel; the arithmetic may change without it."""
-    layout, spec = plan.layout, operator.spec
+    layout, spec = part.layout, part.spec
     bindings = [layout.generated(spec.name) / file for file in (*names.PYTHON, *names.torch_binding())]
     headers = [p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding)]
     return Step(
         group="register",
-        name=f"{spec.name}-schema@torch{minor(plan.versions.torch)}",
+        name=f"{spec.name}-schema@torch{minor(part.versions.torch)}",
         command=("register", spec.name, "--part", "schema"),
         reads=(*bindings, *headers),
-        writes=(layout.registered(spec.name, "schema", torch=minor(plan.versions.torch)),),
+        writes=(layout.registered(spec.name, "schema", torch=minor(part.versions.torch)),),
         config=_config(
             "register",
-            spec=_interface(spec),
-            models=operator.models,
-            torch=plan.versions.torch,
-            onnx=plan.versions.onnx,
-            onnxscript=plan.versions.onnxscript,
+            spec=part.interface,
+            models=part.models,
+            torch=part.versions.torch,
+            onnx=part.versions.onnx,
+            onnxscript=part.versions.onnxscript,
         ),
         after=(f"compile:{spec.name}",),
         server="export",
-        seconds=plan.seconds,
+        seconds=part.plan.seconds,
     )
 
 
-def _register_kernel(plan: Plan, operator: Operator) -> Step:
-    layout, spec = plan.layout, operator.spec
+def _register_kernel(part: _Part) -> Step:
+    layout, spec = part.layout, part.spec
     return Step(
         group="register",
-        name=f"{spec.name}-kernel@torch{minor(plan.versions.torch)}",
+        name=f"{spec.name}-kernel@torch{minor(part.versions.torch)}",
         command=("register", spec.name, "--part", "kernel"),
-        reads=(layout.torch_library(spec.name), *_data_files(plan, operator)),
-        writes=(layout.registered(spec.name, "kernel", torch=minor(plan.versions.torch)),),
+        reads=(layout.torch_library(spec.name), *part.data_files),
+        writes=(layout.registered(spec.name, "kernel", torch=minor(part.versions.torch)),),
         config=_config(
             "register",
-            spec=_interface(spec),
-            models=operator.models,
-            tolerances=spec.tolerances,
-            torch=plan.versions.torch,
-            numpy=plan.versions.numpy,
+            spec=part.interface,
+            models=part.models,
+            tolerances=part.tolerances,
+            torch=part.versions.torch,
+            numpy=part.versions.numpy,
         ),
         server="torch",
-        seconds=plan.seconds,
+        seconds=part.plan.seconds,
     )
 
 
-def _export(plan: Plan, operator: Operator, lowering: Lowering, cell: Cell) -> Step:
-    layout, spec = plan.layout, operator.spec
+def _export(part: _Part, lowering: Lowering, cell: Cell) -> Step:
+    layout, spec = part.layout, part.spec
     return Step(
         group="export",
         name=f"{spec.name}-{lowering}@{cell.export_name}",
@@ -185,36 +244,36 @@ def _export(plan: Plan, operator: Operator, lowering: Lowering, cell: Cell) -> S
         reads=tuple(layout.generated(spec.name) / file for file in names.PYTHON),
         writes=(
             layout.manifest(spec.name, lowering, cell),
-            *(layout.model(spec.name, lowering, cell, model.name) for model in operator.models),
+            *part.model_files(lowering, cell),
         ),
         config=_config(
             "export",
-            spec=_interface(spec),
-            models=[_traced(model) for model in operator.models],
-            torch=plan.versions.torch,
-            onnx=plan.versions.onnx,
-            onnxscript=plan.versions.onnxscript,
+            spec=part.interface,
+            models=part.traced,
+            torch=part.versions.torch,
+            onnx=part.versions.onnx,
+            onnxscript=part.versions.onnxscript,
         ),
         server="export",
-        seconds=plan.seconds,
+        seconds=part.plan.seconds,
     )
 
 
-def _agree(plan: Plan, operator: Operator, lowering: Lowering, cells: Sequence[Cell]) -> Step:
-    name = operator.name
+def _agree(part: _Part, lowering: Lowering, cells: Sequence[Cell]) -> Step:
+    name = part.name
     return Step(
         group="export",
         name=f"{name}-{lowering}-agreement",
         command=("agree", name, "--lowering", lowering, *map(str, cells)),
-        reads=tuple(plan.layout.manifest(name, lowering, cell) for cell in cells),
+        reads=tuple(part.layout.manifest(name, lowering, cell) for cell in cells),
         config=_config("export"),
         server="export",
-        seconds=plan.seconds,
+        seconds=part.plan.seconds,
     )
 
 
-def _verify(plan: Plan, operator: Operator, lowering: Lowering, cell: Cell) -> Step:
-    layout, spec = plan.layout, operator.spec
+def _verify(part: _Part, lowering: Lowering, cell: Cell) -> Step:
+    layout, spec = part.layout, part.spec
     verdict = layout.verdict(spec.name, lowering, cell)
     return Step(
         group="verify",
@@ -223,22 +282,22 @@ def _verify(plan: Plan, operator: Operator, lowering: Lowering, cell: Cell) -> S
         reads=(
             layout.ort_library(spec.name),
             layout.reference(spec.name),
-            *(layout.model(spec.name, lowering, cell, model.name) for model in operator.models),
-            *_data_files(plan, operator),
+            *part.model_files(lowering, cell),
+            *part.data_files,
         ),
         writes=(verdict,),
         config=_config(
             "verify",
-            spec=_interface(spec),
-            models=operator.models,
-            tolerances=spec.tolerances.get(lowering),
-            onnx=plan.versions.onnx,
-            onnxruntime=plan.versions.onnxruntime,
-            numpy=plan.versions.numpy,
+            spec=part.interface,
+            models=part.models,
+            tolerances=part.tolerances[lowering],
+            onnx=part.versions.onnx,
+            onnxruntime=part.versions.onnxruntime,
+            numpy=part.versions.numpy,
         ),
         server="ort",
         verdict=verdict,
-        seconds=plan.seconds,
+        seconds=part.plan.seconds,
     )
 
 
@@ -256,29 +315,4 @@ def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
 
 def _config(stage: str, *files: Path, **parts: Any) -> str:
     """Return what a step depends on beside its files, as canonical JSON; `files` are code that the stage reads."""
-    return json.dumps(as_data({"code": code.digest(stage, *files), **parts}), sort_keys=True)
-
-
-def _interface(spec: OpSpec) -> dict[str, Any]:
-    """Return the fields of a declaration that bindings and graphs follow from: all but tolerances and lowerings."""
-    bare: dict[str, Any] = as_data(spec)
-    for field in ("tolerances", "lowerings", "min_opset"):
-        del bare[field]
-    return bare
-
-
-def _traced(model: Model) -> dict[str, Any]:
-    """Return what an export takes from a model: no number of its cases, and no shape but those of the first."""
-    fields = {k: v for k, v in as_data(model).items() if k != "cases"}
-    return fields | {"shapes": {name: shape_of(t) for name, t in model.cases[0].inputs.items()}}
-
-
-def _data_files(plan: Plan, operator: Operator) -> tuple[Path, ...]:
-    spec = operator.spec
-    return tuple(
-        plan.layout.data(spec.name, model.name, n) / f"{kind}_{k}.pb"
-        for model in operator.models
-        for n in range(len(model.cases))
-        for kind, count in (("input", len(spec.inputs)), ("output", len(spec.outputs)))
-        for k in range(count)
-    )
+    return json.dumps({"code": code.digest(stage, *files), **parts}, sort_keys=True)

@@ -56,6 +56,11 @@ def static(dtype: DType) -> Model:
             Case(name=f"infinite_{dtype}", inputs=inputs(2, 6, 5, 7, groups=3, specials={80: INF, 300: -INF})),
             Case(name=f"transposed_{dtype}", inputs=inputs(2, 6, 5, 7, groups=2, layout="transposed")),
             Case(name=f"sliced_{dtype}", inputs=inputs(2, 6, 5, 7, groups=2, layout="sliced")),
+            Case(name=f"flipped_{dtype}", inputs=inputs(2, 6, 5, 7, groups=2, layout="flipped")),
+            Case(
+                name=f"expanded_{dtype}",
+                inputs=inputs(2, 6, 5, 7, groups=2) | {"scale": Values(values=(2.0,) * 6, layout="expanded")},
+            ),
         ),
     )
 
@@ -72,7 +77,7 @@ def dynamic(dtype: DType) -> Model:
             Case(name=f"empty_batch_{dtype}", inputs=inputs(0, 4, 3, 3, groups=2)),
             Case(name=f"one_element_{dtype}", inputs=inputs(1, 1, 1, 1, groups=1)),
             Case(name=f"odd_sizes_{dtype}", inputs=inputs(3, 9, 13, 1, groups=3)),
-            Case(name=f"large_{dtype}", inputs=inputs(2, 32, 17, 19, groups=8)),
+            Case(name=f"threads_{dtype}", inputs=inputs(2, 32, 47, 31, groups=8)),  # enough for several threads
             Case(name=f"large_mean_{dtype}", inputs=inputs(2, 8, 14, 14, groups=4, mean=1000.0)),
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,96 @@ from pipeline.schema import DTYPES, torch_name
 from pipeline.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 
 RESERVED = ("include", "binding")  # folders of native/ that are no operator
+# Names that generated code uses for something else.
+TAKEN = frozenset({"g", "op", "schema", "torch", "onnx", "ort", "stack", "results", "context", "attributes", "run"})
+
+CPP_KEYWORDS = frozenset(
+    [
+        "alignas",
+        "alignof",
+        "and_eq",
+        "asm",
+        "auto",
+        "bitand",
+        "bitor",
+        "bool",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "compl",
+        "concept",
+        "const",
+        "consteval",
+        "constexpr",
+        "constinit",
+        "const_cast",
+        "co_await",
+        "co_return",
+        "co_yield",
+        "decltype",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "dynamic_cast",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "not_eq",
+        "nullptr",
+        "operator",
+        "or_eq",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "reinterpret_cast",
+        "requires",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "static_assert",
+        "static_cast",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "thread_local",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "wchar_t",
+        "while",
+        "xor",
+        "xor_eq",
+    ]
+)
 
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
@@ -29,14 +120,22 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", spec.name):
         yield Mistake("name", f"found {spec.name!r}, allowed: lower-case letters, digits and _, a letter first")
     named: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
-    for part in named:
-        if not part.name.isidentifier():
-            yield Mistake(f"{part.name!r}", "is no identifier; it names a variable in C++ and Python")
+    spelled = [p.name for p in named] + [a.torch_name for a in spec.attributes if a.torch_name]
+    for name in spelled:
+        if not name.isidentifier() or keyword.iskeyword(name) or name in CPP_KEYWORDS:
+            yield Mistake(f"{name!r}", "is no identifier of both C++ and Python, where it names a variable")
+        elif name in TAKEN or name == spec.name:
+            yield Mistake(f"{name!r}", "means something else in generated code; choose another name")
     for twice in duplicates([p.name for p in named]):
         yield Mistake("inputs, attributes, outputs", f"{twice!r} is declared twice")
     arguments = [i.name for i in spec.inputs] + [torch_name(a) for a in spec.attributes]
     for twice in duplicates(arguments):
         yield Mistake("torch_name", f"two arguments of the torch schema are named {twice!r}")
+    without = [a.default is None for a in spec.attributes]
+    if without != sorted(without, reverse=True):
+        yield Mistake(
+            "attributes", "one without a default follows one with a default, which torch's schema cannot have"
+        )
     if not spec.inputs:
         yield Mistake("inputs", "found none, allowed: at least one")
     if not spec.outputs:

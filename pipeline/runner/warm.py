@@ -11,17 +11,21 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import cast
 
 from pipeline.runner.child import Entry, die_with_parent, find_entry
 from pipeline.runner.server import other_threads, serve
 
 IMPORTS: Mapping[str, tuple[str, ...]] = {
-    "onnx": ("numpy", "onnx", "onnx.helper", "onnx.numpy_helper"),
-    "torch": ("numpy", "onnx", "onnx.helper", "onnx.numpy_helper", "torch"),
-    "export": ("numpy", "onnx", "onnx.helper", "onnx.numpy_helper", "torch", "torch.onnx", "onnxscript"),
-    "ort": ("numpy", "onnx", "onnx.helper", "onnx.numpy_helper", "onnx.reference", "onnxruntime"),
+    "onnx": ("pipeline.stages.data",),
+    "torch": ("pipeline.stages.register",),
+    "export": ("pipeline.stages.export", "pipeline.stages.register", "torch.onnx", "onnxscript"),
+    "ort": ("pipeline.stages.verify", "onnx.reference.ops"),
 }
+
+# What a server runs once, so that its children need not: each exporter builds a good deal on first use.
+WARM_UPS: Mapping[str, tuple[str, ...]] = {"export": ("pipeline.exporters:warm_up",)}
 
 # Read when a library is loaded, so they must be set before a server starts. One thread each: the threads of OpenMP do
 # not survive a fork. onnxruntime's telemetry starts a thread with the import.
@@ -49,8 +53,8 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
     try:
         for module in IMPORTS.get(name, ()):
             importlib.import_module(module)
-        if name == "export":
-            _export_once()
+        for call in WARM_UPS.get(name, ()):
+            cast(Callable[[], None], find_entry(call))()
         function = find_entry(entry)
     except Exception as error:
         import traceback
@@ -61,25 +65,6 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
         return None, f"its imports started threads ({', '.join(threads)}), and the children of a fork would hang"
     gc.freeze()  # a collection in a child would touch, and so copy, every page
     return function, ""
-
-
-def _export_once() -> None:
-    """Export a tiny model with both exporters: what they load and build on first use is then paid once, here."""
-    import tempfile
-    import warnings
-
-    import torch
-
-    class Add(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + 1
-
-    warnings.simplefilter("ignore")
-    arguments = (torch.ones(2),)
-    with tempfile.NamedTemporaryFile() as file:
-        torch.onnx.export(Add(), arguments, file.name, dynamo=False, opset_version=18)
-    torch.onnx.export(Add(), arguments, dynamo=True, opset_version=18, verbose=False)
-    warnings.resetwarnings()
 
 
 if __name__ == "__main__":

@@ -53,11 +53,9 @@ def _write_build(layout: Layout, name: str, *, toolchain: Toolchain, debug: bool
     return rewritten
 
 
-def sources(layout: Layout, name: str) -> Iterator[Path]:
-    """Yield every file of ours that may be compiled in: more than one compilation reads, as ninja knows exactly."""
-    yield from sorted(layout.include.rglob("*.h"))
-    yield from sorted(p for p in layout.binding.iterdir() if p.suffix in (".h", ".map"))
-    yield from sorted(p for p in layout.kernel(name).parent.iterdir() if p.is_file())
+def _sources(layout: Layout, name: str) -> Iterator[Path]:
+    """Yield every file of ours that may be compiled in; which of them an object reads is for ninja to know."""
+    yield from layout.native_sources(name)
     yield from sorted(p for p in layout.generated(name).iterdir() if p.suffix in (".h", ".cc"))
 
 
@@ -68,7 +66,7 @@ def _distrust_time_stamps(layout: Layout, name: str, folder: Path) -> None:
     """
     path = folder / FINGERPRINTS
     before = json.loads(path.read_text()) if path.exists() else {}
-    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in sources(layout, name)}
+    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in _sources(layout, name)}
     objects = list(folder.glob("*.o"))
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
     changed = [p for p, digest in now.items() if before.get(p) != digest]

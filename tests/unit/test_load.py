@@ -68,6 +68,8 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ("tolerances={", "min_opset=99, tolerances={", ["min_opset: found 99, allowed: 7 to 25; no exporter writes any other"]),
         ("tolerances={", "runtime='contrib', tolerances={", ["runtime: not supported yet"]),
         ('name="scale", type="T"', 'name="scale", optional=True, type="T"', ["inputs[2].optional: not supported yet"]),
+        ('name="bias", type', 'name="class", type', ["'class': is no identifier of both C++ and Python"]),
+        ('name="bias", type', 'name="schema", type', ["'schema': means something else in generated code"]),
         ("SPEC = ", "SPECK = ", ["found NoneType as SPEC, allowed: OpSpec"]),
         ("SPEC = ", "1/0\nSPEC = ", ["spec.py:5: ZeroDivisionError: division by zero"]),
         ("SPEC = ", "SPEC == = ", ["spec.py:5: SyntaxError: invalid syntax"]),
