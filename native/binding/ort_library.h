@@ -1,6 +1,7 @@
 // RegisterCustomOps for a library of one or several operators: which version of the C API, and which domains.
 #pragma once
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 

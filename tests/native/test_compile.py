@@ -111,7 +111,7 @@ def test_another_compiler_compiles_everything(layout: Layout, tmp_path: Path, mo
     build(layout)
     wrapper.write_text(f'#!/bin/sh\necho x >> "{tmp_path}/calls"\nexec {real} "$@"\n')
     build(layout)
-    assert len((tmp_path / "calls").read_text().split()) == 4 + 3  # objects and links, the stub's among them
+    assert len((tmp_path / "calls").read_text().split()) == 5 + 3  # objects and links, the stub's among them
 
 
 def test_a_compile_error_is_the_compilers_message_alone(layout: Layout) -> None:
@@ -150,7 +150,13 @@ def test_the_debug_build_has_its_own_folder_and_debug_information(layout: Layout
 
 def test_editors_get_the_commands(built: Layout) -> None:
     entries = json.loads((built.build / compile.COMMANDS).read_text())
-    assert sorted(Path(e["file"]).name for e in entries) == ["kernel.cc", "ort.cc", "ort_library.cc", "torch.cc"]
+    assert sorted(Path(e["file"]).name for e in entries) == [
+        "error.cc",
+        "kernel.cc",
+        "ort.cc",
+        "ort_library.cc",
+        "torch.cc",
+    ]
     assert all("&&" not in e["command"] and ".new" not in e["command"] for e in entries)
 
 

@@ -30,7 +30,7 @@ def text(layout: Layout = LAYOUT, *, toolchain: Toolchain = TOOLCHAIN, debug: bo
 def test_it_names_every_output() -> None:
     built = [line.split()[1].rstrip(":") for line in text().splitlines() if line.startswith("build ")]
     libraries = ["stub/libtorch_cpu.so", "libgroup_norm_torch.so", "libgroup_norm_ort.so"]
-    assert built == ["kernel.o", "torch.o", "ort.o", "ort_library.o", *libraries]
+    assert built == ["kernel.o", "torch.o", "ort.o", "ort_library.o", "error.o", *libraries]
 
 
 def test_it_keeps_to_itself() -> None:
