@@ -54,11 +54,13 @@ OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count) {
     sum += d;
     square += d * d;
   }
-  for (int chain = 0; chain < kChains; ++chain) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      sum += sums[chain][lane];
-      square += squares[chain][lane];
-    }
+  for (int chain = 1; chain < kChains; ++chain) {
+    sums[0] += sums[chain];
+    squares[0] += squares[chain];
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    sum += sums[0][lane];
+    square += squares[0][lane];
   }
   const double offset = sum / static_cast<double>(count);
   const double variance = square / static_cast<double>(count) - offset * offset;

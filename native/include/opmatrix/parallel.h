@@ -44,11 +44,6 @@ class UseThreads {
 template <typename F>
 void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, const F& f) {
   if (begin >= end) return;
-  Threads* const threads = detail::threads;
-  if (threads == nullptr || end - begin <= grain) {
-    f(begin, end);
-    return;
-  }
   struct Region {
     const F& f;
     // Read and set with the compiler's own atomics: <atomic> would double the time that a kernel takes to parse.
@@ -64,7 +59,12 @@ void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, cons
       if (!__atomic_exchange_n(&shared.failed, true, __ATOMIC_RELAXED)) shared.error = std::current_exception();
     }
   };
-  threads->run(begin, end, grain, work, &region);
+  Threads* const threads = detail::threads;
+  if (threads == nullptr || end - begin <= grain) {
+    work(&region, begin, end);  // not f itself, which would be compiled in a second time
+  } else {
+    threads->run(begin, end, grain, work, &region);
+  }
   if (region.error) std::rethrow_exception(region.error);
 }
 
