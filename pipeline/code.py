@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parent
 _IMPORT = re.compile(r"^\s*(?:from (pipeline[\w.]*) import ([\w, ]+|\()|import (pipeline[\w.]*))", re.MULTILINE)
 
 
+@cache
 def modules(stage: str) -> tuple[Path, ...]:
     """Return the files of the package that the module ``pipeline.stages.<stage>`` runs, itself included, sorted."""
     found: set[Path] = set()
@@ -45,6 +46,7 @@ def _digest(path: Path) -> bytes:
     return hashlib.sha256(path.read_bytes()).digest()
 
 
+@cache
 def digest(stage: str, *further: Path) -> str:
     """Return a fingerprint of the code of a stage and of `further` files, such as its templates."""
     files = (*modules(stage), *sorted(further))

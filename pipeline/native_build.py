@@ -27,7 +27,7 @@ _LANGUAGE = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines
 _WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
 # Kernels: vectorised, fused multiply-add where a processor has it, no errno from <cmath>. Never -ffast-math (it breaks
 # NaN) and never -march (a library runs on every x86-64).
-_KERNEL = ("-O3", "-ffp-contract=fast", "-fno-math-errno")
+_KERNEL = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-ffp-contract=fast", "-fno-math-errno")
 _BINDING = ("-O1",)
 _DEBUG = ("-Og", "-g")
 # An output appears whole, and only if it differs: with restat, ninja then stops where a comment was edited.
