@@ -14,7 +14,7 @@ from pipeline.project import default_cells, installed, step_seconds
 from pipeline.runner.loader import resume_in
 from pipeline.runner.tasks import doit_tasks
 from pipeline.steps import Plan, steps
-from pipeline.toolchain import find_toolchain
+from pipeline.toolchain.find import find_toolchain
 
 LAYOUT = Layout(Path(__file__).resolve().parent)
 resume_in(LAYOUT.root, sys.argv[1:])

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from pipeline import debian
+from pipeline.toolchain import debian
 
 LOCK = Path("requirements/main.txt")
 TORCH = Path("requirements/torch-cpu.txt")

@@ -19,11 +19,11 @@ from pipeline.glue import names
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
-from pipeline.native_build import build_ninja
 from pipeline.project import Versions, minor
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
 from pipeline.step import Step
-from pipeline.toolchain import Toolchain
+from pipeline.toolchain.find import Toolchain
+from pipeline.toolchain.native_build import build_ninja
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ IMPORTS: Mapping[str, tuple[str, ...]] = {
 }
 
 # What a server runs once, so that its children need not: each exporter builds a good deal on first use.
-WARM_UPS: Mapping[str, tuple[str, ...]] = {"export": ("pipeline.exporters:warm_up",)}
+WARM_UPS: Mapping[str, tuple[str, ...]] = {"export": ("pipeline.models.exporters:warm_up",)}
 
 # Read when a library is loaded, so they must be set before a server starts. One thread each: the threads of OpenMP do
 # not survive a fork. onnxruntime's telemetry starts a thread with the import.

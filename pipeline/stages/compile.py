@@ -11,12 +11,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline import native_build, symbols
 from pipeline.errors import CompileError
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
-from pipeline.toolchain import Toolchain, find_toolchain
+from pipeline.toolchain import native_build, symbols
+from pipeline.toolchain.find import Toolchain, find_toolchain
 
 FINGERPRINTS = "sources.json"
 COMMANDS = "compile_commands.json"

@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pipeline import dataset
-from pipeline.arrays import Array, array, seed_of
-from pipeline.dataset import DataSet
+from pipeline.data import dataset
+from pipeline.data.arrays import Array, array, seed_of
+from pipeline.data.dataset import DataSet
+from pipeline.data.reference import Reference
 from pipeline.errors import DataError
 from pipeline.layout import Layout
 from pipeline.load import Operator
-from pipeline.reference import Reference
 from pipeline.schema import attribute_values, dtype_of, stored
 from pipeline.spec import AttributeValue, Case, Input, Model, OpSpec, SameAs
 

@@ -12,16 +12,16 @@ from itertools import pairwise
 
 import torch
 
-from pipeline.demand import Demand, check_legal
 from pipeline.errors import ExportError
-from pipeline.exporters import export, load_glue, zeros
 from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
+from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
-from pipeline.manifest import Manifest, custom_nodes, describe, differing_models
 from pipeline.matrix import Cell
+from pipeline.models.demand import Demand, check_legal
+from pipeline.models.exporters import export, load_glue, zeros
+from pipeline.models.manifest import Manifest, custom_nodes, describe, differing_models
 from pipeline.spec import Lowering
-from pipeline.torch_call import torch_minor
 
 
 def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:

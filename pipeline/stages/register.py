@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 import torch
 
-from pipeline import torch_library
-from pipeline.dataset import read
+from pipeline.data.dataset import read
 from pipeline.errors import RegisterError
 from pipeline.files import write_text
-from pipeline.kernel_check import CaseCheck, check_case
 from pipeline.layout import Layout
+from pipeline.library import torch_library
+from pipeline.library.kernel_check import CaseCheck, check_case
+from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
-from pipeline.torch_call import torch_minor
 
 
 def run(layout: Layout, operator: Operator, *, part: Literal["schema", "kernel"]) -> None:
@@ -31,7 +31,7 @@ def run(layout: Layout, operator: Operator, *, part: Literal["schema", "kernel"]
 
 def _schema(layout: Layout, operator: Operator, overload: Any) -> list[dict[str, Any]]:
     # The exporters take 0.7 CPU s to import, which the other part must not pay.
-    from pipeline import schema_check
+    from pipeline.library import schema_check
 
     return schema_check.results(layout, operator, overload)
 

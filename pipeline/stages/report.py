@@ -9,13 +9,13 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from pipeline import junit, table
 from pipeline.errors import ReportError
 from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
 from pipeline.matrix import Cell
 from pipeline.project import installed
-from pipeline.records import SCHEMA, Record, as_json, collect, counts
+from pipeline.report import junit, table
+from pipeline.report.records import SCHEMA, Record, as_json, collect, counts
 from pipeline.spec import Lowering
 
 

@@ -6,9 +6,9 @@ import hashlib
 import json
 import os
 
-from pipeline import sdk
 from pipeline.files import write_text
 from pipeline.layout import Layout
+from pipeline.toolchain import sdk
 
 
 def run(layout: Layout) -> None:

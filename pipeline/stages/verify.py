@@ -11,17 +11,18 @@ from pathlib import Path
 
 import onnxruntime
 
-from pipeline import dataset, verdict
+from pipeline import verdict
+from pipeline.data import dataset
+from pipeline.data.reference import Reference
 from pipeline.errors import DataError, UsageError, VerifyError, did_you_mean
-from pipeline.judge import Judgement, judge
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
 from pipeline.project import minor
-from pipeline.reference import Reference
-from pipeline.runtime import Runtime
 from pipeline.spec import Case, Lowering, Model
-from pipeline.trial import Trial
+from pipeline.trial.judge import Judgement, judge
+from pipeline.trial.runtime import Runtime
+from pipeline.trial.trial import Trial
 from pipeline.verdict import CaseResult, Outcome, Verdict
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.stages import compile, glue, sdk
-from pipeline.toolchain import find_toolchain
+from pipeline.toolchain.find import find_toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 

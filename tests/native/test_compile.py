@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import native_build, symbols
 from pipeline.errors import CompileError
 from pipeline.layout import Layout
 from pipeline.stages import compile
-from pipeline.toolchain import find_toolchain
+from pipeline.toolchain import native_build, symbols
+from pipeline.toolchain.find import find_toolchain
 from tests.native.building import ROOT, build, compile_program, copy_project
 
 pytestmark = pytest.mark.compile

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import dataset
+from pipeline.data import dataset
 from pipeline.errors import DataError
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operators

@@ -61,7 +61,7 @@ def agree(made: Project, cells: Sequence[Cell], output: Path) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> None:
     """Import and build in this process what all children need."""
-    from pipeline import exporters
+    from pipeline.models import exporters
 
     exporters.warm_up()
 
@@ -198,7 +198,7 @@ def test_another_torch_is_refused(faulty: Project, tmp_path: Path) -> None:
 def test_the_kept_registry_is_the_one_that_torch_builds() -> None:
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-    from pipeline import torchlib
+    from pipeline.models import torchlib
 
     def translations(registry: Any) -> dict[Any, list[Any]]:
         return {

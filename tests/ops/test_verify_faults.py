@@ -10,8 +10,9 @@ from types import ModuleType
 import pytest
 from onnx import helper
 
-from pipeline import dataset, verdict
-from pipeline.dataset import DataSet
+from pipeline import verdict
+from pipeline.data import dataset
+from pipeline.data.dataset import DataSet
 from pipeline.errors import UsageError, VerifyError
 from pipeline.layout import Layout
 from pipeline.stages import data, verify

@@ -13,9 +13,9 @@ import pytest
 from pipeline import verdict
 from pipeline.errors import VerifyError
 from pipeline.layout import Layout
-from pipeline.sdk import cache_folder, find_headers
 from pipeline.stages import data, verify
-from pipeline.toolchain import find_toolchain
+from pipeline.toolchain.find import find_toolchain
+from pipeline.toolchain.sdk import cache_folder, find_headers
 from pipeline.verdict import Outcome
 from tests.ops.double import CELL, OPERATOR, project, write_model
 

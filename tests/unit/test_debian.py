@@ -1,4 +1,4 @@
-"""pipeline.debian, with stubs for apt-get and dpkg."""
+"""pipeline.toolchain.debian, with stubs for apt-get and dpkg."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import debian
+from pipeline.toolchain import debian
 
 APT = """echo "$@" >> "$STUBS/calls"
 case "$*" in

@@ -13,8 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline import debian, environment
+from pipeline import environment
 from pipeline.environment import Pip, Place, SetupError
+from pipeline.toolchain import debian
 
 ROOT = Path(__file__).parents[2]
 NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from pipeline.arrays import Array
-from pipeline.judge import Evidence, Judgement, Outputs, judge
+from pipeline.data.arrays import Array
 from pipeline.spec import DType, Tolerance
+from pipeline.trial.judge import Evidence, Judgement, Outputs, judge
 
 RIGHT = np.array([[1.0, math.nan, math.inf], [4.0, 5.0, 6.0]], np.float32)
 TOLERANCES: dict[DType, Tolerance] = {"float32": Tolerance(rtol=1e-3, atol=1e-5)}

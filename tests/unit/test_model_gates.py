@@ -10,15 +10,15 @@ import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper
 from onnx.shape_inference import InferenceContext
 
-from pipeline.demand import Demand, check_legal
 from pipeline.errors import ExportError
 from pipeline.files import load_module
 from pipeline.glue import python
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.matrix import Cell
-from pipeline.model_gates import check
-from pipeline.value_info import ValueInfo
+from pipeline.models.demand import Demand, check_legal
+from pipeline.models.model_gates import check
+from pipeline.models.value_info import ValueInfo
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
 DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}

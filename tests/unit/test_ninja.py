@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import native_build
 from pipeline.layout import Layout
-from pipeline.native_build import build_ninja
-from pipeline.toolchain import Toolchain
+from pipeline.toolchain import native_build
+from pipeline.toolchain.find import Toolchain
+from pipeline.toolchain.native_build import build_ninja
 
 LAYOUT = Layout(Path("/home/someone/project"))
 TOOLCHAIN = Toolchain(

@@ -13,11 +13,12 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from pipeline import junit, table, verdict
+from pipeline import verdict
 from pipeline.errors import ReportError
 from pipeline.layout import Layout
 from pipeline.matrix import Cell
-from pipeline.records import Record, collect, totals
+from pipeline.report import junit, table
+from pipeline.report.records import Record, collect, totals
 from pipeline.spec import Lowering
 from pipeline.stages import report
 from pipeline.verdict import CaseResult, Outcome, Verdict

@@ -1,4 +1,4 @@
-"""pipeline.sdk: where headers come from and what is refused, without network."""
+"""pipeline.toolchain.sdk: where headers come from and what is refused, without network."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import debian, sdk
 from pipeline.errors import SdkError
+from pipeline.toolchain import debian, sdk
 
 CONTENT = {name: f"// {name}\n#define ORT_API_VERSION 21\n".encode() for name in sdk.CHECKSUMS}
 

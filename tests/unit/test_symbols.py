@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import symbols
 from pipeline.errors import CompileError
+from pipeline.toolchain import symbols
 
 
 def test_a_library_of_python_itself() -> None:

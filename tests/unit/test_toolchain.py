@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import toolchain
 from pipeline.errors import ToolchainError
-from pipeline.toolchain import find_toolchain
+from pipeline.toolchain import find as toolchain
+from pipeline.toolchain.find import find_toolchain
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from pipeline.arrays import Array
+from pipeline.data.arrays import Array
+from pipeline.data.reference import Reference
 from pipeline.errors import VerifyError
-from pipeline.reference import Reference
 from pipeline.schema import stored
 from pipeline.spec import OpSpec
 

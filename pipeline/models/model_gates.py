@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
-from pipeline.demand import Demand
 from pipeline.errors import ExportError, did_you_mean
+from pipeline.models.demand import Demand
+from pipeline.models.value_gates import checker, graph_signature, inference
 from pipeline.schema import attribute_values, stored
 from pipeline.spec import Attribute, AttributeValue
-from pipeline.value_gates import checker, graph_signature, inference
 
 # What ONNX Runtime 1.18 to 1.23 can read, and the highest that torch 2.13 writes. A newer ONNX Runtime reads more.
 MAX_IR_VERSION = 10

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from pipeline.arrays import Array
+from pipeline.data.arrays import Array
 from pipeline.errors import RegisterError
 from pipeline.spec import Layout
 

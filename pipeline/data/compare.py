@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.arrays import Array, dtype_name
+from pipeline.data.arrays import Array, dtype_name
 from pipeline.spec import Tolerance
 
 

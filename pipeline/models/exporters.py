@@ -15,17 +15,17 @@ import onnx
 import torch
 from onnx import ModelProto
 
-from pipeline import torchlib
-from pipeline.demand import Demand
 from pipeline.errors import ExportError
-from pipeline.exporter_warnings import collected, unexpected
 from pipeline.files import load_module
 from pipeline.layout import Layout
+from pipeline.library.torch_call import torch_attributes, torch_operator
 from pipeline.matrix import Exporter
-from pipeline.model_gates import check
+from pipeline.models import torchlib
+from pipeline.models.demand import Demand
+from pipeline.models.exporter_warnings import collected, unexpected
+from pipeline.models.model_gates import check
+from pipeline.models.value_info import Shape
 from pipeline.spec import shape_of
-from pipeline.torch_call import torch_attributes, torch_operator
-from pipeline.value_info import Shape
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -141,7 +141,7 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     if texts := unexpected(said):
         raise ExportError(
             f"{demand}: the {demand.cell.exporter} exporter warned: {'; '.join(texts)}. "
-            f"Mend the cause, or add the text to pipeline/exporter_warnings.py with the reason why it may be"
+            f"Mend the cause, or add the text to pipeline/models/exporter_warnings.py with the reason why it may be"
         )
     check(proto, demand)
     return proto

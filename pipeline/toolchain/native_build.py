@@ -14,7 +14,7 @@ from pathlib import Path
 from ninja import ninja_syntax
 
 from pipeline.layout import Layout
-from pipeline.toolchain import Toolchain
+from pipeline.toolchain.find import Toolchain
 
 TORCH_TARGET = "2.9"
 STUB = "stub/libtorch_cpu.so"

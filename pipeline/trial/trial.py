@@ -8,13 +8,13 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from pipeline.dataset import DataSet
+from pipeline.data.dataset import DataSet
+from pipeline.data.reference import Reference
 from pipeline.errors import VerifyError
-from pipeline.judge import Evidence
-from pipeline.oracle import Oracle
-from pipeline.reference import Reference
-from pipeline.runtime import Runtime, call
 from pipeline.spec import DType, OpSpec, Tolerance
+from pipeline.trial.judge import Evidence
+from pipeline.trial.oracle import Oracle
+from pipeline.trial.runtime import Runtime, call
 
 
 class Trial:

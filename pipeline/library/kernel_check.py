@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from pipeline.arrays import Array, dtype_name
-from pipeline.compare import EXACT, Comparison, compare, mismatch
-from pipeline.dataset import DataSet
+from pipeline.data.arrays import Array, dtype_name
+from pipeline.data.compare import EXACT, Comparison, compare, mismatch
+from pipeline.data.dataset import DataSet
+from pipeline.library.strided import strided
+from pipeline.library.torch_call import torch_attributes
 from pipeline.schema import dtype_of
 from pipeline.spec import Case, Model, OpSpec
-from pipeline.strided import strided
-from pipeline.torch_call import torch_attributes
 
 THREADS = 4
 

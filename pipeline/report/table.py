@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.records import OUTCOMES, Record, totals
+from pipeline.report.records import OUTCOMES, Record, totals
 from pipeline.verdict import Outcome, Verdict
 
 # A mark, so that nothing hangs on a colour, and one for a terminal without Unicode.

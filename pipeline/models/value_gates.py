@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import onnx
 from onnx import ModelProto, ValueInfoProto, defs, helper
 
-from pipeline.demand import Demand
-from pipeline.value_info import ValueInfo
+from pipeline.models.demand import Demand
+from pipeline.models.value_info import ValueInfo
 
 
 def graph_signature(proto: ModelProto, demand: Demand) -> Iterator[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.arrays import Array, dtype_name
-from pipeline.compare import EXACT, Comparison, compare
+from pipeline.data.arrays import Array, dtype_name
+from pipeline.data.compare import EXACT, Comparison, compare
 from pipeline.spec import DType, Tolerance
 
 Outputs = tuple[Array, ...]
 
-# Settings of pipeline.runtime that must give the same numbers.
+# Settings of pipeline.trial.runtime that must give the same numbers.
 ONE_THREAD, TWO_THREADS = "optimised", "on two threads"
 
 

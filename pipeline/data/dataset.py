@@ -14,7 +14,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
-from pipeline.arrays import Array
+from pipeline.data.arrays import Array
 from pipeline.errors import DataError
 from pipeline.files import write_bytes
 

@@ -8,8 +8,8 @@ from onnx import defs
 
 from pipeline.errors import ExportError
 from pipeline.matrix import Cell, illegal
+from pipeline.models.value_info import Signature, signature
 from pipeline.spec import Lowering, Model, OpSpec
-from pipeline.value_info import Signature, signature
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline import debian
 from pipeline.errors import SdkError
+from pipeline.toolchain import debian
 
 VERSION = "1.21.0"
 RELEASE = f"https://github.com/microsoft/onnxruntime/releases/download/v{VERSION}/onnxruntime-linux-x64-{VERSION}.tgz"

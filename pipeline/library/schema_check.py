@@ -8,17 +8,17 @@ from typing import Any
 
 import torch
 
-from pipeline import arrays
-from pipeline.demand import Demand
+from pipeline.data import arrays
 from pipeline.errors import RegisterError
-from pipeline.exporters import Glue, Tensors, export, load_glue
 from pipeline.layout import Layout
+from pipeline.library.strided import strided
+from pipeline.library.torch_call import torch_attributes, torch_minor
 from pipeline.load import Operator
 from pipeline.matrix import EXPORTERS, LEGAL_OPSETS, Cell
+from pipeline.models.demand import Demand
+from pipeline.models.exporters import Glue, Tensors, export, load_glue
 from pipeline.schema import dtype_of
 from pipeline.spec import Case, Model, Random, shape_of
-from pipeline.strided import strided
-from pipeline.torch_call import torch_attributes, torch_minor
 
 # All four apply. An operator without a formula for its gradient passes "autograd_registration" and "aot_dispatch" as
 # long as no input asks for a gradient; with one declared, the inputs here will ask.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pipeline.errors import CompileError
 
-SHIMS = Path(__file__).parent / "data" / "torch_shims"
+SHIMS = Path(__file__).parent / "torch_shims"
 
 _DYNAMIC, _DYNSYM, _VERSYM = 6, 11, 0x6FFFFFFF  # kinds of sections
 _NEEDED = 1  # a tag of the dynamic section

@@ -9,9 +9,9 @@ import torch
 
 from pipeline.errors import RegisterError
 from pipeline.layout import Layout
+from pipeline.library.torch_call import torch_operator
 from pipeline.load import Operator
 from pipeline.schema import torch_schema
-from pipeline.torch_call import torch_operator
 
 
 def load(layout: Layout, operator: Operator) -> Any:

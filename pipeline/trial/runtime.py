@@ -10,7 +10,7 @@ from typing import Protocol
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
-from pipeline.arrays import Array
+from pipeline.data.arrays import Array
 from pipeline.errors import VerifyError
 
 # They have no common base but Exception. ValueError is what Python's side raises for a wrong feed.

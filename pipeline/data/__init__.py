@@ -1,0 +1,1 @@
+"""Test data: arrays from descriptions, expected outputs from a reference, files, and how two arrays compare."""

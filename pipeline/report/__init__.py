@@ -1,0 +1,1 @@
+"""Verdicts as a table, as JSON and as JUnit."""

@@ -1,0 +1,1 @@
+"""Models in ONNX Runtime: sessions, the second oracle, and the judgement of a case."""
