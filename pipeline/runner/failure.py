@@ -31,8 +31,11 @@ class StepFailed(TaskFailed):
 
     @property
     def brief(self) -> str:
-        """One line: how the step died, or the first of what it said."""
-        return self.summary if self.died or not self.output else self.output.partition("\n")[0]
+        """One line: how the step died, or the first error among what it said."""
+        said = [line for line in self.output.splitlines() if not line.startswith("$ ")]  # those are commands
+        if self.died or not said:
+            return self.summary
+        return next((line for line in said if "error" in line), said[0])
 
 
 class StepBlocked(TaskFailed):

@@ -78,7 +78,7 @@ def _distrust_time_stamps(layout: Layout, name: str, folder: Path) -> None:
 
 def _ninja(toolchain: Toolchain, folder: Path) -> None:
     command = [toolchain.ninja, "--quiet", "-C", str(folder)]
-    print(shlex.join(command), flush=True)
+    print("$", shlex.join(command), flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     if done.returncode != 0:
         raise CompileError(_message(done.stdout))
