@@ -90,13 +90,17 @@ class Progress(ConsoleReporter):
             self.write(line + "\n")
         # What the compiler said comes last, so that nothing scrolls it away.
         for failure in sorted(self._failed, key=lambda f: f.step.server is None):
-            if failure.step.task != REPORT:
+            if not self._told(failure):
                 self.write(_describe(failure))
         for cause, count in Counter(b.cause.step.task for b in self._blocked).items():
             self.write(f"not run because {cause} failed: {count} step{'s' * (count > 1)}\n")
         for error in self.runtime_errors:
             self.write(f"{error}\n")
         self.write(self._summary() + "\n")
+
+    def _told(self, failure: StepFailed) -> bool:
+        """Whether the report says it already: it holds all verdicts, those that say the same put together."""
+        return failure.step.task == REPORT or (self._report_ran and failure.step.verdict is not None)
 
     @property
     def _done(self) -> int:

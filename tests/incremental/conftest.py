@@ -126,6 +126,8 @@ def do_report(*verdicts):
     bad = [v for v in verdicts[:-1] if '"outcome": "verified"' not in Path(v).read_text()]
     Path(verdicts[-1]).write_text(" ".join(bad))
     print("TABLE of", len(verdicts) - 1, "cells,", len(bad), "bad")
+    for v in bad:
+        print(Path(v).read_text())
     return 11 if bad else 0
 
 def do_verify(source, verdict):

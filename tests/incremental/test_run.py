@@ -60,7 +60,8 @@ def test_steps_that_die_do_not_stop_the_others(project: Project, server: str | N
         assert text in found["detail"]
         assert name == "a" or "last words" in found["detail"]
         assert f"Replay: python -m pipeline {project.steps['abcd'.index(name)]['command'][0]} a.txt" in found["detail"]
-        assert f"verify:{name}-custom@{CELL}: " in done.stdout and text in done.stdout
+        assert f"verify:{name}-custom@{CELL} FAILED" in done.stdout and text in done.stdout
+        assert f"verify:{name}-custom@{CELL}: " not in done.stdout, "the report has said it"
     assert "TABLE of 5 cells, 4 bad" in done.stdout
     assert "6 steps in" in done.stdout and "1 run, 5 failed" in done.stdout
     assert project.processes() == []
@@ -115,7 +116,9 @@ def test_the_verdict_of_a_step_that_judged_stays(project: Project) -> None:
     project.write("a.txt", "wrong")
     done = project.doit()
     assert verdict(project, "a") == {"outcome": "mismatched"}
-    assert "2 of 64 elements differ" in done.stdout and done.returncode == 1
+    assert "TABLE of 1 cells, 1 bad" in done.stdout and done.returncode == 1
+    again = project.doit("verify")  # without the report, the step says it itself
+    assert "2 of 64 elements differ" in again.stdout and again.returncode == 1
 
 
 @pytest.mark.parametrize("how", ["abort", "throw"])
