@@ -76,4 +76,4 @@ def test_a_compile_error_blocks_its_operator_alone(project: Project, tmp_path: P
         if name.startswith("group_norm"):
             assert record["outcome"] == "failed", (name, record)
             assert record["detail"].startswith("not run: compile:group_norm failed: "), (name, record)
-            assert "'not_declared' was not declared" in record["detail"].replace("‘", "'").replace("’", "'")
+            assert "not_declared" in record["detail"], (name, record)

@@ -1,0 +1,80 @@
+"""README and docs are held to what is there: files shown, lines counted, links, commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ops.projects import Project
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted(ROOT.glob("ops/*/README.md")),
+]
+
+
+def test_the_declaration_is_shown_as_it_is() -> None:
+    assert f"```python\n{(ROOT / 'ops/group_norm/spec.py').read_text()}```" in README
+
+
+def test_lines_are_counted() -> None:
+    rows = re.findall(r"^\| \[`([^`]+)`\]\(\1\) \| (\d+) \|", README, flags=re.MULTILINE)
+    assert len(rows) == 5
+    for path, lines in rows:
+        assert len((ROOT / path).read_text().splitlines()) == int(lines), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def commands() -> list[str]:
+    """Return what README says to type, but for the tests and the benchmark, which would run this test again."""
+    table = re.findall(r"^\| `\./run ([^`]+)` \|", README, flags=re.MULTILINE)
+    blocks = re.findall(r"^\$ \./run (.+)$", README, flags=re.MULTILINE)
+    return [c for c in dict.fromkeys([*blocks, *table]) if not c.startswith(("tox", "python benchmarks"))]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project.copy(tmp_path_factory.mktemp("readme"))
+
+
+@pytest.mark.compile
+@pytest.mark.torch
+@pytest.mark.ort
+@pytest.mark.parametrize("command", commands())
+def test_a_command_works(project: Project, command: str) -> None:
+    program, *arguments = shlex.split(command)
+    known = {"doit": [sys.executable, "-m", "doit"], "python": [sys.executable]}
+    done = subprocess.run([*known[program], *arguments], cwd=project.root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.compile
+@pytest.mark.torch
+@pytest.mark.ort
+def test_the_output_of_the_first_command_is_the_one_shown(project: Project) -> None:
+    """Seconds and error figures differ between machines; every other word does not."""
+    project.doit("clean")
+    shown = README.partition("ready (46 s)\n")[2].partition("```")[0]
+    told = project.doit().stdout
+
+    def bare(text: str) -> list[str]:
+        figures = re.sub(r"\d+\.\d+s? |\d+\.\d+e[-+]\d+ +\d+%|\d+\.\d+$", "", text, flags=re.MULTILINE)
+        return [re.sub(r"\s+", " ", line).strip() for line in figures.splitlines() if line.strip(" ─")]
+
+    wanted = [line for line in bare(shown) if line != "..."]
+    found = bare(told)
+    assert [line for line in wanted if line not in found] == []
