@@ -20,9 +20,9 @@ from pipeline.project import default_cells, find_root
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one stage. Returns 0, or the exit code of the error whose message was printed to stderr."""
-    options = _parser().parse_args(arguments)
-    run: Callable[[Layout, argparse.Namespace], None] = options.run
     try:
+        options = _parser().parse_args(arguments)
+        run: Callable[[Layout, argparse.Namespace], None] = options.run
         run(Layout(find_root(Path.cwd())), options)
     except OpmatrixError as error:
         print(error, file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import code
+from pipeline.toolchain import symbols
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
@@ -126,3 +127,21 @@ def test_paths_under_build_come_from_layout_alone() -> None:
     for path in modules(PACKAGE):
         if path.name != "layout.py":
             assert not re.search(r"""["']build/""", path.read_text()), f"{path}: use pipeline.layout"
+
+
+def strong_shims(text: str) -> set[str]:
+    """Return torch's symbols that a header declares and that every torch must have: the rest of it is weak."""
+    return set(re.findall(r"\b(?:aoti_torch|torch)_\w+(?=\()", text.partition("// Newer than 2.9")[0]))
+
+
+def test_bindings_use_no_symbol_outside_the_targets_list() -> None:
+    """tests/native and the compile stage hold the same of the libraries themselves; this needs no compiler."""
+    strong = strong_shims((ROOT / "native/binding/torch_shims.h").read_text())
+    assert len(strong) > 20
+    assert strong <= symbols.torch_shims("2.9")
+
+
+def test_the_symbol_rule_sees_a_planted_declaration() -> None:
+    planted = strong_shims("void aoti_torch_new_in_2_10(int);\n// Newer than 2.9\nvoid torch_parallel_for(int);")
+    assert planted == {"aoti_torch_new_in_2_10"}
+    assert not planted <= symbols.torch_shims("2.9")

@@ -1,0 +1,70 @@
+"""Mistakes on the command line of ``python -m pipeline``: one sentence each, and the exit code of its kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main
+from pipeline.errors import SpecError, UsageError
+
+DODO = "raise AssertionError('nobody runs this')\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with group_norm's declaration, and the current folder somewhere inside it."""
+    (tmp_path / "dodo.py").write_text(DODO)
+    (tmp_path / "pyproject.toml").write_text((root / "pyproject.toml").read_text())
+    folder = tmp_path / "ops" / "group_norm"
+    folder.mkdir(parents=True)
+    for name in ("spec.py", "cases.py"):
+        (folder / name).write_text((root / "ops/group_norm" / name).read_text())
+    monkeypatch.chdir(folder)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["verify", "group_norm", "--cell", "foo"], UsageError.exit_code, "'foo' is no cell; a cell is written like"),
+        (["verify", "grup_norm"], UsageError.exit_code, "there is: group_norm; did you mean 'group_norm'?"),
+        (
+            ["export", "group_norm", "--cell", "torch2.13-legacy-opset21-ort1.31"],
+            UsageError.exit_code,
+            "torch2.13-legacy-opset21-ort1.31: the legacy exporter writes opsets 7 to 20, not 21",
+        ),
+        (["report", "--opsets", "all,18"], UsageError.exit_code, "write 'default', 'all' or opsets like '18,20'"),
+    ],
+)
+def test_a_mistake(
+    project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
+) -> None:
+    assert main(arguments) == code
+    told = capsys.readouterr()
+    assert message in told.err
+    assert told.out == ""
+    assert len(told.err.splitlines()) == 1
+
+
+def test_a_broken_declaration(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = project / "ops/group_norm/spec.py"
+    spec.write_text(spec.read_text().replace("minimum=0.0", "minimun=0.0"))
+    assert main(["glue", "group_norm"]) == SpecError.exit_code
+    assert "did you mean 'minimum'?" in capsys.readouterr().err
+
+
+def test_outside_of_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sdk"]) == UsageError.exit_code
+    assert "no dodo.py in" in capsys.readouterr().err
+
+
+def test_an_unknown_stage_is_argparses_own_message(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["verfy"])
+    assert caught.value.code == 2
+    assert "invalid choice: 'verfy'" in capsys.readouterr().err
