@@ -93,6 +93,10 @@ class Layout:
         """One test data set in the layout of ONNX's backend tests: input_<i>.pb and output_<i>.pb."""
         return self.build / "data" / name / model / f"test_data_set_{case}"
 
+    def data_manifest(self, name: str) -> Path:
+        """The fingerprints of all test data of an operator: who reads those files is keyed by this one."""
+        return self.build / "data" / name / "data.json"
+
     def registered(self, name: str, part: str, *, torch: str) -> Path:
         """The manifest of one part ("schema" or "kernel") of the register stage."""
         return self.build / "register" / name / f"{part}@torch{torch}.json"

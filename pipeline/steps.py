@@ -176,7 +176,7 @@ def _data(part: _Part) -> Step:
         name=part.name,
         command=("data", part.name),
         reads=(part.layout.reference(part.name),),
-        writes=part.data_files,
+        writes=(part.layout.data_manifest(part.name), *part.data_files),
         config=_config(
             "data",
             spec=part.interface,
@@ -220,7 +220,7 @@ def _register_kernel(part: _Part) -> Step:
         group="register",
         name=f"{spec.name}-kernel@torch{minor(part.versions.torch)}",
         command=("register", spec.name, "--part", "kernel"),
-        reads=(layout.torch_library(spec.name), *part.data_files),
+        reads=(layout.torch_library(spec.name), layout.data_manifest(spec.name)),
         writes=(layout.registered(spec.name, "kernel", torch=minor(part.versions.torch)),),
         config=_config(
             "register",
@@ -282,8 +282,8 @@ def _verify(part: _Part, lowering: Lowering, cell: Cell) -> Step:
         reads=(
             layout.ort_library(spec.name),
             layout.reference(spec.name),
-            *part.model_files(lowering, cell),
-            *part.data_files,
+            layout.manifest(spec.name, lowering, cell),
+            layout.data_manifest(spec.name),
         ),
         writes=(verdict,),
         config=_config(

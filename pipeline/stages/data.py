@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +13,7 @@ from pipeline.data.arrays import Array, array, seed_of
 from pipeline.data.dataset import DataSet
 from pipeline.data.reference import Reference
 from pipeline.errors import DataError
+from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.schema import attribute_values, dtype_of, stored
@@ -36,6 +39,7 @@ def run(layout: Layout, operator: Operator) -> None:
     for folder, data in made.items():
         dataset.write(folder, data)
     _remove_surplus(made)
+    _write_manifest(layout.data_manifest(operator.name), made)
 
 
 def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> DataSet:
@@ -73,6 +77,13 @@ def _check_shapes(spec: OpSpec, inputs: Mapping[str, Array], outputs: Mapping[st
                             f"{part.shape.input!r}, gives {wanted}")  # fmt: skip
 
 
+def _write_manifest(path: Path, folders: Iterable[Path]) -> None:
+    """Write a fingerprint of every file. One small file stands for hundreds, in every cell that is keyed by them."""
+    files = sorted(file for folder in folders for file in folder.iterdir())
+    digests = {str(f.relative_to(path.parent)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+    write_text(path, json.dumps(digests, indent=1) + "\n")
+
+
 def _remove_surplus(kept: Iterable[Path]) -> None:
     kept = set(kept)
     operator = next(iter(kept)).parent.parent
@@ -80,5 +91,5 @@ def _remove_surplus(kept: Iterable[Path]) -> None:
         if folder not in kept:
             shutil.rmtree(folder)
     for model in operator.iterdir():
-        if not any(model.iterdir()):
+        if model.is_dir() and not any(model.iterdir()):
             model.rmdir()
