@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import sys
@@ -28,6 +29,7 @@ class Loader(NamespaceTaskLoader):
     cmd_options = ()
 
     def setup(self, opt_values: dict[str, Any]) -> None:
+        gc.disable()  # a graph is no garbage, and this process then waits; to look for some costs every command 10 ms
         try:
             _check_variables(list(doit_cmd._CMDLINE_VARS or {}))
             self.namespace = dict(inspect.getmembers(get_module("dodo.py")))
