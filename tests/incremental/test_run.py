@@ -208,6 +208,8 @@ def test_a_server_with_threads_is_refused(project: Project) -> None:
     project.write("onnx/numpy_helper.py", "")
     project.step("data:b", "copy", "a.txt", "build/b.pb", server="onnx")
     assert "its imports started threads" in project.doit().stdout
+    # A thread that never ends must not keep the refused server, either.
+    wait_for(lambda: project.processes() == [], seconds=2)
 
 
 def test_the_second_of_two_runs_says_who_is_at_work(project: Project) -> None:
