@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,15 @@ class Project:
         return Layout(self.root)
 
     @classmethod
-    def copy(cls, folder: Path, *, seconds: int = 60) -> Project:
-        """Copy what people write; `seconds` is the time limit of a step."""
-        for name in ("ops", "native"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    def copy(cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 60) -> Project:
+        """Copy what people write of some operators; `seconds` is the time limit of a step."""
+        for part in (
+            "native/include",
+            "native/binding",
+            *(f"{room}/{o}" for room in ("ops", "native") for o in operators),
+        ):
+            if (ROOT / part).is_dir():  # an operator without a kernel of ours has no folder in native/
+                shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "dodo.py", folder / "dodo.py")
         settings = (ROOT / "pyproject.toml").read_text()
         (folder / "pyproject.toml").write_text(settings + f"\n[tool.opmatrix.limits]\nseconds = {seconds}\n")
