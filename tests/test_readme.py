@@ -62,19 +62,28 @@ def test_a_command_works(project: Project, command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def bare(text: str) -> list[str]:
+    """Return lines without seconds and error figures, which differ between machines; every other word does not."""
+    figures = re.sub(r"\d+\.\d+s? |\d+\.\d+e[-+]\d+ +\d+%|\d+\.\d+$", "", text, flags=re.MULTILINE)
+    return [re.sub(r"\s+", " ", line).strip() for line in figures.splitlines() if line.strip(" ─")]
+
+
 @pytest.mark.compile
 @pytest.mark.torch
 @pytest.mark.ort
-def test_the_output_of_the_first_command_is_the_one_shown(project: Project) -> None:
-    """Seconds and error figures differ between machines; every other word does not."""
-    project.doit("clean")
-    shown = README.partition("ready (46 s)\n")[2].partition("```")[0]
-    told = project.doit().stdout
-
-    def bare(text: str) -> list[str]:
-        figures = re.sub(r"\d+\.\d+s? |\d+\.\d+e[-+]\d+ +\d+%|\d+\.\d+$", "", text, flags=re.MULTILINE)
-        return [re.sub(r"\s+", " ", line).strip() for line in figures.splitlines() if line.strip(" ─")]
-
-    wanted = [line for line in bare(shown) if line != "..."]
-    found = bare(told)
-    assert [line for line in wanted if line not in found] == []
+def test_the_output_shown_is_the_real_one() -> None:
+    """The steps that are shown are steps of this project, and the table is that of its report."""
+    doit = [sys.executable, "-m", "doit"]
+    listed = subprocess.run([*doit, "list", "--all"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = {line.split()[0] for line in listed.splitlines()}
+    subprocess.run(doit, cwd=ROOT, capture_output=True, text=True)
+    report = subprocess.run([sys.executable, "-m", "pipeline", "report"], cwd=ROOT, capture_output=True, text=True)
+    steps, _, table = README.partition("ready (46 s)\n")[2].partition("```")[0].partition("\n\n")
+    shown = [line.split() for line in steps.splitlines() if line.startswith("[")]
+    groups = {name.partition(":")[0] for name in names if ":" in name}
+    assert shown
+    assert {count for count, _, _ in shown} <= {f"[{n}/{len(names - groups)}]" for n in range(len(names))}
+    assert {name for _, _, name in shown} <= names
+    wanted = [line for line in bare(table) if line != "..." and " steps in " not in line]
+    assert [line for line in wanted if line not in bare(report.stdout)] == []
+    assert len(wanted) >= 4
