@@ -120,10 +120,16 @@ class Override(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class TorchOp(metaclass=_KeepsMistakes):
-    """The operator in torch: ``namespace::name``. Its schema follows from inputs, attributes and outputs."""
+    """The operator in torch: ``namespace::name``. Its schema follows from inputs, attributes and outputs.
+
+    With `overrides` it is torch's own: exports of the ATen operators named there become this one, and there is no torch
+    library of ours. With `python` it is defined by ops/<name>/torch_op.py, whose function `define()` returns what keeps
+    the definition alive. A torch_op.py beside a kernel may hold `setup_context` and `backward`, for gradients.
+    """
 
     name: str
     overrides: tuple[Override, ...] = ()
+    python: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +155,9 @@ class OpSpec(metaclass=_KeepsMistakes):
     """The one declaration of an operator.
 
     `types` maps each type variable to the dtypes that it takes. `tolerances` maps lowering, then dtype of an output.
-    `runtime` says whose kernel computes in ONNX Runtime: one of ours, or a contrib op of ONNX Runtime itself.
+    `runtime` says whose kernel computes in ONNX Runtime: one of ours, or a contrib op of ONNX Runtime itself. `kernel`
+    is the text of kernel.h, for who would rather not have a file. `uses` names the operators whose nodes a lowering
+    emits instead of a node of its own; its library is linked of theirs.
     """
 
     name: str
@@ -164,6 +172,8 @@ class OpSpec(metaclass=_KeepsMistakes):
     lowerings: tuple[Lowering, ...] = ("custom",)
     min_opset: int = 9
     runtime: Literal["kernel", "contrib"] = "kernel"
+    kernel: str | None = None
+    uses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,10 +205,13 @@ Tensor = Random | Values
 
 @dataclass(frozen=True, kw_only=True)
 class Case(metaclass=_KeepsMistakes):
-    """One set of inputs, by the names of the declaration. `name` is unique within the operator."""
+    """One set of inputs, by the names of the declaration. `name` is unique within the operator.
+
+    An optional input may be left out or None; a variadic one takes a tuple of tensors.
+    """
 
     name: str
-    inputs: Mapping[str, Tensor]
+    inputs: Mapping[str, Tensor | tuple[Tensor, ...] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +220,7 @@ class Model(metaclass=_KeepsMistakes):
 
     `types` binds each type variable. `dynamic` names, per input, the axes that stay symbolic (None: static); the same
     name is the same size. Without it every case has the shapes of the first. `names` renames inputs and outputs in
-    the model's graph.
+    the model's graph. `unsupported` is the reason why it cannot run: a model that runs all the same is a failure.
     """
 
     name: str
@@ -216,6 +229,7 @@ class Model(metaclass=_KeepsMistakes):
     dynamic: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     domain_version: int = 1
     names: Mapping[str, str] = field(default_factory=dict)
+    unsupported: str = ""
     cases: tuple[Case, ...]
 
 
