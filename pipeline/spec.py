@@ -247,6 +247,14 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def given(case: Case, name: str) -> tuple[Tensor, ...]:
+    """Return the tensors that a case gives for an input: none for an absent one, several for a variadic one."""
+    found = case.inputs.get(name)
+    if found is None:
+        return ()
+    return found if isinstance(found, tuple) else (found,)
+
+
 def as_data(value: object) -> Any:
     """Return `value` as JSON data, field by field: the form in which a step is keyed by parts of a declaration."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
