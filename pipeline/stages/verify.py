@@ -13,17 +13,18 @@ import onnxruntime
 
 from pipeline import verdict
 from pipeline.data import dataset
+from pipeline.data.dataset import DataSet
 from pipeline.data.reference import Reference
 from pipeline.errors import DataError, UsageError, VerifyError, did_you_mean
 from pipeline.layout import Layout
-from pipeline.load import Operator
+from pipeline.load import Operator, load_operator
 from pipeline.matrix import Cell
 from pipeline.project import minor
-from pipeline.spec import Case, Lowering, Model
+from pipeline.spec import Case, Lowering, Model, OpSpec
 from pipeline.trial.judge import Judgement, judge
-from pipeline.trial.runtime import Runtime
+from pipeline.trial.runtime import RefusedError, Runtime
 from pipeline.trial.trial import Trial
-from pipeline.verdict import CaseResult, Outcome, Verdict
+from pipeline.verdict import WRONG, CaseResult, Outcome, Verdict
 
 
 def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell, case: str | None = None) -> None:
@@ -44,7 +45,7 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell, c
     if case is None:
         seconds = round(time.perf_counter() - started, 3)
         verdict.write(layout.verdict(operator.name, lowering, cell), replace(found, seconds=seconds))
-    if found.outcome != "verified":
+    if found.outcome in WRONG:
         raise VerifyError("\n".join(_messages(found)))
 
 
@@ -67,12 +68,18 @@ class Bench:
     def results(self) -> Iterator[CaseResult]:
         """Yield the result of each case. Raises VerifyError or DataError for what keeps all of them from running."""
         _require_version(self.cell)
-        runtime, reference = self._runtime(), Reference(self.layout, self.operator.spec)
+        runtime = self._runtime()
+        operators = [(spec, Reference(self.layout, spec)) for spec in self._specs()]
         for model in self.operator.models:
-            cases = [(index, c) for index, c in enumerate(model.cases) if self.only in (None, c.name)]
-            if cases:
-                yield from self._model(model, cases, runtime, reference)
+            if self.only is None or self.only in (c.name for c in model.cases):
+                yield from self._model(model, runtime, operators)
         _require_no_torch()
+
+    def _specs(self) -> Iterator[OpSpec]:
+        """Yield the declarations whose nodes may stand in a model: the operator's own, and of those that it uses."""
+        yield self.operator.spec
+        for name in self.operator.spec.uses:
+            yield load_operator(self.layout, name).spec
 
     def _runtime(self) -> Runtime:
         """Return ONNX Runtime with the operator's library, or without where no kernel of ours computes."""
@@ -81,28 +88,44 @@ class Bench:
         return Runtime(self.layout.ort_library(spec.name) if ours else None)
 
     def _model(
-        self, model: Model, cases: Sequence[tuple[int, Case]], runtime: Runtime, reference: Reference
+        self, model: Model, runtime: Runtime, operators: Sequence[tuple[OpSpec, Reference]]
     ) -> Iterator[CaseResult]:
         """Yield the results of a model's cases. What keeps the model from running fails all of them."""
-        spec = self.operator.spec
-        path = self.layout.model(spec.name, self.lowering, self.cell, model.name)
+        name = self.operator.name
+        path = self.layout.model(name, self.lowering, self.cell, model.name)
+        folders = [self.layout.data(name, model.name, index) for index in range(len(model.cases))]
         try:
-            trial = Trial(path, spec=spec, runtime=runtime, reference=reference)
+            trial = Trial(path, runtime=runtime, operators=operators)
+            dataset.link(path.parent, folders)
         except VerifyError as error:
-            yield from (_failed(model, case, error) for _, case in cases)
+            yield from (_not_run(model, case, error) for case in self._asked(model))
             return
-        folders = [self.layout.data(spec.name, model.name, index) for index in range(len(model.cases))]
-        dataset.link(path.parent, folders)
-        for index, case in cases:
+        found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
+        crowd = trial.crowded({name: data for name, data in found.items() if isinstance(data, DataSet)})
+        for case in self._asked(model):
+            data = found[case.name]
             try:
-                evidence = trial.evidence(dataset.read(folders[index]), spec.tolerances[self.lowering])
+                if isinstance(data, DataError):
+                    raise data
+                evidence = trial.evidence(data, self.operator.spec.tolerances[self.lowering])
             except (VerifyError, DataError) as error:
-                yield _failed(model, case, error)
+                yield _not_run(model, case, error)
                 continue
-            judgement = judge(evidence)
+            judgement = judge(replace(evidence, crowd=crowd.get(case.name, "")))
             if self.only:
-                _tell(path.relative_to(self.layout.root), folders[index].relative_to(self.layout.root), judgement)
+                folder = folders[model.cases.index(case)]
+                _tell(path.relative_to(self.layout.root), folder.relative_to(self.layout.root), judgement)
             yield _judged(model, case, judgement)
+
+    def _asked(self, model: Model) -> list[Case]:
+        return [case for case in model.cases if self.only in (None, case.name)]
+
+
+def _read(folder: Path) -> DataSet | DataError:
+    try:
+        return dataset.read(folder)
+    except DataError as error:
+        return error
 
 
 def _require_version(cell: Cell) -> None:
@@ -118,11 +141,18 @@ def _require_no_torch() -> None:
                           "spec.py and cases.py")  # fmt: skip
 
 
-def _failed(model: Model, case: Case, error: Exception) -> CaseResult:
+def _not_run(model: Model, case: Case, error: Exception) -> CaseResult:
+    """Return the result of a case that did not run: as declared, where ONNX Runtime refuses what is unsupported."""
+    if model.unsupported and isinstance(error, RefusedError):
+        detail = f"{model.unsupported} (ONNX Runtime: {error})"
+        return CaseResult(case=case.name, model=model.name, outcome="unsupported", detail=detail)
     return CaseResult(case=case.name, model=model.name, outcome="failed", detail=str(error))
 
 
 def _judged(model: Model, case: Case, judgement: Judgement) -> CaseResult:
+    if model.unsupported:
+        detail = f"declared unsupported ({model.unsupported}), but it runs. Remove `unsupported` from its model"
+        return CaseResult(case=case.name, model=model.name, outcome="failed", detail=detail)
     found = [r.comparison for r in judgement.runs]
     return CaseResult(
         case=case.name,
@@ -141,10 +171,12 @@ def _finite(number: float) -> float | None:
 
 
 def _verdict(bench: Bench, results: Sequence[CaseResult], detail: str) -> Verdict:
-    wrong = [r for r in results if r.outcome != "verified"]
+    wrong = [r for r in results if r.outcome in WRONG]
     outcome: Outcome = "verified"
     if detail or wrong:
         outcome = "failed" if detail or any(r.outcome == "failed" for r in wrong) else "mismatched"
+    elif results and all(r.outcome == "unsupported" for r in results):
+        outcome, detail = "unsupported", results[0].detail
     if wrong:
         detail = f"{len(wrong)} of {len(results)} cases; {wrong[0].case}: {wrong[0].detail}"
     return Verdict(
@@ -161,7 +193,7 @@ def _messages(found: Verdict) -> Iterator[str]:
     """Yield one line per fault; the cases that share one are told together."""
     faults: dict[str, list[str]] = {}
     for result in found.cases:
-        if result.outcome != "verified":
+        if result.outcome in WRONG:
             faults.setdefault(result.detail, []).append(result.case)
     for detail, (case, *others) in faults.items():
         also = f" Also {', '.join(others)}." if others else ""
