@@ -1,21 +1,43 @@
-"""Load the compiled torch library of an operator into this process."""
+"""Make an operator callable in this process: load its compiled library, or define it in Python."""
 
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pipeline.errors import RegisterError
 from pipeline.layout import Layout
+from pipeline.library import torch_op
 from pipeline.library.torch_call import torch_operator
 from pipeline.load import Operator
 from pipeline.schema import torch_schema
 
 
-def load(layout: Layout, operator: Operator) -> Any:
-    """Load the library and return its overload, whose schema is the declared one. Raises RegisterError."""
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """An operator that this process can call."""
+
+    overload: Any
+    alive: Any  # what a definition in Python lives by
+
+
+def load(layout: Layout, operator: Operator) -> Loaded:
+    """Make the operator callable; its schema is the declared one. Raises RegisterError."""
+    spec = operator.spec
+    if spec.torch is None:
+        raise RegisterError(f"{spec.name} is declared without a torch operator: there is nothing to register")
+    alive = None
+    if spec.torch.python:
+        alive = torch_op.define(layout, spec)
+    else:
+        _load_library(layout, operator)
+    return Loaded(overload=_check_schema(operator), alive=alive)
+
+
+def _load_library(layout: Layout, operator: Operator) -> None:
     path = layout.torch_library(operator.name)
     if not path.is_file():
         raise RegisterError(f"{path} is missing. Build it with: python -m pipeline compile {operator.name}")
@@ -24,7 +46,6 @@ def load(layout: Layout, operator: Operator) -> Any:
     except OSError as error:
         raise RegisterError(f"{path} does not load in torch {torch.__version__}: {error}. Compile it anew") from error
     _check_registered(str(path))
-    return _check_schema(operator)
 
 
 def _check_registered(path: str) -> None:
