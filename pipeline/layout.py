@@ -36,6 +36,14 @@ class Layout:
     def reference(self, name: str) -> Path:
         return self.op(name) / "reference.py"
 
+    def lowering(self, name: str) -> Path:
+        """How an operator that is not one node becomes ONNX nodes; most have none."""
+        return self.op(name) / "lowering.py"
+
+    def torch_op(self, name: str) -> Path:
+        """What an operator needs in Python on torch's side; most have none."""
+        return self.op(name) / "torch_op.py"
+
     @property
     def native(self) -> Path:
         return self.root / "native"
@@ -89,12 +97,16 @@ class Layout:
     def ort_library(self, name: str, *, debug: bool = False) -> Path:
         return self.compiled(name, debug=debug) / f"lib{name}_ort.so"
 
+    def ort_objects(self, name: str) -> tuple[Path, ...]:
+        """What an operator gives to ONNX Runtime libraries: its own, and those of the operators that use it."""
+        return tuple(self.compiled(name) / file for file in ("kernel.o", "ort.o"))
+
     def data(self, name: str, model: str, case: int) -> Path:
         """One test data set in the layout of ONNX's backend tests: input_<i>.pb and output_<i>.pb."""
         return self.build / "data" / name / model / f"test_data_set_{case}"
 
     def registered(self, name: str, part: str, *, torch: str) -> Path:
-        """The manifest of one part ("schema" or "kernel") of the register stage."""
+        """The manifest of one part of the register stage, such as "schema" or "kernel"."""
         return self.build / "register" / name / f"{part}@torch{torch}.json"
 
     def exported(self, name: str, lowering: str, cell: Cell) -> Path:

@@ -101,3 +101,18 @@ def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     """Return the value of every attribute in `model`, defaults included, as given (not yet rounded)."""
     given = {a.name: model.attributes.get(a.name, a.default) for a in spec.attributes}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def has_kernel(spec: OpSpec) -> bool:
+    """Return whether the operator has arithmetic of its own, in kernel.h."""
+    return spec.runtime == "kernel" and not spec.uses
+
+
+def has_torch_library(spec: OpSpec) -> bool:
+    """Return whether there is a library that gives torch the operator."""
+    return has_kernel(spec) and spec.torch is not None and not spec.torch.overrides and not spec.torch.python
+
+
+def has_ort_library(spec: OpSpec) -> bool:
+    """Return whether there is a library that gives ONNX Runtime the operator, or those that it uses."""
+    return spec.runtime == "kernel"
