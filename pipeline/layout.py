@@ -109,6 +109,10 @@ class Layout:
         """The manifest of one part of the register stage, such as "schema" or "kernel"."""
         return self.build / "register" / name / f"{part}@torch{torch}.json"
 
+    def found(self, name: str, case: str) -> Path:
+        """A case that the search found: what is wrong with it, then its text for cases.py."""
+        return self.build / "register" / name / "found" / f"{case}.txt"
+
     def exported(self, name: str, lowering: str, cell: Cell) -> Path:
         return self.build / "export" / name / lowering / cell.export_name
 

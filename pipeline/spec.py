@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import CodeType, FunctionType
 from typing import Any, Literal
 
 DType = Literal[
@@ -65,7 +66,8 @@ class Attribute(metaclass=_KeepsMistakes):
     """One attribute of the ONNX node; in torch an argument of the same kind.
 
     A float is float32 in ONNX and double in torch: binding and reference round it to float32. `minimum` and `maximum`
-    are included; a NaN never fits them. A tensor attribute exists on ONNX's side only.
+    are included; a NaN never fits them. A tensor attribute exists on ONNX's side only; with `torch_only` it exists on
+    torch's alone, and the lowering says what becomes of it.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Attribute(metaclass=_KeepsMistakes):
     allowed: tuple[AttributeValue, ...] | None = None
     minimum: float | None = None
     maximum: float | None = None
+    torch_only: bool = False
     doc: str = ""
 
 
@@ -221,6 +224,10 @@ class Model(metaclass=_KeepsMistakes):
     `types` binds each type variable. `dynamic` names, per input, the axes that stay symbolic (None: static); the same
     name is the same size. Without it every case has the shapes of the first. `names` renames inputs and outputs in
     the model's graph. `unsupported` is the reason why it cannot run: a model that runs all the same is a failure.
+
+    `around` makes the model more than the operator: a function of the operator and its inputs that calls the operator
+    once, ``def plus_x(op, x): return op(x) + x``, for NumPy arrays and torch tensors alike. Outputs keep the declared
+    names, dtypes and shapes.
     """
 
     name: str
@@ -230,6 +237,7 @@ class Model(metaclass=_KeepsMistakes):
     domain_version: int = 1
     names: Mapping[str, str] = field(default_factory=dict)
     unsupported: str = ""
+    around: FunctionType | None = None
     cases: tuple[Case, ...]
 
 
@@ -264,4 +272,7 @@ def as_data(value: object) -> Any:
         return {str(k): as_data(v) for k, v in value.items()}
     if isinstance(value, tuple | list):
         return [as_data(v) for v in value]
+    if isinstance(value, FunctionType | CodeType):  # by what it does, wherever it stands
+        code = value.__code__ if isinstance(value, FunctionType) else value
+        return as_data((code.co_name, code.co_code.hex(), code.co_names, code.co_varnames, code.co_consts))
     return repr(value) if isinstance(value, float) else value  # NaN and infinities are no JSON

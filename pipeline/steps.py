@@ -110,8 +110,16 @@ class _Part:
             for k in range(len(parts))
         )
 
+    @cached_property
+    def lowering(self) -> tuple[Path, ...]:
+        """The operator's lowering.py, where it has one."""
+        path = self.layout.lowering(self.name)
+        return (path,) if path.is_file() else ()
+
     def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
-        return tuple(self.layout.model(self.name, lowering, cell, model.name) for model in self.operator.models)
+        """Return the models of a cell but for those declared unsupported: the manifest says whether they exist."""
+        supported = [model.name for model in self.operator.models if not model.unsupported]
+        return tuple(self.layout.model(self.name, lowering, cell, name) for name in supported)
 
 
 def steps(plan: Plan) -> Iterator[Step]:
@@ -227,7 +235,7 @@ def _register_schema(part: _Part) -> Step:
         group="register",
         name=f"{spec.name}-schema@torch{minor(part.versions.torch)}",
         command=("register", spec.name, "--part", "schema"),
-        reads=(*bindings, *headers, *part.torch_op),
+        reads=(*bindings, *headers, *part.torch_op, *part.lowering),
         writes=(layout.registered(spec.name, "schema", torch=minor(part.versions.torch)),),
         config=_config(
             "register",
@@ -291,7 +299,12 @@ def _export(part: _Part, lowering: Lowering, cell: Cell) -> Step:
         group="export",
         name=f"{spec.name}-{lowering}@{cell.export_name}",
         command=("export", spec.name, "--lowering", lowering, "--cell", str(cell)),
-        reads=tuple(layout.generated(spec.name) / file for file in names.PYTHON),
+        reads=(
+            *(layout.generated(spec.name) / file for file in names.PYTHON),
+            *(layout.generated(name) / names.SCHEMA for name in spec.uses),
+            *part.lowering,
+            *(part.torch_op if spec.torch and spec.torch.python else ()),
+        ),
         writes=(
             layout.manifest(spec.name, lowering, cell),
             *part.model_files(lowering, cell),
@@ -347,6 +360,7 @@ def _verify(part: _Part, lowering: Lowering, cell: Cell) -> Step:
         reads=(
             *([layout.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else []),
             *(layout.reference(name) for name in (spec.name, *spec.uses)),
+            layout.manifest(spec.name, lowering, cell),
             *part.model_files(lowering, cell),
             *part.data_files,
         ),

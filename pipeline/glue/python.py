@@ -9,27 +9,29 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import jinja2
 
-from pipeline.glue import names
+from pipeline.glue import names, onnx_schema
 from pipeline.schema import Argument, torch_arguments, torch_schema
 from pipeline.spec import Attribute, AttributeKind, OpSpec, Output, SameAs
 
 WIDTH = 120
 
-# The letter that an attribute ends with in `g.op(...)`, and that `parse_args` unpacks an argument by.
-_LETTERS: Mapping[AttributeKind, str] = {"float": "f"}
+# The letter that an attribute ends with in `g.op(...)`.
+_LETTERS: Mapping[AttributeKind, str] = {
+    "float": "f", "int": "i", "bool": "i", "string": "s", "floats": "f", "ints": "i", "bools": "i", "strings": "s",
+}  # fmt: skip
 
 _ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
 
 
 def render(spec: OpSpec) -> dict[str, str]:
     """Return the text of every file of `names.PYTHON`, by name. `spec` is one that `pipeline.load` accepts."""
-    variables = _variables(spec)
-    return {name: _environment().get_template(f"{name}.j2").render(variables) for name in names.PYTHON}
+    variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
+    return {name: _environment().get_template(f"{name}.j2").render(variables) for name in names.python(spec)}
 
 
 @cache
@@ -57,14 +59,10 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "namespace": namespace,
         "function": function,
         "torch_schema": torch_schema(spec).removeprefix(f"{namespace}::"),
-        "onnx_type": partial(_onnx_type, spec),
-        "onnx_types": lambda dtypes: [_onnx_type(spec, dtype) for dtype in dtypes],
         "names": [a.name for a in arguments],
-        "tensors": [i.name for i in spec.inputs],
-        "letters": ["v" for _ in spec.inputs] + [_LETTERS[source.kind] for _, source in attributes],
+        "tensors": [f"*{i.name}" if i.variadic else i.name for i in spec.inputs],
         "typed": [_typed(a, tensor="torch.Tensor") for a in arguments],
-        "translated": [_typed(a, tensor=None) for a in arguments],
-        "passed": [(source.name, _LETTERS[source.kind], a.name) for a, source in attributes],
+        "passed": [(s.name, _LETTERS[s.kind], a.name) for a, s in attributes if not s.torch_only],
         "results": [_result(spec, o) for o in spec.outputs],
         "faults": [*_dtype_faults(spec), *_shape_faults(spec)],
     }
@@ -79,7 +77,6 @@ class Result:
     index: int  # of that input
     dtype: str | None
     onnx_dtype: str | None
-    symbolic_dtype: str | None
 
 
 def _result(spec: OpSpec, output: Output) -> Result:
@@ -87,20 +84,20 @@ def _result(spec: OpSpec, output: Output) -> Result:
         raise ValueError(f"{spec.name}: output {output.name!r} has a shape rule that is not supported yet")
     index = [i.name for i in spec.inputs].index(output.shape.input)
     like = spec.inputs[index]
-    dtypes = (None, None, None) if like.type == output.type else _dtypes(spec, output.type)
+    dtypes = (None, None) if like.type == output.type else _dtypes(spec, output.type)
     return Result(
         name=output.name, like=like.name, index=index,
-        dtype=dtypes[0], onnx_dtype=dtypes[1], symbolic_dtype=dtypes[2],
+        dtype=dtypes[0], onnx_dtype=dtypes[1],
     )  # fmt: skip
 
 
-def _dtypes(spec: OpSpec, declared: str) -> tuple[str, str, str]:
-    """Return a declared type as torch, ONNX and the TorchScript graph have it: three pieces of generated Python."""
+def _dtypes(spec: OpSpec, declared: str) -> tuple[str, str]:
+    """Return a declared type as torch and as ONNX have it: two pieces of generated Python."""
     for index, part in enumerate(spec.inputs):
         if declared in spec.types and part.type == declared:
             element = f"context.get_input_type({index}).tensor_type.elem_type"
-            return f"{part.name}.dtype", element, f"{part.name}.type().dtype()"
-    return f"torch.{declared}", f"onnx.TensorProto.{_ONNX_NAMES.get(declared, declared).upper()}", f"torch.{declared}"
+            return f"{part.name}.dtype", element
+    return f"torch.{declared}", f"onnx.TensorProto.{_ONNX_NAMES.get(declared, declared).upper()}"
 
 
 def _dtype_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:
@@ -144,11 +141,6 @@ def _typed(argument: Argument, *, tensor: str | None) -> str:
     annotation = tensor if argument.type == "Tensor" else argument.type
     default = "" if argument.default is None else f" = {_literal(argument.default)}"
     return f"{argument.name}{f': {annotation}' if annotation else ''}{default}"
-
-
-def _onnx_type(spec: OpSpec, declared: str) -> str:
-    """Return a declared type as an ONNX schema has it: a type variable, or ``tensor(double)``."""
-    return declared if declared in spec.types else f"tensor({_ONNX_NAMES.get(declared, declared)})"
 
 
 def _literal(value: object) -> str:

@@ -5,10 +5,10 @@ The operator itself must be defined in this process already: by its compiled lib
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from types import ModuleType
+from dataclasses import replace
 from typing import Any
 
 import onnx
@@ -16,70 +16,60 @@ import torch
 from onnx import ModelProto
 
 from pipeline.errors import ExportError
-from pipeline.files import load_module
-from pipeline.layout import Layout
+from pipeline.feeds import case_arguments, feeds
 from pipeline.library.torch_call import torch_attributes, torch_operator
+from pipeline.lowering import dynamo as translations
+from pipeline.lowering import legacy as symbolics
 from pipeline.matrix import Exporter
-from pipeline.models import torchlib
+from pipeline.models import targets, torchlib
 from pipeline.models.demand import Demand
 from pipeline.models.exporter_warnings import collected, unexpected
+from pipeline.models.glue import Glue, emitted, load_glue
 from pipeline.models.model_gates import check
-from pipeline.models.value_info import Shape
+from pipeline.models.value_info import Shape, ValueInfo
+from pipeline.schema import dtype_of
 from pipeline.spec import shape_of
+
+__all__ = ["Glue", "Tensors", "export", "load_glue", "warm_up", "zeros"]
 
 Tensors = tuple[torch.Tensor, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Glue:
-    """The generated Python modules of an operator."""
-
-    schema: ModuleType
-    fake: ModuleType
-    symbolic: ModuleType
-    translation: ModuleType
-
-
-def load_glue(layout: Layout, name: str) -> Glue:
-    """Load the generated modules. Raises ExportError where the glue stage has not written them."""
-    modules = {}
-    for module in (f.name for f in fields(Glue)):
-        path = layout.generated(name) / f"{module}.py"
-        try:
-            modules[module] = load_module(path, f"{name}_{module}")
-        except FileNotFoundError as error:
-            raise ExportError(f"{path} is missing. Write it with: python -m pipeline glue {name}") from error
-    return Glue(**modules)
-
-
 class Call(torch.nn.Module):
-    """A module that calls one operator. Its inputs are the model's, its attributes are constants."""
+    """A module that computes one function of the model's inputs."""
 
-    def __init__(self, operator: Callable[..., Any], attributes: Mapping[str, Any]) -> None:
+    def __init__(self, compute: Callable[..., Any]) -> None:
         super().__init__()
-        self.operator = operator
-        self.attributes = dict(attributes)
+        self.compute = compute
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.operator(*inputs, **self.attributes)
+        return self.compute(*inputs)
 
 
 def call(demand: Demand) -> Call:
-    """Return the module that a model is exported from, in evaluation mode."""
-    spec = demand.spec
-    return Call(torch_operator(spec), torch_attributes(spec, demand.model)).eval()
+    """Return the module that a model is exported from, in evaluation mode. Its attributes are constants."""
+    spec, model = demand.spec, demand.model
+    operator = functools.partial(torch_operator(spec), **torch_attributes(spec, model))
+
+    def compute(*inputs: torch.Tensor) -> Any:
+        given = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], inputs)]
+        return model.around(operator, *given) if model.around else operator(*given)
+
+    return Call(compute).eval()
 
 
 def zeros(demand: Demand) -> Tensors:
     """Return zeros in the shapes of the first case: a model must not depend on a number."""
-    shapes = [shape_of(demand.model.cases[0].inputs[i.name]) for i in demand.spec.inputs]
-    dtypes = [getattr(torch, v.dtype) for v in demand.signature.inputs]
-    return tuple(torch.zeros(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+    spec, model = demand.spec, demand.model
+    return tuple(
+        torch.zeros(shape_of(feed.tensor), dtype=getattr(torch, dtype_of(feed.part.type, model.types)))
+        for feed in feeds(spec, model, model.cases[0])
+    )
 
 
 def legacy(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Export through TorchScript."""
-    glue.symbolic.register(demand.cell.opset)
+    symbolics.register(glue.lowered(demand.lowering), demand.cell.opset, targets.names(demand.spec))
     declared = demand.signature
     file = io.BytesIO()
     torch.onnx.export(
@@ -88,10 +78,10 @@ def legacy(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
         file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
         dynamo=False,  # torch 2.9 changed the default
         opset_version=demand.cell.opset,
-        custom_opsets={demand.spec.onnx.domain: demand.model.domain_version},
+        custom_opsets=dict(demand.versions),
         input_names=[v.name for v in declared.inputs],
         output_names=[v.name for v in declared.outputs],
-        dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := _dynamic(v.shape))},
+        dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := _named(v))},
     )
     return strip(onnx.load_model_from_string(file.getvalue()))
 
@@ -106,13 +96,15 @@ def dynamo(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
         inputs,
         dynamic_shapes=(tuple({axis: dims[name] for axis, name in names.items()} for names in axes),),
     )
-    schema = glue.schema.schema(demand.model.domain_version)
+    table = translations.table(
+        glue.lowered(demand.lowering), demand.cell.opset, demand.versions, targets.overloads(demand.spec)
+    )
     with torchlib.kept():
         exported = torch.onnx.export(
             program,
             dynamo=True,
             opset_version=demand.cell.opset,
-            custom_translation_table=glue.translation.table(schema),
+            custom_translation_table=table,
             input_names=[v.name for v in declared.inputs],
             output_names=[v.name for v in declared.outputs],
             dynamic_shapes=(tuple(_each_name_once(axes)),) if dims else None,
@@ -129,12 +121,15 @@ EXPORTERS: Mapping[Exporter, Callable[[Demand, Glue, Tensors], ModelProto]] = {"
 def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Trace one model with `inputs` and hold it against every gate.
 
-    Raises ExportError, for a warning that nobody accepted as well.
+    Raises ExportError, for a warning that nobody accepted as well, and Refusal where the lowering refuses the model.
     """
+    demand = replace(demand, emitted=emitted(demand, glue), used=tuple(glue.used))
     with collected() as said:
         try:
             proto = EXPORTERS[demand.cell.exporter](demand, glue, inputs)
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
+            if own := _own(error):
+                raise type(own)(f"{demand}: {own}") from error
             text = " ".join(str(error).split())
             message = f"{demand}: the {demand.cell.exporter} exporter raised {type(error).__name__}: {text}"
             raise ExportError(message) from error
@@ -153,7 +148,7 @@ def warm_up() -> None:
     Two exports of a tiny module, since each exporter imports and builds a good deal on first use, and torchlib's
     registry: 3 CPU s, after which a dynamo export takes 0.2 s instead of 0.55. Registers nothing.
     """
-    module, inputs = Call(torch.relu, {}).eval(), (torch.zeros(2, 3),)
+    module, inputs = Call(torch.relu).eval(), (torch.zeros(2, 3),)
     with collected(), torchlib.kept():
         torch.onnx.export(module, inputs, io.BytesIO(), dynamo=False, opset_version=18)  # type: ignore[arg-type]
         program = torch.export.export(module, inputs, dynamic_shapes=(({0: torch.export.Dim("N")},),))
@@ -167,6 +162,19 @@ def strip(proto: ModelProto) -> ModelProto:
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
     return proto
+
+
+def _own(error: BaseException | None) -> ExportError | None:
+    """Return what a lowering said, from under the errors that an exporter wraps it in."""
+    while error and not isinstance(error, ExportError):
+        error = error.__cause__ or error.__context__
+    return error if isinstance(error, ExportError) else None
+
+
+def _named(value: ValueInfo) -> dict[int, str]:
+    """Return a name for every dynamic axis; the legacy exporter takes the others for static."""
+    names = [f"{value.name}_{axis}" if size is None else size for axis, size in enumerate(value.shape)]
+    return {axis: name for axis, name in enumerate(names) if isinstance(name, str)}
 
 
 def _dynamic(shape: Shape) -> dict[int, str]:

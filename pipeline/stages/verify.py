@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
@@ -94,6 +95,9 @@ class Bench:
         name = self.operator.name
         path = self.layout.model(name, self.lowering, self.cell, model.name)
         folders = [self.layout.data(name, model.name, index) for index in range(len(model.cases))]
+        if reason := model.unsupported and self._refused(model):
+            yield from (_unsupported(model, case, reason) for case in self._asked(model))
+            return
         try:
             trial = Trial(path, runtime=runtime, operators=operators)
             dataset.link(path.parent, folders)
@@ -116,6 +120,14 @@ class Bench:
                 folder = folders[model.cases.index(case)]
                 _tell(path.relative_to(self.layout.root), folder.relative_to(self.layout.root), judgement)
             yield _judged(model, case, judgement)
+
+    def _refused(self, model: Model) -> str:
+        """Return why the lowering refused a model, or "" where it was exported."""
+        try:
+            manifest = json.loads(self.layout.manifest(self.operator.name, self.lowering, self.cell).read_text())
+        except FileNotFoundError:
+            return ""
+        return str(manifest["models"].get(model.name, {}).get("refused", ""))
 
     def _asked(self, model: Model) -> list[Case]:
         return [case for case in model.cases if self.only in (None, case.name)]
@@ -144,9 +156,13 @@ def _require_no_torch() -> None:
 def _not_run(model: Model, case: Case, error: Exception) -> CaseResult:
     """Return the result of a case that did not run: as declared, where ONNX Runtime refuses what is unsupported."""
     if model.unsupported and isinstance(error, RefusedError):
-        detail = f"{model.unsupported} (ONNX Runtime: {error})"
-        return CaseResult(case=case.name, model=model.name, outcome="unsupported", detail=detail)
+        return _unsupported(model, case, f"ONNX Runtime: {error}")
     return CaseResult(case=case.name, model=model.name, outcome="failed", detail=str(error))
+
+
+def _unsupported(model: Model, case: Case, said: str) -> CaseResult:
+    detail = f"{model.unsupported} ({said})"
+    return CaseResult(case=case.name, model=model.name, outcome="unsupported", detail=detail)
 
 
 def _judged(model: Model, case: Case, judgement: Judgement) -> CaseResult:
