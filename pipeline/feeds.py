@@ -41,14 +41,17 @@ def graph_name(model: Model, part: Input, index: int = 0) -> str:
 
 
 def node_inputs(spec: OpSpec, model: Model) -> tuple[str, ...]:
-    """Return what the operator's node takes, as ONNX writes it: "" for an absent input, unless none follows."""
+    """Return what the operator's node takes, as ONNX writes it: "" for an absent input, unless none follows.
+
+    A variadic input is always one that may follow: onnx's checker wants all places before it filled.
+    """
     case = model.cases[0]
     names: list[str] = []
     for part in spec.inputs:
         tensors = given(case, part.name)
         names += [graph_name(model, part, index) for index in range(len(tensors))]
         names += [""] if part.optional and not tensors else []
-    while names and not names[-1]:
+    while names and not names[-1] and not any(part.variadic for part in spec.inputs):
         names.pop()
     return tuple(names)
 

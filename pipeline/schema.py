@@ -97,6 +97,13 @@ def stored(attribute: Attribute, value: AttributeValue) -> AttributeValue:
     return to_float32(float(value))
 
 
+def in_onnx(attribute: Attribute, value: AttributeValue) -> AttributeValue:
+    """Return `value` as an ONNX node holds it: as `stored`, and 1 and 0 for bools, which ONNX has not."""
+    if attribute.kind == "bools" and isinstance(value, tuple):
+        return tuple(int(v) for v in value)
+    return int(value) if isinstance(value, bool) else stored(attribute, value)
+
+
 def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     """Return the value of every attribute in `model`, defaults included, as given (not yet rounded)."""
     given = {a.name: model.attributes.get(a.name, a.default) for a in spec.attributes}

@@ -25,8 +25,6 @@ _LETTERS: Mapping[AttributeKind, str] = {
     "float": "f", "int": "i", "bool": "i", "string": "s", "floats": "f", "ints": "i", "bools": "i", "strings": "s",
 }  # fmt: skip
 
-_ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
-
 
 def render(spec: OpSpec) -> dict[str, str]:
     """Return the text of every file of `names.PYTHON`, by name. `spec` is one that `pipeline.load` accepts."""
@@ -70,34 +68,25 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One output in generated Python. The dtypes are expressions, or None for the dtype of `like`."""
+    """One output in generated Python. The dtype is an expression, or None for the dtype of `like`."""
 
     name: str
     like: str  # the input whose shape it has
-    index: int  # of that input
     dtype: str | None
-    onnx_dtype: str | None
 
 
 def _result(spec: OpSpec, output: Output) -> Result:
     if not isinstance(output.shape, SameAs):
         raise ValueError(f"{spec.name}: output {output.name!r} has a shape rule that is not supported yet")
-    index = [i.name for i in spec.inputs].index(output.shape.input)
-    like = spec.inputs[index]
-    dtypes = (None, None) if like.type == output.type else _dtypes(spec, output.type)
-    return Result(
-        name=output.name, like=like.name, index=index,
-        dtype=dtypes[0], onnx_dtype=dtypes[1],
-    )  # fmt: skip
+    like = next(i for i in spec.inputs if i.name == output.shape.input)
+    dtype = None if like.type == output.type else _dtype(spec, output.type)
+    return Result(name=output.name, like=like.name, dtype=dtype)
 
 
-def _dtypes(spec: OpSpec, declared: str) -> tuple[str, str]:
-    """Return a declared type as torch and as ONNX have it: two pieces of generated Python."""
-    for index, part in enumerate(spec.inputs):
-        if declared in spec.types and part.type == declared:
-            element = f"context.get_input_type({index}).tensor_type.elem_type"
-            return f"{part.name}.dtype", element
-    return f"torch.{declared}", f"onnx.TensorProto.{_ONNX_NAMES.get(declared, declared).upper()}"
+def _dtype(spec: OpSpec, declared: str) -> str:
+    """Return a declared type as torch has it: a piece of generated Python."""
+    of_type = (part.name for part in spec.inputs if declared in spec.types and part.type == declared)
+    return next((f"{name}.dtype" for name in of_type), f"torch.{declared}")
 
 
 def _dtype_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:

@@ -6,10 +6,12 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from pipeline.data import dataset
-from pipeline.data.arrays import Array, array, seed_of
+from pipeline.data.arrays import Array, array, dtype_name, seed_of
 from pipeline.data.dataset import DataSet
-from pipeline.data.reference import Reference
+from pipeline.data.reference import Argument, Reference
 from pipeline.errors import DataError
 from pipeline.feeds import Feed, case_arguments, feeds
 from pipeline.layout import Layout
@@ -43,12 +45,33 @@ def run(layout: Layout, operator: Operator) -> None:
 def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> DataSet:
     fed = feeds(spec, model, case)
     inputs = [_input(spec, feed, model=model, case=case) for feed in fed]
-    expected = reference(tuple(case_arguments(spec, case, inputs)), _attributes(spec, model))
+    expected = _expected(spec, model, reference, tuple(case_arguments(spec, case, inputs)))
     _check_shapes(spec, fed, expected)
     return DataSet(
         inputs={feed.name: made for feed, made in zip(fed, inputs, strict=True)},
         outputs={model.names.get(o.name, o.name): made for o, made in zip(spec.outputs, expected, strict=True)},
     )
+
+
+def _expected(spec: OpSpec, model: Model, reference: Reference, arguments: tuple[Argument, ...]) -> tuple[Array, ...]:
+    """Return what the model gives: the operator's outputs, or what stands around the operator in the model."""
+    attributes = _attributes(spec, model)
+    if model.around is None:
+        return reference(arguments, attributes)
+    one = len(spec.outputs) == 1
+
+    def op(*arguments: Argument) -> Array | tuple[Array, ...]:
+        outputs = reference(arguments, attributes)
+        return outputs[0] if one else outputs
+
+    made = model.around(op, *arguments)
+    outputs = (np.asarray(made),) if one else tuple(map(np.asarray, made))
+    for part, output in zip(spec.outputs, outputs, strict=True):
+        if dtype_name(output) != (declared := dtype_of(part.type, model.types)):
+            raise DataError(
+                f"{model.around.__name__}() gives {part.name!r} as {dtype_name(output)}, declared: {declared}"
+            )
+    return outputs
 
 
 def _input(spec: OpSpec, feed: Feed, *, model: Model, case: Case) -> Array:
