@@ -245,7 +245,7 @@ def _register_schema(part: _Part) -> Step:
             onnx=part.versions.onnx,
             onnxscript=part.versions.onnxscript,
         ),
-        after=(f"compile:{spec.name}",),
+        after=(f"compile:{spec.name}",) if has_torch_library(spec) else (),
         server="export",
         seconds=part.plan.seconds,
     )
@@ -257,7 +257,7 @@ def _register_kernel(part: _Part) -> Step:
         group="register",
         name=f"{spec.name}-kernel@torch{minor(part.versions.torch)}",
         command=("register", spec.name, "--part", "kernel"),
-        reads=(layout.torch_library(spec.name), *part.data_files),
+        reads=(*([layout.torch_library(spec.name)] if has_torch_library(spec) else []), *part.data_files),
         writes=(layout.registered(spec.name, "kernel", torch=minor(part.versions.torch)),),
         config=_config(
             "register",
