@@ -150,8 +150,6 @@ def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
         *((f"attributes[{n}].kind={a.kind!r}", a.kind in ("strings", "tensor")) for n, a in enumerate(spec.attributes)),
         *((f"types[{v!r}]", not unbuilt.isdisjoint(dtypes)) for v, dtypes in spec.types.items()),
         *((f"{p.name}: type {p.type!r}", p.type in unbuilt) for p in parts),
-        ("torch.overrides", bool(spec.torch and spec.torch.overrides)),
-        ("runtime", spec.runtime != "kernel"),
         ("onnx.since_version", spec.onnx.since_version != 1),
     ]
     yield from (Mistake(field, "not supported yet") for field, found in later if found)

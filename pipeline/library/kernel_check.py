@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,7 +74,8 @@ def threads(count: int) -> Iterator[None]:
 
 def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
     given = arguments(check.spec, check.case, inputs)
-    result = check.overload(*given, **torch_attributes(check.spec, check.model))
+    operator = partial(check.overload, **torch_attributes(check.spec, check.model))
+    result = check.model.around(operator, *given) if check.model.around else operator(*given)
     outputs = result if isinstance(result, tuple) else (result,)
     return [o.numpy() for o in outputs]
 

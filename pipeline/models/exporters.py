@@ -15,6 +15,7 @@ import onnx
 import torch
 from onnx import ModelProto
 
+from pipeline.data.numbers import case_arrays
 from pipeline.errors import ExportError
 from pipeline.feeds import case_arguments, feeds
 from pipeline.library.torch_call import torch_attributes, torch_operator
@@ -30,7 +31,7 @@ from pipeline.models.value_info import Shape, ValueInfo
 from pipeline.schema import dtype_of
 from pipeline.spec import shape_of
 
-__all__ = ["Glue", "Tensors", "export", "load_glue", "warm_up", "zeros"]
+__all__ = ["Glue", "Tensors", "example", "export", "load_glue", "warm_up"]
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -58,9 +59,14 @@ def call(demand: Demand) -> Call:
     return Call(compute).eval()
 
 
-def zeros(demand: Demand) -> Tensors:
-    """Return zeros in the shapes of the first case: a model must not depend on a number."""
+def example(demand: Demand) -> Tensors:
+    """Return zeros in the shapes of the first case: a model must not depend on a number.
+
+    An operator of torch's own may refuse zeros, and the legacy exporter runs it: it gets the numbers of the case.
+    """
     spec, model = demand.spec, demand.model
+    if spec.torch and spec.torch.overrides:
+        return tuple(map(torch.from_numpy, case_arrays(spec, model, model.cases[0])))
     return tuple(
         torch.zeros(shape_of(feed.tensor), dtype=getattr(torch, dtype_of(feed.part.type, model.types)))
         for feed in feeds(spec, model, model.cases[0])
@@ -187,6 +193,7 @@ def _each_name_once(shapes: list[dict[int, str]]) -> list[dict[int, str]]:
     seen: set[str] = set()
     kept = []
     for axes in shapes:
-        kept.append({axis: name for axis, name in axes.items() if name not in seen})
+        first = {name: axis for axis, name in reversed(axes.items()) if name not in seen}
+        kept.append({axis: name for name, axis in reversed(first.items())})
         seen.update(axes.values())
     return kept

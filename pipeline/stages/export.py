@@ -22,7 +22,7 @@ from pipeline.load import Operator
 from pipeline.lowering.graph import Refusal
 from pipeline.matrix import Cell
 from pipeline.models.demand import Demand, check_legal
-from pipeline.models.exporters import export, zeros
+from pipeline.models.exporters import example, export
 from pipeline.models.glue import Glue, load_glue
 from pipeline.models.manifest import Manifest, custom_nodes, describe, differing_models, refused
 from pipeline.spec import Lowering, OpSpec
@@ -42,7 +42,7 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
         demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=glue.schema.schema())
         path = layout.model(operator.name, lowering, cell, model.name)
         try:
-            proto = export(demand, glue, zeros(demand))
+            proto = export(demand, glue, example(demand))
         except Refusal as refusal:
             if not model.unsupported:
                 raise
