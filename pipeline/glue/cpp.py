@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pipeline.spec import DType
@@ -20,23 +20,42 @@ CPP_TYPES: Mapping[DType, str] = {
 _OPERATORS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/"}
 
 
-def call(head: str, arguments: Sequence[str], *, indent: int = 0, tail: str = "", brackets: str = "()") -> str:
+def call(head: str, arguments: Sequence[str], *, indent: int = 0, tail: str = "") -> str:
     """Return ``head(a, b)`` followed by `tail`, filled to the width and aligned behind the bracket.
 
     `indent` is the column of `head`; one more is kept free for a semicolon.
     """
-    opening, closing = brackets[0], brackets[1]
     margin = indent + len(head) + 1
     lines = [""]
+    arguments = list(_labelled(arguments))
     for position, argument in enumerate(arguments):
         last = position == len(arguments) - 1
-        piece = argument + (closing if last else ",")
+        piece = argument + (")" if last else ",")
         room = WIDTH - margin - len(lines[-1]) - (1 if lines[-1] else 0) - (max(1, len(tail)) if last else 0)
         if lines[-1] and len(piece) > room:
             lines.append(piece)
         else:
             lines[-1] += (" " if lines[-1] else "") + piece
-    return f"{head}{opening}" + f"\n{' ' * margin}".join(lines) + (closing if not arguments else "") + tail
+    return f"{head}(" + f"\n{' ' * margin}".join(lines) + (")" if not arguments else "") + tail
+
+
+def _labelled(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments, each behind the label that it has, if any: a text that ends with an equals sign."""
+    label = ""
+    for argument in arguments:
+        if argument.endswith('= "'):
+            label += f"{argument}, "
+        else:
+            yield label + argument
+            label = ""
+
+
+def braces(head: str, items: Sequence[str], *, indent: int = 0) -> str:
+    """Return ``head{a, b}``, on one line where it fits, else with one item per line."""
+    line = f"{head}{{{', '.join(items)}}}"
+    if indent + len(line) < WIDTH:
+        return line
+    return "\n".join([f"{head}{{", *(f"{' ' * (indent + 4)}{item}," for item in items), f"{' ' * indent}}}"])
 
 
 def constant(name: str, value: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import jinja2
 
-from pipeline.glue.cpp import CPP_TYPES, call, constant, quoted
+from pipeline.glue.cpp import CPP_TYPES, braces, call, constant, quoted
 from pipeline.glue.native_checks import shape_checks, shape_parameters
 from pipeline.glue.native_parts import (
     AttributePart,
@@ -62,7 +62,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals.update(call=call, constant=constant, quoted=quoted)
+    environment.globals.update(braces=braces, call=call, constant=constant, quoted=quoted)
     return environment
 
 
