@@ -51,8 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     compiling = of_operator("compile", _compile, "build the operator's pair of libraries")
     compiling.add_argument("--debug", action="store_true", help="with debug information, in a folder of its own")
     of_operator("data", _data, "write inputs and expected outputs of every case")
+    of_operator("draw", _draw, "draw inputs from the declaration that are hard on a kernel")
     registering = of_operator("register", _register, "prove the torch library")
-    registering.add_argument("--part", choices=("schema", "kernel", "search", "gradient"), help="all, where it is not given")
+    parts = ("schema", "kernel", "search", "gradient")
+    registering.add_argument("--part", choices=parts, help="all, where it is not given")
     adopting = of_operator("adopt", _adopt, "add a case that register's search found to cases.py")
     adopting.add_argument("case", help="its name, as the search said it")
     exporting = of_operator("export", _export, "export every model in one cell, or in all default ones")
@@ -93,6 +95,12 @@ def _data(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import data
 
     data.run(layout, load_operator(layout, options.operator))
+
+
+def _draw(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import draw
+
+    draw.run(layout, load_operator(layout, options.operator))
 
 
 def _register(layout: Layout, options: argparse.Namespace) -> None:

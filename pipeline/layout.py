@@ -109,6 +109,15 @@ class Layout:
         """The manifest of one part of the register stage, such as "schema" or "kernel"."""
         return self.build / "register" / name / f"{part}@torch{torch}.json"
 
+    @property
+    def hypothesis(self) -> Path:
+        """Where hypothesis keeps what it would otherwise write to the current folder."""
+        return self.build / "hypothesis"
+
+    def drawn(self, name: str) -> Path:
+        """Inputs that were drawn from the declaration, with the answers of the reference."""
+        return self.build / "draw" / name / "drawn.pickle"
+
     def found(self, name: str, case: str) -> Path:
         """A case that the search found: what is wrong with it, then its text for cases.py."""
         return self.build / "register" / name / "found" / f"{case}.txt"

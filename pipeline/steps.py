@@ -134,6 +134,8 @@ def steps(plan: Plan) -> Iterator[Step]:
         yield _data(part)
         if operator.spec.torch:
             yield from (_register_schema(part), _register_kernel(part))
+        if operator.spec.torch and not operator.spec.torch.overrides:
+            yield from (_draw(part), _register_search(part))
         if part.torch_op and operator.spec.torch and not operator.spec.torch.python:
             yield _register_gradient(part)
         cells = operator.cells(plan.cells)
@@ -257,7 +259,7 @@ def _register_kernel(part: _Part) -> Step:
         group="register",
         name=f"{spec.name}-kernel@torch{minor(part.versions.torch)}",
         command=("register", spec.name, "--part", "kernel"),
-        reads=(*([layout.torch_library(spec.name)] if has_torch_library(spec) else []), *part.data_files),
+        reads=(*([layout.torch_library(spec.name)] if has_torch_library(spec) else part.torch_op), *part.data_files),
         writes=(layout.registered(spec.name, "kernel", torch=minor(part.versions.torch)),),
         config=_config(
             "register",
@@ -265,6 +267,50 @@ def _register_kernel(part: _Part) -> Step:
             models=part.models,
             tolerances=part.tolerances,
             torch=part.versions.torch,
+            numpy=part.versions.numpy,
+        ),
+        server="torch",
+        seconds=part.plan.seconds,
+    )
+
+
+def _draw(part: _Part) -> Step:
+    return Step(
+        group="draw",
+        name=part.name,
+        command=("draw", part.name),
+        reads=(part.layout.reference(part.name),),
+        writes=(part.layout.drawn(part.name),),
+        config=_config(
+            "draw",
+            spec=part.interface,
+            models=part.models,
+            hypothesis=part.versions.hypothesis,
+            numpy=part.versions.numpy,
+        ),
+        server="onnx",
+        seconds=part.plan.seconds,
+    )
+
+
+def _register_search(part: _Part) -> Step:
+    layout, spec = part.layout, part.spec
+    return Step(
+        group="register",
+        name=f"{spec.name}-search@torch{minor(part.versions.torch)}",
+        command=("register", spec.name, "--part", "search"),
+        reads=(
+            *([layout.torch_library(spec.name)] if has_torch_library(spec) else part.torch_op),
+            layout.drawn(spec.name),
+            layout.reference(spec.name),
+        ),
+        writes=(layout.registered(spec.name, "search", torch=minor(part.versions.torch)),),
+        config=_config(
+            "register",
+            spec=part.interface,
+            tolerances=part.tolerances,
+            torch=part.versions.torch,
+            hypothesis=part.versions.hypothesis,
             numpy=part.versions.numpy,
         ),
         server="torch",

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
+from pipeline.data.numbers import case_arrays, small_and_finite
 from pipeline.errors import RegisterError
 from pipeline.feeds import feeds
 from pipeline.layout import Layout
 from pipeline.library import torch_op
-from pipeline.library.inputs import arguments, case_arrays, small_and_finite, tensors
+from pipeline.library.inputs import arguments, tensors
 from pipeline.library.torch_call import torch_attributes, torch_minor
 from pipeline.library.torch_library import Loaded
 from pipeline.library.torch_op import Gradient

@@ -2,6 +2,7 @@
 
 "schema"    what the compiled library registers, and what opcheck and the exporters make of it
 "kernel"    what the library computes, held against the expected outputs
+"search"    the same on inputs that hypothesis drew from the declaration, held against the reference
 "gradient"  the formula of the gradient, where torch_op.py holds one; no library
 """
 
@@ -22,18 +23,22 @@ from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
 from pipeline.schema import torch_schema
 
-Part = Literal["schema", "kernel", "gradient"]
+Part = Literal["schema", "kernel", "search", "gradient"]
 
 
 def parts(layout: Layout, operator: Operator) -> tuple[Part, ...]:
     """Return the parts that an operator has."""
-    has_gradient = torch_op.gradient(layout, operator.spec) is not None
-    return ("schema", "kernel", "gradient") if has_gradient else ("schema", "kernel")
+    found: list[Part] = ["schema", "kernel"]
+    if operator.spec.torch and not operator.spec.torch.overrides:
+        found.append("search")
+    if torch_op.gradient(layout, operator.spec):
+        found.append("gradient")
+    return tuple(found)
 
 
 def run(layout: Layout, operator: Operator, *, part: Part) -> None:
     """Prove one part and write its manifest. Raises RegisterError with everything that disagrees."""
-    results = {"schema": _schema, "kernel": _kernel, "gradient": _gradient}[part](layout, operator)
+    results = {"schema": _schema, "kernel": _kernel, "search": _search, "gradient": _gradient}[part](layout, operator)
     manifest = {"op": operator.name, "part": part, "torch": torch.__version__, "schema": torch_schema(operator.spec)}
     path = layout.registered(operator.name, part, torch=torch_minor())
     write_text(path, json.dumps(manifest | {"results": results}, indent=1) + "\n")
@@ -44,6 +49,12 @@ def _schema(layout: Layout, operator: Operator) -> list[dict[str, str]]:
     from pipeline.library import schema_check
 
     return schema_check.results(layout, operator, torch_library.load(layout, operator))
+
+
+def _search(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
+    from pipeline.library import search
+
+    return search.results(layout, operator, torch_library.load(layout, operator).overload)
 
 
 def _gradient(layout: Layout, operator: Operator) -> list[dict[str, str]]:
