@@ -71,6 +71,9 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("onnx", f"{onnx.domain}::{onnx.op_type} is no name that a symbolic function can give to a node")
     if not onnx.versions or min(onnx.versions, default=0) < max(onnx.since_version, 1):
         yield Mistake("onnx.versions", f"found {onnx.versions}, allowed: from since_version={onnx.since_version} on")
+    if spec.runtime == "contrib" and spec.torch and not (spec.torch.overrides or spec.torch.python):
+        yield Mistake("runtime", "found 'contrib', so that no kernel of ours computes in torch; allowed with "
+                      "torch.overrides, with torch.python, or with torch=None")  # fmt: skip
     if spec.torch and not re.fullmatch(r"[A-Za-z]\w*::[A-Za-z]\w*", spec.torch.name):
         yield Mistake("torch.name", f"found {spec.torch.name!r}, allowed: 'namespace::name'")
 
@@ -102,6 +105,11 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"inputs[{index}].dims", f"found {dims}, allowed: '...' at the end alone")
         for bad in (d for d in dims if d != "..." and not ((isinstance(d, int) and d >= 0) or str(d).isidentifier())):
             yield Mistake(f"inputs[{index}].dims", f"found {bad!r}, allowed: a name, a number from 0 on, or '...'")
+    for index, part in enumerate(spec.inputs[:-1]):
+        if part.variadic:
+            yield Mistake(
+                f"inputs[{index}].variadic", f"{part.name!r} is not the last input; ONNX has a variadic one last"
+            )
     known = {d for i in spec.inputs for d in i.dims or () if isinstance(d, str)} - {"..."}
     for index, output in enumerate(spec.outputs):
         if isinstance(output.shape, SameAs) and output.shape.input not in names:
