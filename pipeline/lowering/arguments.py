@@ -16,11 +16,12 @@ from pipeline.spec import Attribute, AttributeValue, Lowering, Model, OpSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Lowered:
-    """An operator and the function that turns it into nodes."""
+    """An operator and the function that turns it into nodes, among them such of the operators that it uses."""
 
     spec: OpSpec
     lowering: Lowering
     function: Callable[..., Any]
+    used: tuple[OpSpec, ...] = ()
 
     def __call__(self, g: Graph, arguments: Sequence[Any]) -> tuple[Value, ...]:
         """Emit the nodes for the arguments of the torch schema; return the operator's outputs.

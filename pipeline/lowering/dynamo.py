@@ -107,10 +107,12 @@ def translation(
     annotations = {
         name: _ANNOTATIONS[a.source.kind] for name, a in zip(names, arguments, strict=True) if hasattr(a.source, "kind")
     }
-    defaults = {
-        name: a.default if a.default is not None else None if a.type == "Tensor?" else inspect.Parameter.empty
-        for name, a in zip(names, arguments, strict=True)
-    }
+    defaults: dict[str, Any] = {}
+    optional = True  # whether every later argument may be left out
+    for name, a in zip(reversed(names), reversed(arguments), strict=True):
+        default = a.default if a.default is not None else None if a.type == "Tensor?" else inspect.Parameter.empty
+        optional = optional and default is not inspect.Parameter.empty
+        defaults[name] = default if optional else inspect.Parameter.empty
     signature = inspect.Signature(
         [
             inspect.Parameter(

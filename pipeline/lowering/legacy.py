@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,12 +11,12 @@ import torch
 from numpy.typing import ArrayLike
 from torch.onnx import symbolic_helper
 
-from pipeline.errors import ExportError
 from pipeline.lowering import graph
 from pipeline.lowering.arguments import Lowered
 from pipeline.lowering.graph import Value
+from pipeline.lowering.legacy_types import set_types
 from pipeline.schema import torch_arguments
-from pipeline.spec import Attribute, DType, Output, SameAs
+from pipeline.spec import DType, Input, OpSpec
 
 # How `parse_args` unpacks an argument. It has no letter for the others: "v" leaves them as they are.
 _LETTERS: Mapping[str, str] = {
@@ -25,11 +25,13 @@ _LETTERS: Mapping[str, str] = {
 
 
 class LegacyGraph:
-    """`Graph` over the graph that the exporter gives to a symbolic function."""
+    """`Graph` over the graph that the exporter gives to a symbolic function. `known` are operators of this project that
+    a lowering uses: the types of what their nodes give follow from their declarations."""
 
-    def __init__(self, context: Any, opset: int) -> None:
+    def __init__(self, context: Any, opset: int, known: Sequence[OpSpec] = ()) -> None:
         self._context = context
         self.opset = opset
+        self._known = {f"{spec.onnx.domain}::{spec.onnx.op_type}": spec for spec in known}
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
         domain, op_type = graph.split(name)
@@ -38,7 +40,11 @@ class LegacyGraph:
             graph.since_version(op_type, opset=self.opset, inputs=len(inputs), attributes=written)
         tensors = {a.name: torch.from_numpy(np.array(a.value)) for a in written if a.letter == "t"}
         passed = {f"{a.name}_{a.letter}": tensors.get(a.name, a.value) for a in written}
-        return self._context.op(name, *map(self._present, inputs), outputs=outputs, **passed)
+        made = self._context.op(name, *map(self._present, inputs), outputs=outputs, **passed)
+        if spec := self._known.get(name):
+            named = {part.name: value for part, value in zip(spec.inputs, inputs, strict=False) if value is not None}
+            set_types(spec, named, made if isinstance(made, tuple) else (made,))
+        return made
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         tensor = torch.tensor(np.asarray(value).tolist(), dtype=getattr(torch, dtype))
@@ -82,8 +88,8 @@ def symbolic(lowered: Lowered, opset: int) -> Any:
 
     def run(context: Any, *values: Any) -> Any:
         parsed = [_parse(a.type, a.name, value) for a, value in zip(arguments, values, strict=True)]
-        outputs = lowered(LegacyGraph(context, opset), parsed)
-        _set_types(lowered, parsed, outputs)
+        outputs = lowered(LegacyGraph(context, opset, lowered.used), parsed)
+        set_types(lowered.spec, _inputs(lowered, parsed), outputs)
         return outputs if len(outputs) > 1 else outputs[0]
 
     parameters = [inspect.Parameter("g", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
@@ -106,28 +112,9 @@ def _parse(kind: str, name: str, value: Any) -> Any:
     return value
 
 
-def _set_types(lowered: Lowered, arguments: Sequence[Any], outputs: Sequence[Value]) -> None:
-    """Set the types: this exporter infers nothing for a custom op, and rank and sizes would be lost downstream."""
-    declared = [a.source for a in torch_arguments(lowered.spec)]
-    inputs = {
-        source.name: value[0] if isinstance(value, list) else value
-        for source, value in zip(declared, arguments, strict=True)
-        if not isinstance(source, Attribute) and value
-    }
-    for output, value in zip(lowered.spec.outputs, outputs, strict=True):
-        if found := next(_type(lowered, output, inputs), None):
-            value.setType(found)
-
-
-def _type(lowered: Lowered, output: Output, inputs: Mapping[str, Value]) -> Iterator[Any]:
-    """Yield the type of an output, where the shape rule tells."""
-    spec = lowered.spec
-    if output.type in spec.types:
-        leader = next((inputs[i.name] for i in spec.inputs if i.type == output.type and i.name in inputs), None)
-        if leader is None:
-            raise ExportError(f"no input tells the dtype of output {output.name!r}")
-        dtype = leader.type().dtype()
-    else:
-        dtype = getattr(torch, output.type)
-    if isinstance(output.shape, SameAs):
-        yield inputs[output.shape.input].type().with_dtype(dtype)
+def _inputs(lowered: Lowered, arguments: Sequence[Any]) -> dict[str, Value]:
+    """Return the tensors that are there, by the names of the declaration; of a variadic input the first."""
+    sources = [a.source for a in torch_arguments(lowered.spec)]
+    found = {s.name: v for s, v in zip(sources, arguments, strict=True) if isinstance(s, Input)}
+    firsts = {name: next(iter(v), None) if isinstance(v, list) else v for name, v in found.items()}
+    return {name: value for name, value in firsts.items() if value is not None}

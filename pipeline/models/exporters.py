@@ -17,19 +17,19 @@ from onnx import ModelProto
 
 from pipeline.data.numbers import case_arrays
 from pipeline.errors import ExportError
-from pipeline.feeds import case_arguments, feeds
+from pipeline.feeds import case_arguments, feeds, node_inputs
 from pipeline.library.torch_call import torch_attributes, torch_operator
 from pipeline.lowering import dynamo as translations
 from pipeline.lowering import legacy as symbolics
 from pipeline.matrix import Exporter
 from pipeline.models import targets, torchlib
-from pipeline.models.demand import Demand
+from pipeline.models.demand import Demand, qualified
 from pipeline.models.exporter_warnings import collected, unexpected
 from pipeline.models.glue import Glue, emitted, load_glue
 from pipeline.models.model_gates import check
-from pipeline.models.value_info import Shape, ValueInfo
+from pipeline.models.value_info import Shape
 from pipeline.schema import dtype_of
-from pipeline.spec import shape_of
+from pipeline.spec import FromKernel, shape_of
 
 __all__ = ["Glue", "Tensors", "example", "export", "load_glue", "warm_up"]
 
@@ -87,9 +87,9 @@ def legacy(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
         custom_opsets=dict(demand.versions),
         input_names=[v.name for v in declared.inputs],
         output_names=[v.name for v in declared.outputs],
-        dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := _named(v))},
+        dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := _dynamic(v.shape))},
     )
-    return strip(onnx.load_model_from_string(file.getvalue()))
+    return strip(_sized(onnx.load_model_from_string(file.getvalue()), demand))
 
 
 def dynamo(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
@@ -118,7 +118,7 @@ def dynamo(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
             verbose=False,
         )
     assert exported is not None
-    return strip(exported.model_proto)
+    return strip(_padded(exported.model_proto, demand))
 
 
 EXPORTERS: Mapping[Exporter, Callable[[Demand, Glue, Tensors], ModelProto]] = {"legacy": legacy, "dynamo": dynamo}
@@ -161,6 +161,26 @@ def warm_up() -> None:
         torch.onnx.export(program, dynamo=True, opset_version=18, external_data=False, verbose=False)
 
 
+def _sized(proto: ModelProto, demand: Demand) -> ModelProto:
+    """Write the sizes that the lowering set, where this exporter drops them: it does so with all outputs of a node of
+    which one has a size that the kernel decides. The gates hold them against onnx's own inference."""
+    if any(isinstance(output.shape, FromKernel) for output in demand.spec.outputs):
+        for value, declared in zip(proto.graph.output, demand.signature.outputs, strict=True):
+            for dim, size in zip(value.type.tensor_type.shape.dim, declared.shape, strict=False):
+                if isinstance(size, int):
+                    dim.dim_value = size
+    return proto
+
+
+def _padded(proto: ModelProto, demand: Demand) -> ModelProto:
+    """Write absent inputs that torch leaves out at the end of a node, though a variadic input may follow them."""
+    wanted = node_inputs(demand.spec, demand.model)
+    for node in proto.graph.node:
+        if qualified(node) == demand.node and not any(wanted[len(node.input) :]):
+            node.input.extend(wanted[len(node.input) :])
+    return proto
+
+
 def strip(proto: ModelProto) -> ModelProto:
     """Remove metadata and doc strings: they hold absolute paths, and equal models must have equal bytes."""
     graph = proto.graph
@@ -175,12 +195,6 @@ def _own(error: BaseException | None) -> ExportError | None:
     while error and not isinstance(error, ExportError):
         error = error.__cause__ or error.__context__
     return error if isinstance(error, ExportError) else None
-
-
-def _named(value: ValueInfo) -> dict[int, str]:
-    """Return a name for every dynamic axis; the legacy exporter takes the others for static."""
-    names = [f"{value.name}_{axis}" if size is None else size for axis, size in enumerate(value.shape)]
-    return {axis: name for axis, name in enumerate(names) if isinstance(name, str)}
 
 
 def _dynamic(shape: Shape) -> dict[int, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,7 +26,7 @@ from pipeline.spec import Lowering, OpSpec
 class Glue:
     """The Python modules of an operator: generated ones, and ops/<name>/lowering.py where there is one.
 
-    `used` are the ONNX schemas of the operators that the declaration says it uses.
+    `used` and `used_specs` are the ONNX schemas and the declarations of the operators that it uses.
     """
 
     spec: OpSpec
@@ -36,10 +36,12 @@ class Glue:
     written: ModuleType | None
     path: Path
     used: Sequence[defs.OpSchema]
+    used_specs: tuple[OpSpec, ...]
 
     def lowered(self, lowering: Lowering) -> Lowered:
         """Return a lowering. Raises ExportError where there is none of that name."""
-        return arguments.find(self.spec, lowering, written=self.written, derived=self.derived, path=self.path)
+        found = arguments.find(self.spec, lowering, written=self.written, derived=self.derived, path=self.path)
+        return replace(found, used=self.used_specs)
 
 
 def load_glue(layout: Layout, name: str) -> Glue:
@@ -54,6 +56,7 @@ def load_glue(layout: Layout, name: str) -> Glue:
         written=load_module(path, f"{name}_lowering") if path.is_file() else None,
         path=path.relative_to(layout.root),
         used=[_generated(layout, used, "schema").schema() for used in spec.uses],
+        used_specs=tuple(load_operator(layout, used).spec for used in spec.uses),
     )
 
 
