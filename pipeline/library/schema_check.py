@@ -19,6 +19,7 @@ from pipeline.library.torch_library import Loaded
 from pipeline.library.torch_op import Gradient
 from pipeline.load import Operator
 from pipeline.matrix import LEGAL_OPSETS, TORCH_EXPORTERS, Cell
+from pipeline.models import targets
 from pipeline.models.demand import Demand
 from pipeline.models.exporters import Glue, export, load_glue
 from pipeline.spec import Case, Model, given
@@ -30,10 +31,12 @@ SMALL = 1000  # elements
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One case and its arguments. Where a formula for the gradient is declared, they ask for it."""
+    """One case, its tensors, and the arguments made of them. Where a formula for the gradient is declared, they ask for
+    it."""
 
     model: Model
     case: Case
+    tensors: tuple[torch.Tensor, ...]
     arguments: list[Any]
 
 
@@ -42,8 +45,12 @@ def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str
 
     Raises RegisterError or ExportError for what was not.
     """
+    assert operator.spec.torch is not None
+    if operator.spec.torch.overrides:  # torch's own, and proved by torch; that they are there was checked in loading
+        return [{"overload": str(overload), "check": "overridden"} for overload in targets.overloads(operator.spec)]
     glue = load_glue(layout, operator.name)
-    glue.fake.register_fake()
+    if not operator.spec.torch.python:
+        glue.fake.register_fake()
     gradient = torch_op.gradient(layout, operator.spec)
     if gradient:
         gradient.register(loaded.overload.name())
@@ -82,7 +89,7 @@ def _exports(operator: Operator, glue: Glue, sample: Sample) -> Iterator[Demand]
         demand = Demand(
             spec=operator.spec, model=sample.model, lowering="custom", cell=cell, schema=glue.schema.schema()
         )
-        export(demand, glue, tuple(sample.arguments))
+        export(demand, glue, sample.tensors)
         yield demand
 
 
@@ -99,7 +106,7 @@ def _samples(operator: Operator, gradient: Gradient | None) -> Iterator[Sample]:
                 _asking(t, asks=gradient is not None and feed.part.name not in gradient.without)
                 for feed, t in zip(feeds(spec, model, case), tensors(spec, model, case, numbers), strict=True)
             ]
-            yield Sample(model=model, case=case, arguments=arguments(spec, case, flat))
+            yield Sample(model=model, case=case, tensors=tuple(flat), arguments=arguments(spec, case, flat))
 
 
 def _asking(tensor: torch.Tensor, *, asks: bool) -> torch.Tensor:
