@@ -11,7 +11,7 @@ MODELS = (
         cases=(
             Case(name="seed", inputs={"x": Random(shape=(3, 3))}),
             Case(name="far", inputs={"x": Values(values=((-9.0, -5.5, -3.0), (-0.0, 1e-30, 3.0), (5.5, 9.0, 1e30)))}),
-            Case(name="special", inputs={"x": Random(shape=(3, 3), specials={0: math.nan, 4: math.inf})}),
+            Case(name="not_a_number", inputs={"x": Random(shape=(3, 3), specials={0: math.nan})}),
         ),
     ),
     Model(

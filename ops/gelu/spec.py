@@ -23,7 +23,7 @@ SPEC = OpSpec(
     outputs=(Output(name="y", type="T", shape=SameAs(input="x"), doc="x, weighed"),),
     tolerances={
         "custom": {
-            "float32": Tolerance(rtol=1e-6, atol=5e-7),
+            "float32": Tolerance(rtol=1e-6, atol=2e-6),
             "float64": Tolerance(rtol=1e-12, atol=1e-14),
         },
     },
