@@ -131,6 +131,10 @@ class Layout:
     def model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
         return self.exported(name, lowering, cell) / model / "model.onnx"
 
+    def function_model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
+        """The same model, with a function body for its custom node."""
+        return self.model(name, lowering, cell, model).with_name("model_with_functions.onnx")
+
     def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
         return self.build / "verify" / name / lowering / f"{cell}.json"
 

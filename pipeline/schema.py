@@ -123,3 +123,8 @@ def has_torch_library(spec: OpSpec) -> bool:
 def has_ort_library(spec: OpSpec) -> bool:
     """Return whether there is a library that gives ONNX Runtime the operator, or those that it uses."""
     return spec.runtime == "kernel"
+
+
+def has_function_body(spec: OpSpec, lowering: str) -> bool:
+    """Return whether models of a lowering are also written with a function body: its decomposition."""
+    return lowering == "custom" and "decomposed" in spec.lowerings

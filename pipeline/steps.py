@@ -21,7 +21,7 @@ from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
 from pipeline.project import Versions, minor
-from pipeline.schema import has_ort_library, has_torch_library
+from pipeline.schema import has_function_body, has_ort_library, has_torch_library
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
 from pipeline.step import Step
 from pipeline.toolchain.find import Toolchain
@@ -116,10 +116,19 @@ class _Part:
         path = self.layout.lowering(self.name)
         return (path,) if path.is_file() else ()
 
+    @cached_property
+    def supported(self) -> tuple[str, ...]:
+        """The models that are not declared unsupported."""
+        return tuple(model.name for model in self.operator.models if not model.unsupported)
+
     def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
         """Return the models of a cell but for those declared unsupported: the manifest says whether they exist."""
-        supported = [model.name for model in self.operator.models if not model.unsupported]
-        return tuple(self.layout.model(self.name, lowering, cell, name) for name in supported)
+        return tuple(self.layout.model(self.name, lowering, cell, name) for name in self.supported)
+
+    def function_models(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
+        """Return those of them that are written once more, with a function body."""
+        names = self.supported if has_function_body(self.spec, lowering) else ()
+        return tuple(self.layout.function_model(self.name, lowering, cell, name) for name in names)
 
 
 def steps(plan: Plan) -> Iterator[Step]:
@@ -354,6 +363,7 @@ def _export(part: _Part, lowering: Lowering, cell: Cell) -> Step:
         writes=(
             layout.manifest(spec.name, lowering, cell),
             *part.model_files(lowering, cell),
+            *part.function_models(lowering, cell),
         ),
         config=_config(
             "export",
@@ -408,6 +418,7 @@ def _verify(part: _Part, lowering: Lowering, cell: Cell) -> Step:
             *(layout.reference(name) for name in (spec.name, *spec.uses)),
             layout.manifest(spec.name, lowering, cell),
             *part.model_files(lowering, cell),
+            *part.function_models(lowering, cell),
             *part.data_files,
         ),
         writes=(verdict,),
@@ -416,7 +427,7 @@ def _verify(part: _Part, lowering: Lowering, cell: Cell) -> Step:
             spec=part.interface,
             used=part.used,
             models=part.models,
-            tolerances=part.tolerances[lowering],
+            tolerances=part.tolerances if has_function_body(spec, lowering) else part.tolerances[lowering],
             onnx=part.versions.onnx,
             onnxruntime=part.versions.onnxruntime,
             numpy=part.versions.numpy,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,8 +24,10 @@ from pipeline.lowering.graph import Refusal
 from pipeline.matrix import Cell
 from pipeline.models.demand import Demand, check_legal
 from pipeline.models.exporters import example, export
-from pipeline.models.glue import Glue, load_glue
+from pipeline.models.function_body import with_function
+from pipeline.models.glue import Glue, emitted, load_glue
 from pipeline.models.manifest import Manifest, custom_nodes, describe, differing_models, refused
+from pipeline.schema import has_function_body
 from pipeline.spec import Lowering, OpSpec
 
 
@@ -52,6 +55,10 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
         content = proto.SerializeToString(deterministic=True)
         write_bytes(path, content)
         models[model.name] = describe(proto, content)
+        if has_function_body(operator.spec, lowering):
+            made = with_function(proto, demand, emitted(replace(demand, lowering="decomposed"), glue))
+            path = layout.function_model(operator.name, lowering, cell, model.name)
+            write_bytes(path, made.SerializeToString(deterministic=True))
     del defined  # the operator lives as long as this object
     manifest = {"op": operator.name, "lowering": lowering, "cell": cell.export_name, "models": models}
     write_text(layout.manifest(operator.name, lowering, cell), json.dumps(manifest, indent=1) + "\n")

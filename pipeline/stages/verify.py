@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.matrix import Cell
 from pipeline.project import minor
-from pipeline.spec import Case, Lowering, Model, OpSpec
+from pipeline.schema import has_function_body
+from pipeline.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 from pipeline.trial.judge import Judgement, judge
 from pipeline.trial.runtime import RefusedError, Runtime
 from pipeline.trial.trial import Trial
@@ -35,7 +36,6 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell, c
     """
     started = time.perf_counter()
     bench = Bench(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case)
-    bench.require_case()
     results: tuple[CaseResult, ...] = ()
     detail = ""
     try:
@@ -50,6 +50,18 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell, c
         raise VerifyError("\n".join(_messages(found)))
 
 
+FUNCTION = "_function"  # what the name of a case ends with where it ran through the function body
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a model is tried with: a runtime, the operators that stand for themselves in it, and tolerances."""
+
+    runtime: Runtime
+    operators: Sequence[tuple[OpSpec, Reference]]
+    tolerances: Mapping[DType, Tolerance]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bench:
     """One operator, lowering and cell, and the cases that are asked for: all, or `only` one."""
@@ -60,20 +72,34 @@ class Bench:
     cell: Cell
     only: str | None
 
-    def require_case(self) -> None:
+    def __post_init__(self) -> None:
+        """Raise UsageError for an unknown case; that of a function body is the case that it comes from."""
         known = [c.name for m in self.operator.models for c in m.cases]
-        if self.only is not None and self.only not in known:
+        if self.only is None or self.only in known:
+            return
+        if (case := self.only.removesuffix(FUNCTION)) in known:
+            object.__setattr__(self, "only", case)
+        else:
             near = did_you_mean(self.only, known)
             raise UsageError(f"{self.operator.name} has no case {self.only!r}; it has {', '.join(known)}{near}")
 
     def results(self) -> Iterator[CaseResult]:
         """Yield the result of each case. Raises VerifyError or DataError for what keeps all of them from running."""
         _require_version(self.cell)
-        runtime = self._runtime()
-        operators = [(spec, Reference(self.layout, spec)) for spec in self._specs()]
+        layout, spec = self.layout, self.operator.spec
+        operators = [(used, Reference(layout, used)) for used in self._specs()]
+        own = Setting(runtime=self._runtime(), operators=operators, tolerances=spec.tolerances[self.lowering])
+        # The body must do without our library, and without our reference.
+        plain = None
+        if has_function_body(spec, self.lowering):
+            plain = Setting(runtime=Runtime(None), operators=(), tolerances=spec.tolerances["decomposed"])
         for model in self.operator.models:
             if self.only is None or self.only in (c.name for c in model.cases):
-                yield from self._model(model, runtime, operators)
+                place = (spec.name, self.lowering, self.cell, model.name)
+                yield from self._model(model, layout.model(*place), own)
+                if plain:
+                    for result in self._model(model, layout.function_model(*place), plain):
+                        yield replace(result, case=result.case + FUNCTION)
         _require_no_torch()
 
     def _specs(self) -> Iterator[OpSpec]:
@@ -88,18 +114,15 @@ class Bench:
         ours = self.lowering == "custom" and spec.runtime == "kernel"
         return Runtime(self.layout.ort_library(spec.name) if ours else None)
 
-    def _model(
-        self, model: Model, runtime: Runtime, operators: Sequence[tuple[OpSpec, Reference]]
-    ) -> Iterator[CaseResult]:
+    def _model(self, model: Model, path: Path, setting: Setting) -> Iterator[CaseResult]:
         """Yield the results of a model's cases. What keeps the model from running fails all of them."""
         name = self.operator.name
-        path = self.layout.model(name, self.lowering, self.cell, model.name)
         folders = [self.layout.data(name, model.name, index) for index in range(len(model.cases))]
         if reason := model.unsupported and self._refused(model):
             yield from (_unsupported(model, case, reason) for case in self._asked(model))
             return
         try:
-            trial = Trial(path, runtime=runtime, operators=operators)
+            trial = Trial(path, name=name, runtime=setting.runtime, operators=setting.operators)
             dataset.link(path.parent, folders)
         except VerifyError as error:
             yield from (_not_run(model, case, error) for case in self._asked(model))
@@ -111,7 +134,7 @@ class Bench:
             try:
                 if isinstance(data, DataError):
                     raise data
-                evidence = trial.evidence(data, self.operator.spec.tolerances[self.lowering])
+                evidence = trial.evidence(data, setting.tolerances)
             except (VerifyError, DataError) as error:
                 yield _not_run(model, case, error)
                 continue

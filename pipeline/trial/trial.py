@@ -21,8 +21,10 @@ from pipeline.trial.runtime import Runtime, call
 class Trial:
     """One model, loaded once for all of its cases."""
 
-    def __init__(self, path: Path, *, runtime: Runtime, operators: Sequence[tuple[OpSpec, Reference]]) -> None:
-        """Load the model of the first of `operators`, which uses the others.
+    def __init__(
+        self, path: Path, *, name: str, runtime: Runtime, operators: Sequence[tuple[OpSpec, Reference]]
+    ) -> None:
+        """Load a model of the operator `name`. `operators` are those whose nodes stand for themselves in it.
 
         Raises VerifyError where it is missing or damaged, RefusedError where ONNX Runtime makes no session of it.
         """
@@ -30,7 +32,6 @@ class Trial:
             content = path.read_bytes()
             model = onnx.ModelProto.FromString(content)
         except (FileNotFoundError, DecodeError) as error:
-            name = operators[0][0].name
             raise VerifyError(f"{path}: no readable model. Export it: python -m pipeline export {name}") from error
         self._inputs = [i.name for i in model.graph.input]
         self._outputs = [o.name for o in model.graph.output]
