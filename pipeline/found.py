@@ -56,6 +56,8 @@ def adopted(cases: str, model: str, comment: str) -> str:
     if isinstance(value, ast.Tuple) and before.endswith(")"):
         body = before[1:-1].rstrip()
         body += "," if body and not body.endswith(",") else ""
+    elif isinstance(value, ast.Tuple):
+        body = f"\n    {before.rstrip(', ')},"
     else:
         body = f"\n    *{before},"
     added = "".join(f"\n    # {line}" for line in _wrapped(comment)) + f"\n    {_indented(model)},\n"

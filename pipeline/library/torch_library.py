@@ -10,7 +10,7 @@ import torch
 
 from pipeline.errors import RegisterError
 from pipeline.layout import Layout
-from pipeline.library import torch_op
+from pipeline.library import overridden, torch_op
 from pipeline.library.torch_call import torch_operator
 from pipeline.load import Operator
 from pipeline.schema import torch_schema
@@ -29,6 +29,9 @@ def load(layout: Layout, operator: Operator) -> Loaded:
     spec = operator.spec
     if spec.torch is None:
         raise RegisterError(f"{spec.name} is declared without a torch operator: there is nothing to register")
+    if spec.torch.overrides:
+        overridden.check(spec)
+        return Loaded(overload=torch_operator(spec).default, alive=None)
     alive = None
     if spec.torch.python:
         alive = torch_op.define(layout, spec)
@@ -64,12 +67,24 @@ def _check_schema(operator: Operator) -> Any:
         overload = torch_operator(operator.spec).default
     except AttributeError as error:
         raise RegisterError(
-            f"{operator.name}: its library registers no {wanted.name}. Was another library compiled, or is the name "
-            f"another one in torch.cc? Compile it anew with: python -m pipeline compile {operator.name}"
+            f"{operator.name}: {_source(operator)} registers no {wanted.name}. {_remedy(operator)}"
         ) from error
     if overload._schema != wanted:
         raise RegisterError(
-            f"{operator.name}: its library registers {overload._schema}, declared: {wanted}. "
-            f"Compile it anew with: python -m pipeline compile {operator.name}"
+            f"{operator.name}: {_source(operator)} registers {overload._schema}, declared: {wanted}. "
+            f"{_remedy(operator)}"
         )
     return overload
+
+
+def _source(operator: Operator) -> str:
+    return "define() in its torch_op.py" if operator.spec.torch and operator.spec.torch.python else "its library"
+
+
+def _remedy(operator: Operator) -> str:
+    if operator.spec.torch and operator.spec.torch.python:
+        return f"Mend ops/{operator.name}/torch_op.py or spec.py: names, order, types and defaults must be the same"
+    return (
+        f"Was another library compiled, or does a torch.cc of its own say otherwise? "
+        f"Compile it anew with: python -m pipeline compile {operator.name}"
+    )
