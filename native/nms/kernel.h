@@ -14,9 +14,8 @@
 // Aliasing No output overlaps an input.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <vector>
+#include <cstdlib>
 
 #include "opmatrix/check.h"
 #include "opmatrix/list.h"
@@ -24,19 +23,44 @@
 
 namespace opmatrix::nms {
 
-struct Candidate {
-  double score;
-  std::int64_t index;
-
-  bool operator<(const Candidate& other) const {
-    return score > other.score || (score == other.score && index < other.index);
-  }
-};
-
 struct Box {
   double left, top, right, bottom;
 
   double area() const { return (right - left) * (bottom - top); }
+};
+
+struct Candidate {
+  double score;
+  std::int64_t index;
+  Box box;
+};
+
+/// Some candidates, as many as there may be. Half the time of std::vector and std::sort to compile.
+class Candidates {
+ public:
+  explicit Candidates(std::int64_t room) : data_(new Candidate[static_cast<std::size_t>(room)]) {}
+  Candidates(const Candidates&) = delete;
+  Candidates& operator=(const Candidates&) = delete;
+  ~Candidates() { delete[] data_; }
+
+  void add(const Candidate& candidate) { data_[count_++] = candidate; }
+  std::int64_t size() const { return count_; }
+  const Candidate* begin() const { return data_; }
+  const Candidate* end() const { return data_ + count_; }
+
+  /// The highest score first, equal scores by index.
+  void sort() {
+    std::qsort(data_, static_cast<std::size_t>(count_), sizeof(Candidate), [](const void* left, const void* right) {
+      const auto& a = *static_cast<const Candidate*>(left);
+      const auto& b = *static_cast<const Candidate*>(right);
+      const bool first = a.score > b.score || (a.score == b.score && a.index < b.index);
+      return first ? -1 : a.index != b.index;
+    });
+  }
+
+ private:
+  Candidate* data_;
+  std::int64_t count_ = 0;
 };
 
 inline Box from_corners(double x, double y, double other_x, double other_y) {
@@ -46,8 +70,8 @@ inline Box from_corners(double x, double y, double other_x, double other_y) {
 
 /// Whether two boxes overlap by more than `threshold` of what they cover together; a NaN compares false.
 inline bool overlap(const Box& a, const Box& b, double threshold) {
-  const double width = std::min(a.right, b.right) - std::max(a.left, b.left);
-  const double height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
+  const double width = (a.right < b.right ? a.right : b.right) - (a.left < b.left ? b.left : a.left);
+  const double height = (a.bottom < b.bottom ? a.bottom : b.bottom) - (a.top < b.top ? b.top : a.top);
   const double shared = width > 0 && height > 0 ? width * height : 0;
   return shared > threshold * (a.area() + b.area() - shared);
 }
@@ -87,18 +111,19 @@ class Reader {
   std::int64_t offsets_[4];
 };
 
-/// Returns what takes part, the highest score first.
-template <typename T>
-std::vector<Candidate> candidates(TensorView<const T> scores, OptionalView<const bool> valid,
-                                  List<TensorView<const T>> factors, float threshold) {
-  std::vector<Candidate> found;
-  for (std::int64_t i = 0; i < scores.numel(); ++i) {
-    double score = static_cast<double>(scores.data[i]);
-    for (const TensorView<const T>& factor : factors) score *= static_cast<double>(factor.data[i]);
-    if (score > static_cast<double>(threshold) && (!valid || valid->data[i])) found.push_back({score, i});
+/// Adds to `chosen` what stays of `sorted`.
+inline void choose(const Candidates& sorted, OptionalView<const std::int64_t> classes, double threshold,
+                   std::int64_t max_boxes, Candidates& chosen) {
+  for (const Candidate& candidate : sorted) {
+    if (max_boxes > 0 && chosen.size() == max_boxes) return;
+    bool suppressed = false;
+    for (const Candidate& rival : chosen) {
+      if (classes && classes->data[rival.index] != classes->data[candidate.index]) continue;
+      suppressed = overlap(rival.box, candidate.box, threshold);
+      if (suppressed) break;
+    }
+    if (!suppressed) chosen.add(candidate);
   }
-  std::sort(found.begin(), found.end());
-  return found;
 }
 
 template <typename T>
@@ -107,29 +132,28 @@ void nms(TensorView<const T> boxes, TensorView<const T> scores, OptionalView<con
          std::int64_t max_boxes, const char* format, List<std::int64_t> coordinates, std::int64_t axis,
          NewTensor<std::int64_t> indices, NewTensor<T> selected, TensorView<bool> kept) {
   const Reader<T> reader(boxes, scores.numel(), format, coordinates, axis);
-  std::vector<Candidate> chosen;
-  std::vector<Box> chosen_boxes;
-  for (const Candidate& candidate : candidates(scores, valid, factors, score_threshold)) {
-    if (max_boxes > 0 && static_cast<std::int64_t>(chosen.size()) == max_boxes) break;
-    const Box box = reader[candidate.index];
-    bool suppressed = false;
-    for (std::size_t k = 0; k < chosen.size() && !suppressed; ++k) {
-      const bool rivals = !classes || classes->data[chosen[k].index] == classes->data[candidate.index];
-      suppressed = rivals && overlap(chosen_boxes[k], box, static_cast<double>(iou_threshold));
+  Candidates candidates(scores.numel());
+  for (std::int64_t i = 0; i < scores.numel(); ++i) {
+    double score = static_cast<double>(scores.data[i]);
+    for (const TensorView<const T>& factor : factors) score *= static_cast<double>(factor.data[i]);
+    if (score > static_cast<double>(score_threshold) && (!valid || valid->data[i])) {
+      candidates.add({score, i, reader[i]});
     }
-    if (suppressed) continue;
-    chosen.push_back(candidate);
-    chosen_boxes.push_back(box);
   }
+  candidates.sort();
+  Candidates chosen(candidates.size());
+  choose(candidates, classes, static_cast<double>(iou_threshold), max_boxes, chosen);
 
-  const std::int64_t sizes[] = {static_cast<std::int64_t>(chosen.size())};
+  const std::int64_t sizes[] = {chosen.size()};
   const TensorView<std::int64_t> index = indices.make({sizes, 1});
   const TensorView<T> score = selected.make({sizes, 1});
-  std::fill_n(kept.data, kept.numel(), false);
-  for (std::size_t k = 0; k < chosen.size(); ++k) {
-    index.data[k] = chosen[k].index;
-    score.data[k] = static_cast<T>(chosen[k].score);
-    kept.data[chosen[k].index] = true;
+  for (std::int64_t i = 0; i < kept.numel(); ++i) kept.data[i] = false;
+  std::int64_t k = 0;
+  for (const Candidate& candidate : chosen) {
+    index.data[k] = candidate.index;
+    score.data[k] = static_cast<T>(candidate.score);
+    kept.data[candidate.index] = true;
+    ++k;
   }
 }
 
