@@ -43,6 +43,7 @@ class Runtime:
 
     def __init__(self, library: Path | None) -> None:
         """Load the library. Raises VerifyError where it is missing or no custom-op library."""
+        self.library = library
         if library and not library.exists():
             raise VerifyError(f"{library} is missing. Build it: python -m pipeline compile {library.parent.name}")
         self._options = {name: _options(*setting, library) for name, setting in SETTINGS.items()}
