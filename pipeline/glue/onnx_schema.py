@@ -35,6 +35,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
         "onnx_inputs": [_parameter(spec, part) for part in spec.inputs],
         "onnx_outputs": [_parameter(spec, part) for part in spec.outputs],
         "onnx_constraints": [(v, [onnx_type(spec, dtype) for dtype in dtypes]) for v, dtypes in spec.types.items()],
+        "required": [str(n) for n, i in enumerate(spec.inputs) if not i.optional and not i.variadic],
         "onnx_attributes": [(a, _type(a), _default(a)) for a in attributes],
         "inferred": outputs,
         "reads_elements": any(output.element.startswith("element(") for output in outputs),
