@@ -34,9 +34,10 @@ def show(records: Sequence[Record], console: Console) -> None:
         # Not wrapped, so that a command in it can be copied.
         console.print(Text(_indented(detail, alike[0])), soft_wrap=True)
         console.print()
-    for detail, names in _unsupported_cases(records).items():
-        console.print(_mark("unsupported", console, f" unsupported {', '.join(names)}"), soft_wrap=True)
-        console.print(Text(f"  {detail}\n"), soft_wrap=True)
+    for name, details in _unsupported_cases(records).items():
+        cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
+        console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
+        console.print(Text(f"  {details[0]}\n"), soft_wrap=True)
     console.print(totals(records), highlight=False)
 
 
@@ -101,13 +102,16 @@ def _faults(records: Sequence[Record]) -> dict[tuple[Outcome, str], list[Verdict
 
 
 def _unsupported_cases(records: Sequence[Record]) -> dict[str, list[str]]:
-    """Return single cases that are unsupported in cells that are verified, by detail: ``gelu-custom-plain_float64``."""
-    found: dict[str, dict[str, None]] = {}
+    """Return the details of unsupported cases in verified cells, by name: ``gelu-custom-plain_float64``.
+
+    What is said differs from cell to cell, so that one stands for all; report.json has each.
+    """
+    found: dict[str, list[str]] = {}
     for verdict in (r.verdict for r in records if r.verdict.outcome == "verified"):
         for case in verdict.cases:
             if case.outcome == "unsupported":
-                found.setdefault(case.detail, {})[f"{verdict.op}-{verdict.lowering}-{case.case}"] = None
-    return {detail: list(names) for detail, names in found.items()}
+                found.setdefault(f"{verdict.op}-{verdict.lowering}-{case.case}", []).append(case.detail)
+    return found
 
 
 def _indented(detail: str, verdict: Verdict) -> str:

@@ -189,7 +189,8 @@ def test_a_case_that_is_unsupported_leaves_its_cell_verified(
         verdict.write(layout.verdict("op", "custom", cell), make(cell, cases=(RIGHT, refused)))
     report.run(layout, EXPECTED)
     assert (
-        "○ unsupported op-custom-plain_float64\n  no float64 kernel\n\n3 cells: 3 verified\n" in capsys.readouterr().out
+        "○ unsupported op-custom-plain_float64 in 3 cells\n  no float64 kernel\n\n3 cells: 3 verified\n"
+        in capsys.readouterr().out
     )
 
 
