@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     run: Callable[[Layout, argparse.Namespace], None] = options.run
     try:
-        run(Layout(find_root(Path.cwd())), options)
+        run(Layout(find_root(Path.cwd()), sanitized=getattr(options, "sanitized", False)), options)
     except OpmatrixError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
@@ -68,6 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         )
     for added in (exporting, agreeing, verifying):
         added.add_argument("--lowering", choices=("custom", "decomposed"), default="custom")
+    for added in (compiling, registering, verifying):
+        added.add_argument("--sanitized", action="store_true", help="with the libraries that sanitizers watch")
+    of_operator("sanitize", _sanitize, "run all cases and drawn inputs with sanitizers that watch kernel and bindings")
     reporting = stage("report", _report, "show and write what is known about every cell")
     reporting.add_argument("--opsets", default="default", help="as doit's variable: default, all, or such as 18,20")
     return parser
@@ -152,6 +155,13 @@ def _verify(layout: Layout, options: argparse.Namespace) -> None:
     operator = load_operator(layout, options.operator)
     for cell in _cells(layout, operator, options):
         verify.run(layout, operator, lowering=options.lowering, cell=cell, case=options.case)
+
+
+def _sanitize(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import sanitize
+
+    operator = load_operator(layout, options.operator)
+    sanitize.run(layout, operator, cells=operator.cells(default_cells(layout))[:1])
 
 
 def _report(layout: Layout, options: argparse.Namespace) -> None:

@@ -14,9 +14,13 @@ from pipeline.matrix import Cell
 
 @dataclass(frozen=True)
 class Layout:
-    """The folders of the project whose dodo.py stands in `root`."""
+    """The folders of the project whose dodo.py stands in `root`.
+
+    With `sanitized` the libraries are those that sanitizers watch; what is proved with them has a place of its own.
+    """
 
     root: Path
+    sanitized: bool = False
 
     # What people write.
 
@@ -89,7 +93,7 @@ class Layout:
 
     def compiled(self, name: str, *, debug: bool = False) -> Path:
         """The folder in which one ninja builds one operator: build.ninja, objects, libraries."""
-        return self.build / ("debug" if debug else "compile") / name
+        return self.build / ("sanitize" if self.sanitized else "debug" if debug else "compile") / name
 
     def torch_library(self, name: str, *, debug: bool = False) -> Path:
         return self.compiled(name, debug=debug) / f"lib{name}_torch.so"
@@ -107,7 +111,8 @@ class Layout:
 
     def registered(self, name: str, part: str, *, torch: str) -> Path:
         """The manifest of one part of the register stage, such as "schema" or "kernel"."""
-        return self.build / "register" / name / f"{part}@torch{torch}.json"
+        folder = self.compiled(name) if self.sanitized else self.build / "register" / name
+        return folder / f"{part}@torch{torch}.json"
 
     @property
     def hypothesis(self) -> Path:
@@ -136,7 +141,8 @@ class Layout:
         return self.model(name, lowering, cell, model).with_name("model_with_functions.onnx")
 
     def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
-        return self.build / "verify" / name / lowering / f"{cell}.json"
+        folder = self.compiled(name) if self.sanitized else self.build / "verify" / name
+        return folder / lowering / f"{cell}.json"
 
     def log(self, task: str) -> Path:
         """The log of the task named ``group:name``."""

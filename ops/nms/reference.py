@@ -1,4 +1,4 @@
-"""Non-maximum suppression in NumPy: all overlaps at once, in the precision of numpy.longdouble."""
+"""Non-maximum suppression in NumPy: all overlaps at once, in float64, as the operator is declared to compute them."""
 
 from typing import Any
 
@@ -28,9 +28,9 @@ def nms(
     if boxes.shape[axis] != 4 or boxes.size != 4 * count or sorted(coordinates) != [0, 1, 2, 3]:
         raise ValueError(f"boxes of shape {boxes.shape} for {count} scores with axis {axis}")
     with np.errstate(all="ignore"):  # NaN and infinities go through as IEEE 754 has it
-        weighted: NDArray[Any] = np.prod([scores, *factors], axis=0, dtype=np.longdouble)
-        overlaps = _overlaps(np.moveaxis(boxes, axis, 0).astype(np.longdouble)[list(coordinates)], format)
-        rivals = overlaps > np.longdouble(iou_threshold)
+        weighted: NDArray[Any] = np.prod([scores, *factors], axis=0, dtype=np.float64)
+        overlaps = _overlaps(np.moveaxis(boxes, axis, 0).astype(np.float64)[list(coordinates)], format)
+        rivals = overlaps > iou_threshold
         if classes is not None:
             rivals &= classes[:, None] == classes[None, :]
         free = weighted > score_threshold
@@ -44,7 +44,8 @@ def nms(
         order = [i for i in order[1:] if not rivals[best, i]]
     kept = np.zeros(count, bool)
     kept[chosen] = True
-    return np.array(chosen, np.int64), weighted[chosen].astype(scores.dtype), kept
+    with np.errstate(over="ignore", under="ignore"):  # a product of scores beyond float32 is infinite
+        return np.array(chosen, np.int64), weighted[chosen].astype(scores.dtype), kept
 
 
 def _overlaps(numbers: NDArray[Any], format: str) -> NDArray[Any]:

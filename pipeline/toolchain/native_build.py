@@ -33,6 +33,8 @@ _WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
 _KERNEL = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-ffp-contract=fast", "-fno-math-errno")
 _BINDING = ("-O1",)
 _DEBUG = ("-Og", "-g")
+_SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+_SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", *_SANITIZERS)
 # An output appears whole, and only if it differs: with restat, ninja then stops where a comment was edited.
 _KEEP = "if cmp -s $out.new $out; then rm $out.new; else mv $out.new $out; fi"
 
@@ -68,11 +70,13 @@ def _variables(ninja: ninja_syntax.Writer, layout: Layout, name: str, *, toolcha
     prefixes = [] if debug else [f"-ffile-prefix-map={layout.root}=."]
     ninja.variable("cxx", _shell(*toolchain.compiler))
     ninja.variable("flags", _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *(f"-I{folder}" for folder in ours)))
-    ninja.variable("kernel", _shell(*(_DEBUG if debug else _KERNEL)))
-    ninja.variable("binding", _shell(*(_DEBUG if debug else _BINDING)))
+    special = _SANITIZED if layout.sanitized else _DEBUG if debug else None
+    ninja.variable("kernel", _shell(*(special or _KERNEL)))
+    ninja.variable("binding", _shell(*(special or _BINDING)))
     ninja.variable("ort", "-isystem $ort_include")
     linker = [f"-fuse-ld={toolchain.linker}"] if toolchain.linker else []
-    ninja.variable("link", _shell("-shared", *linker, *([] if debug else ["-Wl,-s"])))
+    runtime = _SANITIZERS if layout.sanitized else ()
+    ninja.variable("link", _shell("-shared", *linker, *runtime, *([] if special else ["-Wl,-s"])))
     ninja.newline()
 
 
