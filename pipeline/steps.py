@@ -246,7 +246,13 @@ def _register_schema(part: _Part) -> Step:
         group="register",
         name=f"{spec.name}-schema@torch{minor(part.versions.torch)}",
         command=("register", spec.name, "--part", "schema"),
-        reads=(*bindings, *headers, *part.torch_op, *part.lowering),
+        reads=(
+            *bindings,
+            *headers,
+            *part.torch_op,
+            *part.lowering,
+            *(layout.generated(name) / names.SCHEMA for name in spec.uses),
+        ),
         writes=(layout.registered(spec.name, "schema", torch=minor(part.versions.torch)),),
         config=_config(
             "register",

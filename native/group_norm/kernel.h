@@ -28,6 +28,7 @@ namespace opmatrix::group_norm {
 
 struct Moments {
   double mean;
+  double rest;  // what rounding cut from the mean
   double variance;
 };
 
@@ -65,15 +66,17 @@ OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count) {
   }
   const double offset = sum / static_cast<double>(count);
   const double variance = square / static_cast<double>(count) - offset * offset;
-  return {shift + offset, variance < 0 ? 0 : variance};  // rounding can bring it below 0; a NaN stays one
+  const double mean = shift + offset;
+  return {mean, offset - (mean - shift), variance < 0 ? 0 : variance};  // rounding can bring it below 0; a NaN stays
 }
 
-/// y[i] = (x[i] - mean) * factor + summand.
+/// y[i] = (x[i] - m.mean - m.rest) * factor + summand.
 template <typename T>
-OPMATRIX_EACH_CPU void normalize(const T* x, std::int64_t count, double mean, T factor, T summand, T* __restrict__ y) {
-  // In two steps, because a float alone would lose what the mean has behind the point: at 1000 that is 3e-5 deviations.
-  const T coarse = static_cast<T>(mean);
-  const T fine = static_cast<T>(mean - static_cast<double>(coarse));
+OPMATRIX_EACH_CPU void normalize(const T* x, std::int64_t count, const Moments& m, T factor, T summand,
+                                 T* __restrict__ y) {
+  // In two steps, because one T would lose what the mean has behind the point: for a float at 1000, 3e-5 deviations.
+  const T coarse = static_cast<T>(m.mean);
+  const T fine = static_cast<T>(m.mean - static_cast<double>(coarse) + m.rest);
   for (std::int64_t i = 0; i < count; ++i) y[i] = (x[i] - coarse - fine) * factor + summand;
 }
 
@@ -149,7 +152,7 @@ void group_norm(TensorView<const T> x, TensorView<const float> num_groups, Tenso
                             y.data + group * count);
           break;
         }
-        normalize(x.data + first, pixels, m.mean, static_cast<T>(factor), bias.data[c], y.data + first);
+        normalize(x.data + first, pixels, m, static_cast<T>(factor), bias.data[c], y.data + first);
       }
     }
   };

@@ -16,13 +16,13 @@ pytestmark = [pytest.mark.torch, pytest.mark.compile]
 
 NORMALIZE = "const double factor = rate * static_cast<double>(scale.data[c]);"
 MOMENTS = "const double shift = x[0];"
-RESULT = "return {shift + offset, variance < 0 ? 0 : variance};"
+RESULT = "const double mean = shift + offset;"
 
 # File below native/, what stands there, what is planted instead, and the message.
 FAULTS = {
     "batch": ("group_norm/kernel.h", NORMALIZE, f"{NORMALIZE} if (group >= groups) m.mean += 1;", "y: "),
     "large_mean": ("group_norm/kernel.h", MOMENTS, "const double shift = 0;", "y: "),
-    "nan": ("group_norm/kernel.h", RESULT, "if (square != square) return {0, 1};\n  " + RESULT, "y: "),
+    "nan": ("group_norm/kernel.h", RESULT, "if (square != square) return {0, 0, 1};\n  " + RESULT, "y: "),
     "input": (
         "group_norm/kernel.h",
         NORMALIZE,
