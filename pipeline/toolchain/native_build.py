@@ -30,11 +30,12 @@ _LANGUAGE = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines
 _WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
 # Kernels: vectorised, fused multiply-add where a processor has it, no errno from <cmath>. Never -ffast-math (it breaks
 # NaN) and never -march (a library runs on every x86-64).
-_KERNEL = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-ffp-contract=fast", "-fno-math-errno")
+_ARITHMETIC = ("-ffp-contract=fast", "-fno-math-errno")
+_KERNEL = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", *_ARITHMETIC)
 _BINDING = ("-O1",)
 _DEBUG = ("-Og", "-g")
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-_SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", *_SANITIZERS)
+_SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, *_SANITIZERS)  # the same numbers come out
 # An output appears whole, and only if it differs: with restat, ninja then stops where a comment was edited.
 _KEEP = "if cmp -s $out.new $out; then rm $out.new; else mv $out.new $out; fi"
 
