@@ -22,7 +22,7 @@ from pipeline.library.torch_call import torch_attributes, torch_operator
 from pipeline.lowering import dynamo as translations
 from pipeline.lowering import legacy as symbolics
 from pipeline.matrix import Exporter
-from pipeline.models import targets, torchlib
+from pipeline.models import decomposition, targets, torchlib
 from pipeline.models.demand import Demand, qualified
 from pipeline.models.exporter_warnings import collected, unexpected
 from pipeline.models.glue import Glue, emitted, load_glue
@@ -105,7 +105,7 @@ def dynamo(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     table = translations.table(
         glue.lowered(demand.lowering), demand.cell.opset, demand.versions, targets.overloads(demand.spec)
     )
-    with torchlib.kept():
+    with torchlib.kept(), decomposition.skipped(program, table):
         exported = torch.onnx.export(
             program,
             dynamo=True,
