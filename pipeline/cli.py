@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
-from pipeline.load import load_operator, load_operators
+from pipeline.load import Operator, load_operator, load_operators
 from pipeline.matrix import Cell, illegal
 from pipeline.project import default_cells, find_root
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         run: Callable[[Layout, argparse.Namespace], None] = options.run
-        run(Layout(find_root(Path.cwd())), options)
+        run(Layout(find_root(Path.cwd()), sanitized=getattr(options, "sanitized", False)), options)
     except OpmatrixError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
@@ -51,17 +51,26 @@ def _parser() -> argparse.ArgumentParser:
     compiling = of_operator("compile", _compile, "build the operator's pair of libraries")
     compiling.add_argument("--debug", action="store_true", help="with debug information, in a folder of its own")
     of_operator("data", _data, "write inputs and expected outputs of every case")
+    of_operator("draw", _draw, "draw inputs from the declaration that are hard on a kernel")
     registering = of_operator("register", _register, "prove the torch library")
-    registering.add_argument("--part", choices=("schema", "kernel"), help="both, where it is not given")
+    parts = ("schema", "kernel", "search", "gradient")
+    registering.add_argument("--part", choices=parts, help="all, where it is not given")
+    adopting = of_operator("adopt", _adopt, "add a case that register's search found to cases.py")
+    adopting.add_argument("case", help="its name, as the search said it")
     exporting = of_operator("export", _export, "export every model in one cell, or in all default ones")
     agreeing = of_operator("agree", _agree, "hold the exported nodes of all cells against each other")
     agreeing.add_argument("cells", nargs="+", type=Cell.parse, metavar="CELL")
     verifying = of_operator("verify", _verify, "run every model in ONNX Runtime, in one cell or in all default ones")
     verifying.add_argument("--case", help="replay this case alone; no verdict is written")
     for added in (exporting, verifying):
-        added.add_argument("--cell", type=Cell.parse, help="such as torch2.13-dynamo-opset18-ort1.31")
+        added.add_argument(
+            "--cell", type=Cell.parse, help="such as torch2.13-dynamo-opset18-ort1.31 or node-opset18-ort1.31"
+        )
     for added in (exporting, agreeing, verifying):
         added.add_argument("--lowering", choices=("custom", "decomposed"), default="custom")
+    for added in (compiling, registering, verifying):
+        added.add_argument("--sanitized", action="store_true", help="with the libraries that sanitizers watch")
+    of_operator("sanitize", _sanitize, "run all cases and drawn inputs with sanitizers that watch kernel and bindings")
     reporting = stage("report", _report, "show and write what is known about every cell")
     reporting.add_argument("--opsets", default="default", help="as doit's variable: default, all, or such as 18,20")
     return parser
@@ -91,28 +100,45 @@ def _data(layout: Layout, options: argparse.Namespace) -> None:
     data.run(layout, load_operator(layout, options.operator))
 
 
+def _draw(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import draw
+
+    draw.run(layout, load_operator(layout, options.operator))
+
+
 def _register(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import register
 
     operator = load_operator(layout, options.operator)
-    for part in (options.part,) if options.part else ("schema", "kernel"):
+    for part in (options.part,) if options.part else register.parts(layout, operator):
         register.run(layout, operator, part=part)
 
 
-def _cells(layout: Layout, options: argparse.Namespace) -> tuple[Cell, ...]:
+def _adopt(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import adopt
+
+    adopt.run(layout, load_operator(layout, options.operator), case=options.case)
+
+
+def _cells(layout: Layout, operator: Operator, options: argparse.Namespace) -> tuple[Cell, ...]:
     if options.cell is None:
-        return default_cells(layout)
-    if reason := illegal(options.cell.exporter, options.cell.opset):
+        return operator.cells(default_cells(layout))
+    if reason := illegal(options.cell.exporter, options.cell.opset) or operator.why_not_in(options.cell):
         raise UsageError(f"{options.cell}: {reason}")
     return (options.cell,)
 
 
 def _export(layout: Layout, options: argparse.Namespace) -> None:
-    from pipeline.stages import export
-
     operator = load_operator(layout, options.operator)
-    for cell in _cells(layout, options):
-        export.run(layout, operator, lowering=options.lowering, cell=cell)
+    for cell in _cells(layout, operator, options):
+        if cell.exporter == "node":
+            from pipeline.stages import node
+
+            node.run(layout, operator, lowering=options.lowering, cell=cell)
+        else:
+            from pipeline.stages import export
+
+            export.run(layout, operator, lowering=options.lowering, cell=cell)
 
 
 def _agree(layout: Layout, options: argparse.Namespace) -> None:
@@ -127,8 +153,15 @@ def _verify(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import verify
 
     operator = load_operator(layout, options.operator)
-    for cell in _cells(layout, options):
+    for cell in _cells(layout, operator, options):
         verify.run(layout, operator, lowering=options.lowering, cell=cell, case=options.case)
+
+
+def _sanitize(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import sanitize
+
+    operator = load_operator(layout, options.operator)
+    sanitize.run(layout, operator, cells=operator.cells(default_cells(layout))[:1])
 
 
 def _report(layout: Layout, options: argparse.Namespace) -> None:
@@ -141,7 +174,6 @@ def _report(layout: Layout, options: argparse.Namespace) -> None:
             (operator.name, lowering, cell)
             for operator in load_operators(layout)
             for lowering in operator.spec.lowerings
-            for cell in cells
-            if cell.opset >= operator.spec.min_opset
+            for cell in operator.cells(cells)
         ],
     )

@@ -76,6 +76,12 @@ class ReportError(OpmatrixError):
     exit_code = 11
 
 
+class SanitizeError(OpmatrixError):
+    """A sanitizer found a fault in a kernel or a binding, or there is no sanitizer."""
+
+    exit_code = 12
+
+
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or nothing."""
     near = difflib.get_close_matches(found, list(allowed), n=1)

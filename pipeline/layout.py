@@ -14,9 +14,13 @@ from pipeline.matrix import Cell
 
 @dataclass(frozen=True)
 class Layout:
-    """The folders of the project whose dodo.py stands in `root`."""
+    """The folders of the project whose dodo.py stands in `root`.
+
+    With `sanitized` the libraries are those that sanitizers watch; what is proved with them has a place of its own.
+    """
 
     root: Path
+    sanitized: bool = False
 
     # What people write.
 
@@ -35,6 +39,14 @@ class Layout:
 
     def reference(self, name: str) -> Path:
         return self.op(name) / "reference.py"
+
+    def lowering(self, name: str) -> Path:
+        """How an operator that is not one node becomes ONNX nodes; most have none."""
+        return self.op(name) / "lowering.py"
+
+    def torch_op(self, name: str) -> Path:
+        """What an operator needs in Python on torch's side; most have none."""
+        return self.op(name) / "torch_op.py"
 
     @property
     def native(self) -> Path:
@@ -81,13 +93,17 @@ class Layout:
 
     def compiled(self, name: str, *, debug: bool = False) -> Path:
         """The folder in which one ninja builds one operator: build.ninja, objects, libraries."""
-        return self.build / ("debug" if debug else "compile") / name
+        return self.build / ("sanitize" if self.sanitized else "debug" if debug else "compile") / name
 
     def torch_library(self, name: str, *, debug: bool = False) -> Path:
         return self.compiled(name, debug=debug) / f"lib{name}_torch.so"
 
     def ort_library(self, name: str, *, debug: bool = False) -> Path:
         return self.compiled(name, debug=debug) / f"lib{name}_ort.so"
+
+    def ort_objects(self, name: str) -> tuple[Path, ...]:
+        """What an operator gives to ONNX Runtime libraries: its own, and those of the operators that use it."""
+        return tuple(self.compiled(name) / file for file in ("kernel.o", "ort.o"))
 
     def data(self, name: str, model: str, case: int) -> Path:
         """One test data set in the layout of ONNX's backend tests: input_<i>.pb and output_<i>.pb."""
@@ -98,8 +114,22 @@ class Layout:
         return self.build / "data" / name / "data.json"
 
     def registered(self, name: str, part: str, *, torch: str) -> Path:
-        """The manifest of one part ("schema" or "kernel") of the register stage."""
-        return self.build / "register" / name / f"{part}@torch{torch}.json"
+        """The manifest of one part of the register stage, such as "schema" or "kernel"."""
+        folder = self.compiled(name) if self.sanitized else self.build / "register" / name
+        return folder / f"{part}@torch{torch}.json"
+
+    @property
+    def hypothesis(self) -> Path:
+        """Where hypothesis keeps what it would otherwise write to the current folder."""
+        return self.build / "hypothesis"
+
+    def drawn(self, name: str) -> Path:
+        """Inputs that were drawn from the declaration, with the answers of the reference."""
+        return self.build / "draw" / name / "drawn.pickle"
+
+    def found(self, name: str, case: str) -> Path:
+        """A case that the search found: what is wrong with it, then its text for cases.py."""
+        return self.build / "register" / name / "found" / f"{case}.txt"
 
     def exported(self, name: str, lowering: str, cell: Cell) -> Path:
         return self.build / "export" / name / lowering / cell.export_name
@@ -110,8 +140,13 @@ class Layout:
     def model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
         return self.exported(name, lowering, cell) / model / "model.onnx"
 
+    def function_model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
+        """The same model, with a function body for its custom node."""
+        return self.model(name, lowering, cell, model).with_name("model_with_functions.onnx")
+
     def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
-        return self.build / "verify" / name / lowering / f"{cell}.json"
+        folder = self.compiled(name) if self.sanitized else self.build / "verify" / name
+        return folder / lowering / f"{cell}.json"
 
     def log(self, task: str) -> Path:
         """The log of the task named ``group:name``."""

@@ -13,6 +13,7 @@ from pipeline.check import Mistake
 from pipeline.errors import SpecError, UsageError, did_you_mean
 from pipeline.files import load_module
 from pipeline.layout import Layout
+from pipeline.matrix import Cell
 from pipeline.spec import Model, OpSpec
 
 
@@ -26,6 +27,23 @@ class Operator:
     @property
     def name(self) -> str:
         return self.spec.name
+
+    def why_not_in(self, cell: Cell) -> str | None:
+        """Return why the operator has no business in `cell`, or None where it has."""
+        by_node = cell.exporter == "node"
+        if self.spec.torch is None and not by_node:
+            return f"{self.name} exists in ONNX alone, so that torch cannot export it; choose a cell such as " \
+                f"node-opset18-ort{cell.ort}"  # fmt: skip
+        if self.spec.torch is not None and by_node:
+            return f"{self.name} has a torch operator, from which its models are exported; choose a cell of torch"
+        if cell.opset < self.spec.min_opset:
+            return f"its minimum opset is {self.spec.min_opset}; choose a higher opset, or lower min_opset in " \
+                f"ops/{self.name}/spec.py"  # fmt: skip
+        return None
+
+    def cells(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+        """Return those of `cells` in which the operator is verified."""
+        return tuple(cell for cell in cells if self.why_not_in(cell) is None)
 
 
 def operator_names(layout: Layout) -> tuple[str, ...]:

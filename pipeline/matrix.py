@@ -9,24 +9,26 @@ from typing import Literal, cast
 
 from pipeline.errors import UsageError
 
-Exporter = Literal["legacy", "dynamo"]
-EXPORTERS: tuple[Exporter, ...] = ("legacy", "dynamo")
+Exporter = Literal["legacy", "dynamo", "node"]
+TORCH_EXPORTERS: tuple[Exporter, ...] = ("legacy", "dynamo")
+# "node" needs no torch: one-node models, for what torch cannot express.
+EXPORTERS: tuple[Exporter, ...] = (*TORCH_EXPORTERS, "node")
 
 # Which opsets an exporter of torch 2.13 really writes. Measured: 21 to 23 are only a label in the legacy exporter
 # (it warns that 20 is its highest), 24 is refused; below 18 dynamo gives another opset than asked, or ValueError.
-LEGAL_OPSETS: Mapping[Exporter, range] = {"legacy": range(7, 21), "dynamo": range(18, 26)}
+LEGAL_OPSETS: Mapping[Exporter, range] = {"legacy": range(7, 21), "dynamo": range(18, 26), "node": range(7, 26)}
 
-_CELL = re.compile(r"torch(\d+\.\d+)-(legacy|dynamo)-opset(\d+)-ort(\d+\.\d+)")
+_CELL = re.compile(r"(?:torch(\d+\.\d+)-(legacy|dynamo)|(node))-opset(\d+)-ort(\d+\.\d+)")
 
 
-@dataclass(frozen=True, kw_only=True, order=True)
+@dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One cell. Prints as ``torch2.13-dynamo-opset18-ort1.31`` and parses from it.
+    """One cell. Prints as ``torch2.13-dynamo-opset18-ort1.31``, or ``node-opset18-ort1.31``, and parses from it.
 
-    `torch` and `ort` are "major.minor".
+    `torch` and `ort` are "major.minor"; the exporter "node" has no torch.
     """
 
-    torch: str
+    torch: str | None
     exporter: Exporter
     opset: int
     ort: str
@@ -37,15 +39,20 @@ class Cell:
     @property
     def export_name(self) -> str:
         """The factors that an exported model depends on: all but ONNX Runtime."""
-        return f"torch{self.torch}-{self.exporter}-opset{self.opset}"
+        return f"{self.maker}-opset{self.opset}"
+
+    @property
+    def maker(self) -> str:
+        """What writes the model: ``torch2.13-dynamo``, or ``node``."""
+        return self.exporter if self.torch is None else f"torch{self.torch}-{self.exporter}"
 
     @classmethod
     def parse(cls, text: str) -> Cell:
         """Return the cell that prints as `text`; raise UsageError for anything else."""
         if not (found := _CELL.fullmatch(text)):
             raise UsageError(f"{text!r} is no cell; a cell is written like 'torch2.13-dynamo-opset18-ort1.31'")
-        torch, exporter, opset, ort = found.groups()
-        return cls(torch=torch, exporter=cast(Exporter, exporter), opset=int(opset), ort=ort)
+        torch, exporter, node, opset, ort = found.groups()
+        return cls(torch=torch, exporter=cast(Exporter, exporter or node), opset=int(opset), ort=ort)
 
 
 def illegal(exporter: Exporter, opset: int) -> str | None:
@@ -60,7 +67,7 @@ def cells(opsets: Mapping[Exporter, Sequence[int]], *, torch: str, ort: str) -> 
     """Yield the cells of one torch and one ONNX Runtime, legacy first, by opset."""
     for exporter in EXPORTERS:
         for opset in sorted(opsets[exporter]):
-            yield Cell(torch=torch, exporter=exporter, opset=opset, ort=ort)
+            yield Cell(torch=torch if exporter in TORCH_EXPORTERS else None, exporter=exporter, opset=opset, ort=ort)
 
 
 def choose_opsets(asked: str, default: Mapping[Exporter, Sequence[int]]) -> dict[Exporter, tuple[int, ...]]:

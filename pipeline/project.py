@@ -16,7 +16,7 @@ from pipeline.errors import ToolchainError, UsageError
 from pipeline.layout import Layout
 from pipeline.matrix import EXPORTERS, Cell, Exporter, cells, choose_opsets, illegal
 
-PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")
+PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "hypothesis")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,7 @@ class Versions:
     onnxscript: str
     onnxruntime: str
     numpy: str
+    hypothesis: str
 
 
 def find_root(start: Path) -> Path:

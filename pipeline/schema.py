@@ -97,7 +97,34 @@ def stored(attribute: Attribute, value: AttributeValue) -> AttributeValue:
     return to_float32(float(value))
 
 
+def in_onnx(attribute: Attribute, value: AttributeValue) -> AttributeValue:
+    """Return `value` as an ONNX node holds it: as `stored`, and 1 and 0 for bools, which ONNX has not."""
+    if attribute.kind == "bools" and isinstance(value, tuple):
+        return tuple(int(v) for v in value)
+    return int(value) if isinstance(value, bool) else stored(attribute, value)
+
+
 def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     """Return the value of every attribute in `model`, defaults included, as given (not yet rounded)."""
     given = {a.name: model.attributes.get(a.name, a.default) for a in spec.attributes}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def has_kernel(spec: OpSpec) -> bool:
+    """Return whether the operator has arithmetic of its own, in kernel.h."""
+    return spec.runtime == "kernel" and not spec.uses
+
+
+def has_torch_library(spec: OpSpec) -> bool:
+    """Return whether there is a library that gives torch the operator."""
+    return has_kernel(spec) and spec.torch is not None and not spec.torch.overrides and not spec.torch.python
+
+
+def has_ort_library(spec: OpSpec) -> bool:
+    """Return whether there is a library that gives ONNX Runtime the operator, or those that it uses."""
+    return spec.runtime == "kernel"
+
+
+def has_function_body(spec: OpSpec, lowering: str) -> bool:
+    """Return whether models of a lowering are also written with a function body: its decomposition."""
+    return lowering == "custom" and "decomposed" in spec.lowerings

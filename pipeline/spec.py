@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import CodeType, FunctionType
 from typing import Any, Literal
 
 DType = Literal[
@@ -65,7 +66,8 @@ class Attribute(metaclass=_KeepsMistakes):
     """One attribute of the ONNX node; in torch an argument of the same kind.
 
     A float is float32 in ONNX and double in torch: binding and reference round it to float32. `minimum` and `maximum`
-    are included; a NaN never fits them. A tensor attribute exists on ONNX's side only.
+    are included; a NaN never fits them. A tensor attribute exists on ONNX's side only; with `torch_only` it exists on
+    torch's alone, and the lowering says what becomes of it.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Attribute(metaclass=_KeepsMistakes):
     allowed: tuple[AttributeValue, ...] | None = None
     minimum: float | None = None
     maximum: float | None = None
+    torch_only: bool = False
     doc: str = ""
 
 
@@ -120,10 +123,16 @@ class Override(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class TorchOp(metaclass=_KeepsMistakes):
-    """The operator in torch: ``namespace::name``. Its schema follows from inputs, attributes and outputs."""
+    """The operator in torch: ``namespace::name``. Its schema follows from inputs, attributes and outputs.
+
+    With `overrides` it is torch's own: exports of the ATen operators named there become this one, and there is no torch
+    library of ours. With `python` it is defined by ops/<name>/torch_op.py, whose function `define()` returns what keeps
+    the definition alive. A torch_op.py beside a kernel may hold `setup_context` and `backward`, for gradients.
+    """
 
     name: str
     overrides: tuple[Override, ...] = ()
+    python: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +158,9 @@ class OpSpec(metaclass=_KeepsMistakes):
     """The one declaration of an operator.
 
     `types` maps each type variable to the dtypes that it takes. `tolerances` maps lowering, then dtype of an output.
-    `runtime` says whose kernel computes in ONNX Runtime: one of ours, or a contrib op of ONNX Runtime itself.
+    `runtime` says whose kernel computes in ONNX Runtime: one of ours, or a contrib op of ONNX Runtime itself. `kernel`
+    is the text of kernel.h, for who would rather not have a file. `uses` names the operators whose nodes a lowering
+    emits instead of a node of its own; its library is linked of theirs.
     """
 
     name: str
@@ -164,6 +175,8 @@ class OpSpec(metaclass=_KeepsMistakes):
     lowerings: tuple[Lowering, ...] = ("custom",)
     min_opset: int = 9
     runtime: Literal["kernel", "contrib"] = "kernel"
+    kernel: str | None = None
+    uses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,10 +208,13 @@ Tensor = Random | Values
 
 @dataclass(frozen=True, kw_only=True)
 class Case(metaclass=_KeepsMistakes):
-    """One set of inputs, by the names of the declaration. `name` is unique within the operator."""
+    """One set of inputs, by the names of the declaration. `name` is unique within the operator.
+
+    An optional input may be left out or None; a variadic one takes a tuple of tensors.
+    """
 
     name: str
-    inputs: Mapping[str, Tensor]
+    inputs: Mapping[str, Tensor | tuple[Tensor, ...] | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +223,11 @@ class Model(metaclass=_KeepsMistakes):
 
     `types` binds each type variable. `dynamic` names, per input, the axes that stay symbolic (None: static); the same
     name is the same size. Without it every case has the shapes of the first. `names` renames inputs and outputs in
-    the model's graph.
+    the model's graph. `unsupported` is the reason why it cannot run: a model that runs all the same is a failure.
+
+    `around` makes the model more than the operator: a function of the operator and its inputs that calls the operator
+    once, ``def plus_x(op, x): return op(x) + x``, for NumPy arrays and torch tensors alike. Outputs keep the declared
+    names, dtypes and shapes.
     """
 
     name: str
@@ -216,6 +236,8 @@ class Model(metaclass=_KeepsMistakes):
     dynamic: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     domain_version: int = 1
     names: Mapping[str, str] = field(default_factory=dict)
+    unsupported: str = ""
+    around: FunctionType | None = None
     cases: tuple[Case, ...]
 
 
@@ -233,6 +255,14 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def given(case: Case, name: str) -> tuple[Tensor, ...]:
+    """Return the tensors that a case gives for an input: none for an absent one, several for a variadic one."""
+    found = case.inputs.get(name)
+    if found is None:
+        return ()
+    return found if isinstance(found, tuple) else (found,)
+
+
 def as_data(value: object) -> Any:
     """Return `value` as JSON data, field by field: the form in which a step is keyed by parts of a declaration."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -242,4 +272,7 @@ def as_data(value: object) -> Any:
         return {str(k): as_data(v) for k, v in value.items()}
     if isinstance(value, tuple | list):
         return [as_data(v) for v in value]
+    if isinstance(value, FunctionType | CodeType):  # by what it does, wherever it stands
+        code = value.__code__ if isinstance(value, FunctionType) else value
+        return as_data((code.co_name, code.co_code.hex(), code.co_names, code.co_varnames, code.co_consts))
     return repr(value) if isinstance(value, float) else value  # NaN and infinities are no JSON

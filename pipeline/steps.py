@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import code
+from pipeline.feeds import feeds
 from pipeline.glue import names
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
 from pipeline.project import Versions, minor
+from pipeline.schema import has_function_body, has_ort_library, has_torch_library
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
 from pipeline.step import Step
 from pipeline.toolchain.find import Toolchain
@@ -64,10 +66,21 @@ class _Part:
         return self.operator.name
 
     @cached_property
+    def torch_op(self) -> tuple[Path, ...]:
+        """The operator's torch_op.py, where it has one."""
+        path = self.layout.torch_op(self.name)
+        return (path,) if path.is_file() else ()
+
+    @cached_property
     def interface(self) -> dict[str, Any]:
         """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
-        left_out = ("tolerances", "lowerings", "min_opset")
+        left_out = ("tolerances", "lowerings", "min_opset", "kernel")
         return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
+
+    @cached_property
+    def used(self) -> list[dict[str, Any]]:
+        """The declarations of the operators whose nodes stand in the models."""
+        return [as_data(operator.spec) for operator in self.plan.operators if operator.name in self.spec.uses]
 
     @cached_property
     def tolerances(self) -> dict[str, Any]:
@@ -83,7 +96,7 @@ class _Part:
         """What an export takes from the models: no number of their cases, and no shape but those of the first."""
         return [
             {field: value for field, value in data.items() if field != "cases"}
-            | {"shapes": {name: shape_of(tensor) for name, tensor in model.cases[0].inputs.items()}}
+            | {"shapes": [(f.name, shape_of(f.tensor)) for f in feeds(self.spec, model, model.cases[0])]}
             for model, data in zip(self.operator.models, self.models, strict=True)
         ]
 
@@ -92,13 +105,30 @@ class _Part:
         return tuple(
             self.layout.data(self.name, model.name, n) / f"{kind}_{k}.pb"
             for model in self.operator.models
-            for n in range(len(model.cases))
-            for kind, count in (("input", len(self.spec.inputs)), ("output", len(self.spec.outputs)))
-            for k in range(count)
+            for n, case in enumerate(model.cases)
+            for kind, parts in (("input", feeds(self.spec, model, case)), ("output", self.spec.outputs))
+            for k in range(len(parts))
         )
 
+    @cached_property
+    def lowering(self) -> tuple[Path, ...]:
+        """The operator's lowering.py, where it has one."""
+        path = self.layout.lowering(self.name)
+        return (path,) if path.is_file() else ()
+
+    @cached_property
+    def supported(self) -> tuple[str, ...]:
+        """The models that are not declared unsupported."""
+        return tuple(model.name for model in self.operator.models if not model.unsupported)
+
     def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
-        return tuple(self.layout.model(self.name, lowering, cell, model.name) for model in self.operator.models)
+        """Return the models of a cell but for those declared unsupported: the manifest says whether they exist."""
+        return tuple(self.layout.model(self.name, lowering, cell, name) for name in self.supported)
+
+    def function_models(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
+        """Return those of them that are written once more, with a function body."""
+        names = self.supported if has_function_body(self.spec, lowering) else ()
+        return tuple(self.layout.function_model(self.name, lowering, cell, name) for name in names)
 
 
 def steps(plan: Plan) -> Iterator[Step]:
@@ -107,11 +137,20 @@ def steps(plan: Plan) -> Iterator[Step]:
     verdicts: list[Path] = []
     for operator in plan.operators:
         part = _Part(plan, operator)
-        yield from (make(part) for make in (_glue, _compile, _data, _register_schema, _register_kernel))
-        cells = tuple(c for c in plan.cells if c.opset >= operator.spec.min_opset)
+        yield _glue(part)
+        if has_torch_library(operator.spec) or has_ort_library(operator.spec):
+            yield _compile(part)
+        yield _data(part)
+        if operator.spec.torch:
+            yield from (_register_schema(part), _register_kernel(part))
+        if operator.spec.torch and not operator.spec.torch.overrides:
+            yield from (_draw(part), _register_search(part))
+        if part.torch_op and operator.spec.torch and not operator.spec.torch.python:
+            yield _register_gradient(part)
+        cells = operator.cells(plan.cells)
         for lowering in operator.spec.lowerings:
-            yield from (_export(part, lowering, cell) for cell in cells)
-            if len(cells) > 1:
+            yield from ((_node if cell.torch is None else _export)(part, lowering, cell) for cell in cells)
+            if len(cells) > 1 and operator.spec.torch:
                 yield _agree(part, lowering, cells)
             yield from (_verify(part, lowering, cell) for cell in cells)
             verdicts += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
@@ -146,24 +185,33 @@ def _glue(part: _Part) -> Step:
         group="glue",
         name=part.name,
         command=("glue", part.name),
-        writes=tuple(folder / name for name in names.generated(part.name)),
-        config=_config("glue", *names.TEMPLATES, spec=part.interface),
+        writes=tuple(folder / name for name in names.generated(part.spec)),
+        config=_config("glue", *names.TEMPLATES, spec=part.interface, kernel=part.spec.kernel),
         seconds=part.plan.seconds,
     )
 
 
 def _compile(part: _Part) -> Step:
-    layout, name = part.layout, part.name
-    generated = [layout.generated(name) / file for file in names.native(name)]
+    layout, name, spec = part.layout, part.name, part.spec
+    generated = [layout.generated(name) / file for file in names.native(spec)]
+    used = [path for other in spec.uses for path in layout.ort_objects(other)]
+    libraries = [
+        *([layout.torch_library(name)] if has_torch_library(spec) else []),
+        *(
+            [layout.ort_library(name), *([] if spec.uses else layout.ort_objects(name))]
+            if has_ort_library(spec)
+            else []
+        ),
+    ]
     return Step(
         group="compile",
         name=name,
         command=("compile", name),
-        reads=(layout.sdk, *generated, *layout.native_sources(name)),
-        writes=(layout.torch_library(name), layout.ort_library(name)),
+        reads=(layout.sdk, *generated, *used, *layout.native_sources(name)),
+        writes=tuple(libraries),
         config=_config(
             "compile",
-            ninja=build_ninja(layout, name, toolchain=part.plan.toolchain),
+            ninja=build_ninja(layout, spec, toolchain=part.plan.toolchain),
             compiler=part.plan.toolchain.identity,
         ),
         seconds=part.plan.seconds,
@@ -192,13 +240,19 @@ def _data(part: _Part) -> Step:
 def _register_schema(part: _Part) -> Step:
     """Keyed by the binding and the fake kernel; the arithmetic may change without it."""
     layout, spec = part.layout, part.spec
-    bindings = [layout.generated(spec.name) / file for file in (*names.PYTHON, *names.torch_binding())]
+    bindings = [layout.generated(spec.name) / file for file in (*names.PYTHON, *names.torch_binding(spec))]
     headers = [p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding)]
     return Step(
         group="register",
         name=f"{spec.name}-schema@torch{minor(part.versions.torch)}",
         command=("register", spec.name, "--part", "schema"),
-        reads=(*bindings, *headers),
+        reads=(
+            *bindings,
+            *headers,
+            *part.torch_op,
+            *part.lowering,
+            *(layout.generated(name) / names.SCHEMA for name in spec.uses),
+        ),
         writes=(layout.registered(spec.name, "schema", torch=minor(part.versions.torch)),),
         config=_config(
             "register",
@@ -208,7 +262,7 @@ def _register_schema(part: _Part) -> Step:
             onnx=part.versions.onnx,
             onnxscript=part.versions.onnxscript,
         ),
-        after=(f"compile:{spec.name}",),
+        after=(f"compile:{spec.name}",) if has_torch_library(spec) else (),
         server="export",
         seconds=part.plan.seconds,
     )
@@ -220,7 +274,7 @@ def _register_kernel(part: _Part) -> Step:
         group="register",
         name=f"{spec.name}-kernel@torch{minor(part.versions.torch)}",
         command=("register", spec.name, "--part", "kernel"),
-        reads=(layout.torch_library(spec.name), layout.data_manifest(spec.name)),
+        reads=(*([layout.torch_library(spec.name)] if has_torch_library(spec) else part.torch_op), *part.data_files),
         writes=(layout.registered(spec.name, "kernel", torch=minor(part.versions.torch)),),
         config=_config(
             "register",
@@ -235,16 +289,87 @@ def _register_kernel(part: _Part) -> Step:
     )
 
 
+def _draw(part: _Part) -> Step:
+    return Step(
+        group="draw",
+        name=part.name,
+        command=("draw", part.name),
+        reads=(part.layout.reference(part.name),),
+        writes=(part.layout.drawn(part.name),),
+        config=_config(
+            "draw",
+            spec=part.interface,
+            models=part.models,
+            hypothesis=part.versions.hypothesis,
+            numpy=part.versions.numpy,
+        ),
+        server="onnx",
+        seconds=part.plan.seconds,
+    )
+
+
+def _register_search(part: _Part) -> Step:
+    layout, spec = part.layout, part.spec
+    return Step(
+        group="register",
+        name=f"{spec.name}-search@torch{minor(part.versions.torch)}",
+        command=("register", spec.name, "--part", "search"),
+        reads=(
+            *([layout.torch_library(spec.name)] if has_torch_library(spec) else part.torch_op),
+            layout.drawn(spec.name),
+            layout.reference(spec.name),
+        ),
+        writes=(layout.registered(spec.name, "search", torch=minor(part.versions.torch)),),
+        config=_config(
+            "register",
+            spec=part.interface,
+            tolerances=part.tolerances,
+            torch=part.versions.torch,
+            hypothesis=part.versions.hypothesis,
+            numpy=part.versions.numpy,
+        ),
+        server="torch",
+        seconds=part.plan.seconds,
+    )
+
+
+def _register_gradient(part: _Part) -> Step:
+    """Keyed by the formula and the reference that it is the derivative of: no kernel can change whether it is."""
+    layout, spec = part.layout, part.spec
+    return Step(
+        group="register",
+        name=f"{spec.name}-gradient@torch{minor(part.versions.torch)}",
+        command=("register", spec.name, "--part", "gradient"),
+        reads=(*part.torch_op, layout.reference(spec.name)),
+        writes=(layout.registered(spec.name, "gradient", torch=minor(part.versions.torch)),),
+        config=_config(
+            "register",
+            spec=part.interface,
+            models=part.models,
+            torch=part.versions.torch,
+            numpy=part.versions.numpy,
+        ),
+        server="torch",
+        seconds=part.plan.seconds,
+    )
+
+
 def _export(part: _Part, lowering: Lowering, cell: Cell) -> Step:
     layout, spec = part.layout, part.spec
     return Step(
         group="export",
         name=f"{spec.name}-{lowering}@{cell.export_name}",
         command=("export", spec.name, "--lowering", lowering, "--cell", str(cell)),
-        reads=tuple(layout.generated(spec.name) / file for file in names.PYTHON),
+        reads=(
+            *(layout.generated(spec.name) / file for file in names.PYTHON),
+            *(layout.generated(name) / names.SCHEMA for name in spec.uses),
+            *part.lowering,
+            *(part.torch_op if spec.torch and spec.torch.python else ()),
+        ),
         writes=(
             layout.manifest(spec.name, lowering, cell),
             *part.model_files(lowering, cell),
+            *part.function_models(lowering, cell),
         ),
         config=_config(
             "export",
@@ -255,6 +380,21 @@ def _export(part: _Part, lowering: Lowering, cell: Cell) -> Step:
             onnxscript=part.versions.onnxscript,
         ),
         server="export",
+        seconds=part.plan.seconds,
+    )
+
+
+def _node(part: _Part, lowering: Lowering, cell: Cell) -> Step:
+    """As an export, without torch."""
+    layout, spec = part.layout, part.spec
+    return Step(
+        group="export",
+        name=f"{spec.name}-{lowering}@{cell.export_name}",
+        command=("export", spec.name, "--lowering", lowering, "--cell", str(cell)),
+        reads=(layout.generated(spec.name) / names.SCHEMA,),
+        writes=(layout.manifest(spec.name, lowering, cell), *part.model_files(lowering, cell)),
+        config=_config("node", spec=part.interface, models=part.traced, onnx=part.versions.onnx),
+        server="onnx",
         seconds=part.plan.seconds,
     )
 
@@ -280,17 +420,19 @@ def _verify(part: _Part, lowering: Lowering, cell: Cell) -> Step:
         name=f"{spec.name}-{lowering}@{cell}",
         command=("verify", spec.name, "--lowering", lowering, "--cell", str(cell)),
         reads=(
-            layout.ort_library(spec.name),
-            layout.reference(spec.name),
+            *([layout.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else []),
+            *(layout.reference(name) for name in (spec.name, *spec.uses)),
             layout.manifest(spec.name, lowering, cell),
+            *part.function_models(lowering, cell),
             layout.data_manifest(spec.name),
         ),
         writes=(verdict,),
         config=_config(
             "verify",
             spec=part.interface,
+            used=part.used,
             models=part.models,
-            tolerances=part.tolerances[lowering],
+            tolerances=part.tolerances if has_function_body(spec, lowering) else part.tolerances[lowering],
             onnx=part.versions.onnx,
             onnxruntime=part.versions.onnxruntime,
             numpy=part.versions.numpy,

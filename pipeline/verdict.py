@@ -10,6 +10,7 @@ from typing import Literal
 from pipeline.files import write_text
 
 Outcome = Literal["verified", "mismatched", "failed", "unsupported"]
+WRONG: tuple[Outcome, ...] = ("mismatched", "failed")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@
 #include <exception>
 
 #include "dtype.h"
+#include "items.h"
 #include "opmatrix/check.h"
 #include "opmatrix/parallel.h"
 #include "opmatrix/tensor_view.h"
@@ -64,6 +65,8 @@ class Attributes {
  public:
   Attributes(const char* op, const OrtKernelInfo* info) : op_(op), info_(info) {}
 
+  // Each takes a default by address; without one the attribute is required.
+
   float get_float(const char* name, const float* otherwise) const {
     float value = 0;
     if (succeeds(api->KernelInfoGetAttribute_float(info_, name, &value))) return value;
@@ -76,6 +79,51 @@ class Attributes {
     return missing(name, "int", otherwise);
   }
 
+  /// ONNX has no attribute of this type: it is an int that is 0 or 1.
+  bool get_bool(const char* name, const bool* otherwise) const {
+    const std::int64_t whole = otherwise != nullptr && *otherwise ? 1 : 0;
+    const std::int64_t value = get_int(name, otherwise == nullptr ? nullptr : &whole);
+    KERNEL_CHECK(value == 0 || value == 1, op_, ": attribute ", name, " must be 0 or 1, got ", value);
+    return value == 1;
+  }
+
+  /// The text with the NUL behind it.
+  Items<char> get_string(const char* name, const char* otherwise) const {
+    std::size_t size = 0;
+    if (!succeeds(api->KernelInfoGetAttribute_string(info_, name, nullptr, &size))) {
+      const char* text = missing(name, "string", otherwise == nullptr ? nullptr : &otherwise);
+      Items<char> copy(__builtin_strlen(text) + 1);
+      __builtin_memcpy(copy.data(), text, copy.size() - 1);
+      return copy;
+    }
+    Items<char> text(size);
+    check_call(api->KernelInfoGetAttribute_string(info_, name, text.data(), &size));
+    KERNEL_CHECK(__builtin_strlen(text.data()) + 1 == size, op_, ": attribute ", name, " must hold no NUL");
+    return text;
+  }
+
+  Items<float> get_floats(const char* name, const List<float>* otherwise) const {
+    return get_list<float>(api->KernelInfoGetAttributeArray_float, name, "floats", otherwise);
+  }
+
+  Items<std::int64_t> get_ints(const char* name, const List<std::int64_t>* otherwise) const {
+    return get_list<std::int64_t>(api->KernelInfoGetAttributeArray_int64, name, "ints", otherwise);
+  }
+
+  Items<bool> get_bools(const char* name, const List<bool>* otherwise) const {
+    Items<std::int64_t> whole(otherwise == nullptr ? 0 : static_cast<std::size_t>(otherwise->size()));
+    for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = otherwise->data[i] ? 1 : 0;
+    const List<std::int64_t> list = whole.list();
+    const Items<std::int64_t> found = get_ints(name, otherwise == nullptr ? nullptr : &list);
+    Items<bool> values(found.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const std::int64_t value = found.begin()[i];
+      KERNEL_CHECK(value == 0 || value == 1, op_, ": attribute ", name, " must hold 0 and 1 alone, got ", value);
+      values[i] = value == 1;
+    }
+    return values;
+  }
+
  private:
   /// An attribute of another type reads as absent, so ask for it in every type before its default is taken.
   template <typename T>
@@ -84,6 +132,23 @@ class Attributes {
     KERNEL_CHECK(found == nullptr, op_, ": attribute ", name, " must be of type ", wanted, ", got ", found);
     KERNEL_CHECK(otherwise != nullptr, op_, ": attribute ", name, " is missing; it must be of type ", wanted);
     return *otherwise;
+  }
+
+  template <typename T, typename Getter>
+  Items<T> get_list(Getter getter, const char* name, const char* wanted, const List<T>* otherwise) const {
+    std::size_t size = 0;
+    const bool there = succeeds(getter(info_, name, nullptr, &size));
+    // No item is an empty list or an attribute of another type, which the C API does not tell apart for some types.
+    const char* found = there && size > 0 ? wanted : type_of(name);
+    if (found == nullptr || !(equal(found, wanted) || equal(found, "another type"))) {
+      const List<T> list = missing(name, wanted, otherwise);
+      Items<T> copy(static_cast<std::size_t>(list.size()));
+      for (std::size_t i = 0; i < copy.size(); ++i) copy[i] = list.data[i];
+      return copy;
+    }
+    Items<T> values(size);
+    if (size > 0) check_call(getter(info_, name, values.data(), &size));
+    return values;
   }
 
   const char* type_of(const char* name) const {
@@ -109,10 +174,11 @@ class Attributes {
   const OrtKernelInfo* info_;
 };
 
-/// A tensor as ONNX Runtime holds it, with its sizes.
+/// A tensor as ONNX Runtime holds it, with its sizes; null is an optional input that is absent.
 class Value {
  public:
   explicit Value(const OrtValue* value) : value_(value) {
+    if (value == nullptr) return;
     check_call(api->GetTensorTypeAndShape(value, &info_));
     if (!succeeds(api->GetDimensionsCount(info_, &rank_)) || rank_ > count_of(sizes_) ||
         !succeeds(api->GetDimensions(info_, sizes_, rank_))) {
@@ -122,9 +188,17 @@ class Value {
   }
   Value(const Value&) = delete;
   Value& operator=(const Value&) = delete;
-  ~Value() { api->ReleaseTensorTypeAndShapeInfo(info_); }
+  ~Value() {
+    if (info_ != nullptr) api->ReleaseTensorTypeAndShapeInfo(info_);
+  }
 
+  bool given() const { return value_ != nullptr; }
   Sizes sizes() const { return {sizes_, static_cast<std::int64_t>(rank_)}; }
+  /// None or one.
+  List<Sizes> optional_sizes() {
+    all_ = sizes();
+    return {&all_, given() ? 1 : 0};
+  }
 
   template <typename T>
   TensorView<const T> view() const {
@@ -133,11 +207,17 @@ class Value {
     return {static_cast<const T*>(data), sizes()};
   }
 
+  template <typename T>
+  OptionalView<const T> optional_view() const {
+    return given() ? OptionalView<const T>{true, view<T>()} : OptionalView<const T>{};
+  }
+
  private:
   const OrtValue* value_;
   OrtTensorTypeAndShapeInfo* info_ = nullptr;
   std::size_t rank_ = 0;
   std::int64_t sizes_[64] = {};
+  Sizes all_;
 };
 
 /// One run of a node; while it lives, the kernel has the session's threads.
@@ -150,6 +230,19 @@ class Context final : public Threads {
     check_call(api->KernelContext_GetInput(context_, index, &value));
     KERNEL_CHECK(value != nullptr, "opmatrix: input ", static_cast<std::int64_t>(index), " is required and absent");
     return value;
+  }
+
+  /// An input that may be absent, in the middle or at the end: then null.
+  const OrtValue* optional_input(std::size_t index) const {
+    const OrtValue* value = nullptr;
+    if (index < count_inputs()) check_call(api->KernelContext_GetInput(context_, index, &value));
+    return value;
+  }
+
+  std::size_t count_inputs() const {
+    std::size_t count = 0;
+    check_call(api->KernelContext_GetInputCount(context_, &count));
+    return count;
   }
 
   template <typename T>
@@ -201,8 +294,17 @@ class ShapeContext {
   OrtShapeInferContext* context_;
 };
 
+/// What a custom op says of one input or output.
+struct Port {
+  constexpr Port(DType given, OrtCustomOpInputOutputCharacteristic count = INPUT_OUTPUT_REQUIRED)
+      : dtype(given), characteristic(count) {}
+
+  DType dtype;
+  OrtCustomOpInputOutputCharacteristic characteristic;
+};
+
 /// A custom op of ONNX Runtime for one choice of dtypes, made of a Kernel with
-///   static constexpr const char* kOp, kOpType; constexpr int kSinceVersion; constexpr DType kInputs[], kOutputs[];
+///   static constexpr const char* kOp, kOpType; constexpr int kSinceVersion; constexpr Port kInputs[], kOutputs[];
 ///   explicit Kernel(const Attributes&); void compute(Context&) const; static void infer_shapes(ShapeContext&).
 template <typename Kernel>
 struct CustomOp : OrtCustomOp {
@@ -212,12 +314,12 @@ struct CustomOp : OrtCustomOp {
     GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };  // the CPU
     GetInputTypeCount = [](const OrtCustomOp*) { return count_of(Kernel::kInputs); };
     GetOutputTypeCount = [](const OrtCustomOp*) { return count_of(Kernel::kOutputs); };
-    GetInputType = [](const OrtCustomOp*, std::size_t i) { return element_type(Kernel::kInputs[i]); };
-    GetOutputType = [](const OrtCustomOp*, std::size_t i) { return element_type(Kernel::kOutputs[i]); };
-    GetInputCharacteristic = [](const OrtCustomOp*, std::size_t) { return INPUT_OUTPUT_REQUIRED; };
+    GetInputType = [](const OrtCustomOp*, std::size_t i) { return element_type(Kernel::kInputs[i].dtype); };
+    GetOutputType = [](const OrtCustomOp*, std::size_t i) { return element_type(Kernel::kOutputs[i].dtype); };
+    GetInputCharacteristic = [](const OrtCustomOp*, std::size_t i) { return Kernel::kInputs[i].characteristic; };
     GetOutputCharacteristic = [](const OrtCustomOp*, std::size_t) { return INPUT_OUTPUT_REQUIRED; };
     GetInputMemoryType = [](const OrtCustomOp*, std::size_t) { return OrtMemTypeDefault; };
-    GetVariadicInputMinArity = [](const OrtCustomOp*) { return 1; };
+    GetVariadicInputMinArity = [](const OrtCustomOp*) { return 0; };
     GetVariadicInputHomogeneity = [](const OrtCustomOp*) { return 1; };
     GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 1; };
     GetVariadicOutputHomogeneity = [](const OrtCustomOp*) { return 1; };

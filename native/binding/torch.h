@@ -93,6 +93,12 @@ inline std::int32_t to_code(DType dtype) {
       return aoti_torch_dtype_int64();
     case DType::uint8:
       return aoti_torch_dtype_uint8();
+    case DType::uint16:
+      return aoti_torch_dtype_uint16();
+    case DType::uint32:
+      return aoti_torch_dtype_uint32();
+    case DType::uint64:
+      return aoti_torch_dtype_uint64();
     case DType::boolean:
       return aoti_torch_dtype_bool();
     default:
@@ -172,6 +178,12 @@ class Input {
 inline double to_double(StableIValue value) {
   return std::bit_cast<double>(value);
 }
+inline std::int64_t to_int(StableIValue value) {
+  return std::bit_cast<std::int64_t>(value);
+}
+inline bool to_bool(StableIValue value) {
+  return (value & 0xff) != 0;  // torch writes the one byte of a bool
+}
 inline StableIValue to_stack(Tensor&& tensor) {
   return std::bit_cast<StableIValue>(tensor.release());
 }
@@ -205,6 +217,9 @@ class TorchThreads final : public Threads {
 /// The first failure of a registration in this library; empty where all went well.
 inline Error registration_error{""};
 
+/// What an operator asks of torch: lists and texts as arguments came with 2.10.
+enum class Since { torch_2_9, torch_2_10 };
+
 /// An operator of torch, for as long as the library is loaded.
 ///
 /// A failure must not leave a constructor that the loader runs, since that ends the process. So it is kept for
@@ -214,15 +229,21 @@ class Registration {
   using Kernel = void (*)(StableIValue* stack, std::uint64_t arguments, std::uint64_t results);
 
   /// `schema` is without the namespace. `source` is what torch names in its own messages.
-  Registration(const char* space, const char* name, const char* schema, Kernel kernel, const char* source) noexcept {
+  Registration(const char* space, const char* name, const char* schema, Kernel kernel, const char* source,
+               Since since = Since::torch_2_9) noexcept {
     try {
+      KERNEL_CHECK(since == Since::torch_2_9 || torch_library_impl != nullptr, name,
+                   ": needs torch 2.10 or newer, for its lists and texts");
       check_call(aoti_torch_library_init_fragment(space, source, 0, &definition_), name, "open its namespace");
       check_call(aoti_torch_library_def(definition_, schema), name,
                  "define it; is another library with this operator loaded, or this one twice?");
       // For every device and layout, so that our own checks refuse those that we do not serve, in one sentence.
       check_call(aoti_torch_library_init_impl(space, "CompositeExplicitAutograd", source, 0, &implementation_), name,
                  "open its namespace");
-      check_call(aoti_torch_library_impl(implementation_, name, kernel), name, "take its kernel");
+      constexpr std::uint64_t kBuiltFor = 0x020A'0000'0000'0000;  // 2.10: how torch is to hand over lists and texts
+      check_call(since == Since::torch_2_9 ? aoti_torch_library_impl(implementation_, name, kernel)
+                                           : torch_library_impl(implementation_, name, kernel, kBuiltFor),
+                 name, "take its kernel");
     } catch (const Error& error) {
       registration_error = error;
       std::fprintf(stderr, "opmatrix: %s::%s\n", space, error.what());

@@ -12,6 +12,10 @@ struct AtenTensorOpaque;
 using AtenTensorHandle = AtenTensorOpaque*;
 class TorchLibraryOpaque;
 using TorchLibraryHandle = TorchLibraryOpaque*;
+struct StableListOpaque;
+using StableListHandle = StableListOpaque*;
+struct StringOpaque;
+using StringHandle = StringOpaque*;
 using AOTITorchError = std::int32_t;  // 0 is success
 using StableIValue = std::uint64_t;   // a tensor's handle, or the bits of a number
 
@@ -64,7 +68,18 @@ AOTITorchError aoti_torch_delete_library_object(TorchLibraryHandle library);
 // Newer than 2.9, so weak: a torch without them loads the library all the same, and they read as null.
 [[gnu::weak]] AOTITorchError torch_parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain,
                                                 void (*work)(std::int64_t begin, std::int64_t end, void* context),
-                                                void* context);          // 2.10
-[[gnu::weak]] const char* torch_exception_get_what_without_backtrace();  // 2.13
+                                                void* context);  // 2.10
+[[gnu::weak]] AOTITorchError torch_library_impl(TorchLibraryHandle library, const char* name,
+                                                void (*kernel)(StableIValue* stack, std::uint64_t arguments,
+                                                               std::uint64_t results),
+                                                std::uint64_t version);                                          // 2.10
+[[gnu::weak]] AOTITorchError torch_list_size(StableListHandle list, std::size_t* size);                          // 2.10
+[[gnu::weak]] AOTITorchError torch_list_get_item(StableListHandle list, std::size_t index, StableIValue* item);  // 2.10
+[[gnu::weak]] AOTITorchError torch_delete_list(StableListHandle list);                                           // 2.10
+[[gnu::weak]] AOTITorchError torch_string_length(StringHandle text, std::size_t* length);                        // 2.10
+[[gnu::weak]] AOTITorchError torch_string_c_str(StringHandle text, const char** data);                           // 2.10
+[[gnu::weak]] AOTITorchError torch_delete_string(StringHandle text);                                             // 2.10
+[[gnu::weak]] AOTITorchError torch_delete_stable_ivalue(StableIValue* value);                                    // 2.13
+[[gnu::weak]] const char* torch_exception_get_what_without_backtrace();                                          // 2.13
 
 }  // extern "C"

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "opmatrix/check.h"
 #include "opmatrix/lanes.h"
@@ -27,6 +28,7 @@ namespace opmatrix::group_norm {
 
 struct Moments {
   double mean;
+  double rest;  // what rounding cut from the mean
   double variance;
 };
 
@@ -64,16 +66,55 @@ OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count) {
   }
   const double offset = sum / static_cast<double>(count);
   const double variance = square / static_cast<double>(count) - offset * offset;
-  return {shift + offset, variance < 0 ? 0 : variance};  // rounding can bring it below 0; a NaN stays one
+  const double mean = shift + offset;
+  return {mean, offset - (mean - shift), variance < 0 ? 0 : variance};  // rounding can bring it below 0; a NaN stays
 }
 
-/// y[i] = (x[i] - mean) * factor + summand.
+/// y[i] = (x[i] - m.mean - m.rest) * factor + summand.
 template <typename T>
-OPMATRIX_EACH_CPU void normalize(const T* x, std::int64_t count, double mean, T factor, T summand, T* __restrict__ y) {
-  // In two steps, because a float alone would lose what the mean has behind the point: at 1000 that is 3e-5 deviations.
-  const T coarse = static_cast<T>(mean);
-  const T fine = static_cast<T>(mean - static_cast<double>(coarse));
+OPMATRIX_EACH_CPU void normalize(const T* x, std::int64_t count, const Moments& m, T factor, T summand,
+                                 T* __restrict__ y) {
+  // In two steps, because one T would lose what the mean has behind the point: for a float at 1000, 3e-5 deviations.
+  const T coarse = static_cast<T>(m.mean);
+  const T fine = static_cast<T>(m.mean - static_cast<double>(coarse) + m.rest);
   for (std::int64_t i = 0; i < count; ++i) y[i] = (x[i] - coarse - fine) * factor + summand;
+}
+
+/// Returns whether `normalize` loses nothing of a channel: its terms neither overflow nor vanish, nor does their sum.
+template <typename T>
+bool ordinary(const Moments& m, std::int64_t count, double epsilon, double factor, double summand) {
+  constexpr double kLarge = static_cast<double>(std::numeric_limits<T>::max()) / 4;
+  const double spread = sqrt(m.variance * static_cast<double>(count));  // no element is further from the mean
+  const double size = factor < 0 ? -factor : factor;
+  return m.variance + epsilon > 1e-280 && spread < kLarge && size < kLarge && size * spread < kLarge &&
+         summand < kLarge && summand > -kLarge &&
+         (size >= static_cast<double>(std::numeric_limits<T>::min()) || size == 0);
+}
+
+/// Normalizes a group whose numbers are too large or too small for `moments` and `normalize`, or are no numbers: in
+/// units of a power of two whose squares a double holds, and in halves, because only the sum of two terms may fit.
+template <typename T>
+void normalize_extreme(const T* x, std::int64_t channels, std::int64_t pixels, const T* scale, const T* bias,
+                       double epsilon, T* y) {
+  const std::int64_t count = channels * pixels;
+  double largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double size = x[i] < 0 ? -static_cast<double>(x[i]) : static_cast<double>(x[i]);
+    if (size > largest) largest = size;
+  }
+  const double unit = largest > 0x1p400 ? 0x1p-600 : largest < 0x1p-400 && epsilon == 0 ? 0x1p600 : 1;
+  const double shift = x[0] * unit;
+  double mean = 0;
+  for (std::int64_t i = 0; i < count; ++i) mean += x[i] * unit - shift;
+  mean = shift + mean / static_cast<double>(count);
+  double variance = 0;
+  for (std::int64_t i = 0; i < count; ++i) variance += (x[i] * unit - mean) * (x[i] * unit - mean);
+  const double rate = 1 / sqrt(variance / static_cast<double>(count) + epsilon * unit * unit);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double normal = (x[i] * unit - mean) * rate;
+    const double half = normal * (scale[i / pixels] * 0.5) + bias[i / pixels] * 0.5;
+    y[i] = static_cast<T>(2 * half);
+  }
 }
 
 /// Returns num_groups as a number that divides `channels`, or throws.
@@ -104,8 +145,14 @@ void group_norm(TensorView<const T> x, TensorView<const float> num_groups, Tenso
       for (std::int64_t channel = 0; channel < channels; ++channel) {
         const std::int64_t c = group % groups * channels + channel;
         const std::int64_t first = group * count + channel * pixels;
-        const T factor = static_cast<T>(rate * static_cast<double>(scale.data[c]));
-        normalize(x.data + first, pixels, m.mean, factor, bias.data[c], y.data + first);
+        const double factor = rate * static_cast<double>(scale.data[c]);
+        if (!ordinary<T>(m, count, epsilon, factor, bias.data[c])) {
+          const std::int64_t c0 = c - channel;
+          normalize_extreme(x.data + group * count, channels, pixels, scale.data + c0, bias.data + c0, epsilon,
+                            y.data + group * count);
+          break;
+        }
+        normalize(x.data + first, pixels, m, static_cast<T>(factor), bias.data[c], y.data + first);
       }
     }
   };

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pipeline.check.mistake import Mistake, duplicates, not_one_of
 from pipeline.check.values import value_mistake
-from pipeline.spec import Case, Input, Model, OpSpec, Output, shape_of
+from pipeline.spec import Case, Input, Model, OpSpec, Output, given, shape_of
 
 Sizes = dict[str, tuple[int, str]]  # a named size, and the input that first had it
 
@@ -64,13 +64,29 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
     yield from (not_one_of(f"{path}.inputs", n, declared) for n in case.inputs if n not in declared)
     sizes: Sizes = {}
     for part in spec.inputs:
-        if part.name not in case.inputs:
-            yield Mistake(f"{path}.inputs[{part.name!r}]", "missing")
-            continue
-        shape = shape_of(case.inputs[part.name])
         field = f"{path}.inputs[{part.name!r}]"
-        yield from _declared_shape(part, shape, field, sizes)
-        yield from _traced_shape(part, shape, model, field)
+        if why := _presence(part, case, model):
+            yield Mistake(field, why)
+            continue
+        for index, tensor in enumerate(given(case, part.name)):
+            shape, field_of_one = shape_of(tensor), f"{field}[{index}]" if part.variadic else field
+            yield from _declared_shape(part, shape, field_of_one, sizes)
+            yield from _traced_shape(part, index, shape, model, field_of_one)
+
+
+def _presence(part: Input, case: Case, model: Model) -> str | None:
+    """Return what is wrong with which and how many tensors a case gives for an input, or None."""
+    found = case.inputs.get(part.name)
+    if part.variadic and found is not None and not isinstance(found, tuple):
+        return "found one tensor, allowed: a tuple of tensors; it is variadic"
+    if not part.variadic and isinstance(found, tuple):
+        return "found a tuple of tensors, allowed: one tensor; it is not variadic"
+    if found is None and not part.optional and not part.variadic:
+        return "missing"
+    here, first = len(given(case, part.name)), len(given(model.cases[0], part.name))
+    if here != first:
+        return f"found {here} tensors, allowed: {first} as in the first case; make a model of its own for it"
+    return None
 
 
 def _declared_shape(
@@ -90,11 +106,9 @@ def _declared_shape(
             yield Mistake(field, f"found shape {shape}, allowed: {dim}={seen[0]}, as in {seen[1]!r}")
 
 
-def _traced_shape(part: Input, shape: tuple[int, ...], model: Model, field: str) -> Iterator[Mistake]:
+def _traced_shape(part: Input, index: int, shape: tuple[int, ...], model: Model, field: str) -> Iterator[Mistake]:
     """Yield where a case does not fit the model that its first case is traced for."""
-    if part.name not in model.cases[0].inputs:
-        return
-    traced = shape_of(model.cases[0].inputs[part.name])
+    traced = shape_of(given(model.cases[0], part.name)[index])
     axes = model.dynamic.get(part.name, (None,) * len(traced))
     if len(axes) != len(traced):
         yield Mistake(field, f"has {len(traced)} axes, but dynamic names {len(axes)}: {axes}")
@@ -105,7 +119,7 @@ def _traced_shape(part: Input, shape: tuple[int, ...], model: Model, field: str)
 def _baked_in(model: Model, path: str) -> Iterator[Mistake]:
     """Yield the dynamic sizes of the first case that torch.export would take for constants."""
     for name, axes in model.dynamic.items():
-        traced = shape_of(model.cases[0].inputs[name]) if name in model.cases[0].inputs else ()
-        if any(axis is not None and size in (0, 1) for axis, size in zip(axes, traced, strict=False)):
-            yield Mistake(f"{path}.cases[0].inputs[{name!r}]", f"found shape {traced}: the exporter bakes in a dynamic "
-                          "size of 0 or 1; put a case with other sizes first")  # fmt: skip
+        for traced in map(shape_of, given(model.cases[0], name)):
+            if any(axis is not None and size in (0, 1) for axis, size in zip(axes, traced, strict=False)):
+                yield Mistake(f"{path}.cases[0].inputs[{name!r}]", f"found shape {traced}: the exporter bakes in a "
+                              "dynamic size of 0 or 1; put a case with other sizes first")  # fmt: skip

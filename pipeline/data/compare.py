@@ -28,6 +28,7 @@ class Comparison:
     worst: tuple[int, ...] | None = None
     expected: str = ""
     actual: str = ""
+    subject: str = ""  # what the message begins with, such as the output's name where there are several
     error: float = 0.0
     ulp: float = 0.0
     share: float = 0.0
@@ -38,6 +39,9 @@ class Comparison:
 
     def __str__(self) -> str:
         """Say what differs: ``3 of 64 elements differ beyond rtol=0.001 atol=1e-05; worst at (0, 17): ...``."""
+        return self.subject + self._found()
+
+    def _found(self) -> str:
         if self.problem:
             return self.problem
         limits = f"rtol={self.tolerance.rtol:g} atol={self.tolerance.atol:g}"

@@ -15,8 +15,11 @@ from pipeline.layout import Layout
 from pipeline.schema import dtype_of
 from pipeline.spec import AttributeValue, DType, OpSpec
 
+# What the reference takes for one input: None for an absent one, a tuple for a variadic one.
+Argument = Array | tuple[Array, ...] | None
+
 # NumPy's kinds of dtype that may be cast to a declared one. A float takes every number (bfloat16 is of kind V).
-_ACCEPTED = {"b": "b", "i": "biu", "u": "biu", "O": "O"}
+_ACCEPTED = {"b": "b", "i": "biu", "u": "biu", "O": "OU"}
 
 
 class Reference:
@@ -29,7 +32,7 @@ class Reference:
         self._shown = str(self._path.relative_to(layout.root))
         self._function = self._load()
 
-    def __call__(self, inputs: Sequence[Array], attributes: Mapping[str, AttributeValue]) -> tuple[Array, ...]:
+    def __call__(self, inputs: Sequence[Argument], attributes: Mapping[str, AttributeValue]) -> tuple[Array, ...]:
         """Return the outputs, each cast to its declared dtype.
 
         `attributes` by their ONNX names, floats rounded to float32. Raises DataError where the reference raises,
@@ -74,10 +77,13 @@ class Reference:
             return output.astype(target, order="C")
 
 
-def _types(spec: OpSpec, inputs: Sequence[Array]) -> dict[str, DType]:
-    """Return the binding of the type variables that `inputs` follow."""
-    names = {part.type: dtype_name(array) for part, array in zip(spec.inputs, inputs, strict=True)}
-    return {variable: names[variable] for variable in spec.types}  # type: ignore[misc]  # they come as declared
+def _types(spec: OpSpec, inputs: Sequence[Argument]) -> dict[str, DType]:
+    """Return the binding of the type variables that `inputs` follow; one that only absent inputs have is not bound."""
+    names: dict[str, str] = {}
+    for part, argument in zip(spec.inputs, inputs, strict=True):
+        for array in argument if isinstance(argument, tuple) else () if argument is None else (argument,):
+            names.setdefault(part.type, dtype_name(array))
+    return {variable: names[variable] for variable in spec.types if variable in names}  # type: ignore[misc]
 
 
 def _fits(output: Array, target: np.dtype[Any]) -> bool:

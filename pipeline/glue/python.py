@@ -7,29 +7,36 @@ through it. They register nothing on import: the stage that wants a registration
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import jinja2
 
-from pipeline.glue import names
+from pipeline.glue import fake, names, onnx_schema
 from pipeline.schema import Argument, torch_arguments, torch_schema
-from pipeline.spec import Attribute, AttributeKind, OpSpec, Output, SameAs
+from pipeline.spec import Attribute, AttributeKind, OpSpec
 
 WIDTH = 120
 
-# The letter that an attribute ends with in `g.op(...)`, and that `parse_args` unpacks an argument by.
-_LETTERS: Mapping[AttributeKind, str] = {"float": "f"}
+# The letter that an attribute ends with in `g.op(...)`.
+_LETTERS: Mapping[AttributeKind, str] = {
+    "float": "f", "int": "i", "bool": "i", "string": "s", "floats": "f", "ints": "i", "bools": "i", "strings": "s",
+}  # fmt: skip
 
-_ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
+
+# The types of the torch schema in Python; torch hands over lists and is given tuples as well.
+_PYTHON_TYPES: Mapping[str, str] = {
+    "Tensor": "torch.Tensor", "Tensor?": "torch.Tensor | None", "Tensor[]": "Sequence[torch.Tensor]",
+    "float": "float", "int": "int", "bool": "bool", "str": "str",
+    "float[]": "Sequence[float]", "int[]": "Sequence[int]", "bool[]": "Sequence[bool]", "str[]": "Sequence[str]",
+}  # fmt: skip
 
 
 def render(spec: OpSpec) -> dict[str, str]:
     """Return the text of every file of `names.PYTHON`, by name. `spec` is one that `pipeline.load` accepts."""
-    variables = _variables(spec)
-    return {name: _environment().get_template(f"{name}.j2").render(variables) for name in names.PYTHON}
+    variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
+    return {name: _environment().get_template(f"{name}.j2").render(variables) for name in names.python(spec)}
 
 
 @cache
@@ -57,98 +64,19 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "namespace": namespace,
         "function": function,
         "torch_schema": torch_schema(spec).removeprefix(f"{namespace}::"),
-        "onnx_type": partial(_onnx_type, spec),
-        "onnx_types": lambda dtypes: [_onnx_type(spec, dtype) for dtype in dtypes],
         "names": [a.name for a in arguments],
-        "tensors": [i.name for i in spec.inputs],
-        "letters": ["v" for _ in spec.inputs] + [_LETTERS[source.kind] for _, source in attributes],
-        "typed": [_typed(a, tensor="torch.Tensor") for a in arguments],
-        "translated": [_typed(a, tensor=None) for a in arguments],
-        "passed": [(source.name, _LETTERS[source.kind], a.name) for a, source in attributes],
-        "results": [_result(spec, o) for o in spec.outputs],
-        "faults": [*_dtype_faults(spec), *_shape_faults(spec)],
+        "tensors": [f"*{i.name}" if i.variadic else i.name for i in spec.inputs],
+        "sequences": any("Sequence" in _PYTHON_TYPES[a.type] for a in arguments),
+        "typed": [_typed(a) for a in arguments],
+        "passed": [(s.name, _LETTERS[s.kind], a.name) for a, s in attributes if not s.torch_only],
+        **fake.variables(spec),
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """One output in generated Python. The dtypes are expressions, or None for the dtype of `like`."""
-
-    name: str
-    like: str  # the input whose shape it has
-    index: int  # of that input
-    dtype: str | None
-    onnx_dtype: str | None
-    symbolic_dtype: str | None
-
-
-def _result(spec: OpSpec, output: Output) -> Result:
-    if not isinstance(output.shape, SameAs):
-        raise ValueError(f"{spec.name}: output {output.name!r} has a shape rule that is not supported yet")
-    index = [i.name for i in spec.inputs].index(output.shape.input)
-    like = spec.inputs[index]
-    dtypes = (None, None, None) if like.type == output.type else _dtypes(spec, output.type)
-    return Result(
-        name=output.name, like=like.name, index=index,
-        dtype=dtypes[0], onnx_dtype=dtypes[1], symbolic_dtype=dtypes[2],
-    )  # fmt: skip
-
-
-def _dtypes(spec: OpSpec, declared: str) -> tuple[str, str, str]:
-    """Return a declared type as torch, ONNX and the TorchScript graph have it: three pieces of generated Python."""
-    for index, part in enumerate(spec.inputs):
-        if declared in spec.types and part.type == declared:
-            element = f"context.get_input_type({index}).tensor_type.elem_type"
-            return f"{part.name}.dtype", element, f"{part.name}.type().dtype()"
-    return f"torch.{declared}", f"onnx.TensorProto.{_ONNX_NAMES.get(declared, declared).upper()}", f"torch.{declared}"
-
-
-def _dtype_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:
-    """Yield, per input, the condition of a wrong dtype and its message: two pieces of generated Python."""
-    leaders: dict[str, str] = {}
-    for name, declared in ((i.name, i.type) for i in spec.inputs):
-        if leader := leaders.get(declared):
-            yield (
-                f"{name}.dtype != {leader}.dtype",
-                f"{name} must be {{{leader}.dtype}} as {leader} is, got {{{name}.dtype}}",
-            )
-            continue
-        allowed = [f"torch.{dtype}" for dtype in spec.types.get(declared, (declared,))]
-        condition = (
-            f"{name}.dtype != {allowed[0]}" if len(allowed) == 1 else f"{name}.dtype not in ({', '.join(allowed)})"
-        )
-        yield condition, f"{name} must be {' or '.join(allowed)}, got {{{name}.dtype}}"
-        if declared in spec.types:
-            leaders[declared] = name
-
-
-def _shape_faults(spec: OpSpec) -> Iterator[tuple[str, str]]:
-    """Yield, per input, the condition of a wrong shape and its message, worded as the compiled binding has it."""
-    bound: dict[str, tuple[str, str]] = {}  # name of a size: the expression that has it, and its input
-    for name, dims in ((i.name, i.dims) for i in spec.inputs if i.dims is not None):
-        fixed = [dim for dim in dims if dim != "..."]
-        conditions = [f"{name}.dim() {'!=' if len(fixed) == len(dims) else '<'} {len(fixed)}"]
-        origins = []
-        for axis, dim in enumerate(fixed):
-            size = f"{name}.shape[{axis}]"
-            leader, owner = (str(dim), name) if isinstance(dim, int) else bound.setdefault(dim, (size, name))
-            conditions += [f"{size} != {leader}"] if leader != size else []
-            origins += [f"{dim} = {{{leader}}} as in {owner}"] if owner != name else []
-        shape = f"({', '.join(map(str, dims))}{',' if len(dims) == 1 else ''})"
-        origin = " with " + " and ".join(origins) if origins else ""
-        yield " or ".join(conditions), f"{name} must have shape {shape}{origin}, got {{tuple({name}.shape)}}"
-
-
-def _typed(argument: Argument, *, tensor: str | None) -> str:
-    """Return a parameter as a Python function declares it; None leaves tensors without annotation."""
-    annotation = tensor if argument.type == "Tensor" else argument.type
+def _typed(argument: Argument) -> str:
+    """Return a parameter as a Python function declares it."""
     default = "" if argument.default is None else f" = {_literal(argument.default)}"
-    return f"{argument.name}{f': {annotation}' if annotation else ''}{default}"
-
-
-def _onnx_type(spec: OpSpec, declared: str) -> str:
-    """Return a declared type as an ONNX schema has it: a type variable, or ``tensor(double)``."""
-    return declared if declared in spec.types else f"tensor({_ONNX_NAMES.get(declared, declared)})"
+    return f"{argument.name}: {_PYTHON_TYPES[argument.type]}{default}"
 
 
 def _literal(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ import torch
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.compare import EXACT, Comparison, compare, mismatch
 from pipeline.data.dataset import DataSet
-from pipeline.library.strided import strided
+from pipeline.library.inputs import arguments, tensors
 from pipeline.library.torch_call import torch_attributes
 from pipeline.schema import dtype_of
 from pipeline.spec import Case, Model, OpSpec
@@ -43,10 +44,7 @@ def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
 
     The expected outputs, with one thread; the same bits again, and with several threads; the inputs as they were.
     """
-    inputs = [
-        strided(array, check.case.inputs[given.name].layout)
-        for given, array in zip(check.spec.inputs, check.data.inputs.values(), strict=True)
-    ]
+    inputs = tensors(check.spec, check.model, check.case, list(check.data.inputs.values()))
     try:
         with threads(1):
             first, second = _call(check, inputs), _call(check, inputs)
@@ -75,7 +73,9 @@ def threads(count: int) -> Iterator[None]:
 
 
 def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
-    result = check.overload(*inputs, **torch_attributes(check.spec, check.model))
+    given = arguments(check.spec, check.case, inputs)
+    operator = partial(check.overload, **torch_attributes(check.spec, check.model))
+    result = check.model.around(operator, *given) if check.model.around else operator(*given)
     outputs = result if isinstance(result, tuple) else (result,)
     return [o.numpy() for o in outputs]
 

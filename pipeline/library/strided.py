@@ -30,12 +30,17 @@ def _flipped(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.permute(axes).contiguous().permute(axes)
 
 
+def _conspicuous(dtype: torch.dtype) -> float | int | bool:
+    if dtype.is_floating_point:
+        return float("nan")
+    return True if dtype == torch.bool else torch.iinfo(dtype).max
+
+
 def _sliced(tensor: torch.Tensor) -> torch.Tensor:
-    """Every other element of a larger tensor, from an offset; what lies between is NaN, or the largest number."""
+    """Every other element of a larger tensor, from an offset; what lies between is NaN, the largest number, or true."""
     if tensor.dim() == 0:
         return tensor
-    between = float("nan") if tensor.is_floating_point() else torch.iinfo(tensor.dtype).max
-    larger = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1] + 1), between)
+    larger = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1] + 1), _conspicuous(tensor.dtype))
     view = larger[..., 1::2]
     view.copy_(tensor)
     return view

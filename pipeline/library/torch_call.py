@@ -21,7 +21,11 @@ def torch_operator(spec: OpSpec) -> Any:
 def torch_attributes(spec: OpSpec, model: Model) -> dict[str, Any]:
     """Return the value of every attribute, defaults included."""
     values = attribute_values(spec, model)
-    return {torch_name(a): values[a.name] for a in spec.attributes}
+    return {
+        torch_name(a): list(value) if isinstance(value := values[a.name], tuple) else value
+        for a in spec.attributes
+        if a.name in values and a.kind != "tensor"
+    }
 
 
 def torch_minor() -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from onnx import defs
+from onnx import NodeProto, defs
 
 from pipeline.errors import ExportError
 from pipeline.matrix import Cell, illegal
@@ -14,13 +16,19 @@ from pipeline.spec import Lowering, Model, OpSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What a model must be: the declaration, the ONNX schema that follows from it, and the cell."""
+    """What a model must be: the declaration, the ONNX schema that follows from it, and the cell.
+
+    `emitted` are the nodes that the lowering emits, none where it is not known: then the declared node stands alone.
+    `used` are the ONNX schemas of the operators that it emits instead of its own.
+    """
 
     spec: OpSpec
     model: Model
     lowering: Lowering
     cell: Cell
     schema: defs.OpSchema
+    emitted: tuple[NodeProto, ...] = ()
+    used: tuple[defs.OpSchema, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.spec.name}-{self.lowering}-{self.model.name}@{self.cell.export_name}"
@@ -32,6 +40,38 @@ class Demand:
     @property
     def signature(self) -> Signature:
         return signature(self.spec, self.model)
+
+    @property
+    def schemas(self) -> tuple[defs.OpSchema, ...]:
+        return (self.schema, *self.used)
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The version of each custom domain that the model may import."""
+        if self.lowering == "decomposed":
+            return {}
+        own = {self.spec.onnx.domain: self.model.domain_version}
+        return {s.domain: s.since_version for s in self.used} | own
+
+    @property
+    def custom_nodes(self) -> Counter[str]:
+        """The custom nodes of the model: the declared one, or of the operators used those that the lowering emits."""
+        if self.lowering == "decomposed":
+            return Counter()
+        if not self.spec.uses:
+            return Counter({self.node: 1})
+        used = {f"{s.domain}::{s.name}" for s in self.used}
+        return Counter(name for name in map(qualified, self.emitted) if name in used)
+
+    @property
+    def standard_nodes(self) -> frozenset[str]:
+        """What the lowering emits of ONNX's own operators."""
+        return frozenset(n.op_type for n in self.emitted if not n.domain)
+
+
+def qualified(node: NodeProto) -> str:
+    """Return ``domain::Name``, or ``Name`` for one of ONNX's own."""
+    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
 def check_legal(spec: OpSpec, cell: Cell) -> None:

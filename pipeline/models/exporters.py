@@ -5,81 +5,77 @@ The operator itself must be defined in this process already: by its compiled lib
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from types import ModuleType
+from dataclasses import replace
 from typing import Any
 
 import onnx
 import torch
 from onnx import ModelProto
 
+from pipeline.data.numbers import case_arrays
 from pipeline.errors import ExportError
-from pipeline.files import load_module
-from pipeline.layout import Layout
+from pipeline.feeds import case_arguments, feeds, node_inputs
 from pipeline.library.torch_call import torch_attributes, torch_operator
+from pipeline.lowering import dynamo as translations
+from pipeline.lowering import legacy as symbolics
 from pipeline.matrix import Exporter
-from pipeline.models import torchlib
-from pipeline.models.demand import Demand
+from pipeline.models import decomposition, targets, torchlib
+from pipeline.models.demand import Demand, qualified
 from pipeline.models.exporter_warnings import collected, unexpected
+from pipeline.models.glue import Glue, emitted, load_glue
 from pipeline.models.model_gates import check
 from pipeline.models.value_info import Shape
-from pipeline.spec import shape_of
+from pipeline.schema import dtype_of
+from pipeline.spec import FromKernel, shape_of
+
+__all__ = ["Glue", "Tensors", "example", "export", "load_glue", "warm_up"]
 
 Tensors = tuple[torch.Tensor, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Glue:
-    """The generated Python modules of an operator."""
-
-    schema: ModuleType
-    fake: ModuleType
-    symbolic: ModuleType
-    translation: ModuleType
-
-
-def load_glue(layout: Layout, name: str) -> Glue:
-    """Load the generated modules. Raises ExportError where the glue stage has not written them."""
-    modules = {}
-    for module in (f.name for f in fields(Glue)):
-        path = layout.generated(name) / f"{module}.py"
-        try:
-            modules[module] = load_module(path, f"{name}_{module}")
-        except FileNotFoundError as error:
-            raise ExportError(f"{path} is missing. Write it with: python -m pipeline glue {name}") from error
-    return Glue(**modules)
-
-
 class Call(torch.nn.Module):
-    """A module that calls one operator. Its inputs are the model's, its attributes are constants."""
+    """A module that computes one function of the model's inputs."""
 
-    def __init__(self, operator: Callable[..., Any], attributes: Mapping[str, Any]) -> None:
+    def __init__(self, compute: Callable[..., Any]) -> None:
         super().__init__()
-        self.operator = operator
-        self.attributes = dict(attributes)
+        self.compute = compute
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.operator(*inputs, **self.attributes)
+        return self.compute(*inputs)
 
 
 def call(demand: Demand) -> Call:
-    """Return the module that a model is exported from, in evaluation mode."""
-    spec = demand.spec
-    return Call(torch_operator(spec), torch_attributes(spec, demand.model)).eval()
+    """Return the module that a model is exported from, in evaluation mode. Its attributes are constants."""
+    spec, model = demand.spec, demand.model
+    operator = functools.partial(torch_operator(spec), **torch_attributes(spec, model))
+
+    def compute(*inputs: torch.Tensor) -> Any:
+        given = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], inputs)]
+        return model.around(operator, *given) if model.around else operator(*given)
+
+    return Call(compute).eval()
 
 
-def zeros(demand: Demand) -> Tensors:
-    """Return zeros in the shapes of the first case: a model must not depend on a number."""
-    shapes = [shape_of(demand.model.cases[0].inputs[i.name]) for i in demand.spec.inputs]
-    dtypes = [getattr(torch, v.dtype) for v in demand.signature.inputs]
-    return tuple(torch.zeros(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+def example(demand: Demand) -> Tensors:
+    """Return zeros in the shapes of the first case: a model must not depend on a number.
+
+    An operator of torch's own may refuse zeros, and the legacy exporter runs it: it gets the numbers of the case.
+    """
+    spec, model = demand.spec, demand.model
+    if spec.torch and spec.torch.overrides:
+        return tuple(map(torch.from_numpy, case_arrays(spec, model, model.cases[0])))
+    return tuple(
+        torch.zeros(shape_of(feed.tensor), dtype=getattr(torch, dtype_of(feed.part.type, model.types)))
+        for feed in feeds(spec, model, model.cases[0])
+    )
 
 
 def legacy(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Export through TorchScript."""
-    glue.symbolic.register(demand.cell.opset)
+    symbolics.register(glue.lowered(demand.lowering), demand.cell.opset, targets.names(demand.spec))
     declared = demand.signature
     file = io.BytesIO()
     torch.onnx.export(
@@ -88,12 +84,12 @@ def legacy(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
         file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
         dynamo=False,  # torch 2.9 changed the default
         opset_version=demand.cell.opset,
-        custom_opsets={demand.spec.onnx.domain: demand.model.domain_version},
+        custom_opsets=dict(demand.versions),
         input_names=[v.name for v in declared.inputs],
         output_names=[v.name for v in declared.outputs],
         dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := _dynamic(v.shape))},
     )
-    return strip(onnx.load_model_from_string(file.getvalue()))
+    return strip(_sized(onnx.load_model_from_string(file.getvalue()), demand))
 
 
 def dynamo(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
@@ -106,13 +102,15 @@ def dynamo(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
         inputs,
         dynamic_shapes=(tuple({axis: dims[name] for axis, name in names.items()} for names in axes),),
     )
-    schema = glue.schema.schema(demand.model.domain_version)
-    with torchlib.kept():
+    table = translations.table(
+        glue.lowered(demand.lowering), demand.cell.opset, demand.versions, targets.overloads(demand.spec)
+    )
+    with torchlib.kept(), decomposition.skipped(program, table):
         exported = torch.onnx.export(
             program,
             dynamo=True,
             opset_version=demand.cell.opset,
-            custom_translation_table=glue.translation.table(schema),
+            custom_translation_table=table,
             input_names=[v.name for v in declared.inputs],
             output_names=[v.name for v in declared.outputs],
             dynamic_shapes=(tuple(_each_name_once(axes)),) if dims else None,
@@ -120,7 +118,7 @@ def dynamo(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
             verbose=False,
         )
     assert exported is not None
-    return strip(exported.model_proto)
+    return strip(_padded(exported.model_proto, demand))
 
 
 EXPORTERS: Mapping[Exporter, Callable[[Demand, Glue, Tensors], ModelProto]] = {"legacy": legacy, "dynamo": dynamo}
@@ -129,12 +127,15 @@ EXPORTERS: Mapping[Exporter, Callable[[Demand, Glue, Tensors], ModelProto]] = {"
 def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Trace one model with `inputs` and hold it against every gate.
 
-    Raises ExportError, for a warning that nobody accepted as well.
+    Raises ExportError, for a warning that nobody accepted as well, and Refusal where the lowering refuses the model.
     """
+    demand = replace(demand, emitted=emitted(demand, glue), used=tuple(glue.used))
     with collected() as said:
         try:
             proto = EXPORTERS[demand.cell.exporter](demand, glue, inputs)
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
+            if own := _own(error):
+                raise type(own)(f"{demand}: {own}") from error
             text = " ".join(str(error).split())
             message = f"{demand}: the {demand.cell.exporter} exporter raised {type(error).__name__}: {text}"
             raise ExportError(message) from error
@@ -153,11 +154,31 @@ def warm_up() -> None:
     Two exports of a tiny module, since each exporter imports and builds a good deal on first use, and torchlib's
     registry: 3 CPU s, after which a dynamo export takes 0.2 s instead of 0.55. Registers nothing.
     """
-    module, inputs = Call(torch.relu, {}).eval(), (torch.zeros(2, 3),)
+    module, inputs = Call(torch.relu).eval(), (torch.zeros(2, 3),)
     with collected(), torchlib.kept():
         torch.onnx.export(module, inputs, io.BytesIO(), dynamo=False, opset_version=18)  # type: ignore[arg-type]
         program = torch.export.export(module, inputs, dynamic_shapes=(({0: torch.export.Dim("N")},),))
         torch.onnx.export(program, dynamo=True, opset_version=18, external_data=False, verbose=False)
+
+
+def _sized(proto: ModelProto, demand: Demand) -> ModelProto:
+    """Write the sizes that the lowering set, where this exporter drops them: it does so with all outputs of a node of
+    which one has a size that the kernel decides. The gates hold them against onnx's own inference."""
+    if any(isinstance(output.shape, FromKernel) for output in demand.spec.outputs):
+        for value, declared in zip(proto.graph.output, demand.signature.outputs, strict=True):
+            for dim, size in zip(value.type.tensor_type.shape.dim, declared.shape, strict=False):
+                if isinstance(size, int):
+                    dim.dim_value = size
+    return proto
+
+
+def _padded(proto: ModelProto, demand: Demand) -> ModelProto:
+    """Write absent inputs that torch leaves out at the end of a node, though a variadic input may follow them."""
+    wanted = node_inputs(demand.spec, demand.model)
+    for node in proto.graph.node:
+        if qualified(node) == demand.node and not any(wanted[len(node.input) :]):
+            node.input.extend(wanted[len(node.input) :])
+    return proto
 
 
 def strip(proto: ModelProto) -> ModelProto:
@@ -167,6 +188,13 @@ def strip(proto: ModelProto) -> ModelProto:
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
     return proto
+
+
+def _own(error: BaseException | None) -> ExportError | None:
+    """Return what a lowering said, from under the errors that an exporter wraps it in."""
+    while error and not isinstance(error, ExportError):
+        error = error.__cause__ or error.__context__
+    return error if isinstance(error, ExportError) else None
 
 
 def _dynamic(shape: Shape) -> dict[int, str]:
@@ -179,6 +207,7 @@ def _each_name_once(shapes: list[dict[int, str]]) -> list[dict[int, str]]:
     seen: set[str] = set()
     kept = []
     for axes in shapes:
-        kept.append({axis: name for axis, name in axes.items() if name not in seen})
+        first = {name: axis for axis, name in reversed(axes.items()) if name not in seen}
+        kept.append({axis: name for name, axis in reversed(first.items())})
         seen.update(axes.values())
     return kept

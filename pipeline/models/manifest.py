@@ -32,6 +32,11 @@ def describe(proto: ModelProto, content: bytes) -> dict[str, Any]:
     }
 
 
+def refused(reason: Exception) -> dict[str, Any]:
+    """Return what stands for a model that the lowering has refused, which is not written."""
+    return {"refused": str(reason), "opset_imports": {}, "nodes": []}
+
+
 def differing_models(a: Manifest, b: Manifest) -> list[str]:
     """Return the models of two manifests that differ in custom nodes: domain, version, op type or attributes.
 

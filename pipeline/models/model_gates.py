@@ -6,12 +6,14 @@ Needs onnx alone. The gates judge a model against the declaration, never against
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 from pipeline.errors import ExportError, did_you_mean
-from pipeline.models.demand import Demand
+from pipeline.feeds import node_inputs
+from pipeline.models.demand import Demand, qualified
 from pipeline.models.value_gates import checker, graph_signature, inference
 from pipeline.schema import attribute_values, stored
 from pipeline.spec import Attribute, AttributeValue
@@ -28,21 +30,33 @@ def check(proto: ModelProto, demand: Demand) -> None:
 
 
 def nodes(proto: ModelProto, demand: Demand) -> Iterator[str]:
-    """The declared node, once, and no other; nothing of the example stored in the model."""
-    found = [_qualified(n) for n in proto.graph.node]
-    shown = ", ".join(found) or "none"
-    if demand.node not in found:
-        yield (
-            f"no node {demand.node}, found: {shown}. It was replaced by a built-in or by its decomposition: register "
-            f"the symbolic at opset {demand.cell.opset} itself (legacy); key the translation table by the overload, "
-            f"'.default', and give the operator no CompositeImplicitAutograd kernel (dynamo)"
-        )
-    elif found.count(demand.node) > 1:
-        yield f"{found.count(demand.node)} nodes {demand.node}, allowed: one. Call the operator once in the model"
-    if extra := sorted(set(found) - {demand.node}):
-        yield f"unexpected nodes {', '.join(extra)} beside {demand.node}. Take them out of the lowering"
+    """The custom nodes that are declared, each as often as it is emitted; of ONNX's own, what the lowering emits."""
+    found = Counter(qualified(n) for n in proto.graph.node)
+    shown = ", ".join(found.elements()) or "none"
+    for name, count in demand.custom_nodes.items():
+        if not found[name]:
+            yield (
+                f"no node {name}, found: {shown}. It was replaced by a built-in or by its decomposition: "
+                f"register the symbolic at opset {demand.cell.opset} itself (legacy); key the translation table by the "
+                f"overload, '.default', and give the operator no CompositeImplicitAutograd kernel (dynamo)"
+            )
+        elif found[name] != count:
+            wanted = "one" if count == 1 else str(count)
+            yield f"{found[name]} nodes {name}, allowed: {wanted}. Call the operator once in the model"
+    allowed = {*demand.custom_nodes, *demand.standard_nodes}
+    around = {n.op_type for n in proto.graph.node if demand.model.around and not n.domain}
+    if extra := sorted(found.keys() - allowed - around):
+        beside = ", ".join(sorted(allowed)) or "nothing"
+        yield f"unexpected nodes {', '.join(extra)} beside {beside}. Take them out of the lowering"
+    if not demand.custom_nodes and not found:
+        yield "no node at all. The lowering was not called: key the translation table by the overload, '.default'"
+
+
+def stored_values(proto: ModelProto, demand: Demand) -> Iterator[str]:
+    """Nothing of the example stored in the model; of constants, those that the lowering emits."""
     stored_values = [*(i.name for i in proto.graph.initializer), *(f.name for f in proto.functions)]
-    if stored_values:
+    constants = "Constant" in demand.standard_nodes or demand.model.around
+    if stored_values and (proto.functions or not constants):
         yield (
             f"initializers or functions {', '.join(stored_values)}, allowed: none. A tensor was taken for a constant "
             f"while tracing; pass it as an input of the model"
@@ -51,9 +65,11 @@ def nodes(proto: ModelProto, demand: Demand) -> Iterator[str]:
 
 def wiring(proto: ModelProto, demand: Demand) -> Iterator[str]:
     """The graph's inputs reach the node, and its outputs the graph's, in the order of the declaration."""
+    if demand.model.around:
+        return  # what stands before and behind it is the model's own affair; the numbers will tell
     for node in _declared_nodes(proto, demand):
         for what, found, wanted in (
-            ("takes", list(node.input), [v.name for v in demand.signature.inputs]),
+            ("takes", list(node.input), list(node_inputs(demand.spec, demand.model))),
             ("gives", list(node.output), [v.name for v in demand.signature.outputs]),
         ):
             if found != wanted:
@@ -62,7 +78,7 @@ def wiring(proto: ModelProto, demand: Demand) -> Iterator[str]:
 
 def attributes(proto: ModelProto, demand: Demand) -> Iterator[str]:
     """Every attribute is written, defaults included, with the declared type and the model's value."""
-    declared = {a.name: a for a in demand.spec.attributes}
+    declared = {a.name: a for a in demand.spec.attributes if not a.torch_only}
     values = attribute_values(demand.spec, demand.model)
     for node in _declared_nodes(proto, demand):
         found = {a.name: a for a in node.attribute}
@@ -83,12 +99,13 @@ def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValu
         AttributeProto.AttributeType.Name(found.type),
         declared.kind.upper().replace("BOOL", "INT"),
     )
+    value = _value(found)
     if found_type != wanted_type:
         yield (
             f"attribute {name!r} has the type {found_type}, declared: {wanted_type}. ONNX Runtime reads it as absent: "
             f"mend the suffix of its name in the lowering ({name}_f, {name}_i or {name}_s)"
         )
-    elif not _same(value := helper.get_attribute_value(found), wanted):
+    elif not _same(value, wanted):
         yield (
             f"attribute {name!r} is {value!r}, declared: {wanted!r}. A default differs between the torch schema, "
             f"the lowering and the ONNX schema, or the lowering drops the argument"
@@ -98,19 +115,21 @@ def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValu
 def opset_imports(proto: ModelProto, demand: Demand) -> Iterator[str]:
     """Opsets given are those asked for, and no others."""
     found = {o.domain: o.version for o in proto.opset_import}
-    domain, cell = demand.spec.onnx.domain, demand.cell
+    cell, versions = demand.cell, demand.versions
     if found.get("") != cell.opset:
         yield (
             f"opset {found.get('')} was written, asked for: {cell.opset}. The exporter or its version converter chose "
             f"another one; take a legal opset, or another exporter"
         )
-    if found.get(domain) != demand.model.domain_version:
-        yield (
-            f"domain {domain!r} is imported at version {found.get(domain)}, declared: {demand.model.domain_version}. "
-            f"Pass it in custom_opsets= (legacy), or as the since version of the translation's schema (dynamo)"
-        )
-    if extra := sorted(found.keys() - {"", domain}):
-        yield f"unexpected opset imports {extra}, allowed: '' and {domain!r}. Something lowers to another domain"
+    for domain in sorted({name.partition("::")[0] for name in demand.custom_nodes}):
+        if found.get(domain) != versions[domain]:
+            yield (
+                f"domain {domain!r} is imported at version {found.get(domain)}, declared: {versions[domain]}. "
+                f"Pass it in custom_opsets= (legacy), or as the since version of the translation's schema (dynamo)"
+            )
+    if extra := sorted(found.keys() - {"", *versions}):
+        allowed = " and ".join(map(repr, ("", *versions)))
+        yield f"unexpected opset imports {extra}, allowed: {allowed}. Something lowers to another domain"
 
 
 def format_version(proto: ModelProto, demand: Demand) -> Iterator[str]:
@@ -133,16 +152,20 @@ def traces(proto: ModelProto, demand: Demand) -> Iterator[str]:
 
 
 GATES: Sequence[Callable[[ModelProto, Demand], Iterator[str]]] = (
-    nodes, wiring, attributes, opset_imports, graph_signature, checker, inference, format_version, traces,
+    nodes, stored_values, wiring, attributes, opset_imports, graph_signature, checker, inference, format_version,
+    traces,
 )  # fmt: skip
 
 
-def _qualified(node: NodeProto) -> str:
-    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-
-
 def _declared_nodes(proto: ModelProto, demand: Demand) -> list[NodeProto]:
-    return [n for n in proto.graph.node if _qualified(n) == demand.node]
+    return [n for n in proto.graph.node if qualified(n) == demand.node]
+
+
+def _value(attribute: AttributeProto) -> object:
+    """Return the value of an attribute as a declaration has it: text for bytes, a tuple for a list."""
+    value = helper.get_attribute_value(attribute)
+    items = [v.decode() if isinstance(v, bytes) else v for v in (value if isinstance(value, list) else [value])]
+    return tuple(items) if isinstance(value, list) else items[0]
 
 
 def _same(found: object, wanted: object) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import onnx
-from onnx import ModelProto, ValueInfoProto, defs, helper
+from onnx import ModelProto, TensorProto, ValueInfoProto, defs, helper
 
 from pipeline.models.demand import Demand
-from pipeline.models.value_info import ValueInfo
+from pipeline.models.value_info import Shape, ValueInfo
 
 
 def graph_signature(proto: ModelProto, demand: Demand) -> Iterator[str]:
@@ -22,40 +22,46 @@ def graph_signature(proto: ModelProto, demand: Demand) -> Iterator[str]:
 def checker(proto: ModelProto, demand: Demand) -> Iterator[str]:
     """onnx's full check, with the schema registered: without one it accepts anything in a custom domain."""
     try:
-        with registered(demand.schema):
+        with registered(*demand.schemas):
             onnx.checker.check_model(proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         yield f"onnx.checker refuses it: {_one_line(error)}"
 
 
 def inference(proto: ModelProto, demand: Demand) -> Iterator[str]:
-    """Strict shape inference finds the outputs' real dtypes and shapes by itself: nothing of what the exporter says."""
+    """Strict shape inference finds the outputs' real dtypes and shapes by itself: nothing of what the exporter says.
+
+    In a graph of ONNX's own operators it may know less (before opset 13 no shape that is computed), but nothing else.
+    """
     bare = ModelProto()
     bare.CopyFrom(proto)
     del bare.graph.value_info[:]
     for output in bare.graph.output:
         output.type.tensor_type.ClearField("shape")
     try:
-        with registered(demand.schema):
+        with registered(*demand.schemas):
             inferred = onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         yield f"shape inference fails: {_one_line(error)}. Mend the shape rule of the declaration"
         return
-    for problem in _differences("output", inferred.graph.output, demand.signature.outputs):
+    partly = not demand.custom_nodes
+    for problem in _differences("output", inferred.graph.output, demand.signature.outputs, partly=partly):
         yield f"shape inference: {problem}"
 
 
 @contextmanager
-def registered(schema: defs.OpSchema) -> Iterator[None]:
-    """Let onnx know `schema` for a while: registered twice, or left registered, it would judge other models."""
-    defs.register_schema(schema)
-    try:
+def registered(*schemas: defs.OpSchema) -> Iterator[None]:
+    """Let onnx know `schemas` for a while: registered twice, or left registered, they would judge other models."""
+    with ExitStack() as stack:
+        for schema in schemas:
+            defs.register_schema(schema)
+            stack.callback(defs.deregister_schema, schema.name, schema.since_version, schema.domain)
         yield
-    finally:
-        defs.deregister_schema(schema.name, schema.since_version, schema.domain)
 
 
-def _differences(kind: str, found: Sequence[ValueInfoProto], wanted: Sequence[ValueInfo]) -> Iterator[str]:
+def _differences(
+    kind: str, found: Sequence[ValueInfoProto], wanted: Sequence[ValueInfo], *, partly: bool = False
+) -> Iterator[str]:
     names, declared = [v.name for v in found], [v.name for v in wanted]
     if names != declared:
         yield f"{kind}s are named {names}, declared: {declared}. Pass them as {kind}_names="
@@ -64,13 +70,27 @@ def _differences(kind: str, found: Sequence[ValueInfoProto], wanted: Sequence[Va
         dtype, shape = _dtype(value), _shape(value)
         if dtype != want.dtype:
             yield f"{kind} {want.name!r} has the dtype {dtype}, declared: {want.dtype}. Mend the type the lowering sets"
-        if shape != want.shape:
+        if not _fits(shape, want.shape, partly=partly):
             remedy = _shape_remedy(shape, want.shape)
             yield f"{kind} {want.name!r} has the shape {shape}, declared: {want.shape}. {remedy}"
 
 
+def _fits(found: tuple[int | str | None, ...] | None, wanted: Shape, *, partly: bool) -> bool:
+    """Return whether sizes and names are the same; a size without a name may have any, but be no number.
+
+    With `partly` what is not known, or has a name that nobody gave, fits everything.
+    """
+    if found is None or len(found) != len(wanted):
+        return found is None and partly
+    if partly:
+        return all(f == w for f, w in zip(found, wanted, strict=True) if isinstance(f, int))
+    return all(f == w if w is not None else not isinstance(f, int) for f, w in zip(found, wanted, strict=True))
+
+
 def _dtype(value: ValueInfoProto) -> str:
     number = value.type.tensor_type.elem_type
+    if number == TensorProto.STRING:
+        return "string"
     return str(helper.tensor_dtype_to_np_dtype(number)) if number else "unknown"
 
 
@@ -81,11 +101,11 @@ def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
     return tuple(d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in tensor.shape.dim)
 
 
-def _shape_remedy(found: Sequence[int | str | None] | None, wanted: Sequence[int | str]) -> str:
+def _shape_remedy(found: Sequence[int | str | None] | None, wanted: Shape) -> str:
     if found is None or len(found) != len(wanted):
         return "The rank is lost: the symbolic must call setType, the ONNX schema needs an inference function"
     pairs = list(zip(found, wanted, strict=True))
-    if any(isinstance(f, int) and isinstance(w, str) for f, w in pairs):
+    if any(isinstance(f, int) and not isinstance(w, int) for f, w in pairs):
         return "A dynamic size was baked in: something read it as a number while tracing"
     if any(not isinstance(f, int) and isinstance(w, int) for f, w in pairs):
         return "A static size is lost: the symbolic must call setType, the fake kernel must keep sizes"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pipeline.feeds import Feed, feeds
 from pipeline.schema import dtype_of
-from pipeline.spec import DType, Model, OpSpec, Output, SameAs, shape_of
+from pipeline.sizes import named_sizes, size
+from pipeline.spec import Dims, DType, FromKernel, Model, OpSpec, Output, SameAs, shape_of
 
-Shape = tuple[int | str, ...]
-"""Sizes: a number where static, the name of a dynamic axis where not."""
+Shape = tuple[int | str | None, ...]
+"""Sizes: a number where static, the name of a dynamic axis where not, None for a dynamic size without a name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,24 +34,52 @@ class Signature:
 
 def signature(spec: OpSpec, model: Model) -> Signature:
     """Return the signature that a model must have in every exporter and opset."""
-    shapes = {i.name: _input_shape(model, i.name) for i in spec.inputs}
+    fed = feeds(spec, model, model.cases[0])
+    shapes = [(feed, _input_shape(model, feed)) for feed in fed]
 
-    def value_info(name: str, declared: str, shape: Shape) -> ValueInfo:
-        return ValueInfo(name=model.names.get(name, name), dtype=dtype_of(declared, model.types), shape=shape)
+    def dtype(declared: str) -> DType:
+        return dtype_of(declared, model.types)
 
     return Signature(
-        inputs=tuple(value_info(i.name, i.type, shapes[i.name]) for i in spec.inputs),
-        outputs=tuple(value_info(o.name, o.type, _output_shape(o, shapes)) for o in spec.outputs),
+        inputs=tuple(ValueInfo(name=f.name, dtype=dtype(f.part.type), shape=shape) for f, shape in shapes),
+        outputs=tuple(
+            ValueInfo(name=model.names.get(o.name, o.name), dtype=dtype(o.type), shape=_output_shape(o, shapes))
+            for o in spec.outputs
+        ),
     )
 
 
-def _input_shape(model: Model, name: str) -> Shape:
-    sizes = shape_of(model.cases[0].inputs[name])
-    axes = model.dynamic.get(name, (None,) * len(sizes))
+def _input_shape(model: Model, feed: Feed) -> Shape:
+    sizes = shape_of(feed.tensor)
+    axes = model.dynamic.get(feed.part.name, (None,) * len(sizes))
     return tuple(size if axis is None else axis for size, axis in zip(sizes, axes, strict=True))
 
 
-def _output_shape(output: Output, shapes: Mapping[str, Shape]) -> Shape:
-    if not isinstance(output.shape, SameAs):
-        raise ValueError(f"output {output.name!r} has a shape rule that is not supported yet")
-    return shapes[output.shape.input]
+def _output_shape(output: Output, inputs: Sequence[tuple[Feed, Shape]]) -> Shape:
+    match output.shape:
+        case SameAs(input=name):
+            return next(shape for feed, shape in inputs if feed.part.name == name)
+        case FromKernel(rank=rank):
+            return (None,) * rank
+        case Dims(dims=dims):
+            traced = named_sizes([(feed.part, shape_of(feed.tensor)) for feed, _ in inputs])
+            return tuple(_size(dim, traced, _axes(inputs)) for dim in dims)
+    raise ValueError(f"output {output.name!r} has no shape rule")
+
+
+def _size(dim: str | int, traced: Mapping[str, int], axes: Mapping[str, int | str | None]) -> int | str | None:
+    """Return a size of an output: the axis that it is, or a number where all that it is made of is static."""
+    if dim in axes:
+        return axes[str(dim)]
+    dynamic = {name for name, axis in axes.items() if not isinstance(axis, int)}
+    return None if dynamic.intersection(re.findall(r"[A-Za-z_]\w*", str(dim))) else size(dim, traced)
+
+
+def _axes(inputs: Sequence[tuple[Feed, Shape]]) -> dict[str, int | str | None]:
+    """Return what each name of `Input.dims` is in this model, an axis rather than a number where both are."""
+    found: dict[str, int | str | None] = {}
+    for feed, shape in inputs:
+        for dim, axis in zip(feed.part.dims or (), shape, strict=False):
+            if isinstance(dim, str) and dim != "..." and not isinstance(found.get(dim), str):
+                found[dim] = axis
+    return found

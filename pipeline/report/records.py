@@ -11,7 +11,7 @@ from pipeline import verdict
 from pipeline.layout import Layout
 from pipeline.matrix import Cell
 from pipeline.spec import Lowering
-from pipeline.verdict import Outcome, Verdict
+from pipeline.verdict import WRONG, Outcome, Verdict
 
 SCHEMA = 1
 """The version of report.json's schema, docs/report.md: raised when a reader of the old one would be misled."""
@@ -65,8 +65,12 @@ def _problem(found: Verdict, asked: Verdict) -> str:
         return "unsupported, but no reason is given"
     if found.outcome == "verified" and not found.cases:
         return "verified, but no case was run"
-    if found.outcome == "verified" and any(c.outcome != "verified" for c in found.cases):
+    if found.outcome == "verified" and any(c.outcome in WRONG for c in found.cases):
         return "verified, but not all of its cases are"
+    if found.outcome == "verified" and all(c.outcome == "unsupported" for c in found.cases):
+        return "verified, but all of its cases are unsupported"
+    if any(c.outcome == "unsupported" and not c.detail for c in found.cases):
+        return "a case is unsupported, but no reason is given"
     return ""
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.matrix import EXPORTERS
 from pipeline.report.records import OUTCOMES, Record, totals
 from pipeline.verdict import Outcome, Verdict
 
@@ -33,6 +34,10 @@ def show(records: Sequence[Record], console: Console) -> None:
         # Not wrapped, so that a command in it can be copied.
         console.print(Text(_indented(detail, alike[0])), soft_wrap=True)
         console.print()
+    for name, details in _unsupported_cases(records).items():
+        cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
+        console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
+        console.print(Text(f"  {details[0]}\n"), soft_wrap=True)
     console.print(totals(records), highlight=False)
 
 
@@ -46,7 +51,7 @@ def _table(records: Sequence[Record], console: Console) -> Table:
     table.add_column("seconds", justify="right", no_wrap=True)
     for row in _rows(records):
         cell, found = row[0].cell, row[0].verdict
-        exporter = cell.exporter if shared else f"torch{cell.torch}-{cell.exporter} ort{cell.ort}"
+        exporter = cell.exporter if shared else f"{cell.maker} ort{cell.ort}"
         seconds = sum(r.verdict.seconds for r in row)
         table.add_row(f"{found.op}-{found.lowering}", exporter, _opsets(row, console), _worst(row), f"{seconds:.1f}")
     return table
@@ -54,16 +59,20 @@ def _table(records: Sequence[Record], console: Console) -> Table:
 
 def _versions(records: Sequence[Record]) -> str | None:
     """Return the versions that all cells share, or None where they differ: then each row names its own."""
-    found = {(r.cell.torch, r.cell.ort) for r in records}
-    return "torch {}, ONNX Runtime {}".format(*found.pop()) if len(found) == 1 else None
+    torch = {r.cell.torch for r in records} - {None}
+    ort = {r.cell.ort for r in records}
+    if len(torch) > 1 or len(ort) != 1:
+        return None
+    return ", ".join([*(f"torch {version}" for version in torch if version), f"ONNX Runtime {ort.pop()}"])
 
 
 def _rows(records: Iterable[Record]) -> list[list[Record]]:
     def key(r: Record) -> tuple[str, ...]:
-        return (r.verdict.op, r.verdict.lowering, r.cell.torch, r.cell.ort, r.cell.exporter)
+        torch = r.cell.torch or "without, and so behind every version"
+        return (r.verdict.op, r.verdict.lowering, torch, r.cell.ort, r.cell.exporter)
 
     rows = [list(row) for _, row in groupby(sorted(records, key=lambda r: (key(r), r.cell.opset)), key)]
-    return sorted(rows, key=lambda row: (*key(row[0])[:4], row[0].cell.exporter != "legacy"))
+    return sorted(rows, key=lambda row: (*key(row[0])[:4], EXPORTERS.index(row[0].cell.exporter)))
 
 
 def _opsets(row: Sequence[Record], console: Console) -> Text:
@@ -89,6 +98,19 @@ def _faults(records: Sequence[Record]) -> dict[tuple[Outcome, str], list[Verdict
     found: dict[tuple[Outcome, str], list[Verdict]] = {}
     for verdict in (r.verdict for r in records if r.verdict.outcome != "verified"):
         found.setdefault((verdict.outcome, verdict.detail), []).append(verdict)
+    return found
+
+
+def _unsupported_cases(records: Sequence[Record]) -> dict[str, list[str]]:
+    """Return the details of unsupported cases in verified cells, by name: ``gelu-custom-plain_float64``.
+
+    What is said differs from cell to cell, so that one stands for all; report.json has each.
+    """
+    found: dict[str, list[str]] = {}
+    for verdict in (r.verdict for r in records if r.verdict.outcome == "verified"):
+        for case in verdict.cases:
+            if case.outcome == "unsupported":
+                found.setdefault(f"{verdict.op}-{verdict.lowering}-{case.case}", []).append(case.detail)
     return found
 
 

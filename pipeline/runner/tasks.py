@@ -15,6 +15,7 @@ GROUPS: Mapping[str, str] = {
     "glue": "write the bindings that follow from each declaration",
     "compile": "build each operator's pair of libraries",
     "data": "write inputs and expected outputs of every case",
+    "draw": "draw inputs that are hard on a kernel, and compute what is expected",
     "register": "prove each torch library: schema, values, gradients",
     "export": "export each operator through both exporters, at every opset",
     "verify": "run every model in ONNX Runtime against the expected outputs",

@@ -18,7 +18,7 @@ from pipeline.runner.child import Entry, die_with_parent, find_entry
 from pipeline.runner.server import other_threads, serve
 
 IMPORTS: Mapping[str, tuple[str, ...]] = {
-    "onnx": ("pipeline.stages.data",),
+    "onnx": ("pipeline.stages.data", "pipeline.stages.node"),
     "torch": ("pipeline.stages.register",),
     "export": ("pipeline.stages.export", "pipeline.stages.register", "torch.onnx", "onnxscript"),
     "ort": ("pipeline.stages.verify", "onnx.reference.ops"),

@@ -1,4 +1,4 @@
-"""Compile an operator's pair of libraries with ninja, and let the symbol gate judge them."""
+"""Compile an operator's libraries with ninja, and let the symbol gate judge them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from pipeline.errors import CompileError
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
+from pipeline.schema import has_ort_library, has_torch_library
+from pipeline.spec import OpSpec
 from pipeline.toolchain import native_build, symbols
 from pipeline.toolchain.find import Toolchain, find_toolchain
 
@@ -23,22 +25,26 @@ COMMANDS = "compile_commands.json"
 
 
 def run(layout: Layout, operator: Operator, *, debug: bool = False) -> None:
-    """Bring both libraries up to date. Raises CompileError with the compiler's own message, or the gate's."""
+    """Bring the libraries up to date. Raises CompileError with the compiler's own message, or the gate's."""
     name = operator.name
     toolchain = find_toolchain(os.environ)
     folder = layout.compiled(name, debug=debug)
-    rewritten = _write_build(layout, name, toolchain=toolchain, debug=debug)
+    rewritten = _write_build(layout, operator.spec, toolchain=toolchain, debug=debug)
     _distrust_time_stamps(layout, name, folder)
     _ninja(toolchain, folder)
-    symbols.check_torch_library(layout.torch_library(name, debug=debug), target=native_build.TORCH_TARGET)
-    symbols.check_ort_library(layout.ort_library(name, debug=debug))
+    if layout.sanitized:  # the libraries ask for the sanitizers' own functions
+        return
+    if has_torch_library(operator.spec):
+        symbols.check_torch_library(layout.torch_library(name, debug=debug), target=native_build.TORCH_TARGET)
+    if has_ort_library(operator.spec):
+        symbols.check_ort_library(layout.ort_library(name, debug=debug))
     if not debug and (rewritten or not (folder / COMMANDS).exists()):
         _write_compile_commands(layout, toolchain, folder)
 
 
-def _write_build(layout: Layout, name: str, *, toolchain: Toolchain, debug: bool) -> bool:
+def _write_build(layout: Layout, spec: OpSpec, *, toolchain: Toolchain, debug: bool) -> bool:
     """Write what ninja reads; return whether the text of build.ninja is another one than before."""
-    folder = layout.compiled(name, debug=debug)
+    folder = layout.compiled(spec.name, debug=debug)
     try:
         sdk = json.loads(layout.sdk.read_text())
     except FileNotFoundError as error:
@@ -47,7 +53,7 @@ def _write_build(layout: Layout, name: str, *, toolchain: Toolchain, debug: bool
     write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {sdk['version']} {headers}\n")
     write_text(folder / native_build.SDK, native_build.sdk_ninja(Path(sdk["path"])))
     path = folder / "build.ninja"
-    text = native_build.build_ninja(layout, name, toolchain=toolchain, debug=debug)
+    text = native_build.build_ninja(layout, spec, toolchain=toolchain, debug=debug)
     rewritten = not path.exists() or path.read_text() != text
     write_text(path, text)
     return rewritten

@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from pipeline.data import dataset
-from pipeline.data.arrays import Array, array, seed_of
+from pipeline.data.arrays import Array, array, dtype_name, seed_of
 from pipeline.data.dataset import DataSet
-from pipeline.data.reference import Reference
+from pipeline.data.reference import Argument, Reference
 from pipeline.errors import DataError
+from pipeline.feeds import Feed, case_arguments, feeds
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.schema import attribute_values, dtype_of, stored
-from pipeline.spec import AttributeValue, Case, Input, Model, OpSpec, SameAs
+from pipeline.sizes import named_sizes, size
+from pipeline.spec import AttributeValue, Case, Dims, FromKernel, Model, OpSpec, SameAs, shape_of
 
 
 def run(layout: Layout, operator: Operator) -> None:
@@ -43,24 +47,45 @@ def run(layout: Layout, operator: Operator) -> None:
 
 
 def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> DataSet:
-    inputs = {part.name: _input(spec, part, model=model, case=case) for part in spec.inputs}
-    expected = reference(tuple(inputs.values()), _attributes(spec, model))
-    outputs = {part.name: output for part, output in zip(spec.outputs, expected, strict=True)}
-    _check_shapes(spec, inputs, outputs)
-    return DataSet(inputs=_renamed(model, inputs), outputs=_renamed(model, outputs))
+    fed = feeds(spec, model, case)
+    inputs = [_input(spec, feed, model=model, case=case) for feed in fed]
+    expected = _expected(spec, model, reference, tuple(case_arguments(spec, case, inputs)))
+    _check_shapes(spec, fed, expected)
+    return DataSet(
+        inputs={feed.name: made for feed, made in zip(fed, inputs, strict=True)},
+        outputs={model.names.get(o.name, o.name): made for o, made in zip(spec.outputs, expected, strict=True)},
+    )
 
 
-def _input(spec: OpSpec, part: Input, *, model: Model, case: Case) -> Array:
+def _expected(spec: OpSpec, model: Model, reference: Reference, arguments: tuple[Argument, ...]) -> tuple[Array, ...]:
+    """Return what the model gives: the operator's outputs, or what stands around the operator in the model."""
+    attributes = _attributes(spec, model)
+    if model.around is None:
+        return reference(arguments, attributes)
+    one = len(spec.outputs) == 1
+
+    def op(*arguments: Argument) -> Array | tuple[Array, ...]:
+        outputs = reference(arguments, attributes)
+        return outputs[0] if one else outputs
+
+    made = model.around(op, *arguments)
+    outputs = (np.asarray(made),) if one else tuple(map(np.asarray, made))
+    for part, output in zip(spec.outputs, outputs, strict=True):
+        if dtype_name(output) != (declared := dtype_of(part.type, model.types)):
+            raise DataError(
+                f"{model.around.__name__}() gives {part.name!r} as {dtype_name(output)}, declared: {declared}"
+            )
+    return outputs
+
+
+def _input(spec: OpSpec, feed: Feed, *, model: Model, case: Case) -> Array:
+    # Not by the name in the graph: who renames an input there gets the same numbers.
+    name = f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
     try:
-        seed = seed_of(spec.name, case.name, part.name)
-        return array(case.inputs[part.name], dtype_of(part.type, model.types), seed_of=seed)
+        seed = seed_of(spec.name, case.name, name)
+        return array(feed.tensor, dtype_of(feed.part.type, model.types), seed_of=seed)
     except DataError as error:
-        raise DataError(f"input {part.name!r}: {error}") from error
-
-
-def _renamed(model: Model, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return `arrays` by their names in the model's graph."""
-    return {model.names.get(name, name): array for name, array in arrays.items()}
+        raise DataError(f"input {name!r}: {error}") from error
 
 
 def _attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
@@ -69,12 +94,30 @@ def _attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     return {a.name: stored(a, values[a.name]) for a in spec.attributes if a.name in values}
 
 
-def _check_shapes(spec: OpSpec, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
-    for part in spec.outputs:
-        found = outputs[part.name].shape
-        if isinstance(part.shape, SameAs) and found != (wanted := inputs[part.shape.input].shape):
-            raise DataError(f"the reference gives {part.name!r} the shape {found}; the shape rule, as input "
-                            f"{part.shape.input!r}, gives {wanted}")  # fmt: skip
+def _check_shapes(spec: OpSpec, fed: Sequence[Feed], expected: Sequence[Array]) -> None:
+    """Raise DataError for an output whose shape is not the one that the shape rule gives."""
+    shapes = [(feed.part, shape_of(feed.tensor)) for feed in fed]
+    first = {part.name: shape for part, shape in reversed(shapes)}
+    for part, output in zip(spec.outputs, expected, strict=True):
+        match part.shape:
+            case SameAs(input=name):
+                wanted, rule = first.get(name), f"as input {name!r}"
+            case Dims(dims=dims):
+                wanted, rule = _sizes(part.name, dims, named_sizes(shapes)), f"{dims}"
+            case FromKernel(rank=rank):
+                wanted, rule = output.shape, f"rank {rank}"
+                if output.ndim != rank:
+                    raise DataError(f"the reference gives {part.name!r} the shape {output.shape}, declared: {rule}")
+        if output.shape != wanted:
+            raise DataError(f"the reference gives {part.name!r} the shape {output.shape}; the shape rule, {rule}, "
+                            f"gives {wanted}")  # fmt: skip
+
+
+def _sizes(name: str, dims: Sequence[str | int], known: Mapping[str, int]) -> tuple[int, ...]:
+    try:
+        return tuple(size(dim, known) for dim in dims)
+    except ValueError as error:
+        raise DataError(f"output {name!r}: the shape rule {dims} gives no shape: {error}") from error
 
 
 def _write_manifest(path: Path, folders: Iterable[Path]) -> None:

@@ -8,38 +8,67 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 
 from pipeline.errors import ExportError
 from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
+from pipeline.library import torch_op
 from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
+from pipeline.lowering.graph import Refusal
 from pipeline.matrix import Cell
 from pipeline.models.demand import Demand, check_legal
-from pipeline.models.exporters import export, load_glue, zeros
-from pipeline.models.manifest import Manifest, custom_nodes, describe, differing_models
-from pipeline.spec import Lowering
+from pipeline.models.exporters import example, export
+from pipeline.models.function_body import with_function
+from pipeline.models.glue import Glue, emitted, load_glue
+from pipeline.models.manifest import Manifest, custom_nodes, describe, differing_models, refused
+from pipeline.schema import has_function_body
+from pipeline.spec import Lowering, OpSpec
 
 
 def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
-    """Write model.onnx of every model, then the manifest. Raises ExportError for the first one that a gate refuses."""
+    """Write model.onnx of every model, then the manifest, which says of a model without one why it was refused.
+
+    Raises ExportError for the first one that a gate refuses, or that the lowering does without the declaration's leave.
+    """
     _check_torch(operator, cell)
     check_legal(operator.spec, cell)
     glue = load_glue(layout, operator.name)
-    defined = glue.fake.define()
+    defined = _define(layout, operator.spec, glue)
     models = {}
     for model in operator.models:
         demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=glue.schema.schema())
-        proto = export(demand, glue, zeros(demand))
+        path = layout.model(operator.name, lowering, cell, model.name)
+        try:
+            proto = export(demand, glue, example(demand))
+        except Refusal as refusal:
+            if not model.unsupported:
+                raise
+            path.unlink(missing_ok=True)
+            models[model.name] = refused(refusal)
+            continue
         content = proto.SerializeToString(deterministic=True)
-        write_bytes(layout.model(operator.name, lowering, cell, model.name), content)
+        write_bytes(path, content)
         models[model.name] = describe(proto, content)
+        if has_function_body(operator.spec, lowering):
+            made = with_function(proto, demand, emitted(replace(demand, lowering="decomposed"), glue))
+            path = layout.function_model(operator.name, lowering, cell, model.name)
+            write_bytes(path, made.SerializeToString(deterministic=True))
     del defined  # the operator lives as long as this object
     manifest = {"op": operator.name, "lowering": lowering, "cell": cell.export_name, "models": models}
     write_text(layout.manifest(operator.name, lowering, cell), json.dumps(manifest, indent=1) + "\n")
+
+
+def _define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:
+    """Define the operator; return what keeps it alive. One that torch has already needs nothing."""
+    if spec.torch and spec.torch.overrides:
+        return None
+    return torch_op.define(layout, spec) if spec.torch and spec.torch.python else glue.fake.define()
 
 
 def agree(layout: Layout, operator: Operator, *, lowering: Lowering, cells: Sequence[Cell]) -> None:

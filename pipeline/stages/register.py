@@ -1,6 +1,9 @@
-"""Prove the compiled torch library: what it registers ("schema"), and what it computes ("kernel").
+"""Prove the torch side of an operator, in parts that are keyed by what they test.
 
-The first part follows from bindings and declaration alone, so that an edit of a kernel repeats only the second.
+"schema"    what the compiled library registers, and what opcheck and the exporters make of it
+"kernel"    what the library computes, held against the expected outputs
+"search"    the same on inputs that hypothesis drew from the declaration, held against the reference
+"gradient"  the formula of the gradient, where torch_op.py holds one; no library
 """
 
 from __future__ import annotations
@@ -14,29 +17,54 @@ from pipeline.data.dataset import read
 from pipeline.errors import RegisterError
 from pipeline.files import write_text
 from pipeline.layout import Layout
-from pipeline.library import torch_library
+from pipeline.library import torch_library, torch_op
 from pipeline.library.kernel_check import CaseCheck, check_case
 from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
+from pipeline.schema import torch_schema
+
+Part = Literal["schema", "kernel", "search", "gradient"]
 
 
-def run(layout: Layout, operator: Operator, *, part: Literal["schema", "kernel"]) -> None:
+def parts(layout: Layout, operator: Operator) -> tuple[Part, ...]:
+    """Return the parts that an operator has."""
+    found: list[Part] = ["schema", "kernel"]
+    if operator.spec.torch and not operator.spec.torch.overrides:
+        found.append("search")
+    if torch_op.gradient(layout, operator.spec):
+        found.append("gradient")
+    return tuple(found)
+
+
+def run(layout: Layout, operator: Operator, *, part: Part) -> None:
     """Prove one part and write its manifest. Raises RegisterError with everything that disagrees."""
-    overload = torch_library.load(layout, operator)
-    results = (_schema if part == "schema" else _kernel)(layout, operator, overload)
-    manifest = {"op": operator.name, "part": part, "torch": torch.__version__, "schema": str(overload._schema)}
+    results = {"schema": _schema, "kernel": _kernel, "search": _search, "gradient": _gradient}[part](layout, operator)
+    manifest = {"op": operator.name, "part": part, "torch": torch.__version__, "schema": torch_schema(operator.spec)}
     path = layout.registered(operator.name, part, torch=torch_minor())
     write_text(path, json.dumps(manifest | {"results": results}, indent=1) + "\n")
 
 
-def _schema(layout: Layout, operator: Operator, overload: Any) -> list[dict[str, Any]]:
-    # The exporters take 0.7 CPU s to import, which the other part must not pay.
+def _schema(layout: Layout, operator: Operator) -> list[dict[str, str]]:
+    # The exporters take 0.7 CPU s to import, which the other parts must not pay.
     from pipeline.library import schema_check
 
-    return schema_check.results(layout, operator, overload)
+    return schema_check.results(layout, operator, torch_library.load(layout, operator))
 
 
-def _kernel(layout: Layout, operator: Operator, overload: Any) -> list[dict[str, Any]]:
+def _search(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
+    from pipeline.library import search
+
+    return search.results(layout, operator, torch_library.load(layout, operator).overload)
+
+
+def _gradient(layout: Layout, operator: Operator) -> list[dict[str, str]]:
+    from pipeline.library import gradient_check
+
+    return gradient_check.results(layout, operator)
+
+
+def _kernel(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
+    overload = torch_library.load(layout, operator).overload
     results, problems = [], []
     for model in operator.models:
         for index, case in enumerate(model.cases):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,17 +14,19 @@ import onnxruntime
 
 from pipeline import verdict
 from pipeline.data import dataset
+from pipeline.data.dataset import DataSet
 from pipeline.data.reference import Reference
 from pipeline.errors import DataError, UsageError, VerifyError, did_you_mean
 from pipeline.layout import Layout
-from pipeline.load import Operator
+from pipeline.load import Operator, load_operator
 from pipeline.matrix import Cell
 from pipeline.project import minor
-from pipeline.spec import Case, Lowering, Model
+from pipeline.schema import has_function_body
+from pipeline.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 from pipeline.trial.judge import Judgement, judge
-from pipeline.trial.runtime import Runtime
+from pipeline.trial.runtime import RefusedError, Runtime
 from pipeline.trial.trial import Trial
-from pipeline.verdict import CaseResult, Outcome, Verdict
+from pipeline.verdict import WRONG, CaseResult, Outcome, Verdict
 
 
 def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell, case: str | None = None) -> None:
@@ -33,7 +36,6 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell, c
     """
     started = time.perf_counter()
     bench = Bench(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case)
-    bench.require_case()
     results: tuple[CaseResult, ...] = ()
     detail = ""
     try:
@@ -44,8 +46,20 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell, c
     if case is None:
         seconds = round(time.perf_counter() - started, 3)
         verdict.write(layout.verdict(operator.name, lowering, cell), replace(found, seconds=seconds))
-    if found.outcome != "verified":
+    if found.outcome in WRONG:
         raise VerifyError("\n".join(_messages(found)))
+
+
+FUNCTION = "_function"  # what the name of a case ends with where it ran through the function body
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a model is tried with: a runtime, the operators that stand for themselves in it, and tolerances."""
+
+    runtime: Runtime
+    operators: Sequence[tuple[OpSpec, Reference]]
+    tolerances: Mapping[DType, Tolerance]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,21 +72,41 @@ class Bench:
     cell: Cell
     only: str | None
 
-    def require_case(self) -> None:
+    def __post_init__(self) -> None:
+        """Raise UsageError for an unknown case; that of a function body is the case that it comes from."""
         known = [c.name for m in self.operator.models for c in m.cases]
-        if self.only is not None and self.only not in known:
+        if self.only is None or self.only in known:
+            return
+        if (case := self.only.removesuffix(FUNCTION)) in known:
+            object.__setattr__(self, "only", case)
+        else:
             near = did_you_mean(self.only, known)
             raise UsageError(f"{self.operator.name} has no case {self.only!r}; it has {', '.join(known)}{near}")
 
     def results(self) -> Iterator[CaseResult]:
         """Yield the result of each case. Raises VerifyError or DataError for what keeps all of them from running."""
         _require_version(self.cell)
-        runtime, reference = self._runtime(), Reference(self.layout, self.operator.spec)
+        layout, spec = self.layout, self.operator.spec
+        operators = [(used, Reference(layout, used)) for used in self._specs()]
+        own = Setting(runtime=self._runtime(), operators=operators, tolerances=spec.tolerances[self.lowering])
+        # The body must do without our library, and without our reference.
+        plain = None
+        if has_function_body(spec, self.lowering):
+            plain = Setting(runtime=Runtime(None), operators=(), tolerances=spec.tolerances["decomposed"])
         for model in self.operator.models:
-            cases = [(index, c) for index, c in enumerate(model.cases) if self.only in (None, c.name)]
-            if cases:
-                yield from self._model(model, cases, runtime, reference)
+            if self.only is None or self.only in (c.name for c in model.cases):
+                place = (spec.name, self.lowering, self.cell, model.name)
+                yield from self._model(model, layout.model(*place), own)
+                if plain:
+                    for result in self._model(model, layout.function_model(*place), plain):
+                        yield replace(result, case=result.case + FUNCTION)
         _require_no_torch()
+
+    def _specs(self) -> Iterator[OpSpec]:
+        """Yield the declarations whose nodes may stand in a model: the operator's own, and of those that it uses."""
+        yield self.operator.spec
+        for name in self.operator.spec.uses:
+            yield load_operator(self.layout, name).spec
 
     def _runtime(self) -> Runtime:
         """Return ONNX Runtime with the operator's library, or without where no kernel of ours computes."""
@@ -80,29 +114,55 @@ class Bench:
         ours = self.lowering == "custom" and spec.runtime == "kernel"
         return Runtime(self.layout.ort_library(spec.name) if ours else None)
 
-    def _model(
-        self, model: Model, cases: Sequence[tuple[int, Case]], runtime: Runtime, reference: Reference
-    ) -> Iterator[CaseResult]:
+    def _model(self, model: Model, path: Path, setting: Setting) -> Iterator[CaseResult]:
         """Yield the results of a model's cases. What keeps the model from running fails all of them."""
-        spec = self.operator.spec
-        path = self.layout.model(spec.name, self.lowering, self.cell, model.name)
-        try:
-            trial = Trial(path, spec=spec, runtime=runtime, reference=reference)
-        except VerifyError as error:
-            yield from (_failed(model, case, error) for _, case in cases)
+        name = self.operator.name
+        folders = [self.layout.data(name, model.name, index) for index in range(len(model.cases))]
+        if reason := model.unsupported and self._refused(model):
+            yield from (_unsupported(model, case, reason) for case in self._asked(model))
             return
-        folders = [self.layout.data(spec.name, model.name, index) for index in range(len(model.cases))]
-        dataset.link(path.parent, folders)
-        for index, case in cases:
+        try:
+            trial = Trial(path, name=name, runtime=setting.runtime, operators=setting.operators)
+            dataset.link(path.parent, folders)
+        except VerifyError as error:
+            yield from (_not_run(model, case, error) for case in self._asked(model))
+            return
+        found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
+        # Of what ONNX Runtime computes itself, nothing is ours that threads could share.
+        ours = {name: data for name, data in found.items() if setting.runtime.library and isinstance(data, DataSet)}
+        crowd = trial.crowded(ours)
+        for case in self._asked(model):
+            data = found[case.name]
             try:
-                evidence = trial.evidence(dataset.read(folders[index]), spec.tolerances[self.lowering])
+                if isinstance(data, DataError):
+                    raise data
+                evidence = trial.evidence(data, setting.tolerances)
             except (VerifyError, DataError) as error:
-                yield _failed(model, case, error)
+                yield _not_run(model, case, error)
                 continue
-            judgement = judge(evidence)
+            judgement = judge(replace(evidence, crowd=crowd.get(case.name, "")))
             if self.only:
-                _tell(path.relative_to(self.layout.root), folders[index].relative_to(self.layout.root), judgement)
+                folder = folders[model.cases.index(case)]
+                _tell(path.relative_to(self.layout.root), folder.relative_to(self.layout.root), judgement)
             yield _judged(model, case, judgement)
+
+    def _refused(self, model: Model) -> str:
+        """Return why the lowering refused a model, or "" where it was exported."""
+        try:
+            manifest = json.loads(self.layout.manifest(self.operator.name, self.lowering, self.cell).read_text())
+        except FileNotFoundError:
+            return ""
+        return str(manifest["models"].get(model.name, {}).get("refused", ""))
+
+    def _asked(self, model: Model) -> list[Case]:
+        return [case for case in model.cases if self.only in (None, case.name)]
+
+
+def _read(folder: Path) -> DataSet | DataError:
+    try:
+        return dataset.read(folder)
+    except DataError as error:
+        return error
 
 
 def _require_version(cell: Cell) -> None:
@@ -118,11 +178,22 @@ def _require_no_torch() -> None:
                           "spec.py and cases.py")  # fmt: skip
 
 
-def _failed(model: Model, case: Case, error: Exception) -> CaseResult:
+def _not_run(model: Model, case: Case, error: Exception) -> CaseResult:
+    """Return the result of a case that did not run: as declared, where ONNX Runtime refuses what is unsupported."""
+    if model.unsupported and isinstance(error, RefusedError):
+        return _unsupported(model, case, f"ONNX Runtime: {error}")
     return CaseResult(case=case.name, model=model.name, outcome="failed", detail=str(error))
 
 
+def _unsupported(model: Model, case: Case, said: str) -> CaseResult:
+    detail = f"{model.unsupported} ({said})"
+    return CaseResult(case=case.name, model=model.name, outcome="unsupported", detail=detail)
+
+
 def _judged(model: Model, case: Case, judgement: Judgement) -> CaseResult:
+    if model.unsupported:
+        detail = f"declared unsupported ({model.unsupported}), but it runs. Remove `unsupported` from its model"
+        return CaseResult(case=case.name, model=model.name, outcome="failed", detail=detail)
     found = [r.comparison for r in judgement.runs]
     return CaseResult(
         case=case.name,
@@ -141,10 +212,12 @@ def _finite(number: float) -> float | None:
 
 
 def _verdict(bench: Bench, results: Sequence[CaseResult], detail: str) -> Verdict:
-    wrong = [r for r in results if r.outcome != "verified"]
+    wrong = [r for r in results if r.outcome in WRONG]
     outcome: Outcome = "verified"
     if detail or wrong:
         outcome = "failed" if detail or any(r.outcome == "failed" for r in wrong) else "mismatched"
+    elif results and all(r.outcome == "unsupported" for r in results):
+        outcome, detail = "unsupported", results[0].detail
     if wrong:
         detail = f"{len(wrong)} of {len(results)} cases; {wrong[0].case}: {wrong[0].detail}"
     return Verdict(
@@ -161,7 +234,7 @@ def _messages(found: Verdict) -> Iterator[str]:
     """Yield one line per fault; the cases that share one are told together."""
     faults: dict[str, list[str]] = {}
     for result in found.cases:
-        if result.outcome != "verified":
+        if result.outcome in WRONG:
             faults.setdefault(result.detail, []).append(result.case)
     for detail, (case, *others) in faults.items():
         also = f" Also {', '.join(others)}." if others else ""

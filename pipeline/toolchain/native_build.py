@@ -1,4 +1,4 @@
-"""The text of build.ninja: how the two libraries of an operator are compiled. Pure.
+"""The text of build.ninja: how the libraries of an operator are compiled. Pure.
 
 Who owns staleness: doit decides whether to ask, ninja decides what to compile, equal bytes stop the wave. The text is
 the configuration of the compile step, so no flag stands anywhere else.
@@ -13,7 +13,10 @@ from pathlib import Path
 
 from ninja import ninja_syntax
 
+from pipeline.glue import names
 from pipeline.layout import Layout
+from pipeline.schema import has_ort_library, has_torch_library
+from pipeline.spec import OpSpec
 from pipeline.toolchain.find import Toolchain
 
 TORCH_TARGET = "2.9"
@@ -27,19 +30,23 @@ _LANGUAGE = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines
 _WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
 # Kernels: vectorised, fused multiply-add where a processor has it, no errno from <cmath>. Never -ffast-math (it breaks
 # NaN) and never -march (a library runs on every x86-64).
-_KERNEL = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-ffp-contract=fast", "-fno-math-errno")
+_ARITHMETIC = ("-ffp-contract=fast", "-fno-math-errno")
+_KERNEL = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", *_ARITHMETIC)
 _BINDING = ("-O1",)
 _DEBUG = ("-Og", "-g")
+_SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+_SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, *_SANITIZERS)  # the same numbers come out
 # An output appears whole, and only if it differs: with restat, ninja then stops where a comment was edited.
 _KEEP = "if cmp -s $out.new $out; then rm $out.new; else mv $out.new $out; fi"
 
 
-def build_ninja(layout: Layout, name: str, *, toolchain: Toolchain, debug: bool = False) -> str:
+def build_ninja(layout: Layout, spec: OpSpec, *, toolchain: Toolchain, debug: bool = False) -> str:
     """Return the text of the operator's build.ninja.
 
     Where ONNX Runtime's headers are is in `SDK` beside it, which the sdk stage knows only once it has run; `IDENTITY`
     there holds what the compiler and the headers are, for ninja looks at time stamps of sources alone.
     """
+    name = spec.name
     text = io.StringIO()
     ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # typed as str, used as a file
     ninja.comment(f"How the libraries of {name} are compiled. Written by `python -m pipeline compile {name}`.")
@@ -49,8 +56,11 @@ def build_ninja(layout: Layout, name: str, *, toolchain: Toolchain, debug: bool 
     ninja.newline()
     _variables(ninja, layout, name, toolchain=toolchain, debug=debug)
     _rules(ninja)
-    _objects(ninja, layout, name)
-    _libraries(ninja, layout, name)
+    _objects(ninja, layout, spec)
+    if has_torch_library(spec):
+        _torch_library(ninja, layout, name)
+    if has_ort_library(spec):
+        _ort_library(ninja, layout, spec)
     return text.getvalue()
 
 
@@ -61,11 +71,13 @@ def _variables(ninja: ninja_syntax.Writer, layout: Layout, name: str, *, toolcha
     prefixes = [] if debug else [f"-ffile-prefix-map={layout.root}=."]
     ninja.variable("cxx", _shell(*toolchain.compiler))
     ninja.variable("flags", _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *(f"-I{folder}" for folder in ours)))
-    ninja.variable("kernel", _shell(*(_DEBUG if debug else _KERNEL)))
-    ninja.variable("binding", _shell(*(_DEBUG if debug else _BINDING)))
+    special = _SANITIZED if layout.sanitized else _DEBUG if debug else None
+    ninja.variable("kernel", _shell(*(special or _KERNEL)))
+    ninja.variable("binding", _shell(*(special or _BINDING)))
     ninja.variable("ort", "-isystem $ort_include")
     linker = [f"-fuse-ld={toolchain.linker}"] if toolchain.linker else []
-    ninja.variable("link", _shell("-shared", *linker, *([] if debug else ["-Wl,-s"])))
+    runtime = _SANITIZERS if layout.sanitized else ()
+    ninja.variable("link", _shell("-shared", *linker, *runtime, *([] if special else ["-Wl,-s"])))
     ninja.newline()
 
 
@@ -84,21 +96,23 @@ def _rules(ninja: ninja_syntax.Writer) -> None:
     ninja.newline()
 
 
-def _objects(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> None:
-    generated, binding = layout.generated(name), layout.binding
-    sources = {
-        generated / "kernel.cc": "$kernel",
-        generated / "torch.cc": "$binding",
-        generated / "ort.cc": "$binding $ort",
-        generated / "ort_library.cc": "$binding $ort",
-        binding / "error.cc": "$binding",
+def _objects(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> None:
+    generated = layout.generated(spec.name)
+    more = {
+        "kernel.cc": "$kernel",
+        "torch.cc": "$binding",
+        "ort.cc": "$binding $ort",
+        "ort_library.cc": "$binding $ort",
     }
-    for source, more in sources.items():
-        ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=[IDENTITY], variables={"more": more})
+    sources = {generated / file: more[file] for file in names.native(spec) if file in more}
+    if sources:
+        sources[layout.binding / "error.cc"] = "$binding"
+    for source, flags in sources.items():
+        ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=[IDENTITY], variables={"more": flags})
     ninja.newline()
 
 
-def _libraries(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> None:
+def _torch_library(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> None:
     ninja.comment("An empty library in libtorch_cpu.so's name: ours then asks for that name, whatever torch is there.")
     _library(ninja, STUB, objects=(), more="-nostdlib -x c /dev/null")
     _library(
@@ -109,10 +123,16 @@ def _libraries(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> None:
         libraries=f"-Wl,--no-as-needed {STUB}",
         further=(STUB,),
     )
+
+
+def _ort_library(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> None:
+    own = [] if spec.uses else ["kernel.o", "ort.o"]
+    # Relative, as ninja's folder is: a library is then of the same bytes in any folder. Compiled by another ninja.
+    others = [f"../{used}/{stem}.o" for used in spec.uses for stem in ("kernel", "ort")]
     _library(
         ninja,
-        layout.ort_library(name).name,
-        objects=("kernel.o", "ort.o", "ort_library.o", "error.o"),
+        layout.ort_library(spec.name).name,
+        objects=(*own, *others, "ort_library.o", "error.o"),
         script=layout.binding / "ort.map",
         more="-Wl,-z,defs",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.compare import EXACT, Comparison, compare
@@ -20,14 +20,17 @@ class Evidence:
     """All that is known about one case.
 
     `answers` holds, per setting of ONNX Runtime, the outputs of two runs in one session. `written` names the inputs
-    that held other numbers afterwards.
+    that held other numbers afterwards, `names` the outputs. `crowd` says what differs when several threads use the
+    session.
     """
 
+    names: Sequence[str]
     expected: Outputs
     answers: Mapping[str, tuple[Outputs, Outputs]]
     oracle: Outputs
     tolerances: Mapping[DType, Tolerance]
     written: Sequence[str] = ()
+    crowd: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +54,7 @@ class Judgement:
 def judge(evidence: Evidence) -> Judgement:
     """Hold every run against the expected outputs, the runs against each other, and the oracle against both."""
     runs = tuple(_runs(evidence))
-    oracle = _worst(evidence.oracle, evidence.expected, evidence.tolerances)
+    oracle = _worst(evidence, evidence.oracle, evidence.expected)
     return Judgement(runs=runs, oracle=oracle, detail=next(_faults(evidence, runs, oracle), ""))
 
 
@@ -62,17 +65,25 @@ def _runs(evidence: Evidence) -> Iterator[Run]:
         for name, outputs in zip((setting, f"{setting}, again"), both, strict=True):
             key = tuple((o.dtype, o.shape, o.tobytes()) for o in outputs)
             if key not in seen:
-                seen[key] = _worst(outputs, evidence.expected, evidence.tolerances)
+                seen[key] = _worst(evidence, outputs, evidence.expected)
             yield Run(name=name, outputs=outputs, comparison=seen[key])
 
 
-def _worst(actual: Outputs, expected: Outputs, tolerances: Mapping[DType, Tolerance]) -> Comparison:
-    """Return the comparison of the output that is most wrong."""
+def _worst(evidence: Evidence, actual: Outputs, expected: Outputs) -> Comparison:
+    """Return the comparison of the output that is most wrong. A dtype that nobody tolerates errors in has none."""
     if len(actual) != len(expected):
         return Comparison(tolerance=EXACT, problem=f"{len(actual)} outputs, expected {len(expected)}")
-    by_dtype: Mapping[str, Tolerance] = {str(dtype): tolerance for dtype, tolerance in tolerances.items()}
-    found = [compare(a, e, tolerance=by_dtype[dtype_name(e)]) for a, e in zip(actual, expected, strict=True)]
+    by_dtype: Mapping[str, Tolerance] = {str(dtype): tolerance for dtype, tolerance in evidence.tolerances.items()}
+    found = [
+        replace(compare(a, e, tolerance=by_dtype.get(dtype_name(e), EXACT)), subject=subject)
+        for subject, a, e in zip(_subjects(evidence), actual, expected, strict=True)
+    ]
     return max(found, key=lambda c: (bool(c.problem), c.share))
+
+
+def _subjects(evidence: Evidence) -> Sequence[str]:
+    """Return how a message begins for each output: with its name, where there are several."""
+    return [f"output {name!r}: " if len(evidence.names) > 1 else "" for name in evidence.names]
 
 
 def _faults(evidence: Evidence, runs: Sequence[Run], oracle: Comparison) -> Iterator[str]:
@@ -83,7 +94,12 @@ def _faults(evidence: Evidence, runs: Sequence[Run], oracle: Comparison) -> Iter
         worst = max(wrong, key=lambda r: (bool(r.comparison.problem), r.comparison.share))
         only = "" if len(wrong) == len(runs) else f" (only in these runs: {'; '.join(r.name for r in wrong)})"
         yield f"{worst.comparison}{only}. {_side(evidence, worst, oracle)}"
-    yield from _unrepeatable(evidence.answers)
+    yield from _unrepeatable(evidence)
+    if evidence.crowd:
+        yield (
+            f"right alone, and wrong while other threads run the same session: {evidence.crowd}. The kernel shares a "
+            "buffer between calls; make it local, or let ONNX Runtime allocate it"
+        )
     if not oracle.ok:
         yield (
             f"ONNX Runtime gives the expected output, the reference evaluator does not: {oracle}. The model holds "
@@ -91,27 +107,28 @@ def _faults(evidence: Evidence, runs: Sequence[Run], oracle: Comparison) -> Iter
         )
 
 
-def _unrepeatable(answers: Mapping[str, tuple[Outputs, Outputs]]) -> Iterator[str]:
+def _unrepeatable(evidence: Evidence) -> Iterator[str]:
     """Yield where runs that must give the same numbers, to the last bit, do not."""
+    answers, subjects = evidence.answers, _subjects(evidence)
     for setting, (first, again) in answers.items():
-        if where := _first_difference(first, again):
+        if where := _first_difference(subjects, first, again):
             yield (
                 f"two equal runs of one session ({setting}) give different numbers: {where}. The kernel keeps a "
                 "state, or reads memory that it has not written"
             )
     threads = [answers[setting][0] for setting in (ONE_THREAD, TWO_THREADS) if setting in answers]
-    if len(threads) == 2 and (where := _first_difference(*threads)):
+    if len(threads) == 2 and (where := _first_difference(subjects, *threads)):
         yield (
             f"one thread and two give different numbers: {where}. The parts into which the kernel splits its work "
             "depend on each other"
         )
 
 
-def _first_difference(first: Outputs, second: Outputs) -> str:
-    for a, b in zip(first, second, strict=True):
+def _first_difference(subjects: Sequence[str], first: Outputs, second: Outputs) -> str:
+    for subject, a, b in zip(subjects, first, second, strict=True):
         found = compare(b, a, tolerance=EXACT)
         if not found.ok:
-            return found.problem or f"at {found.worst} {found.expected}, then {found.actual}"
+            return subject + (found.problem or f"at {found.worst} {found.expected}, then {found.actual}")
     return ""
 
 
@@ -119,7 +136,7 @@ def _side(evidence: Evidence, wrong: Run, oracle: Comparison) -> str:
     """Say with whom the reference evaluator agrees: it runs the model as well, but with the reference."""
     if oracle.ok:
         return "The reference evaluator agrees with the expected output: the kernel is wrong"
-    if _worst(wrong.outputs, evidence.oracle, evidence.tolerances).ok:
+    if _worst(evidence, wrong.outputs, evidence.oracle).ok:
         return (
             "The reference evaluator agrees with ONNX Runtime: the test data are stale or the reference has changed "
             "(python -m pipeline data), or the model does not hold the attributes of the case (python -m pipeline "

@@ -28,6 +28,10 @@ SETTINGS: Mapping[str, tuple[ort.GraphOptimizationLevel, int]] = {
 }
 
 
+class RefusedError(VerifyError):
+    """ONNX Runtime refuses a model, or a run of it."""
+
+
 class Session(Protocol):
     """What both onnxruntime.InferenceSession and onnx.reference.ReferenceEvaluator offer."""
 
@@ -39,19 +43,20 @@ class Runtime:
 
     def __init__(self, library: Path | None) -> None:
         """Load the library. Raises VerifyError where it is missing or no custom-op library."""
+        self.library = library
         if library and not library.exists():
             raise VerifyError(f"{library} is missing. Build it: python -m pipeline compile {library.parent.name}")
         self._options = {name: _options(*setting, library) for name, setting in SETTINGS.items()}
 
     def sessions(self, model: bytes) -> dict[str, Session]:
-        """Return one session per setting. Raises VerifyError where ONNX Runtime refuses the model."""
+        """Return one session per setting. Raises RefusedError where ONNX Runtime does not take the model."""
         try:
             return {
                 name: ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
                 for name, options in self._options.items()
             }
         except ORT_ERRORS as error:
-            raise VerifyError(explain(str(error))) from error
+            raise RefusedError(explain(str(error))) from error
 
 
 def _options(level: ort.GraphOptimizationLevel, threads: int, library: Path | None) -> ort.SessionOptions:
@@ -111,8 +116,8 @@ def explain(text: str) -> str:
 
 
 def call(session: Session, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
-    """Run a session once. Raises VerifyError with what ONNX Runtime, or the kernel, said."""
+    """Run a session once. Raises RefusedError with what ONNX Runtime, or the kernel, said."""
     try:
         return tuple(session.run(None, inputs))
     except ORT_ERRORS as error:
-        raise VerifyError(explain(str(error))) from error
+        raise RefusedError(explain(str(error))) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -12,7 +12,8 @@ from pipeline.data.dataset import DataSet
 from pipeline.data.reference import Reference
 from pipeline.errors import VerifyError
 from pipeline.spec import DType, OpSpec, Tolerance
-from pipeline.trial.judge import Evidence
+from pipeline.trial.crowd import crowded
+from pipeline.trial.judge import ONE_THREAD, Evidence
 from pipeline.trial.oracle import Oracle
 from pipeline.trial.runtime import Runtime, call
 
@@ -20,31 +21,45 @@ from pipeline.trial.runtime import Runtime, call
 class Trial:
     """One model, loaded once for all of its cases."""
 
-    def __init__(self, path: Path, *, spec: OpSpec, runtime: Runtime, reference: Reference) -> None:
-        """Load the model. Raises VerifyError where it is missing or damaged, or a session cannot be made."""
+    def __init__(
+        self, path: Path, *, name: str, runtime: Runtime, operators: Sequence[tuple[OpSpec, Reference]]
+    ) -> None:
+        """Load a model of the operator `name`. `operators` are those whose nodes stand for themselves in it.
+
+        Raises VerifyError where it is missing or damaged, RefusedError where ONNX Runtime makes no session of it.
+        """
         try:
             content = path.read_bytes()
             model = onnx.ModelProto.FromString(content)
         except (FileNotFoundError, DecodeError) as error:
-            raise VerifyError(f"{path}: no readable model. Export it: python -m pipeline export {spec.name}") from error
+            raise VerifyError(f"{path}: no readable model. Export it: python -m pipeline export {name}") from error
         self._inputs = [i.name for i in model.graph.input]
         self._outputs = [o.name for o in model.graph.output]
         self._sessions = runtime.sessions(content)
-        self._oracle = Oracle(model, spec, reference)
+        self._oracle = Oracle(model, operators)
 
     def evidence(self, data: DataSet, tolerances: Mapping[DType, Tolerance]) -> Evidence:
-        """Run a data set: twice per session, once in the reference evaluator. Raises VerifyError where a run fails."""
+        """Run a data set: twice per session, once in the reference evaluator.
+
+        Raises VerifyError where a run fails, RefusedError where ONNX Runtime says so.
+        """
         self._require_names(data)
         fed = {name: array.copy() for name, array in data.inputs.items()}
         answers = {setting: (call(s, fed), call(s, fed)) for setting, s in self._sessions.items()}
         written = [name for name, array in fed.items() if array.tobytes() != data.inputs[name].tobytes()]
         return Evidence(
+            names=list(data.outputs),
             expected=tuple(data.outputs.values()),
             answers=answers,
             oracle=call(self._oracle, data.inputs),
             tolerances=tolerances,
             written=written,
         )
+
+    def crowded(self, data: Mapping[str, DataSet]) -> dict[str, str]:
+        """Run data sets in several threads of one session; return what differs from a run alone, by their names."""
+        feeds = {case: {name: array.copy() for name, array in d.inputs.items()} for case, d in data.items()}
+        return crowded(self._sessions[ONE_THREAD], feeds)
 
     def _require_names(self, data: DataSet) -> None:
         for kind, has, given in (("input", self._inputs, data.inputs), ("output", self._outputs, data.outputs)):

@@ -15,17 +15,17 @@ from pipeline.toolchain.find import find_toolchain
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def copy_project(folder: Path) -> Layout:
-    """Copy what people write of group_norm to `folder`."""
-    for part in ("ops/group_norm", "native"):
+def copy_project(folder: Path, *names: str) -> Layout:
+    """Copy what people write of the operators `names`, or of group_norm alone, to `folder`."""
+    for part in (*(f"ops/{name}" for name in names or ("group_norm",)), "native"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "dodo.py").touch()
     return Layout(folder)
 
 
-def build(layout: Layout, *, debug: bool = False) -> Operator:
-    """Run the stages up to compile for group_norm."""
-    operator = load_operator(layout, "group_norm")
+def build(layout: Layout, name: str = "group_norm", *, debug: bool = False) -> Operator:
+    """Run the stages up to compile for one operator."""
+    operator = load_operator(layout, name)
     sdk.run(layout)
     glue.run(layout, operator)
     compile.run(layout, operator, debug=debug)

@@ -23,6 +23,7 @@ PROGRAM = r"""
 #include <vector>
 
 #include "opmatrix/check.h"
+#include "opmatrix/list.h"
 #include "opmatrix/parallel.h"
 #include "opmatrix/tensor_view.h"
 
@@ -38,6 +39,35 @@ void views() {
   EXPECT(view.rank() == 3 && view.size(1) == 3 && view.numel() == 24);
   EXPECT(numel(view.sizes, 1) == 12 && numel(view.sizes, 3) == 1);
   EXPECT((TensorView<float>{data, {}}.numel() == 1));  // a scalar
+  const std::int64_t others[] = {2, 3, 5};
+  EXPECT((Sizes{sizes, 2} == Sizes{others, 2}) && !(Sizes{sizes, 3} == Sizes{others, 3}));
+  EXPECT(!(Sizes{sizes, 2} == Sizes{others, 3}) && Sizes{} == Sizes{});
+
+  const OptionalView<float> none;
+  const OptionalView<float> some{true, view};
+  EXPECT(!none && some && some->rank() == 3 && (*some).data == data);
+
+  struct Owner {
+    float data[6];
+    Sizes made;
+  } owner{};
+  const NewTensor<float> output(
+      [](void* given, Sizes asked) -> void* {
+        auto& self = *static_cast<Owner*>(given);
+        self.made = asked;
+        return self.data;
+      },
+      &owner);
+  EXPECT(output.make({sizes, 2}).data == owner.data && owner.made.rank == 2 && owner.made.data == sizes);
+}
+
+void lists() {
+  const std::int64_t numbers[] = {4, 5, 6};
+  const List<std::int64_t> list{numbers, 3};
+  std::int64_t sum = 0;
+  for (const std::int64_t number : list) sum += number;
+  EXPECT(sum == 15 && list.size() == 3 && list[1] == 5 && List<float>{}.size() == 0);
+  EXPECT(equal("corners", "corners") && !equal("corners", "corner") && !equal("", "c"));
   constexpr std::int64_t huge = std::int64_t{1} << 62;
   const std::int64_t empty[] = {huge, huge, 0};
   EXPECT(numel({empty, 3}) == 0);  // whatever the others are
@@ -134,6 +164,7 @@ void exceptions() {
 
 int main() {
   views();
+  lists();
   checks();
   parallel();
   nested();

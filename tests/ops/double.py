@@ -93,9 +93,19 @@ def model(lowering: Lowering, *, factor: float = 2.0, ir_version: int = 8, opset
     return helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=imports, ir_version=ir_version)
 
 
+def with_body(*, factor: float = 2.0) -> ModelProto:
+    """Return the custom model with a function body."""
+    made, body = model("custom"), model("decomposed", factor=factor).graph.node
+    opset = [helper.make_opsetid("", 18)]
+    made.functions.append(helper.make_function("test.domain", "Double", ["X"], ["Y"], body, opset, ["factor"]))
+    return made
+
+
 def write_model(layout: Layout, lowering: Lowering, proto: ModelProto | None = None) -> Path:
-    """Put a model where the export stage does."""
+    """Put a model where the export stage does; beside a custom one, the one with a function body."""
     path = layout.model("double", lowering, CELL, "dynamic")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes((proto or model(lowering)).SerializeToString())
+    if lowering == "custom":
+        layout.function_model("double", lowering, CELL, "dynamic").write_bytes(with_body().SerializeToString())
     return path

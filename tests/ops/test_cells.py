@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.layout import Layout
 from pipeline.load import load_operators
+from pipeline.matrix import Cell
 from pipeline.project import default_cells
 
 ROOT = Path(__file__).parents[2]
@@ -20,8 +21,7 @@ NAMES = [
     f"{operator.name}-{lowering}@{cell}"
     for operator in load_operators(LAYOUT)
     for lowering in operator.spec.lowerings
-    for cell in default_cells(LAYOUT)
-    if cell.opset >= operator.spec.min_opset
+    for cell in operator.cells(default_cells(LAYOUT))
 ]
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
@@ -36,9 +36,8 @@ def run() -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def records(run: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
     found = json.loads((LAYOUT.report / "report.json").read_text())["cells"]
-    return {
-        f"{r['op']}-{r['lowering']}@torch{r['torch']}-{r['exporter']}-opset{r['opset']}-ort{r['ort']}": r for r in found
-    }
+    cells = [Cell(torch=r["torch"], exporter=r["exporter"], opset=r["opset"], ort=r["ort"]) for r in found]
+    return {f"{r['op']}-{r['lowering']}@{cell}": r for r, cell in zip(found, cells, strict=True)}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.data import dataset
 from pipeline.errors import DataError
+from pipeline.feeds import feeds
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operators
 from pipeline.spec import Output, Random, SameAs, Values
@@ -134,6 +135,6 @@ def test_every_operator_gives_data(operator: Operator, tmp_path: Path, root: Pat
     layout.reference(operator.name).write_bytes(Layout(root).reference(operator.name).read_bytes())
     data.run(layout, operator)
     for model in operator.models:
-        for index in range(len(model.cases)):
+        for index, case in enumerate(model.cases):
             found = dataset.read(layout.data(operator.name, model.name, index))
-            assert list(found.inputs) == [model.names.get(i.name, i.name) for i in operator.spec.inputs]
+            assert list(found.inputs) == [feed.name for feed in feeds(operator.spec, model, case)]

@@ -24,9 +24,9 @@ def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True)
 
 
-def prepare(project: Project, *stages: str) -> Project:
+def prepare(project: Project, *stages: str, operator: str = "group_norm") -> Project:
     for stage in stages:
-        done = pipeline(project, stage, *(() if stage == "sdk" else ("group_norm",)))
+        done = pipeline(project, stage, *(() if stage == "sdk" else (operator,)))
         assert done.returncode == 0, done.stderr
     return project
 
@@ -46,8 +46,8 @@ def few(tmp_path: Path) -> Project:
     return project
 
 
-def register(project: Project, part: str) -> subprocess.CompletedProcess[str]:
-    return pipeline(project, "register", "group_norm", "--part", part)
+def register(project: Project, part: str, operator: str = "group_norm") -> subprocess.CompletedProcess[str]:
+    return pipeline(project, "register", operator, "--part", part)
 
 
 def manifest(layout: Layout, part: str) -> list[dict[str, object]]:
@@ -120,7 +120,79 @@ def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
     done = register(few, "schema")
     assert done.returncode == 8
     assert "group_norm-seed: torch.library.opcheck's test_faketensor says: " in done.stderr
-    assert "fake kernel does not do what the schema promises" in done.stderr
+    assert "The binding, the fake kernel or the gradient does not do what the schema promises" in done.stderr
+
+
+def test_a_fake_kernel_that_is_wrong_in_its_second_output_is_named(few: Project) -> None:
+    prepare(few, "sdk", "glue", "compile", operator="dual_residual")
+    fake = few.layout.generated("dual_residual") / "fake.py"
+    text = fake.read_text()
+    line = next(line for line in text.splitlines() if line.startswith("    y_residual = "))
+    fake.write_text(text.replace(line, "    y_residual = x.new_empty((*x.shape, 1))"))
+    done = register(few, "schema", "dual_residual")
+    assert done.returncode == 8
+    assert "dual_residual-" in done.stderr
+    assert "torch.library.opcheck's test_faketensor says: " in done.stderr
+
+
+def test_a_gradient_that_does_not_trace_is_named_by_opcheck(few: Project) -> None:
+    prepare(few, "sdk", "glue", "compile")
+    few.replace("ops/group_norm/torch_op.py", "    weights = ", "    assert num_groups.item()\n    weights = ")
+    done = register(few, "schema")
+    assert done.returncode == 8
+    assert "group_norm-seed: torch.library.opcheck's test_aot_dispatch_dynamic says: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('Override(name="aten::gelu")', 'Override(name="aten::gelou")', "has no operator 'aten::gelou' with a default"),
+        ('Override(name="aten::gelu")', 'Override(name="aten::add")', "aten::add"),
+        ('Override(name="aten::gelu")', 'Override(name="aten::relu")', "it has no argument 'approximate', but none"),
+        ('Override(name="aten::gelu")', 'Override(name="aten::glu")', "it has no argument 'approximate', but dim"),
+    ],
+)
+def test_an_overridden_operator_that_differs_is_named(old: str, new: str, expected: str, few: Project) -> None:
+    few.replace("ops/gelu/spec.py", old, new)
+    done = register(few, "schema", "gelu")
+    assert done.returncode in (8, 9)
+    assert "gelu: torch 2.13" in done.stderr and "first= and last= in ops/gelu/spec.py" in done.stderr
+    assert expected in done.stderr and "Traceback" not in done.stderr
+
+
+def test_overridden_operators_that_fit_pass(few: Project) -> None:
+    for operator in ("gelu", "inverse"):
+        assert register(few, "schema", operator).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("def define()", "def defined()", "ops/add_and_round/torch_op.py: no function define(), which defines mylib"),
+        ('"mylibrary::addandround_op"', '"mylibrary::another"', "registers no mylibrary::addandround_op. Mend ops/add"),
+        (
+            "(x: torch.Tensor)",
+            "(z: torch.Tensor)",
+            "declared: mylibrary::addandround_op(Tensor x) -> Tensor. Mend ops/",
+        ),
+        ("    if hasattr(", "    1 / 0\n    if hasattr(", "define() raised ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_definition_in_python_that_differs_is_named(old: str, new: str, expected: str, few: Project) -> None:
+    few.replace("ops/add_and_round/torch_op.py", old, new)
+    done = register(few, "kernel", "add_and_round")
+    assert done.returncode == 8
+    assert expected in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
+    """The kernel is right, and so is everything in ONNX Runtime."""
+    few.replace("native/binding/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;")
+    prepare(few, "sdk", "glue", "compile", "data")
+    done = register(few, "kernel")
+    assert done.returncode == 8
+    assert "group_norm-sliced_float64 in torch: " in done.stderr
+    assert "group_norm-plain_float64" not in done.stderr
 
 
 def test_a_library_of_another_name_is_found_out(few: Project) -> None:

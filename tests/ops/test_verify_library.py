@@ -78,6 +78,8 @@ def test_the_right_kernel_is_verified(layout: Layout, build: Build) -> None:
         ("WRONG", "The reference evaluator agrees with the expected output: the kernel is wrong"),
         ("SECOND_RUN", "(only in these runs: optimised, again; not optimised, again; on two threads, again)"),
         ("INPUT", "the kernel wrote to its input 'X'"),
+        ("OPTIMISED", "(only in these runs: optimised; optimised, again; on two threads; on two threads, again)"),
+        ("THREADS", "right alone, and wrong while other threads run the same session: at ("),
         ("RANK", "shape is (2, 3, 1), expected (2, 3)"),
     ],
 )

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.glue import native
+from pipeline.glue import cpp, native
 from pipeline.layout import Layout
 from pipeline.load import load_operator
-from pipeline.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
+from pipeline.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
 
 ROOT = Path(__file__).resolve().parents[2]
 # Beside this Python where the test environment is not on PATH.
@@ -62,11 +62,40 @@ def plain() -> OpSpec:
     )
 
 
+def every_kind() -> OpSpec:
+    """Return a declaration with every kind of input, attribute and output."""
+    return spec(
+        types={"T": ("float32", "float64")},
+        inputs=(
+            Input(name="x", type="T", dims=("N", 4)),
+            Input(name="w", type="T", dims=("N",), optional=True),
+            Input(name="mask", type="bool", optional=True),
+            Input(name="more", type="int64", dims=("N",), variadic=True),
+        ),
+        attributes=(
+            Attribute(name="axis", kind="int", minimum=-2, maximum=1),
+            Attribute(name="mode", kind="string", allowed=("linear", "cubic"), default="linear"),
+            Attribute(name="exact", kind="bool", default=False),
+            Attribute(name="rates", kind="floats", minimum=0.5, torch_name="speeds", default=(0.5, 1.0)),
+            Attribute(name="pads", kind="ints", minimum=0, maximum=3, default=()),
+            Attribute(name="flags_of_the_axes", kind="bools", default=(True, False)),
+        ),
+        outputs=(
+            Output(name="y", type="T", shape=SameAs(input="x")),
+            Output(name="counts", type="int64", shape=Dims(dims=("N", "2*(N+1)", 3, "N // 2"))),
+            Output(name="scalar", type="bool", shape=Dims(dims=())),
+            Output(name="found", type="int64", shape=FromKernel(rank=2)),
+        ),
+    )
+
+
 @needs_clang_format
-@pytest.mark.parametrize("which", ["group_norm", "mix", "plain"])
+@pytest.mark.parametrize("which", ["group_norm", "mix", "plain", "every_kind"])
 def test_it_is_laid_out_as_clang_format_would(which: str, group_norm: OpSpec, tmp_path: Path) -> None:
     shutil.copy(ROOT / ".clang-format", tmp_path)
-    files = native.render({"group_norm": group_norm, "mix": spec(), "plain": plain()}[which])
+    files = native.render(
+        {"group_norm": group_norm, "mix": spec(), "plain": plain(), "every_kind": every_kind()}[which]
+    )
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     command = [str(CLANG_FORMAT), "--dry-run", "--Werror", *sorted(files)]
@@ -123,13 +152,49 @@ def test_comments_of_the_declaration_change_no_text(group_norm: OpSpec) -> None:
     assert native.render(replace(group_norm, summary="Other words.")) == native.render(group_norm)
 
 
-def test_what_is_not_supported_yet_is_refused() -> None:
-    with pytest.raises(ValueError, match="attribute 'axis' is of a kind that is not supported yet"):
-        native.render(spec(attributes=(Attribute(name="axis", kind="int"),)))
+def test_an_operator_made_of_others_has_a_library_alone() -> None:
+    assert native.render(spec(uses=("one", "two"))) == {"ort_library.cc": native.ort_library(["one", "two"])}
+
+
+def test_a_contrib_operator_has_no_code_of_ours() -> None:
+    assert native.render(spec(runtime="contrib")) == {}
+
+
+def test_a_kernel_may_be_text() -> None:
+    files = native.render(spec(kernel="// the kernel"))
+    assert files["kernel.h"] == "// the kernel" and '#include "kernel.h"' in files["kernel.cc"]
+
+
+def test_expressions_of_sizes() -> None:
+    known = {"N": "x.sizes()[0]"}
+    assert cpp.sizes("2*(N+1)", known) == "2 * (x.sizes()[0] + 1)"
+    assert cpp.sizes("N // 2", known) == "x.sizes()[0] / 2"
+    for wrong, message in (("N +", "no expression"), ("N / 2", "'N / 2' is no size"), ("M", "'M' is no size")):
+        with pytest.raises(ValueError, match=message):
+            cpp.sizes(wrong, known)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"attributes": (Attribute(name="names", kind="strings"),)}, "'names' is of the kind 'strings'"),
+        ({"attributes": (Attribute(name="axes", kind="ints", allowed=((0,),)),)}, "'axes' is a list, which 'allowed'"),
+        ({"inputs": (Input(name="x", type="T", optional=True),)}, "no input is required"),
+        ({"inputs": (Input(name="x", type="bfloat16"),)}, "'bfloat16' is a dtype for which C"),
+        (
+            {"inputs": (Input(name="matrix", type="I"), Input(name="x", type="T", variadic=True))},
+            "no required input has the type 'T'",
+        ),
+    ],
+)
+def test_what_cpp_cannot_do_is_refused(fields: dict[str, object], message: str) -> None:
+    outputs = (Output(name="y", type="int64", shape=Dims(dims=())),)
+    with pytest.raises(ValueError, match=message):
+        native.render(spec(outputs=outputs, **{"types": {"T": ("float32",), "I": ("int64",)}, **fields}))
 
 
 @pytest.mark.parametrize("arguments", [[], ["a"], ["a" * 50, "b" * 50, "c" * 50], ["a" * 200]])
 def test_a_call_keeps_to_the_width(arguments: list[str]) -> None:
-    lines = native.call("f", arguments, indent=2, tail=" {").splitlines()
+    lines = cpp.call("f", arguments, indent=2, tail=" {").splitlines()
     assert all(len(line) <= 120 or "a" * 200 in line for line in lines)
     assert " ".join(line.strip() for line in lines) == f"f({', '.join(arguments)}) {{"

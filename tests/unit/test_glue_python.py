@@ -44,7 +44,13 @@ def spec_named(name: str, request: pytest.FixtureRequest) -> OpSpec:
     return spec
 
 
-@pytest.mark.parametrize("name", ["group_norm", "wide"])
+@pytest.fixture
+def nms(root: Path) -> OpSpec:
+    """Every kind of input, attribute and output."""
+    return load_operator(Layout(root), "nms").spec
+
+
+@pytest.mark.parametrize("name", ["group_norm", "wide", "nms"])
 @pytest.mark.parametrize("check", [("format", "--diff"), ("check", "--ignore", "ANN,E501,RET504")])
 def test_the_text_is_as_ruff_has_it(
     name: str, check: tuple[str, ...], request: pytest.FixtureRequest, tmp_path: Path, root: Path
@@ -66,15 +72,14 @@ def test_every_file_says_where_it_comes_from(name: str, request: pytest.FixtureR
 
 
 def test_every_attribute_is_written_by_its_onnx_name(group_norm: OpSpec) -> None:
-    files = python.render(group_norm)
-    assert "epsilon_f=eps" in files["symbolic.py"]
-    assert "epsilon=eps" in files["translation.py"]
+    text = python.render(group_norm)["lowering.py"]
+    assert "def custom(g, x, num_groups, scale, bias, eps):" in text
+    assert 'g.op("mydomain::mygroupnorm", x, num_groups, scale, bias, epsilon_f=eps)' in text
 
 
 def test_several_outputs_are_asked_for(wide: OpSpec) -> None:
     files = python.render(wide)
-    assert "outputs=2" in files["symbolic.py"]
-    assert "mean.setType(scale.type().with_dtype(torch.float32))" in files["symbolic.py"]
+    assert "outputs=2" in files["lowering.py"]
     assert "mean = scale.new_empty(scale.shape, dtype=torch.float32)" in files["fake.py"]
 
 
@@ -84,10 +89,23 @@ def test_the_fake_kernel_words_a_wrong_shape_as_the_binding_does(group_norm: OpS
     assert "num_groups must have shape (1,), got " in text
 
 
-def test_a_shape_rule_that_is_not_built_is_refused(group_norm: OpSpec) -> None:
-    other = Output(name="y", type="T", shape=Dims(dims=("2*N",)))
-    with pytest.raises(ValueError, match="output 'y' has a shape rule that is not supported yet"):
-        python.render(dataclasses.replace(group_norm, outputs=(other,)))
+def test_the_fake_kernel_knows_every_shape_rule(root: Path) -> None:
+    text = python.render(load_operator(Layout(root), "nms").spec)["fake.py"]
+    assert "indices = boxes.new_empty((new_size(),), dtype=torch.int64)" in text
+    assert "kept = boxes.new_empty((scores.shape[0],), dtype=torch.bool)" in text
+
+
+def test_the_fake_kernel_computes_sizes(group_norm: OpSpec) -> None:
+    other = Output(name="y", type="T", shape=Dims(dims=("2*(N+1)", "C", 3)))
+    text = python.render(dataclasses.replace(group_norm, outputs=(other,)))["fake.py"]
+    assert "y = x.new_empty((2 * (x.shape[0] + 1), x.shape[1], 3))" in text
+
+
+def test_the_fake_kernel_looks_at_inputs_that_are_there(root: Path) -> None:
+    text = python.render(load_operator(Layout(root), "nms").spec)["fake.py"]
+    assert "if classes is not None and classes.dtype != torch.int64:" in text
+    assert "if valid is not None and (valid.dim() != 1 or valid.shape[0] != scores.shape[0]):" in text
+    assert "for item in factors:\n        if item.dtype != boxes.dtype:" in text
 
 
 def schema_module(spec: OpSpec, folder: Path) -> ModuleType:

@@ -31,8 +31,11 @@ def check(
     written: tuple[str, ...] = (),
 ) -> Judgement:
     runs = dict.fromkeys(SETTINGS, ((everywhere,), (everywhere,))) | (answers or {})
-    evidence = Evidence(expected=(expected,), answers=runs, oracle=(oracle,), tolerances=TOLERANCES, written=written)
-    return judge(evidence)
+    return judge(
+        Evidence(
+            names=["y"], expected=(expected,), answers=runs, oracle=(oracle,), tolerances=TOLERANCES, written=written
+        )
+    )
 
 
 def test_agreement_leaves_nothing_to_say() -> None:

@@ -66,8 +66,8 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ("rtol=1e-6", "rtol=-1", ["tolerances['custom']['float32'].rtol: found -1, allowed: a number from 0 on"]),
         ('dims=("N", "C", "...")', 'dims=("...", "C")', ["inputs[0].dims: found ('...', 'C'), allowed: '...' at the end alone"]),
         ("tolerances={", "min_opset=99, tolerances={", ["min_opset: found 99, allowed: 7 to 25; no exporter writes any other"]),
-        ("tolerances={", "runtime='contrib', tolerances={", ["runtime: not supported yet"]),
-        ('name="scale", type="T"', 'name="scale", optional=True, type="T"', ["inputs[2].optional: not supported yet"]),
+        ("tolerances={", "runtime='contrib', tolerances={", ["runtime: found 'contrib', so that no kernel of ours computes in torch"]),
+        ('name="scale", type', 'name="scale", variadic=True, type', ["inputs[2].variadic: 'scale' is not the last input"]),
         ('name="bias", type', 'name="class", type', ["'class': is no identifier of both C++ and Python"]),
         ('name="bias", type', 'name="schema", type', ["'schema': means something else in generated code"]),
         ("SPEC = ", "SPECK = ", ["found NoneType as SPEC, allowed: OpSpec"]),
@@ -99,6 +99,8 @@ def test_a_mistake_in_a_declaration(tmp_path: Path, old: str, new: str, expected
         ("cases=(case(),)", "dynamic={'x': ('N', None, None)}, cases=(case(n=1),)", ["bakes in a dynamic size of 0 or 1"]),
         ("cases=", "dynamic={'x': ('N',)}, cases=", ["has 3 axes, but dynamic names 1: ('N',)"]),
         ("cases=", "names={'z': 'Z'}, cases=", ["MODELS[0].names: found 'z', allowed: x, num_groups, scale, bias, y"]),
+        ('"x": Random', '"x": None and Random', [".inputs['x']: missing"]),
+        ('"x": Random(shape=(n, c, h))', '"x": (Random(shape=(n, c, h)),)', ["found a tuple of tensors, allowed: one tensor"]),
         ("shape=(n, c, h)", "shape=(n,)", ["found shape (2,), allowed: ('N', 'C', '...')"]),
         ("shape=(n, c, h)", "shpae=(n, c, h)", ["shpae: unknown field of Random", "did you mean 'shape'?"]),
         ("MODELS = ", "MODELS = 3 #", ["found int as MODELS, allowed: tuple"]),
@@ -108,6 +110,35 @@ def test_a_mistake_in_the_cases(tmp_path: Path, old: str, new: str, expected: li
     assert old in CASES
     found = mistakes(project(tmp_path, cases=CASES.replace(old, new, 1)))
     assert any(line.startswith("ops/group_norm/cases.py") and all(e in line for e in expected) for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("(), 'scale': S", "(), 'scale': S", ""),
+        ("(S, S), 'scale': None", "(S, S)", ""),
+        ("(S,)", "(S, S)", "cases[1] ('b').inputs['bias']: found 2 tensors, allowed: 1 as in the first case"),
+        ("(S,), 'scale': S", "(S,)", "cases[1] ('b').inputs['scale']: found 0 tensors, allowed: 1 as in the first case"),
+        ("S", "(S,)", "cases[0] ('a').inputs['bias']: found one tensor, allowed: a tuple of tensors; it is variadic"),
+        ("(S, T)", "(S, T)", "cases[0] ('a').inputs['bias'][1]: found shape (3,), allowed: C=4, as in 'x'"),
+    ],
+)  # fmt: skip
+def test_optional_and_variadic_inputs(tmp_path: Path, first: str, second: str, expected: str) -> None:
+    spec = SPEC.replace('name="scale",', 'name="scale", optional=True,').replace(
+        'name="bias",', 'name="bias", variadic=True,'
+    )
+    cases = f"""
+from pipeline.spec import Case, Model, Random
+S, T = Random(shape=(4,)), Random(shape=(3,))
+BOTH = {{"x": Random(shape=(2, 4, 3)), "num_groups": Random(shape=(1,))}}
+A, B = Case(name="a", inputs=BOTH | {{"bias": {first}}}), Case(name="b", inputs=BOTH | {{"bias": {second}}})
+MODELS = (Model(name="plain", types={{"T": "float32"}}, cases=(A, B)),)
+"""
+    layout = project(tmp_path, spec=spec, cases=cases)
+    if expected:
+        assert any(expected in line for line in mistakes(layout)), mistakes(layout)
+    else:
+        load_operators(layout)
 
 
 def test_all_mistakes_of_all_files_come_in_one_go(tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.layout import Layout
+from pipeline.load import load_operator
+from pipeline.spec import OpSpec
 from pipeline.toolchain import native_build
 from pipeline.toolchain.find import Toolchain
 from pipeline.toolchain.native_build import build_ninja
 
+SPEC = load_operator(Layout(Path(__file__).resolve().parents[2]), "group_norm").spec
 LAYOUT = Layout(Path("/home/someone/project"))
 TOOLCHAIN = Toolchain(
     compiler=("/usr/bin/g++",),
@@ -23,14 +26,28 @@ TOOLCHAIN = Toolchain(
 )
 
 
-def text(layout: Layout = LAYOUT, *, toolchain: Toolchain = TOOLCHAIN, debug: bool = False) -> str:
-    return build_ninja(layout, "group_norm", toolchain=toolchain, debug=debug).replace(" $\n    ", " ")
+def text(layout: Layout = LAYOUT, *, spec: OpSpec = SPEC, toolchain: Toolchain = TOOLCHAIN, debug: bool = False) -> str:
+    return build_ninja(layout, spec, toolchain=toolchain, debug=debug).replace(" $\n    ", " ")
 
 
 def test_it_names_every_output() -> None:
     built = [line.split()[1].rstrip(":") for line in text().splitlines() if line.startswith("build ")]
     libraries = ["stub/libtorch_cpu.so", "libgroup_norm_torch.so", "libgroup_norm_ort.so"]
-    assert built == ["kernel.o", "torch.o", "ort.o", "ort_library.o", "error.o", *libraries]
+    assert sorted(built) == sorted(["kernel.o", "torch.o", "ort.o", "ort_library.o", "error.o", *libraries])
+
+
+def test_an_operator_without_a_torch_library() -> None:
+    lines = text(spec=replace(SPEC, torch=None)).splitlines()
+    assert not [line for line in lines if line.startswith("build ") and "torch" in line]
+    assert [line for line in lines if line.startswith("build libgroup_norm_ort.so")]
+
+
+def test_an_operator_made_of_others_is_linked_of_their_objects() -> None:
+    spec = replace(SPEC, name="both", uses=("one", "two"))
+    built = [line for line in text(spec=spec).splitlines() if line.startswith("build ")]
+    objects = "../one/kernel.o ../one/ort.o ../two/kernel.o ../two/ort.o ort_library.o error.o"
+    assert f"build libboth_ort.so: library {objects} | " in built[-1]
+    assert [line.split()[1].rstrip(":") for line in built] == ["ort_library.o", "error.o", "libboth_ort.so"]
 
 
 def test_it_keeps_to_itself() -> None:

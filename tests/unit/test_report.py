@@ -179,3 +179,39 @@ def test_junit_has_a_suite_per_cell_and_a_test_per_case() -> None:
     assert error is not None
     assert error.get("message") == "died of SIGSEGV\N{REPLACEMENT CHARACTER}"
     assert error.text == "died of SIGSEGV\N{REPLACEMENT CHARACTER}\nlast line"
+
+
+def test_a_case_that_is_unsupported_leaves_its_cell_verified(
+    layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = CaseResult(case="plain_float64", model="double", outcome="unsupported", detail="no float64 kernel")
+    for cell in CELLS:
+        verdict.write(layout.verdict("op", "custom", cell), make(cell, cases=(RIGHT, refused)))
+    report.run(layout, EXPECTED)
+    assert (
+        "○ unsupported op-custom-plain_float64 in 3 cells\n  no float64 kernel\n\n3 cells: 3 verified\n"
+        in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("cases", "problem"),
+    [
+        ((CaseResult(case="a", model="m", outcome="unsupported", detail="why"),), "all of its cases are unsupported"),
+        ((RIGHT, CaseResult(case="a", model="m", outcome="unsupported")), "unsupported, but no reason is given"),
+    ],
+)
+def test_cases_that_are_unsupported_prove_nothing(layout: Layout, cases: tuple[CaseResult, ...], problem: str) -> None:
+    plant(layout, make(CELLS[1], cases=cases))
+    found = collect(layout, "op", "custom", CELLS[1]).verdict
+    assert found.outcome == "failed" and problem in found.detail
+
+
+def test_a_cell_without_torch_has_a_row_of_its_own(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    cell = Cell(torch=None, exporter="node", opset=18, ort="1.31")
+    verdict.write(layout.verdict("op", "custom", cell), make(cell))
+    report.run(layout, [*EXPECTED, ("op", "custom", cell)])
+    shown = capsys.readouterr().out
+    assert "torch 2.13, ONNX Runtime 1.31" in shown
+    assert [line.split()[:4] for line in shown.splitlines() if "✓" in line][1] == ["op-custom", "node", "✓", "18"]
+    assert cells(layout)[3]["torch"] is None

@@ -13,6 +13,14 @@ struct Sizes {
   constexpr std::int64_t operator[](std::int64_t axis) const { return data[axis]; }
   constexpr const std::int64_t* begin() const { return data; }
   constexpr const std::int64_t* end() const { return data + rank; }
+
+  friend constexpr bool operator==(Sizes a, Sizes b) {
+    if (a.rank != b.rank) return false;
+    for (std::int64_t i = 0; i < a.rank; ++i) {
+      if (a[i] != b[i]) return false;
+    }
+    return true;
+  }
 };
 
 /// The product of the sizes from `axis` on: the number of elements behind one index of the axes before it.
@@ -37,6 +45,32 @@ struct TensorView {
   constexpr std::int64_t rank() const { return sizes.rank; }
   constexpr std::int64_t size(std::int64_t axis) const { return sizes[axis]; }
   constexpr std::int64_t numel() const { return opmatrix::numel(sizes); }
+};
+
+/// An optional input: a tensor, or none.
+template <typename T>
+struct OptionalView {
+  bool given = false;
+  TensorView<T> tensor;
+
+  constexpr explicit operator bool() const { return given; }
+  constexpr const TensorView<T>& operator*() const { return tensor; }
+  constexpr const TensorView<T>* operator->() const { return &tensor; }
+};
+
+/// An output whose sizes the kernel decides: it calls `make` once, with as many sizes as the declaration says.
+template <typename T>
+class NewTensor {
+ public:
+  using Make = void* (*)(void* owner, Sizes sizes);
+
+  constexpr NewTensor(Make function, void* owner) : make_(function), owner_(owner) {}
+
+  TensorView<T> make(Sizes sizes) const { return {static_cast<T*>(make_(owner_, sizes)), sizes}; }
+
+ private:
+  Make make_;
+  void* owner_;
 };
 
 }  // namespace opmatrix

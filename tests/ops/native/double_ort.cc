@@ -1,5 +1,6 @@
 // The operator of tests/ops/double.py for ONNX Runtime, with one fault that FAULT names.
 #include <onnxruntime_c_api.h>
+#include <sched.h>
 
 #define NONE 0
 #define WRONG 1       // a wrong number
@@ -10,6 +11,8 @@
 #define DOMAIN_ 6     // registered under another domain
 #define DTYPE 7       // takes float64 alone
 #define NO_ENTRY 8    // exports no RegisterCustomOps
+#define OPTIMISED 9   // a wrong number in the sessions that optimise: the first and the third of a model
+#define THREADS 10    // a buffer that all calls share
 #ifndef FAULT
 #define FAULT NONE
 #endif
@@ -20,7 +23,11 @@ const OrtApi* api;
 OrtCustomOp op;
 int runs = 0;
 
-OrtStatus* compute(void*, OrtKernelContext* context) {
+float shared[1 << 16];
+int kernels = 0;
+int numbers[64];
+
+OrtStatus* compute(void* kernel, OrtKernelContext* context) {
   const OrtValue* x;
   OrtValue* y;
   OrtTensorTypeAndShapeInfo* shape;
@@ -39,6 +46,12 @@ OrtStatus* compute(void*, OrtKernelContext* context) {
   (void)api->GetTensorMutableData(const_cast<OrtValue*>(x), reinterpret_cast<void**>(&from));
   (void)api->GetTensorMutableData(y, reinterpret_cast<void**>(&to));
   for (size_t i = 0; i < elements; ++i) to[i] = 2 * from[i];
+  if (FAULT == THREADS) {
+    for (size_t i = 0; i < elements; ++i) shared[i] = 2 * from[i];
+    for (int i = 0; i < 50; ++i) sched_yield();
+    for (size_t i = 0; i < elements; ++i) to[i] = shared[i];
+  }
+  if (elements && FAULT == OPTIMISED && *static_cast<int*>(kernel) % 2 == 0) to[elements - 1] += 1;
   ++runs;
   if (elements && (FAULT == WRONG || (FAULT == SECOND_RUN && runs % 2 == 0))) to[elements - 1] += 1;
   if (elements && FAULT == INPUT) from[0] = 77;
@@ -60,7 +73,8 @@ OrtStatus* register_ops(OrtSessionOptions* options, const OrtApiBase* base) {
   op.GetVariadicInputMinArity = op.GetVariadicInputHomogeneity = [](const OrtCustomOp*) { return 1; };
   op.GetVariadicOutputMinArity = op.GetVariadicOutputHomogeneity = [](const OrtCustomOp*) { return 1; };
   op.CreateKernelV2 = [](const OrtCustomOp*, const OrtApi*, const OrtKernelInfo*, void** kernel) -> OrtStatus* {
-    *kernel = &op;
+    numbers[kernels] = kernels;
+    *kernel = &numbers[kernels++];
     return nullptr;
   };
   op.KernelDestroy = [](void*) {};

@@ -1,0 +1,68 @@
+// What only some declarations need of ONNX Runtime: variadic inputs, and outputs whose sizes the kernel decides.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ort.h"
+
+namespace opmatrix::ort {
+
+/// The tensors of a variadic input, which is the last one.
+class Values {
+ public:
+  Values(const Context& context, std::size_t first) {
+    for (std::size_t i = first; i < context.count_inputs(); ++i) {
+      values_.push_back(std::make_unique<const Value>(context.input(i)));
+    }
+  }
+
+  Items<Sizes> sizes() const {
+    Items<Sizes> found(values_.size());
+    for (std::size_t i = 0; i < values_.size(); ++i) found[i] = values_[i]->sizes();
+    return found;
+  }
+
+  template <typename T>
+  Items<TensorView<const T>> views() const {
+    Items<TensorView<const T>> found(values_.size());
+    for (std::size_t i = 0; i < values_.size(); ++i) found[i] = values_[i]->template view<T>();
+    return found;
+  }
+
+ private:
+  std::vector<std::unique_ptr<const Value>> values_;
+};
+
+/// An output that the kernel makes.
+template <typename T>
+class NewOutput {
+ public:
+  NewOutput(const Context& context, const char* op, const char* name, std::size_t index, std::int64_t rank)
+      : context_(context), op_(op), name_(name), index_(index), rank_(rank) {}
+
+  NewTensor<T> tensor() {
+    const auto make = [](void* owner, Sizes sizes) -> void* { return static_cast<NewOutput*>(owner)->make(sizes); };
+    return {make, this};
+  }
+
+  /// Throws unless the kernel has made it.
+  void check_made() const { KERNEL_CHECK(made_, op_, ": the kernel made no ", name_); }
+
+ private:
+  T* make(Sizes sizes) {
+    KERNEL_CHECK(!made_, op_, ": the kernel made ", name_, " twice");
+    KERNEL_CHECK(sizes.rank == rank_, op_, ": the kernel must make ", name_, " with ", rank_, " axes, got ", sizes);
+    made_ = true;
+    return context_.output<T>(index_, sizes).data;
+  }
+
+  const Context& context_;
+  const char* op_;
+  const char* name_;
+  std::size_t index_;
+  std::int64_t rank_;
+  bool made_ = false;
+};
+
+}  // namespace opmatrix::ort

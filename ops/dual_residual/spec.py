@@ -1,0 +1,67 @@
+"""Two tensors, each scaled and less the other, as in the seed: cst::dual_residual, rknn_cst::cstDualResidual.
+
+Its kernel stands here as text, as the seed has it, instead of in native/dual_residual/kernel.h.
+"""
+
+from pipeline.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+
+KERNEL = """\
+// Each of two tensors of one shape, scaled, less the other.
+//
+//   x_residual[i] = alpha * x[i] - y[i]      y_residual[i] = alpha * y[i] - x[i]
+//
+// Shapes   All equal, of any rank; no element is no work.
+// NaN      NaN and infinities go through as IEEE 754 has it.
+// Aliasing No output overlaps an input.
+#pragma once
+
+#include <cstdint>
+
+#include "opmatrix/check.h"
+#include "opmatrix/parallel.h"
+#include "opmatrix/tensor_view.h"
+
+namespace opmatrix::dual_residual {
+
+template <typename T>
+void dual_residual(TensorView<const T> x, TensorView<const T> y, float alpha, TensorView<T> x_residual,
+                   TensorView<T> y_residual) {
+  KERNEL_CHECK(x.sizes == y.sizes, "dual_residual: y must have the shape of x, ", x.sizes, ", got ", y.sizes);
+  const T factor = static_cast<T>(alpha);
+  parallel_for(0, x.numel(), 32768, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const T a = x.data[i];
+      const T b = y.data[i];
+      x_residual.data[i] = factor * a - b;
+      y_residual.data[i] = factor * b - a;
+    }
+  });
+}
+
+}  // namespace opmatrix::dual_residual
+"""
+
+SPEC = OpSpec(
+    name="dual_residual",
+    summary="Scale each of two tensors and subtract the other.",
+    torch=TorchOp(name="cst::dual_residual"),
+    onnx=OnnxOp(domain="rknn_cst", op_type="cstDualResidual"),
+    types={"T": ("float32", "float64")},
+    inputs=(
+        Input(name="x", type="T", doc="a tensor of any shape"),
+        Input(name="y", type="T", doc="a tensor of the same shape"),
+    ),
+    attributes=(Attribute(name="alpha", kind="float", doc="the factor of both"),),
+    outputs=(
+        Output(name="x_residual", type="T", shape=SameAs(input="x"), doc="alpha * x - y"),
+        Output(name="y_residual", type="T", shape=SameAs(input="y"), doc="alpha * y - x"),
+    ),
+    tolerances={
+        "custom": {
+            "float32": Tolerance(rtol=1e-6, atol=1e-6),
+            "float64": Tolerance(rtol=1e-14, atol=1e-14),
+        },
+    },
+    min_opset=12,
+    kernel=KERNEL,
+)

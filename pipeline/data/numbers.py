@@ -1,0 +1,41 @@
+"""The numbers of a case, and the attributes that the reference is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline.data import arrays
+from pipeline.data.arrays import Array
+from pipeline.feeds import Feed, feeds
+from pipeline.schema import attribute_values, dtype_of, stored
+from pipeline.spec import AttributeValue, Case, Model, OpSpec
+
+
+def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
+    """Return one array per tensor that a case gives, as the data stage writes them."""
+    return [
+        arrays.array(
+            feed.tensor,
+            dtype_of(feed.part.type, model.types),
+            seed_of=arrays.seed_of(spec.name, case.name, _name(feed)),
+        )
+        for feed in feeds(spec, model, case)
+    ]
+
+
+def _name(feed: Feed) -> str:
+    """Return the name that seeds a tensor, whatever it is called in the model's graph."""
+    return f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
+
+
+def small_and_finite(numbers: Sequence[Array], *, elements: int) -> bool:
+    """Return whether every tensor has 1 to `elements` elements, and no NaN or infinity."""
+    return all(0 < array.size <= elements and bool(np.isfinite(array).all()) for array in numbers)
+
+
+def stored_attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
+    """Return every attribute of a model by its ONNX name, as ONNX stores it."""
+    values = attribute_values(spec, model)
+    return {a.name: stored(a, values[a.name]) for a in spec.attributes if a.name in values}

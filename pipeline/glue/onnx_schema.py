@@ -1,0 +1,138 @@
+"""What the ONNX schema of an operator says, as pieces of generated Python."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.schema import in_onnx
+from pipeline.spec import Attribute, AttributeKind, Dims, FromKernel, Input, OpSpec, Output, SameAs
+
+_ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
+_ATTRIBUTES: Mapping[AttributeKind, str] = {"bool": "INT", "bools": "INTS"}  # ONNX has no bools among attributes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inferred:
+    """One output: its element type, and its shape or, in `sizes`, each of its sizes."""
+
+    name: str
+    rule: str  # what follows from what, for the comment
+    element: str
+    shape: str | None
+    sizes: tuple[str, ...]
+
+
+def variables(spec: OpSpec) -> dict[str, Any]:
+    """Return what the template of schema.py is filled with."""
+    outputs = [_inferred(spec, output) for output in spec.outputs]
+    attributes = [a for a in spec.attributes if not a.torch_only]
+    return {
+        "spec": spec,
+        "onnx_inputs": [_parameter(spec, part) for part in spec.inputs],
+        "onnx_outputs": [_parameter(spec, part) for part in spec.outputs],
+        "onnx_constraints": [(v, [onnx_type(spec, dtype) for dtype in dtypes]) for v, dtypes in spec.types.items()],
+        "required": [str(n) for n, i in enumerate(spec.inputs) if not i.optional and not i.variadic],
+        "onnx_attributes": [(a, _type(a), _default(a)) for a in attributes],
+        "inferred": outputs,
+        "reads_elements": any(output.element.startswith("element(") for output in outputs),
+        "reads_sizes": any("size(context" in s for output in outputs for s in output.sizes),
+        "computes": any(s.startswith("computed(") for output in outputs for s in output.sizes),
+    }
+
+
+def onnx_type(spec: OpSpec, declared: str) -> str:
+    """Return a declared type as an ONNX schema has it: a type variable, or ``tensor(double)``."""
+    return declared if declared in spec.types else f"tensor({_ONNX_NAMES.get(declared, declared)})"
+
+
+def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
+    """Return the arguments of a FormalParameter."""
+    arguments = [_text(part.name), _text(onnx_type(spec, part.type)), _text(part.doc)]
+    if isinstance(part, Input) and part.variadic:
+        return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Variadic", "min_arity=0"]
+    if isinstance(part, Input) and part.optional:
+        return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Optional"]
+    return arguments
+
+
+def _type(attribute: Attribute) -> str:
+    return _ATTRIBUTES.get(attribute.kind, attribute.kind.upper())
+
+
+def _default(attribute: Attribute) -> str | None:
+    """Return the default as an attribute of the same name; an empty list says nothing of its type by itself."""
+    if attribute.default is None:
+        return None
+    value = attribute.default if attribute.kind.startswith("float") else in_onnx(attribute, attribute.default)
+    shown = repr(value) if not isinstance(value, str) else _text(value)
+    typed = f", attr_type=onnx.AttributeProto.{_type(attribute)}" if value == () else ""
+    return f"helper.make_attribute({_text(attribute.name)}, {shown}{typed})"
+
+
+def _inferred(spec: OpSpec, output: Output) -> Inferred:
+    element = _element(spec, output.type)
+    match output.shape:
+        case SameAs(input=name):
+            index = [i.name for i in spec.inputs].index(name)
+            return Inferred(
+                name=output.name, rule=f"the shape of {name}", element=element,
+                shape=f"context.get_input_type({index}).tensor_type", sizes=(),
+            )  # fmt: skip
+        case Dims(dims=dims):
+            sizes = tuple(_size(spec, dim) for dim in dims)
+            return Inferred(
+                name=output.name,
+                rule=f"the shape ({', '.join(map(str, dims))})",
+                element=element,
+                shape=None,
+                sizes=sizes,
+            )
+        case FromKernel(rank=rank):
+            unknown = ("onnx.TensorShapeProto.Dimension()",) * rank
+            return Inferred(
+                name=output.name, rule="a shape that the kernel finds", element=element, shape=None, sizes=unknown
+            )
+    raise ValueError(f"{spec.name}: output {output.name!r} has no shape rule")
+
+
+def _element(spec: OpSpec, declared: str) -> str:
+    """Return the element type of a declared type: of the first input that has it, one that is always there first."""
+    if declared in spec.types:
+        of_type = sorted((p.optional or p.variadic, n) for n, p in enumerate(spec.inputs) if p.type == declared)
+        maybe_absent, first = of_type[0]
+        if maybe_absent:
+            return f"element(context, {', '.join(str(n) for _, n in of_type)})"
+        return f"context.get_input_type({first}).tensor_type.elem_type"
+    return f"onnx.TensorProto.{_ONNX_NAMES.get(declared, declared).upper()}"
+
+
+def _size(spec: OpSpec, dim: str | int) -> str:
+    if isinstance(dim, int):
+        return f"onnx.TensorShapeProto.Dimension(dim_value={dim})"
+    if dim.isidentifier():
+        return _size_of_input(spec, dim)
+    names = list(dict.fromkeys(re.findall(r"[A-Za-z_]\w*", dim)))
+    expression = ast.unparse(ast.parse(dim))  # spaced as ruff would
+    sizes = ", ".join(_size_of_input(spec, name) for name in names)
+    return f"computed(lambda {', '.join(names)}: {expression}, {sizes})"
+
+
+def _size_of_input(spec: OpSpec, name: str) -> str:
+    """Return the size of the first input that has one of that name, one that is always there first."""
+    found = [
+        (part.optional or part.variadic, index, dims.index(name))
+        for index, part in enumerate(spec.inputs)
+        if name in (dims := part.dims or ())
+    ]
+    _, index, axis = min(found)
+    return f"size(context, {index}, {axis})"
+
+
+def _text(text: str) -> str:
+    """Return a literal as ruff spells it: with double quotes unless that takes more backslashes."""
+    shown = repr(text)
+    return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in text else shown

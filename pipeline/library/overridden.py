@@ -1,0 +1,53 @@
+"""Hold the ATen operators that a declaration overrides against it: they exist in this torch, and take what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from pipeline.errors import RegisterError
+from pipeline.models import targets
+from pipeline.schema import torch_arguments, torch_schema
+from pipeline.spec import Attribute, OpSpec
+
+_TENSORS = ("Tensor", "Optional[Tensor]", "List[Tensor]")
+_NUMBERS = ("float", "int")  # a declared one fits ATen's Scalar
+
+
+def check(spec: OpSpec) -> None:
+    """Raise RegisterError for what differs. ExportError says that this torch has no such operator."""
+    problems = [
+        f"{spec.name}: torch {torch.__version__} has {overload._schema}, declared: {torch_schema(spec)}: {what}. "
+        f"Mend the declaration, or bound the override with first= and last= in ops/{spec.name}/spec.py"
+        for overload in targets.overloads(spec)
+        for what in _differences(spec, overload._schema)
+    ]
+    if problems:
+        raise RegisterError("\n".join(problems))
+
+
+def _differences(spec: OpSpec, found: Any) -> Iterator[str]:
+    declared = torch._C.parse_schema(torch_schema(spec))
+    attributes = [a.name for a in torch_arguments(spec) if isinstance(a.source, Attribute)]
+    kinds = {a.name: str(a.type) for a in declared.arguments}
+    tensors = [str(a.type) for a in found.arguments if str(a.type) in _TENSORS]
+    wanted = [str(a.type) for a in declared.arguments if a.name not in attributes]
+    if tensors != wanted:
+        yield f"it takes {', '.join(tensors) or 'no tensors'}, not {', '.join(wanted)}"
+    others = {a.name: a for a in found.arguments if str(a.type) not in _TENSORS}
+    for name in attributes:
+        if name not in others:
+            yield f"it has no argument {name!r}, but {', '.join(others) or 'none'}"
+        elif not _fits(kinds[name], str(others[name].type)):
+            yield f"its argument {name!r} is of type {others[name].type}, not {kinds[name]}"
+    for name, argument in others.items():
+        if name not in attributes and not argument.has_default_value():
+            yield f"its argument {name!r} has no default and is not declared"
+    if len(found.returns) != len(spec.outputs):
+        yield f"it returns {len(found.returns)} values, not {len(spec.outputs)}"
+
+
+def _fits(declared: str, found: str) -> bool:
+    return declared == found or (found == "number" and declared in _NUMBERS)

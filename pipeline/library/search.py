@@ -1,0 +1,153 @@
+"""Try the kernel in torch on drawn inputs: it must do what the reference does, refusals included.
+
+hypothesis is imported only when something was found, to shrink it: an edit of a kernel must stay cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from pipeline.data import drawn
+from pipeline.data.arrays import Array
+from pipeline.data.compare import EXACT, compare
+from pipeline.data.drawn import Drawn
+from pipeline.data.reference import Reference
+from pipeline.errors import RegisterError
+from pipeline.files import write_text
+from pipeline.found import source
+from pipeline.layout import Layout
+from pipeline.library.inputs import arguments, tensors
+from pipeline.library.torch_call import torch_attributes
+from pipeline.load import Operator
+from pipeline.schema import dtype_of
+from pipeline.spec import Model, OpSpec, Tolerance
+
+VARIATIONS = 2  # of each input by one unit in the last place, for how much the exact outputs move with them
+MARGIN = 8  # times that movement
+FURTHER = 20  # times as many examples, to find a failure again that is to be shrunk
+
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
+
+
+def results(layout: Layout, operator: Operator, overload: Callable[..., Any]) -> list[dict[str, Any]]:
+    """Return how much was tried. Raises RegisterError with the smallest case that was found, and writes that down."""
+    judge = Judge(spec=operator.spec, overload=overload, reference=Reference(layout, operator.spec))
+    tried = drawn.read(layout.drawn(operator.name), operator.name)
+    with torch.no_grad():
+        first = next((one for one in tried if judge.problem(one)), None)
+        if first is None:
+            refused = sum(one.expected is None for one in tried)
+            return [{"check": "search", "examples": len(tried), "refused": refused}]
+        found = _shrunk(layout, operator, judge, first, examples=FURTHER * len(tried))
+        problem = judge.problem(found)
+    model = found.model
+    write_text(layout.found(operator.name, model.name), f"{' '.join(problem.split())}\n{source(model)}\n")
+    shown = " ".join(source(dict(part)) for part in (model.types, model.attributes, model.cases[0].inputs) if part)
+    raise RegisterError(
+        f"{operator.name}-{model.name} in torch: {problem}. The smallest that hypothesis found: {shown}. "
+        f"Keep it as a case with: python -m pipeline adopt {operator.name} {model.name}"
+    )
+
+
+def _shrunk(layout: Layout, operator: Operator, judge: Judge, first: Drawn, *, examples: int) -> Drawn:
+    from pipeline.data import draw
+
+    def fails(model: Model) -> bool:
+        return bool(judge.problem(drawn.drawn(operator.spec, model, judge.reference)))
+
+    model = draw.find(operator, fails, examples=examples, home=layout.hypothesis)
+    return drawn.drawn(operator.spec, model, judge.reference) if model else first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """What a kernel must do with any input: what the reference does."""
+
+    spec: OpSpec
+    overload: Callable[..., Any]
+    reference: Reference
+
+    def problem(self, one: Drawn) -> str:
+        """Return what is wrong with what the kernel makes of `one`, or ""."""
+        case = one.model.cases[0]
+        flat = tensors(self.spec, one.model, case, one.numbers)
+        given = arguments(self.spec, case, flat)
+        try:
+            actual = self._call(one.model, given)
+            again = self._call(one.model, given)
+        except _REFUSALS as error:
+            return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
+        if one.expected is None:
+            return f"the kernel computes what the reference refuses: {one.refusal}"
+        if any(not compare(t.numpy(), n, tolerance=EXACT).ok for t, n in zip(flat, one.numbers, strict=True)):
+            return "the kernel writes into its input"
+        if any(not compare(a, b, tolerance=EXACT).ok for a, b in zip(actual, again, strict=True)):
+            return "the second call gives other numbers than the first"
+        return self._difference(one, actual, one.expected)
+
+    def _call(self, model: Model, given: list[Any]) -> list[Array]:
+        result = self.overload(*given, **torch_attributes(self.spec, model))
+        return [o.numpy() for o in (result if isinstance(result, tuple | list) else (result,))]
+
+    def _difference(self, one: Drawn, actual: list[Array], expected: tuple[Array, ...]) -> str:
+        """Return how outputs differ beyond the tolerance, and beyond what rounding of the inputs explains."""
+        for index, declared in enumerate(self.spec.outputs):
+            tolerance = self.spec.tolerances["custom"][dtype_of(declared.type, one.model.types)]
+            found = compare(actual[index], expected[index], tolerance=tolerance)
+            if found.ok:
+                continue
+            if found.problem or tolerance == EXACT:
+                return f"{declared.name}: {found}"
+            if not _explained(actual[index], expected[index], tolerance, self._movement(one, index, expected[index])):
+                return f"{declared.name}: {found}, and rounding of the inputs does not explain it"
+        return ""
+
+    def _movement(self, one: Drawn, index: int, expected: Array) -> Array:
+        """Return how far the exact output moves when inputs move by one unit in the last place, one after the other:
+        no kernel that computes in their precision is held to less. It is infinite where the output becomes another
+        infinity or NaN."""
+        random = np.random.Generator(np.random.PCG64(0))
+        total = np.zeros(expected.shape)
+        for at, array in enumerate(one.numbers):
+            if array.dtype.kind != "f" or array.size <= 1:  # one number is a parameter
+                continue
+            movement = np.zeros(expected.shape)
+            for _ in range(VARIATIONS):
+                numbers = [*one.numbers[:at], _moved(array, random), *one.numbers[at + 1 :]]
+                moved, _refusal = drawn.answer(self.spec, one.model, self.reference, numbers)
+                if moved is None or moved[index].shape != expected.shape:
+                    return np.full(expected.shape, np.inf)
+                movement = np.maximum(movement, _distance(moved[index], expected))
+            total += movement
+        return total
+
+
+def _distance(a: Array, b: Array) -> Array:
+    with np.errstate(all="ignore"):
+        distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return np.where(_same(a, b), 0.0, np.where(np.isnan(distance), np.inf, distance))
+
+
+def _moved(array: Array, random: np.random.Generator) -> Array:
+    """Return finite numbers other than 0 moved to one neighbour or the other."""
+    towards = np.where(random.random(array.shape) < 0.5, np.inf, -np.inf).astype(array.dtype)
+    with np.errstate(all="ignore"):
+        moved = np.nextafter(array, towards)
+    return np.where(np.isfinite(array) & np.isfinite(moved) & (array != 0), moved, array)
+
+
+def _explained(actual: Array, expected: Array, tolerance: Tolerance, movement: Array) -> bool:
+    with np.errstate(all="ignore"):
+        distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+        near = distance <= tolerance.atol + tolerance.rtol * np.abs(expected.astype(np.float64)) + MARGIN * movement
+    return bool((_same(actual, expected) | near | np.isinf(movement)).all())
+
+
+def _same(a: Array, b: Array) -> Array:
+    same: Array = (a == b) | (np.isnan(a) & np.isnan(b))
+    return same

@@ -1,0 +1,93 @@
+"""What a person writes in ops/<name>/torch_op.py: an operator defined in Python, or the gradient of one.
+
+``define()`` defines the operator and returns what keeps the definition alive. ``setup_context(ctx, inputs, output)``
+and ``backward(ctx, *grads)`` are what torch.library.register_autograd takes; ``WITHOUT_GRADIENT`` names the inputs of
+a floating dtype for which `backward` gives None on purpose.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from pipeline.errors import RegisterError, did_you_mean
+from pipeline.files import load_module
+from pipeline.layout import Layout
+from pipeline.spec import OpSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gradient:
+    """The formula of an operator's gradient."""
+
+    setup_context: Callable[..., Any]
+    backward: Callable[..., Any]
+    without: tuple[str, ...]
+
+    def register(self, name: str, library: torch.library.Library | None = None) -> None:
+        """Register it for the operator ``namespace::name``; with `library`, for as long as that lives."""
+        torch.library.register_autograd(name, self.backward, setup_context=self.setup_context, lib=library)
+
+
+def gradient(layout: Layout, spec: OpSpec) -> Gradient | None:
+    """Return the formula, or None where there is none. Raises RegisterError for half a formula."""
+    path = layout.torch_op(spec.name)
+    if not path.is_file():
+        return None
+    module, shown = _load(path), _shown(layout, path)
+    both = [getattr(module, name, None) for name in ("setup_context", "backward")]
+    if both == [None, None]:
+        return None
+    for name, function in zip(("setup_context", "backward"), both, strict=True):
+        if not callable(function):
+            raise RegisterError(f"{shown}: no function {name}(); a gradient takes setup_context() and backward()")
+    without = tuple(getattr(module, "WITHOUT_GRADIENT", ()))
+    names = [i.name for i in spec.inputs]
+    for name in without:
+        if name not in names:
+            raise RegisterError(
+                f"{shown}: WITHOUT_GRADIENT names {name!r}, allowed: {', '.join(names)}{did_you_mean(name, names)}"
+            )
+    return Gradient(setup_context=both[0], backward=both[1], without=without)  # type: ignore[arg-type]
+
+
+def define(layout: Layout, spec: OpSpec) -> Any:
+    """Define an operator that Python defines; return what keeps the definition alive. Raises RegisterError."""
+    path = layout.torch_op(spec.name)
+    shown = _shown(layout, path)
+    if not path.is_file():
+        raise RegisterError(
+            f"{shown}: missing; it has a function define(), as ops/{spec.name}/spec.py says python=True"
+        )
+    function = getattr(_load(path), "define", None)
+    if not callable(function):
+        raise RegisterError(f"{shown}: no function define(), which defines {spec.torch and spec.torch.name} in Python")
+    try:
+        return function()
+    except Exception as error:  # whatever a person's file raises is theirs to see, with its line
+        raise RegisterError(f"{shown}{_line(error, path)}: define() raised {type(error).__name__}: {error}") from error
+
+
+def _load(path: Path) -> ModuleType:
+    try:
+        return load_module(path, "torch_op")
+    except Exception as error:  # as above
+        where = f"ops/{path.parent.name}/{path.name}{_line(error, path)}"
+        raise RegisterError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def _shown(layout: Layout, path: Path) -> str:
+    return str(path.relative_to(layout.root))
+
+
+def _line(error: Exception, path: Path) -> str:
+    """Return ``:12``, the last line of the file that `error` came through, or nothing."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
+    return f":{line}" if line else ""

@@ -1,0 +1,1 @@
+"""How an operator becomes ONNX nodes: one notation, written once, for both exporters and for function bodies."""

@@ -1,0 +1,65 @@
+"""Call a lowering: its arguments as the declaration has them, its result as the declaration wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pipeline.errors import ExportError
+from pipeline.lowering.graph import Graph, Value
+from pipeline.schema import attribute_values, stored, torch_arguments
+from pipeline.spec import Attribute, AttributeValue, Lowering, Model, OpSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lowered:
+    """An operator and the function that turns it into nodes, among them such of the operators that it uses."""
+
+    spec: OpSpec
+    lowering: Lowering
+    function: Callable[..., Any]
+    used: tuple[OpSpec, ...] = ()
+
+    def __call__(self, g: Graph, arguments: Sequence[Any]) -> tuple[Value, ...]:
+        """Emit the nodes for the arguments of the torch schema; return the operator's outputs.
+
+        Raises ExportError where the function does not take these arguments, or gives another number of outputs.
+        """
+        sources = [a.source for a in torch_arguments(self.spec)]
+        rounded = [
+            stored(source, _plain(value)) if isinstance(source, Attribute) and value is not None else value
+            for source, value in zip(sources, arguments, strict=True)
+        ]
+        result = self.function(g, *rounded)
+        outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
+        if len(outputs) != len(self.spec.outputs) or any(o is None for o in outputs):
+            raise ExportError(
+                f"the lowering {self.lowering!r} returns {len(outputs)} values, declared: {len(self.spec.outputs)} "
+                f"outputs. Return them all, and give a node of several outputs outputs=<their number>"
+            )
+        return outputs
+
+
+def find(spec: OpSpec, lowering: Lowering, *, written: ModuleType | None, derived: ModuleType, path: Path) -> Lowered:
+    """Return the lowering from ops/<name>/lowering.py, `written`, or the node that follows from the declaration.
+
+    Raises ExportError where there is neither.
+    """
+    function = getattr(written, lowering, None) or getattr(derived, lowering, None)
+    if not callable(function):
+        names = ", ".join(["g", *(a.name for a in torch_arguments(spec))])
+        raise ExportError(f"{spec.name}: no lowering {lowering!r}. Write it in {path}: def {lowering}({names})")
+    return Lowered(spec=spec, lowering=lowering, function=function)
+
+
+def constants(spec: OpSpec, model: Model) -> tuple[AttributeValue | None, ...]:
+    """Return the arguments that are no tensors, in the order of the torch schema, as a model has them."""
+    values = attribute_values(spec, model)
+    return tuple(values.get(a.source.name) for a in torch_arguments(spec) if isinstance(a.source, Attribute))
+
+
+def _plain(value: Any) -> AttributeValue:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,114 @@
+"""The notation of a lowering, and what is held against every node that one emits. Needs onnx alone.
+
+A lowering is a function ``name(g, input, ..., attribute, ...)`` that emits nodes and returns the outputs. It takes the
+arguments of the torch schema in order: a tensor as a Value, an absent one as None, several as a list, and everything
+else as a Python constant, floats rounded to float32. It is straight-line code: no If, no Loop, no sequences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+import onnx
+from numpy.typing import ArrayLike
+from onnx import defs
+
+from pipeline.errors import ExportError, did_you_mean
+from pipeline.spec import DType
+
+Value = Any
+"""A tensor of the graph that is being made; what it is made of is the exporter's affair."""
+
+_LETTERS: Mapping[str, Callable[[Any], Any]] = {"f": float, "i": int, "s": str, "t": np.asarray}
+
+
+class Refusal(ExportError):  # noqa: N818 - no fault: a lowering has every right to it
+    """A lowering has refused what it was asked for; the text is its reason."""
+
+
+class Graph(Protocol):
+    """What a lowering writes nodes with. `opset` is the one that was asked for, in both exporters."""
+
+    @property
+    def opset(self) -> int: ...
+
+    def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
+        """Emit ``Name`` or ``domain::Name``; return its output, or a tuple of several.
+
+        An attribute carries its type as a suffix, ``alpha_f=``, ``axes_i=``, ``mode_s=`` or ``value_t=``; lists alike.
+        """
+
+    def constant(self, value: ArrayLike, dtype: DType) -> Value:
+        """Emit a constant tensor; its dtype is never guessed."""
+
+    def dtype(self, value: Value) -> DType:
+        """Return the dtype of one of the operator's own inputs."""
+
+    def rank(self, value: Value) -> int:
+        """Return the number of axes of one of the operator's own inputs."""
+
+    def dim(self, value: Value, axis: int) -> int | Value:
+        """Return a size of one of the operator's own inputs: an int where static, else a Value of one element."""
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Say that this case is unsupported, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeAttribute:
+    """One attribute of a node: `letter` is its type (f, i, s, t), `value` one of them or a list."""
+
+    name: str
+    letter: str
+    value: Any
+
+
+def node_attributes(given: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
+    """Return attributes as they are written, each with its type. Raises ExportError for one without a suffix."""
+    found = []
+    for key, value in given.items():
+        name, _, letter = key.rpartition("_")
+        if not name or letter not in _LETTERS:
+            raise ExportError(f"attribute {key!r}: write its type as a suffix: {key}_f, {key}_i, {key}_s or {key}_t")
+        convert = _LETTERS[letter]
+        many = isinstance(value, list | tuple) and letter != "t"
+        converted = list(map(convert, value)) if many else convert(value)
+        found.append(NodeAttribute(name=name, letter=letter, value=converted))
+    return tuple(found)
+
+
+def split(name: str) -> tuple[str, str]:
+    """Return domain and op type of ``domain::Name``; ONNX's own domain is "". Raises ExportError for no such name."""
+    if not re.fullmatch(r"(?:[\w.\-]+::)?[A-Za-z]\w*", name):
+        raise ExportError(f"{name!r} is no name of an operator; write 'Name' or 'domain::Name'")
+    domain, _, op_type = name.rpartition("::")
+    return domain, op_type
+
+
+def since_version(op_type: str, *, opset: int, inputs: int, attributes: Sequence[NodeAttribute]) -> int:
+    """Return the since version of one of ONNX's own operators at `opset`.
+
+    Raises ExportError where `opset` has no such operator, or it takes no such inputs and attributes there.
+    """
+    try:
+        schema = defs.get_schema(op_type, opset, "")
+    except onnx.defs.SchemaError as error:
+        known = {s.name: s.since_version for s in defs.get_all_schemas_with_history() if not s.domain}
+        versions = [s.since_version for s in defs.get_all_schemas_with_history() if (s.domain, s.name) == ("", op_type)]
+        why = f"it begins at opset {min(versions)}" if versions else f"no opset has it{did_you_mean(op_type, known)}"
+        raise ExportError(f"the lowering emits {op_type} at opset {opset}, but {why}. Branch on g.opset") from error
+    where = f"{op_type} at opset {opset} (since version {schema.since_version})"
+    for attribute in attributes:
+        if attribute.name not in schema.attributes:
+            has = ", ".join(sorted(schema.attributes)) or "none"
+            raise ExportError(f"{where} has no attribute {attribute.name!r}, it has: {has}. Branch on g.opset")
+    if not schema.min_input <= inputs <= schema.max_input:
+        raise ExportError(
+            f"{where} takes {schema.min_input} to {schema.max_input} inputs, the lowering gives {inputs}. "
+            f"Branch on g.opset"
+        )
+    return int(schema.since_version)

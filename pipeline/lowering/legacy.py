@@ -1,0 +1,120 @@
+"""Lowerings for the legacy (TorchScript) exporter, as symbolic functions. Needs torch and onnx."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch.onnx import symbolic_helper
+
+from pipeline.lowering import graph
+from pipeline.lowering.arguments import Lowered
+from pipeline.lowering.graph import Value
+from pipeline.lowering.legacy_types import set_types
+from pipeline.schema import torch_arguments
+from pipeline.spec import DType, Input, OpSpec
+
+# How `parse_args` unpacks an argument. It has no letter for the others: "v" leaves them as they are.
+_LETTERS: Mapping[str, str] = {
+    "float": "f", "int": "i", "str": "s", "bool": "b", "float[]": "fs", "int[]": "is",
+}  # fmt: skip
+
+
+class LegacyGraph:
+    """`Graph` over the graph that the exporter gives to a symbolic function. `known` are operators of this project that
+    a lowering uses: the types of what their nodes give follow from their declarations."""
+
+    def __init__(self, context: Any, opset: int, known: Sequence[OpSpec] = ()) -> None:
+        self._context = context
+        self.opset = opset
+        self._known = {f"{spec.onnx.domain}::{spec.onnx.op_type}": spec for spec in known}
+
+    def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
+        domain, op_type = graph.split(name)
+        written = graph.node_attributes(attributes)
+        if not domain:
+            graph.since_version(op_type, opset=self.opset, inputs=len(inputs), attributes=written)
+        tensors = {a.name: torch.from_numpy(np.array(a.value)) for a in written if a.letter == "t"}
+        passed = {f"{a.name}_{a.letter}": tensors.get(a.name, a.value) for a in written}
+        made = self._context.op(name, *map(self._present, inputs), outputs=outputs, **passed)
+        if spec := self._known.get(name):
+            named = {part.name: value for part, value in zip(spec.inputs, inputs, strict=False) if value is not None}
+            set_types(spec, named, made if isinstance(made, tuple) else (made,))
+        return made
+
+    def constant(self, value: ArrayLike, dtype: DType) -> Value:
+        tensor = torch.tensor(np.asarray(value).tolist(), dtype=getattr(torch, dtype))
+        return self._context.op("Constant", value_t=tensor)
+
+    def dtype(self, value: Value) -> DType:
+        return str(value.type().dtype()).removeprefix("torch.")  # type: ignore[return-value]
+
+    def rank(self, value: Value) -> int:
+        return int(value.type().dim())
+
+    def dim(self, value: Value, axis: int) -> int | Value:
+        sizes = value.type().varyingSizes()
+        if sizes and sizes[axis] is not None:
+            return int(sizes[axis])
+        return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
+
+    def refuse(self, reason: str) -> NoReturn:
+        raise graph.Refusal(reason)
+
+    def _present(self, value: Value | None) -> Value:
+        if value is not None:
+            return value
+        absent = self._context.op("prim::Constant")
+        absent.setType(torch._C.NoneType.get())
+        return absent
+
+
+def register(lowered: Lowered, opset: int, names: Sequence[str]) -> None:
+    """Register a lowering as the symbolic function of the torch operators `names`, for exports at `opset`.
+
+    Of all registrations the highest at or below the opset asked for wins: one made lower could lose to another.
+    """
+    for name in names:
+        torch.onnx.register_custom_op_symbolic(name, symbolic(lowered, opset), opset)  # type: ignore[attr-defined]
+
+
+def symbolic(lowered: Lowered, opset: int) -> Any:
+    """Return a lowering as a symbolic function: it parses the arguments and sets the types of the results."""
+    arguments = torch_arguments(lowered.spec)
+
+    def run(context: Any, *values: Any) -> Any:
+        parsed = [_parse(a.type, a.name, value) for a, value in zip(arguments, values, strict=True)]
+        outputs = lowered(LegacyGraph(context, opset, lowered.used), parsed)
+        set_types(lowered.spec, _inputs(lowered, parsed), outputs)
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    parameters = [inspect.Parameter("g", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    parameters += [inspect.Parameter(a.name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for a in arguments]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # parse_args takes names from it
+    run.__name__ = lowered.spec.name
+    letters: list[Any] = [_LETTERS.get(a.type, "v") for a in arguments]
+    return symbolic_helper.parse_args(*letters)(run)
+
+
+def _parse(kind: str, name: str, value: Any) -> Any:
+    if kind == "Tensor?":
+        return None if symbolic_helper._is_none(value) else value
+    if kind == "Tensor[]":
+        return symbolic_helper._unpack_list(value)
+    if kind in ("str[]", "bool[]"):
+        letter = kind[0]
+        items = symbolic_helper._unpack_list(value)
+        return [symbolic_helper._parse_arg(v, letter, name) for v in items]  # type: ignore[arg-type]
+    return value
+
+
+def _inputs(lowered: Lowered, arguments: Sequence[Any]) -> dict[str, Value]:
+    """Return the tensors that are there, by the names of the declaration; of a variadic input the first."""
+    sources = [a.source for a in torch_arguments(lowered.spec)]
+    found = {s.name: v for s, v in zip(sources, arguments, strict=True) if isinstance(s, Input)}
+    firsts = {name: next(iter(v), None) if isinstance(v, list) else v for name, v in found.items()}
+    return {name: value for name, value in firsts.items() if value is not None}

@@ -1,0 +1,92 @@
+"""What an export takes from the glue stage and from ops/<name>/: schema, fake kernel, lowerings. Needs onnx alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from onnx import NodeProto, defs
+
+from pipeline.errors import ExportError
+from pipeline.feeds import case_arguments
+from pipeline.files import load_module
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+from pipeline.lowering import arguments
+from pipeline.lowering.arguments import Lowered
+from pipeline.lowering.nodes import Tensor, record
+from pipeline.models.demand import Demand
+from pipeline.spec import Lowering, OpSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glue:
+    """The Python modules of an operator: generated ones, and ops/<name>/lowering.py where there is one.
+
+    `used` and `used_specs` are the ONNX schemas and the declarations of the operators that it uses.
+    """
+
+    spec: OpSpec
+    schema: ModuleType
+    fake: ModuleType
+    derived: ModuleType
+    written: ModuleType | None
+    path: Path
+    used: Sequence[defs.OpSchema]
+    used_specs: tuple[OpSpec, ...]
+
+    def lowered(self, lowering: Lowering) -> Lowered:
+        """Return a lowering. Raises ExportError where there is none of that name."""
+        found = arguments.find(self.spec, lowering, written=self.written, derived=self.derived, path=self.path)
+        return replace(found, used=self.used_specs)
+
+
+def load_glue(layout: Layout, name: str) -> Glue:
+    """Load the modules. Raises ExportError where the glue stage has not written them."""
+    spec = load_operator(layout, name).spec
+    path = layout.lowering(name)
+    return Glue(
+        spec=spec,
+        schema=_generated(layout, name, "schema"),
+        fake=_generated(layout, name, "fake"),
+        derived=_generated(layout, name, "lowering"),
+        written=load_module(path, f"{name}_lowering") if path.is_file() else None,
+        path=path.relative_to(layout.root),
+        used=[_generated(layout, used, "schema").schema() for used in spec.uses],
+        used_specs=tuple(load_operator(layout, used).spec for used in spec.uses),
+    )
+
+
+def _generated(layout: Layout, name: str, module: str) -> ModuleType:
+    path = layout.generated(name) / f"{module}.py"
+    try:
+        return load_module(path, f"{name}_{module}")
+    except FileNotFoundError as error:
+        raise ExportError(f"{path} is missing. Write it with: python -m pipeline glue {name}") from error
+
+
+def emitted(demand: Demand, glue: Glue) -> tuple[NodeProto, ...]:
+    """Return the nodes that the lowering emits for a model. Raises ExportError, or Refusal where it refuses it."""
+    try:
+        return record(
+            glue.lowered(demand.lowering),
+            recorded_arguments(demand),
+            opset=demand.cell.opset,
+            outputs=[v.name for v in demand.signature.outputs],
+        )
+    except ExportError as error:
+        raise type(error)(f"{demand}: {error}") from error
+
+
+def recorded_arguments(demand: Demand) -> list[Any]:
+    """Return the arguments of the torch schema for one model, each tensor as name, dtype and shape."""
+    spec, model = demand.spec, demand.model
+    fed = [
+        Tensor(name=v.name, dtype=v.dtype, shape=tuple(s if isinstance(s, int) else None for s in v.shape))
+        for v in demand.signature.inputs
+    ]
+    given = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], fed)]
+    return [*given, *arguments.constants(spec, model)]

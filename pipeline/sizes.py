@@ -1,0 +1,61 @@
+"""Sizes: what the names of `Input.dims` stand for in given shapes, and what the expressions of `Dims` come to."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterable, Mapping
+
+from pipeline.spec import Input
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def named_sizes(shapes: Iterable[tuple[Input, tuple[int, ...]]]) -> dict[str, int]:
+    """Return what each name of `Input.dims` stands for: the size where it is first met."""
+    found: dict[str, int] = {}
+    for part, shape in shapes:
+        for dim, size in zip(part.dims or (), shape, strict=False):
+            if isinstance(dim, str) and dim != "...":
+                found.setdefault(dim, size)
+    return found
+
+
+def size(expression: str | int, sizes: Mapping[str, int]) -> int:
+    """Return what an expression such as ``"2*N + 1"`` comes to.
+
+    It has names, whole numbers, parentheses and ``+ - * // %``; raises ValueError for anything else, for an unknown
+    name, for a division by zero and for a size below zero.
+    """
+    if isinstance(expression, int):
+        return expression
+    try:
+        found = _evaluate(ast.parse(expression, mode="eval").body, sizes)
+    except SyntaxError as error:
+        raise ValueError(f"{expression!r} is no expression of sizes") from error
+    except KeyError as error:
+        raise ValueError(f"no input that is there has the size {error} of {expression!r}") from error
+    except ZeroDivisionError as error:
+        raise ValueError(f"{expression!r} divides by zero with {dict(sizes)}") from error
+    if found < 0:
+        raise ValueError(f"{expression!r} is {found} with {dict(sizes)}")
+    return found
+
+
+def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> int:
+    match node:
+        case ast.Constant(value=int() as number):
+            return number
+        case ast.Name(id=name):
+            return sizes[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_evaluate(operand, sizes)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_evaluate(left, sizes), _evaluate(right, sizes))
+    raise ValueError(f"{ast.unparse(node)!r} is no expression of sizes; allowed: names, numbers and + - * // %")

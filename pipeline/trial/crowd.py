@@ -1,0 +1,63 @@
+"""Several threads in one session: each run must give what it gives alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+from pipeline.data.arrays import Array
+from pipeline.data.compare import EXACT, compare
+from pipeline.trial.runtime import RefusedError, Session, call
+
+THREADS = 4
+ROUNDS = 8
+
+Feed = Mapping[str, Array]
+Answer = tuple[Array, ...]
+
+
+def crowded(session: Session, feeds: Mapping[str, Feed]) -> dict[str, str]:
+    """Run every feed, alone and then in several threads at once; return what differs, by the feed's name.
+
+    Each thread begins with another feed, so that a buffer which calls share holds the numbers of another one. A feed
+    that fails alone is left out.
+    """
+    alone = {name: answer for name, feed in feeds.items() if not isinstance(answer := _try(session, feed), str)}
+    if not alone:
+        return {}
+    names, start = list(alone), Barrier(THREADS)
+
+    def run(thread: int) -> list[tuple[str, Answer | str]]:
+        start.wait()
+        return [(name, _try(session, feeds[name])) for name in _turns(names, thread)]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = [answer for found in pool.map(run, range(THREADS)) for answer in found]
+    return {name: where for name, answer in reversed(answers) if (where := _difference(alone[name], answer))}
+
+
+def _try(session: Session, feed: Feed) -> Answer | str:
+    """Return the outputs, or what went wrong."""
+    try:
+        return call(session, feed)
+    except RefusedError as error:
+        return str(error)
+
+
+def _turns(names: Sequence[str], thread: int) -> Iterator[str]:
+    first = thread % len(names)
+    for _ in range(ROUNDS):
+        yield from (*names[first:], *names[:first])
+
+
+def _difference(alone: Answer, crowd: Answer | str) -> str:
+    if isinstance(crowd, str):
+        return crowd
+    for a, b in zip(alone, crowd, strict=True):
+        if a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes():
+            continue
+        found = compare(b, a, tolerance=EXACT)
+        if not found.ok:
+            return found.problem or f"at {found.worst} {found.expected} alone, {found.actual} in a crowd"
+    return ""

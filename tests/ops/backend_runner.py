@@ -1,0 +1,111 @@
+"""onnx's own backend-test runner, with ONNX Runtime and an operator's library, over folders that verify made."""
+
+from __future__ import annotations
+
+import unittest
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+from onnx import ModelProto
+from onnx.backend.test.case.test_case import TestCase
+from onnx.backend.test.runner import Runner
+
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.matrix import Cell
+from pipeline.schema import dtype_of, has_ort_library
+from pipeline.spec import Lowering, Model
+
+with warnings.catch_warnings():  # onnxruntime 1.31 imports onnx.version, which onnx 1.23 calls deprecated
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from onnxruntime.backend.backend import OnnxRuntimeBackend
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """A folder with a model and its test data sets, the tolerance of the model, and the library that it needs."""
+
+    name: str
+    path: Path
+    library: Path | None
+    rtol: float
+    atol: float
+
+
+def folders(layout: Layout, operator: Operator, lowering: Lowering, cell: Cell) -> list[Folder]:
+    """Return the folders of one cell, without those of models that are declared unsupported."""
+    ours = lowering == "custom" and has_ort_library(operator.spec)
+    return [
+        Folder(
+            name=f"test_{operator.name}_{lowering}_{cell}_{model.name}",
+            path=layout.model(operator.name, lowering, cell, model.name).parent,
+            library=layout.ort_library(operator.name) if ours else None,
+            rtol=max(t.rtol for t in tolerances),
+            atol=max(t.atol for t in tolerances),
+        )
+        for model in operator.models
+        if not model.unsupported and (tolerances := _tolerances(operator, lowering, model))
+    ]
+
+
+def _tolerances(operator: Operator, lowering: Lowering, model: Model) -> list[Any]:
+    by_dtype = operator.spec.tolerances[lowering]
+    return [by_dtype[dtype_of(output.type, model.types)] for output in operator.spec.outputs]
+
+
+def run(chosen: Sequence[Folder]) -> unittest.TestResult:
+    """Run the folders as backend tests."""
+    result = unittest.TestResult()
+    for library in {folder.library for folder in chosen}:
+        suite = _Runner(_backend(library), [folder for folder in chosen if folder.library == library]).test_suite
+        suite.run(result)
+    return result
+
+
+class _Runner(Runner):
+    """The runner with our folders instead of onnx's own tests, on the CPU alone."""
+
+    def __init__(self, backend: type[OnnxRuntimeBackend], chosen: Sequence[Folder]) -> None:
+        self.backend = backend
+        self._parent_module = None
+        self._include_patterns, self._exclude_patterns, self._xfail_patterns = set(), set(), set()
+        self._test_kwargs = {}
+        self._test_items = {"NodeModel": {}}
+        for folder in chosen:
+            case = TestCase(
+                name=folder.name, model_name=folder.name, url=None, model_dir=str(folder.path), model=None,
+                data_sets=None, kind="node", rtol=folder.rtol, atol=folder.atol,
+            )  # fmt: skip
+            self._add_model_test(case, "Node")
+
+    def _add_test(
+        self, category: str, test_name: str, test_func: Callable[..., Any], *others: Any, **given: Any
+    ) -> None:
+        super()._add_test(category, test_name, test_func, *others, devices=("CPU",), **given)
+
+
+def _backend(library: Path | None) -> type[OnnxRuntimeBackend]:
+    """Return ONNX Runtime's backend with a custom-op library, which it cannot be given otherwise.
+
+    It skips every model that imports a domain other than ONNX's own, as long as ALLOW_RELEASED_ONNX_OPSET_ONLY is 1:
+    its tests would be green, and nothing would have run.
+    """
+
+    class WithLibrary(OnnxRuntimeBackend):
+        allowReleasedOpsetsOnly = False  # noqa: N815
+
+        @classmethod
+        def prepare(cls, model: Any, device: str | None = None, **given: Any) -> Any:
+            if not isinstance(model, ModelProto):
+                return super().prepare(model, device, **given)
+            options = ort.SessionOptions()
+            if library:
+                options.register_custom_ops_library(str(library))
+            session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            return super().prepare(session, device, **given)
+
+    return WithLibrary

@@ -1,0 +1,124 @@
+"""The generated ONNX schema: what onnx's checker and shape inference make of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from pipeline.files import load_module
+from pipeline.glue import python
+from pipeline.models.value_gates import registered
+from pipeline.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance
+
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+SPEC = OpSpec(
+    name="every",
+    summary="Everything that a schema can say.",
+    torch=None,
+    onnx=OnnxOp(domain="test.domain", op_type="Every"),
+    types={"T": ("float32", "int64")},
+    inputs=(
+        Input(name="mask", type="bool", dims=("N",)),
+        Input(name="x", type="T", dims=("N", "C"), optional=True),
+        Input(name="others", type="T", dims=("M", "..."), variadic=True),
+    ),
+    attributes=(
+        Attribute(name="axis", kind="int"),
+        Attribute(name="strict", kind="bool", default=True),
+        Attribute(name="mode", kind="string", default="größer"),
+        Attribute(name="axes", kind="ints", default=()),
+        Attribute(name="flags", kind="bools", default=(True, False)),
+        Attribute(name="scales", kind="floats", default=(0.5,)),
+        Attribute(name="approximate", kind="string", default="none", torch_only=True),
+    ),
+    outputs=(
+        Output(name="same", type="int64", shape=SameAs(input="mask")),
+        Output(name="sizes", type="T", shape=Dims(dims=("N", 3, "2*N + M", "C"))),
+        Output(name="found", type="float64", shape=FromKernel(rank=2)),
+    ),
+    tolerances={},
+)
+
+
+def inferred(folder: Path, shapes: Sequence[Sequence[int | str] | None], spec: OpSpec = SPEC) -> list[list[int | str]]:
+    """Check a model of one node whose inputs have these shapes (None: absent); return the shapes of its outputs."""
+    path = folder / "schema.py"
+    path.write_text(python.render(spec)["schema.py"])
+    schema = load_module(path, "every_schema").schema()
+    names = ["" if shape is None else f"i{n}" for n, shape in enumerate(shapes)]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT if n else TensorProto.BOOL, shape)
+        for n, (name, shape) in enumerate(zip(names, shapes, strict=True))
+        if name
+    ]
+    dtypes = {"same": TensorProto.INT64, "sizes": TensorProto.FLOAT, "found": TensorProto.DOUBLE}
+    outputs = [
+        helper.make_tensor_value_info(n, d, [None] * {"same": 1, "sizes": 4}.get(n, 2)) for n, d in dtypes.items()
+    ]
+    node = helper.make_node("Every", names, list(dtypes), domain="test.domain", axis=1)
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("test.domain", 1)]
+    graph = helper.make_graph([node], "g", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    with registered(schema):
+        onnx.checker.check_model(model, full_check=True)
+        found = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    assert [o.type.tensor_type.elem_type for o in found.graph.output] == list(dtypes.values())
+    return [[d.dim_param or d.dim_value for d in o.type.tensor_type.shape.dim] for o in found.graph.output]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        (([4], [4, 5], [6, 7]), [[4], [4, 3, 14, 5]]),
+        (([4], [4, 5], [6, 7], [6]), [[4], [4, 3, 14, 5]]),
+        ((["N"], ["N", "C"], [6]), [["N"], ["N", 3, None, "C"]]),
+        (([4], None, [6]), [[4], [4, 3, 14, None]]),
+    ],
+)
+def test_sizes_are_inferred(tmp_path: Path, shapes: list[list[int | str]], expected: list[list[int | str]]) -> None:
+    same, sizes, found = inferred(tmp_path, shapes)
+    assert same == expected[0]
+    # What is not known has a name of onnx's own.
+    assert [None if str(s).startswith("unk__") else s for s in sizes] == expected[1]
+    assert all(str(s).startswith("unk__") for s in found)
+
+
+def test_no_variadic_tensor_at_all(tmp_path: Path) -> None:
+    spec = replace(SPEC, types={"T": ("float32",)})
+    assert inferred(tmp_path, ([4], [4, 5]), spec)[0] == [4]
+
+
+def test_the_attributes(tmp_path: Path) -> None:
+    path = tmp_path / "schema.py"
+    path.write_text(python.render(SPEC)["schema.py"])
+    schema = load_module(path, "every_schema").schema()
+    found = {
+        name: None if a.required else helper.get_attribute_value(a.default_value)
+        for name, a in schema.attributes.items()
+    }
+    assert found == {
+        "axis": None, "strict": 1, "mode": "größer".encode(), "axes": [], "flags": [1, 0], "scales": [0.5],
+    }  # fmt: skip
+    assert schema.attributes["axes"].default_value.type == onnx.AttributeProto.INTS
+    assert schema.attributes["axis"].type == onnx.defs.OpSchema.AttrType.INT
+
+
+def test_a_missing_attribute_is_refused_by_the_checker(tmp_path: Path) -> None:
+    spec = replace(SPEC, attributes=(*SPEC.attributes, Attribute(name="other", kind="bool")))
+    with pytest.raises(onnx.checker.ValidationError, match="other"):
+        inferred(tmp_path, ([4], [4, 5], [6]), spec)
+
+
+def test_it_is_laid_out_as_ruff_would(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "schema.py").write_text(python.render(SPEC)["schema.py"])
+    for check in (["format", "--check", "--diff"], ["check"]):
+        command = [sys.executable, "-m", "ruff", *check, "--no-cache", "--config", root / "pyproject.toml", tmp_path]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout

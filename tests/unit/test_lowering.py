@@ -1,0 +1,138 @@
+"""Lowerings: the notation and what is held against each node, recorded without an exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, numpy_helper
+
+from pipeline.errors import ExportError
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+from pipeline.lowering.arguments import Lowered, find
+from pipeline.lowering.graph import Refusal, node_attributes, since_version
+from pipeline.lowering.nodes import Tensor, record
+from pipeline.spec import OpSpec
+
+X = Tensor(name="X", dtype="float64", shape=(2, None))
+
+
+@pytest.fixture(scope="module")
+def spec(root: Path) -> OpSpec:
+    return load_operator(Layout(root), "gelu").spec
+
+
+def lowered(spec: OpSpec, function: Callable[..., Any]) -> Lowered:
+    return Lowered(spec=spec, lowering="custom", function=function)
+
+
+def nodes(spec: OpSpec, function: Callable[..., Any], *, opset: int = 18) -> list[Any]:
+    return list(record(lowered(spec, function), [X, "none"], opset=opset, outputs=["Y"]))
+
+
+def test_a_node_is_recorded_with_names_and_attributes(spec: OpSpec) -> None:
+    def function(g: Any, x: Any, approximate: str) -> Any:
+        return g.op("some.domain::Op", x, None, x, alpha_f=1, axes_i=[], name_s=approximate, flags_i=(True, False))
+
+    (node,) = nodes(spec, function)
+    assert (node.domain, node.op_type) == ("some.domain", "Op")
+    assert (list(node.input), list(node.output)) == (["X", "", "X"], ["Y"])
+    found = {a.name: a for a in node.attribute}
+    assert {n: a.type for n, a in found.items()} == {"alpha": 1, "axes": 7, "name": 3, "flags": 7}
+    assert (found["alpha"].f, found["name"].s, list(found["flags"].ints)) == (1.0, b"none", [1, 0])
+
+
+def test_queries_and_constants(spec: OpSpec) -> None:
+    def function(g: Any, x: Any, approximate: str) -> Any:
+        assert (g.dtype(x), g.rank(x), g.dim(x, 0)) == ("float64", 2, 2)
+        return g.op("Add", g.op("Cast", g.dim(x, 1), to_i=11), g.constant([0.1], "float32"))
+
+    shape, axis, gather, cast, constant, add = nodes(spec, function)
+    assert [n.op_type for n in (shape, axis, gather, cast, constant, add)] == [
+        "Shape", "Constant", "Gather", "Cast", "Constant", "Add",
+    ]  # fmt: skip
+    value = numpy_helper.to_array(constant.attribute[0].t)
+    assert value.dtype == np.float32
+    assert constant.attribute[0].t.data_type == TensorProto.FLOAT
+    assert list(add.output) == ["Y"]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda g, x, a: g.op("d::Op", x, alpha=1), "attribute 'alpha': write its type as a suffix: alpha_f"),
+        (lambda g, x, a: g.op("d::Op", x, alpha_x=1), "attribute 'alpha_x': write its type as a suffix"),
+        (lambda g, x, a: g.op("d:Op", x), "'d:Op' is no name of an operator; write 'Name' or 'domain::Name'"),
+        (lambda g, x, a: g.op("Gelu", x), "emits Gelu at opset 18, but it begins at opset 20. Branch on g.opset"),
+        (lambda g, x, a: g.op("Relo", x), "no opset has it; did you mean 'Relu'?"),
+        (lambda g, x, a: g.op("ReduceMean", x, axes_i=[1]), "ReduceMean at opset 18 (since version 18) has no"),
+        (lambda g, x, a: g.op("Relu", x, x), "Relu at opset 18 (since version 14) takes 1 to 1 inputs, the lowering"),
+        (lambda g, x, a: g.op("d::Op", x, outputs=2), "returns 2 values, declared: 1 outputs"),
+        (lambda g, x, a: None, "returns 1 values, declared: 1 outputs"),
+        (lambda g, x, a: x, "returns an input, or one value twice; emit an Identity"),
+        (lambda g, x, a: g.op("Relu", g.constant(g.rank(g.op("Relu", x)), "int64")), "for the operator's own inputs"),
+        (lambda g, x, a: g.op("Cast", x, to_i=g.dtype(g.op("Relu", x))), "known for the operator's own inputs alone"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_a_lowering_is_named(spec: OpSpec, function: Callable[..., Any], expected: str) -> None:
+    with pytest.raises(ExportError) as caught:
+        nodes(spec, function)
+    assert expected in str(caught.value)
+
+
+def test_a_refusal_is_its_reason(spec: OpSpec) -> None:
+    with pytest.raises(Refusal, match="not this one"):
+        nodes(spec, lambda g, x, a: g.refuse("not this one"))
+
+
+def test_a_since_version_is_that_of_the_opset() -> None:
+    assert [since_version("ReduceMean", opset=o, inputs=1, attributes=()) for o in (9, 12, 13, 18)] == [1, 11, 13, 18]
+    axes = node_attributes({"axes_i": [0]})
+    assert since_version("ReduceMean", opset=17, inputs=1, attributes=axes) == 13
+
+
+def test_floats_are_rounded_as_onnx_stores_them(root: Path) -> None:
+    spec = load_operator(Layout(root), "group_norm").spec
+    seen: list[Any] = []
+
+    def function(g: Any, *given: Any) -> Any:
+        seen.extend(given)
+        return g.op("d::Op", given[0])
+
+    record(lowered(spec, function), [X, X, X, X, 1e-5], opset=18, outputs=["y"])
+    assert seen[-1] == float(np.float32(1e-5))
+
+
+def test_a_missing_lowering_says_what_to_write(spec: OpSpec) -> None:
+    empty = ModuleType("empty")
+    with pytest.raises(ExportError) as caught:
+        find(spec, "decomposed", written=None, derived=empty, path=Path("ops/gelu/lowering.py"))
+    assert "Write it in ops/gelu/lowering.py: def decomposed(g, x, approximate)" in str(caught.value)
+
+
+def test_a_written_lowering_goes_before_the_derived_one(spec: OpSpec) -> None:
+    written, derived = ModuleType("written"), ModuleType("derived")
+    written.custom, derived.custom = (lambda *a: "written"), (lambda *a: "derived")  # type: ignore[attr-defined]
+    found = find(spec, "custom", written=written, derived=derived, path=Path("lowering.py"))
+    assert found.function() == "written"
+    assert replace(found, function=derived.custom).function() == "derived"
+
+
+@pytest.mark.parametrize("opset", range(9, 26))
+def test_the_decomposed_group_norm_fits_every_opset(root: Path, opset: int) -> None:
+    """What it emits is held against the schemas of each opset; and it holds no node of ours."""
+    from pipeline.files import load_module
+
+    layout = Layout(root)
+    spec = load_operator(layout, "group_norm").spec
+    module = load_module(layout.lowering("group_norm"), "lowering")
+    decomposed = Lowered(spec=spec, lowering="decomposed", function=module.decomposed)
+    inputs = [Tensor(name=i.name, dtype="float32", shape=None) for i in spec.inputs]
+    found = record(decomposed, [*inputs, 1e-5], opset=opset, outputs=["y"])
+    assert {n.domain for n in found} == {""}
