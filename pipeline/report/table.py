@@ -44,7 +44,7 @@ def show(records: Sequence[Record], console: Console) -> None:
 def _table(records: Sequence[Record], console: Console) -> Table:
     shared = _versions(records)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=shared, title_justify="left", title_style="bold")
-    table.add_column("operator", overflow="fold")
+    table.add_column("operator", no_wrap=True)
     table.add_column("exporter", overflow="fold")
     table.add_column("opsets", min_width=16)
     table.add_column("error, of limit", justify="right", no_wrap=True)
