@@ -143,7 +143,7 @@ def faulty(tmp_path: Path) -> Project:
         (LEGACY, "lowering.py", "epsilon_f=eps", "epsilon_i=int(eps)", "attribute 'epsilon' has the type INT"),
         (DYNAMO, "lowering.py", "epsilon_f=eps", "epsilon_i=int(eps)", "attribute 'epsilon' has the type INT"),
         (LEGACY, "lowering.py", "epsilon_f=eps", "eps=eps", "attribute 'eps': write its type as a suffix: eps_f"),
-        (DYNAMO, "lowering.py", "epsilon_f=eps", "epsilom_f=eps", "unknown attribute 'epsilom', declared: epsilon; did"),
+        (DYNAMO, "lowering.py", "epsilon_f=eps", "epsilom_f=eps", "unknown attribute 'epsilom', declared: epsilon"),
         (DYNAMO, "lowering.py", "epsilon_f=eps", "epsilon_f=2.0", "attribute 'epsilon' is 2.0, declared: 0.0"),
         (LEGACY, "lowering.py", "scale, bias, epsilon_f", "bias, scale, epsilon_f", "takes ['X', 'num_groups', 'bias'"),
         (DYNAMO, "lowering.py", "scale, bias, epsilon_f", "bias, scale, epsilon_f", "takes ['X', 'num_groups', 'bias'"),
