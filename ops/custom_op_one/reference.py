@@ -9,4 +9,5 @@ from numpy.typing import NDArray
 def custom_op_one(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Return z of the shape of both: x + y; integers wrap around."""
     with np.errstate(all="ignore"):
-        return np.add(x, y)
+        z: NDArray[Any] = np.add(x, y)
+        return z
