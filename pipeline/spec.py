@@ -7,7 +7,7 @@ a missing field: it keeps the mistake, so that `pipeline.load` reports all mista
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, Literal
@@ -237,7 +237,7 @@ class Model(metaclass=_KeepsMistakes):
     domain_version: int = 1
     names: Mapping[str, str] = field(default_factory=dict)
     unsupported: str = ""
-    around: FunctionType | None = None
+    around: Callable[..., Any] | None = None
     cases: tuple[Case, ...]
 
 

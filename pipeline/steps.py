@@ -72,15 +72,15 @@ class _Part:
         return (path,) if path.is_file() else ()
 
     @cached_property
-    def interface(self) -> dict[str, Any]:
+    def interface(self) -> str:
         """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
         left_out = ("tolerances", "lowerings", "min_opset", "kernel")
-        return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
+        return _fingerprint({field: value for field, value in as_data(self.spec).items() if field not in left_out})
 
     @cached_property
-    def used(self) -> list[dict[str, Any]]:
+    def used(self) -> str:
         """The declarations of the operators whose nodes stand in the models."""
-        return [as_data(operator.spec) for operator in self.plan.operators if operator.name in self.spec.uses]
+        return _fingerprint([as_data(o.spec) for o in self.plan.operators if o.name in self.spec.uses])
 
     @cached_property
     def tolerances(self) -> dict[str, Any]:
@@ -88,24 +88,31 @@ class _Part:
         return found
 
     @cached_property
-    def models(self) -> list[dict[str, Any]]:
+    def _models(self) -> list[dict[str, Any]]:
         return [as_data(model) for model in self.operator.models]
 
     @cached_property
-    def traced(self) -> list[dict[str, Any]]:
+    def models(self) -> str:
+        return _fingerprint(self._models)
+
+    @cached_property
+    def traced(self) -> str:
         """What an export takes from the models: no number of their cases, and no shape but those of the first."""
-        return [
-            {field: value for field, value in data.items() if field != "cases"}
-            | {"shapes": [(f.name, shape_of(f.tensor)) for f in feeds(self.spec, model, model.cases[0])]}
-            for model, data in zip(self.operator.models, self.models, strict=True)
-        ]
+        return _fingerprint(
+            [
+                {field: value for field, value in data.items() if field != "cases"}
+                | {"shapes": [(f.name, shape_of(f.tensor)) for f in feeds(self.spec, model, model.cases[0])]}
+                for model, data in zip(self.operator.models, self._models, strict=True)
+            ]
+        )
 
     @cached_property
     def data_files(self) -> tuple[Path, ...]:
         return tuple(
-            self.layout.data(self.name, model.name, n) / f"{kind}_{k}.pb"
+            folder / f"{kind}_{k}.pb"
             for model in self.operator.models
             for n, case in enumerate(model.cases)
+            for folder in (self.layout.data(self.name, model.name, n),)  # made once: paths are dear by the thousand
             for kind, parts in (("input", feeds(self.spec, model, case)), ("output", self.spec.outputs))
             for k in range(len(parts))
         )
@@ -274,7 +281,10 @@ def _register_kernel(part: _Part) -> Step:
         group="register",
         name=f"{spec.name}-kernel@torch{minor(part.versions.torch)}",
         command=("register", spec.name, "--part", "kernel"),
-        reads=(*([layout.torch_library(spec.name)] if has_torch_library(spec) else part.torch_op), *part.data_files),
+        reads=(
+            *([layout.torch_library(spec.name)] if has_torch_library(spec) else part.torch_op),
+            layout.data_manifest(spec.name),
+        ),
         writes=(layout.registered(spec.name, "kernel", torch=minor(part.versions.torch)),),
         config=_config(
             "register",
@@ -458,3 +468,8 @@ def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
 def _config(stage: str, *files: Path, **parts: Any) -> str:
     """Return what a step depends on beside its files, as canonical JSON; `files` are code that the stage reads."""
     return json.dumps({"code": code.digest(stage, *files), **parts}, sort_keys=True)
+
+
+def _fingerprint(data: Any) -> str:
+    """Return a digest of JSON data: declarations are large, and each of hundreds of steps keeps its `config`."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]

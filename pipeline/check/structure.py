@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pipeline.check.mistake import Mistake
@@ -15,14 +16,16 @@ from pipeline.spec import MISSING
 
 def structure(value: object, path: str = "") -> Iterator[Mistake]:
     """Yield what does not fit the dataclasses of `pipeline.spec`, depth first."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from structure(item, f"{path}[{key!r}]")
-    elif isinstance(value, tuple | list):
+    if isinstance(value, str | int | float | None):  # most of them, and every doit command asks
+        return
+    if isinstance(value, tuple | list):
         for index, item in enumerate(value):
             yield from structure(item, f"{path}[{index}]")
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield from _fields(value, path)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from structure(item, f"{path}[{key!r}]")
 
 
 def _fields(value: Any, path: str) -> Iterator[Mistake]:
@@ -55,9 +58,14 @@ def _hints(cls: type) -> dict[str, Any]:
     return _HINTS[cls]
 
 
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
+
+
 def _fits(value: object, hint: Any) -> bool:
     """Whether `value` has the type `hint`; an int fits a float, as in Python's typing."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin, arguments = _parts(hint)
     if origin is Literal:
         return value in arguments
     if origin in (Union, types.UnionType):
@@ -68,6 +76,8 @@ def _fits(value: object, hint: Any) -> bool:
         if arguments and arguments[-1] is Ellipsis:
             return all(_fits(v, arguments[0]) for v in value)
         return len(value) == len(arguments)
+    if origin is Callable:
+        return callable(value)
     if origin is not None:  # Mapping[K, V]
         key, item = arguments
         return isinstance(value, Mapping) and all(_fits(k, key) and _fits(v, item) for k, v in value.items())
@@ -84,6 +94,8 @@ def _spell(hint: Any) -> str:
         return " or ".join(map(_spell, arguments))
     if origin is tuple:
         return f"a tuple of {_spell(arguments[0])}" if arguments else "a tuple"
+    if origin is Callable:
+        return "a function"
     if origin is not None:
         return f"a dict from {_spell(arguments[0])} to {_spell(arguments[1])}"
     return "nothing (None)" if hint is type(None) else getattr(hint, "__name__", str(hint))
