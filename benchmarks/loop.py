@@ -59,8 +59,9 @@ def measure(rounds: int, prepare: Callable[[int], None], *command: str, cwd: Pat
 
 
 def copy_project(folder: Path) -> Path:
+    """Copy what a project of this one operator holds."""
     project = folder / "project"
-    for name in ("ops", "native"):
+    for name in (f"ops/{OP}", f"native/{OP}", "native/include", "native/binding"):
         shutil.copytree(ROOT / name, project / name)
     for name in ("dodo.py", "pyproject.toml"):
         shutil.copy(ROOT / name, project / name)

@@ -265,9 +265,10 @@ def given(case: Case, name: str) -> tuple[Tensor, ...]:
 
 def as_data(value: object) -> Any:
     """Return `value` as JSON data, field by field: the form in which a step is keyed by parts of a declaration."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: as_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"": type(value).__name__} | fields
+    if isinstance(value, str | int | None):  # most of them, and every doit command asks
+        return value
+    if fields := getattr(type(value), "__dataclass_fields__", None):
+        return {"": type(value).__name__} | {name: as_data(getattr(value, name)) for name in fields}
     if isinstance(value, Mapping):
         return {str(k): as_data(v) for k, v in value.items()}
     if isinstance(value, tuple | list):

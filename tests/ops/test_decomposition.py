@@ -34,7 +34,7 @@ def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Pat
     from pipeline.models import decomposition
     from pipeline.stages import export
 
-    made = Project.copy(tmp_path / "project")
+    made = Project.copy(tmp_path / "project", operators=[name])
     operator = load_operator(made.layout, name)
     for file, text in python.render(operator.spec).items():
         write_text(made.layout.generated(name) / file, text)

@@ -43,8 +43,9 @@ def warm() -> None:
 @pytest.fixture
 def made(tmp_path: Path) -> Project:
     """A project of its own, with the Python side of the glue and few models of group_norm."""
-    project = Project.copy(tmp_path / "project")
-    for name in ("group_norm", "gelu", "inverse", "add_and_round", "custom_op_one", "custom_op_two"):
+    names = ("group_norm", "gelu", "inverse", "add_and_round", "custom_op_one", "custom_op_two")
+    project = Project.copy(tmp_path / "project", operators=names)
+    for name in names:
         for file, text in python.render(load_operator(project.layout, name).spec).items():
             write_text(project.layout.generated(name) / file, text)
     cases = project.layout.cases("group_norm")

@@ -29,7 +29,7 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return Project.copy(tmp_path_factory.mktemp("sanitized"))
+    return Project.copy(tmp_path_factory.mktemp("sanitized"), operators=operator_names(Project(ROOT).layout))
 
 
 def prepare(project: Project, name: str) -> None:
