@@ -62,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     agreeing.add_argument("cells", nargs="+", type=Cell.parse, metavar="CELL")
     verifying = of_operator("verify", _verify, "run every model in ONNX Runtime, in one cell or in all default ones")
     verifying.add_argument("--case", help="replay this case alone; no verdict is written")
+    verifying.add_argument(
+        "--no-crowd", dest="crowd", action="store_false", help="leave out several threads in one session"
+    )
     for added in (exporting, verifying):
         added.add_argument(
             "--cell", type=Cell.parse, help="such as torch2.13-dynamo-opset18-ort1.31 or node-opset18-ort1.31"
@@ -154,7 +157,7 @@ def _verify(layout: Layout, options: argparse.Namespace) -> None:
 
     operator = load_operator(layout, options.operator)
     for cell in _cells(layout, operator, options):
-        verify.run(layout, operator, lowering=options.lowering, cell=cell, case=options.case)
+        verify.run(layout, operator, lowering=options.lowering, cell=cell, case=options.case, crowd=options.crowd)
 
 
 def _sanitize(layout: Layout, options: argparse.Namespace) -> None:

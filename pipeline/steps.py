@@ -159,7 +159,7 @@ def steps(plan: Plan) -> Iterator[Step]:
             yield from ((_node if cell.torch is None else _export)(part, lowering, cell) for cell in cells)
             if len(cells) > 1 and operator.spec.torch:
                 yield _agree(part, lowering, cells)
-            yield from (_verify(part, lowering, cell) for cell in cells)
+            yield from (_verify(part, lowering, cell, crowd=cell == cells[0]) for cell in cells)
             verdicts += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
     yield _report(plan, verdicts)
 
@@ -422,18 +422,18 @@ def _agree(part: _Part, lowering: Lowering, cells: Sequence[Cell]) -> Step:
     )
 
 
-def _verify(part: _Part, lowering: Lowering, cell: Cell) -> Step:
+def _verify(part: _Part, lowering: Lowering, cell: Cell, *, crowd: bool) -> Step:
     layout, spec = part.layout, part.spec
     verdict = layout.verdict(spec.name, lowering, cell)
     return Step(
         group="verify",
         name=f"{spec.name}-{lowering}@{cell}",
-        command=("verify", spec.name, "--lowering", lowering, "--cell", str(cell)),
+        command=("verify", spec.name, "--lowering", lowering, "--cell", str(cell), *([] if crowd else ["--no-crowd"])),
         reads=(
             *([layout.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else []),
             *(layout.reference(name) for name in (spec.name, *spec.uses)),
             layout.manifest(spec.name, lowering, cell),
-            *part.function_models(lowering, cell),
+            *(part.function_models("custom", cell) if lowering == "decomposed" else ()),
             layout.data_manifest(spec.name),
         ),
         writes=(verdict,),
@@ -442,7 +442,8 @@ def _verify(part: _Part, lowering: Lowering, cell: Cell) -> Step:
             spec=part.interface,
             used=part.used,
             models=part.models,
-            tolerances=part.tolerances if has_function_body(spec, lowering) else part.tolerances[lowering],
+            tolerances=part.tolerances[lowering],
+            crowd=crowd,
             onnx=part.versions.onnx,
             onnxruntime=part.versions.onnxruntime,
             numpy=part.versions.numpy,

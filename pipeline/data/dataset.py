@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,4 +71,5 @@ def link(model: Path, data_sets: Sequence[Path]) -> None:
         path, target = model / data_set.name, Path(os.path.relpath(data_set, model))
         if not path.is_symlink() or path.readlink() != target:
             path.unlink(missing_ok=True)
-            path.symlink_to(target)
+            with suppress(FileExistsError):  # another step of this folder was quicker, with the same link
+                path.symlink_to(target)

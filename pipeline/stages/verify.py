@@ -29,13 +29,22 @@ from pipeline.trial.trial import Trial
 from pipeline.verdict import WRONG, CaseResult, Outcome, Verdict
 
 
-def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell, case: str | None = None) -> None:
+def run(
+    layout: Layout,
+    operator: Operator,
+    *,
+    lowering: Lowering,
+    cell: Cell,
+    case: str | None = None,
+    crowd: bool = True,
+) -> None:
     """Judge all cases of one cell and write the verdict; with `case`, print how that one went and write nothing.
 
+    Without `crowd`, no session is used by several threads at once: that says as much in one cell as in all.
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
     started = time.perf_counter()
-    bench = Bench(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case)
+    bench = Bench(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, crowd=crowd)
     results: tuple[CaseResult, ...] = ()
     detail = ""
     try:
@@ -71,6 +80,7 @@ class Bench:
     lowering: Lowering
     cell: Cell
     only: str | None
+    crowd: bool
 
     def __post_init__(self) -> None:
         """Raise UsageError for an unknown case; that of a function body is the case that it comes from."""
@@ -89,16 +99,17 @@ class Bench:
         layout, spec = self.layout, self.operator.spec
         operators = [(used, Reference(layout, used)) for used in self._specs()]
         own = Setting(runtime=self._runtime(), operators=operators, tolerances=spec.tolerances[self.lowering])
-        # The body must do without our library, and without our reference.
+        # A body is the decomposition once more: it must do without our library, and without our reference.
         plain = None
-        if has_function_body(spec, self.lowering):
+        if self.lowering == "decomposed" and has_function_body(spec, "custom"):
             plain = Setting(runtime=Runtime(None), operators=(), tolerances=spec.tolerances["decomposed"])
         for model in self.operator.models:
             if self.only is None or self.only in (c.name for c in model.cases):
                 place = (spec.name, self.lowering, self.cell, model.name)
                 yield from self._model(model, layout.model(*place), own)
                 if plain:
-                    for result in self._model(model, layout.function_model(*place), plain):
+                    body = layout.function_model(spec.name, "custom", self.cell, model.name)
+                    for result in self._model(model, body, plain):
                         yield replace(result, case=result.case + FUNCTION)
         _require_no_torch()
 
@@ -129,7 +140,8 @@ class Bench:
             return
         found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
         # Of what ONNX Runtime computes itself, nothing is ours that threads could share.
-        ours = {name: data for name, data in found.items() if setting.runtime.library and isinstance(data, DataSet)}
+        shared = self.crowd and setting.runtime.library
+        ours = {name: data for name, data in found.items() if shared and isinstance(data, DataSet)}
         crowd = trial.crowded(ours)
         for case in self._asked(model):
             data = found[case.name]

@@ -17,7 +17,6 @@ from pipeline.layout import Layout
 from pipeline.models.demand import Demand
 from pipeline.models.function_body import with_function
 from pipeline.stages import data, verify
-from pipeline.trial.runtime import Runtime
 from pipeline.verdict import Verdict
 from tests.ops.double import CELL, DYNAMIC, OPERATOR, SPEC, model, project, with_body, write_model
 
@@ -33,18 +32,17 @@ def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    """Return a project in which everything is right. Instead of a library, the custom model has that body, too."""
+def layout(tmp_path: Path) -> Layout:
+    """Return a project in which everything is right, without a library."""
     layout = project(tmp_path)
     data.run(layout, OPERATOR)
-    path = write_model(layout, "custom")
-    path.write_bytes(with_body().SerializeToString())
-    monkeypatch.setattr(verify.Bench, "_runtime", lambda self: Runtime(None))
+    write_model(layout, "custom")
+    write_model(layout, "decomposed")
     return layout
 
 
 def run(layout: Layout, *, case: str | None = None) -> None:
-    verify.run(layout, OPERATOR, lowering="custom", cell=CELL, case=case)
+    verify.run(layout, OPERATOR, lowering="decomposed", cell=CELL, case=case)
 
 
 def refused(layout: Layout, proto: ModelProto | None) -> tuple[Verdict, str]:
@@ -55,12 +53,12 @@ def refused(layout: Layout, proto: ModelProto | None) -> tuple[Verdict, str]:
         path.unlink()
     with pytest.raises(VerifyError) as caught:
         run(layout)
-    return verdict.read(layout.verdict("double", "custom", CELL)), str(caught.value)
+    return verdict.read(layout.verdict("double", "decomposed", CELL)), str(caught.value)
 
 
 def test_every_case_runs_through_the_body_as_well(layout: Layout) -> None:
     run(layout)
-    found = verdict.read(layout.verdict("double", "custom", CELL))
+    found = verdict.read(layout.verdict("double", "decomposed", CELL))
     assert found.outcome == "verified"
     assert [c.case for c in found.cases] == [*PLAIN, *(f"{case}_function" for case in PLAIN)]
 
@@ -68,9 +66,9 @@ def test_every_case_runs_through_the_body_as_well(layout: Layout) -> None:
 def test_a_wrong_body(layout: Layout) -> None:
     found, message = refused(layout, with_body(factor=2.5))
     assert [c.outcome for c in found.cases] == ["verified"] * 4 + ["mismatched"] * 2 + ["verified", "mismatched"]
-    assert message.startswith(f"double-custom-plain_function@{CELL}: 6 of 6 elements differ beyond")
+    assert message.startswith(f"double-decomposed-plain_function@{CELL}: 6 of 6 elements differ beyond")
     assert "The reference evaluator agrees with ONNX Runtime" in message
-    with pytest.raises(VerifyError, match="double-custom-plain_function"):
+    with pytest.raises(VerifyError, match="double-decomposed-plain_function"):
         run(layout, case="plain_function")  # as the message says how to replay it
 
 
@@ -115,8 +113,8 @@ def test_a_body_that_the_checker_refuses(demand: Demand) -> None:
         with_function(model("custom"), demand, nodes)
 
 
-def test_what_has_no_decomposition_has_no_body(layout: Layout) -> None:
+def test_what_has_no_custom_form_has_no_body(layout: Layout) -> None:
     layout.function_model("double", "custom", CELL, "dynamic").unlink()
-    operator = replace(OPERATOR, spec=replace(SPEC, lowerings=("custom",)))
-    verify.run(layout, operator, lowering="custom", cell=CELL)
-    assert len(verdict.read(layout.verdict("double", "custom", CELL)).cases) == len(PLAIN)
+    operator = replace(OPERATOR, spec=replace(SPEC, lowerings=("decomposed",)))
+    verify.run(layout, operator, lowering="decomposed", cell=CELL)
+    assert len(verdict.read(layout.verdict("double", "decomposed", CELL)).cases) == len(PLAIN)
