@@ -127,4 +127,4 @@ def has_ort_library(spec: OpSpec) -> bool:
 
 def has_function_body(spec: OpSpec, lowering: str) -> bool:
     """Return whether models of a lowering are also written with a function body: its decomposition."""
-    return lowering == "custom" and "decomposed" in spec.lowerings
+    return lowering == "custom" and {"custom", "decomposed"}.issubset(spec.lowerings)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.layout import Layout
+from pipeline.load import operator_names
 from tests.ops.projects import ROOT, Project
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
@@ -40,7 +41,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture
 def few(tmp_path: Path) -> Project:
     """A project of its own with two models, nothing built yet."""
-    project = Project.copy(tmp_path / "few")
+    project = Project.copy(tmp_path / "few", operators=operator_names(Project(ROOT).layout))
     cases = project.layout.cases("group_norm")
     cases.write_text(cases.read_text() + FEW)
     return project
