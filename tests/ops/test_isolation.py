@@ -48,7 +48,7 @@ def test_a_fault_in_one_kernel(project: Project, fault: str) -> None:
     assert {n: o for n, o in outcomes.items() if n.startswith("sound")} and all(
         o == "verified" for n, o in outcomes.items() if n.startswith("sound")
     )
-    failed = {n: r for n, r in project.records().items() if n.startswith("group_norm")}
+    failed = {n: r for n, r in project.records().items() if n.startswith("group_norm-custom")}
     assert len(failed) == 2
     for name, record in failed.items():
         assert record["outcome"] == "failed", (name, record)
@@ -76,7 +76,7 @@ def test_a_compile_error_blocks_its_operator_alone(project: Project, tmp_path: P
     records = project.records()
     assert {r["outcome"] for n, r in records.items() if n.startswith("sound")} == {"verified"}
     for name, record in records.items():
-        if name.startswith("group_norm"):
+        if name.startswith("group_norm-custom"):
             assert record["outcome"] == "failed", (name, record)
             assert record["detail"].startswith("not run: compile:group_norm failed: "), (name, record)
             assert "not_declared" in record["detail"], (name, record)
