@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <initializer_list>
 
-#include "opmatrix/check.h"
+#include "kernel_error.h"
 
 namespace opmatrix {
 

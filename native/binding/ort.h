@@ -10,8 +10,7 @@
 
 #include "dtype.h"
 #include "items.h"
-#include "opmatrix/check.h"
-#include "opmatrix/parallel.h"
+#include "kernel_threads.h"
 #include "opmatrix/tensor_view.h"
 
 namespace opmatrix::ort {

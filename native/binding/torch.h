@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "dtype.h"
-#include "opmatrix/check.h"
-#include "opmatrix/parallel.h"
+#include "kernel_threads.h"
 #include "opmatrix/tensor_view.h"
 #include "torch_shims.h"
 

@@ -94,8 +94,8 @@ bool ordinary(const Moments& m, std::int64_t count, double epsilon, double facto
 /// Normalizes a group whose numbers are too large or too small for `moments` and `normalize`, or are no numbers: in
 /// units of a power of two whose squares a double holds, and in halves, because only the sum of two terms may fit.
 template <typename T>
-void normalize_extreme(const T* x, std::int64_t channels, std::int64_t pixels, const T* scale, const T* bias,
-                       double epsilon, T* y) {
+[[gnu::cold]] void normalize_extreme(const T* x, std::int64_t channels, std::int64_t pixels, const T* scale,
+                                     const T* bias, double epsilon, T* y) {
   const std::int64_t count = channels * pixels;
   double largest = 0;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -106,7 +106,7 @@ def _objects(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> None:
     }
     sources = {generated / file: more[file] for file in names.native(spec) if file in more}
     if sources:
-        sources[layout.binding / "error.cc"] = "$binding"
+        sources[layout.binding / "runtime.cc"] = "$binding"
     for source, flags in sources.items():
         ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=[IDENTITY], variables={"more": flags})
     ninja.newline()
@@ -118,7 +118,7 @@ def _torch_library(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> Non
     _library(
         ninja,
         layout.torch_library(name).name,
-        objects=("kernel.o", "torch.o", "error.o"),
+        objects=("kernel.o", "torch.o", "runtime.o"),
         script=layout.binding / "torch.map",
         libraries=f"-Wl,--no-as-needed {STUB}",
         further=(STUB,),
@@ -132,7 +132,7 @@ def _ort_library(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> No
     _library(
         ninja,
         layout.ort_library(spec.name).name,
-        objects=(*own, *others, "ort_library.o", "error.o"),
+        objects=(*own, *others, "ort_library.o", "runtime.o"),
         script=layout.binding / "ort.map",
         more="-Wl,-z,defs",
     )

@@ -150,10 +150,10 @@ def test_the_debug_build_has_its_own_folder_and_debug_information(layout: Layout
 def test_editors_get_the_commands(built: Layout) -> None:
     entries = json.loads((built.build / compile.COMMANDS).read_text())
     assert sorted(Path(e["file"]).name for e in entries) == [
-        "error.cc",
         "kernel.cc",
         "ort.cc",
         "ort_library.cc",
+        "runtime.cc",
         "torch.cc",
     ]
     assert all("&&" not in e["command"] and ".new" not in e["command"] for e in entries)
@@ -190,9 +190,7 @@ def test_a_cpp_symbol_of_torch_is_refused(layout: Layout) -> None:
 @pytest.mark.parametrize(("script", "symbol"), [("torch.map", "opmatrix_error"), ("ort.map", "RegisterCustomOps")])
 def test_a_further_export_is_refused(layout: Layout, script: str, symbol: str) -> None:
     edit(layout.binding / script, f"global: {symbol};", f"global: {symbol}; _ZTI*;")
-    edit(
-        layout.root / "native/include/opmatrix/check.h", "class Error :", 'class [[gnu::visibility("default")]] Error :'
-    )
+    edit(layout.binding / "kernel_error.h", "class Error :", 'class [[gnu::visibility("default")]] Error :')
     with pytest.raises(CompileError, match=rf"shows '_ZTIN8opmatrix5ErrorE'; it may show '{symbol}' alone"):
         build(layout)
 

@@ -19,6 +19,7 @@ Kernel = Callable[..., Array]
 SOURCE = r"""
 #include <thread>
 #include <vector>
+#include "kernel_threads.h"
 #include "group_norm/kernel.h"
 
 using namespace opmatrix;

@@ -22,6 +22,8 @@ PROGRAM = r"""
 #include <thread>
 #include <vector>
 
+#include "kernel_error.h"
+#include "kernel_threads.h"
 #include "opmatrix/check.h"
 #include "opmatrix/list.h"
 #include "opmatrix/parallel.h"

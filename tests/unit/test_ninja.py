@@ -33,7 +33,7 @@ def text(layout: Layout = LAYOUT, *, spec: OpSpec = SPEC, toolchain: Toolchain =
 def test_it_names_every_output() -> None:
     built = [line.split()[1].rstrip(":") for line in text().splitlines() if line.startswith("build ")]
     libraries = ["stub/libtorch_cpu.so", "libgroup_norm_torch.so", "libgroup_norm_ort.so"]
-    assert sorted(built) == sorted(["kernel.o", "torch.o", "ort.o", "ort_library.o", "error.o", *libraries])
+    assert sorted(built) == sorted(["kernel.o", "torch.o", "ort.o", "ort_library.o", "runtime.o", *libraries])
 
 
 def test_an_operator_without_a_torch_library() -> None:
@@ -45,9 +45,9 @@ def test_an_operator_without_a_torch_library() -> None:
 def test_an_operator_made_of_others_is_linked_of_their_objects() -> None:
     spec = replace(SPEC, name="both", uses=("one", "two"))
     built = [line for line in text(spec=spec).splitlines() if line.startswith("build ")]
-    objects = "../one/kernel.o ../one/ort.o ../two/kernel.o ../two/ort.o ort_library.o error.o"
+    objects = "../one/kernel.o ../one/ort.o ../two/kernel.o ../two/ort.o ort_library.o runtime.o"
     assert f"build libboth_ort.so: library {objects} | " in built[-1]
-    assert [line.split()[1].rstrip(":") for line in built] == ["ort_library.o", "error.o", "libboth_ort.so"]
+    assert [line.split()[1].rstrip(":") for line in built] == ["ort_library.o", "runtime.o", "libboth_ort.so"]
 
 
 def test_it_keeps_to_itself() -> None:

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <initializer_list>
 
 #include "opmatrix/tensor_view.h"
@@ -38,23 +37,16 @@ class Part {
   };
 };
 
-/// What a check throws. The text is the whole message: no file, no line, so that an edited comment changes no byte of
-/// a library. How it is put together stands in native/binding/error.cc, so that no kernel compiles it.
-class Error : public std::exception {
- public:
-  Error(std::initializer_list<Part> parts) noexcept;
-  const char* what() const noexcept override { return text_; }
-
- private:
-  char text_[1024] = "";  // longer texts are cut
-};
+/// Throws an `Error` (native/binding/kernel_error.h) whose text is the parts, put together. Not compiled with each
+/// kernel.
+[[noreturn, gnu::cold]] void fail(std::initializer_list<Part> parts);
 
 }  // namespace opmatrix
 
-/// Throws Error with the given parts, put together, unless `condition` holds.
+/// Throws unless `condition` holds; the text of the exception is the parts, put together.
 ///
 ///     KERNEL_CHECK(groups > 0, "group_norm: num_groups must be greater than 0, got ", groups);
-#define KERNEL_CHECK(condition, ...)                          \
-  do {                                                        \
-    if (!(condition)) throw ::opmatrix::Error({__VA_ARGS__}); \
+#define KERNEL_CHECK(condition, ...)                   \
+  do {                                                 \
+    if (!(condition)) ::opmatrix::fail({__VA_ARGS__}); \
   } while (false)

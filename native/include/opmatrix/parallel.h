@@ -2,38 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 
 namespace opmatrix {
 
-/// The threads of a framework, lent for one call of a kernel.
-class Threads {
- public:
-  using Work = void (*)(void* context, std::int64_t begin, std::int64_t end) noexcept;
-
-  /// Covers [begin, end) with calls of `work`, each of about `grain` indices or more, and returns when all are done.
-  virtual void run(std::int64_t begin, std::int64_t end, std::int64_t grain, Work work, void* context) = 0;
-
- protected:
-  ~Threads() = default;
-};
-
 namespace detail {
-// Set on the thread that calls a kernel, and there alone: who finds null works serially.
-constinit inline thread_local Threads* threads = nullptr;
+/// A function object without its type: parallel_for is then compiled once, and not with each kernel.
+using Range = void (*)(const void* f, std::int64_t begin, std::int64_t end);
+
+void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, Range call, const void* f);
 }  // namespace detail
-
-/// While it lives, `parallel_for` on this thread uses `threads`; null makes it serial.
-class UseThreads {
- public:
-  explicit UseThreads(Threads* threads) : before_(detail::threads) { detail::threads = threads; }
-  ~UseThreads() { detail::threads = before_; }
-  UseThreads(const UseThreads&) = delete;
-  UseThreads& operator=(const UseThreads&) = delete;
-
- private:
-  Threads* before_;
-};
 
 /// Covers [begin, end) with calls `f(from, to)`, on several threads where the framework has them.
 ///
@@ -43,29 +20,10 @@ class UseThreads {
 /// has not begun is dropped. A parallel_for within f is serial.
 template <typename F>
 void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, const F& f) {
-  if (begin >= end) return;
-  struct Region {
-    const F& f;
-    // Read and set with the compiler's own atomics: <atomic> would double the time that a kernel takes to parse.
-    bool failed = false;
-    std::exception_ptr error = nullptr;  // written by the one that set `failed`, read after the threads have joined
-  } region{f};
-  const auto work = [](void* context, std::int64_t from, std::int64_t to) noexcept {
-    auto& shared = *static_cast<Region*>(context);
-    const UseThreads serial(nullptr);
-    try {
-      if (!__atomic_load_n(&shared.failed, __ATOMIC_RELAXED)) shared.f(from, to);
-    } catch (...) {
-      if (!__atomic_exchange_n(&shared.failed, true, __ATOMIC_RELAXED)) shared.error = std::current_exception();
-    }
+  const auto call = [](const void* object, std::int64_t from, std::int64_t to) {
+    (*static_cast<const F*>(object))(from, to);
   };
-  Threads* const threads = detail::threads;
-  if (threads == nullptr || end - begin <= grain) {
-    work(&region, begin, end);  // not f itself, which would be compiled in a second time
-  } else {
-    threads->run(begin, end, grain, work, &region);
-  }
-  if (region.error) std::rethrow_exception(region.error);
+  detail::parallel_for(begin, end, grain, call, &f);
 }
 
 }  // namespace opmatrix

@@ -1,11 +1,66 @@
-// How the text of a failed check is put together. Every library has it once.
+// What checks and parallel_for do. Every library has it once, so that no kernel compiles it.
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
+#include "kernel_error.h"
+#include "kernel_threads.h"
 #include "opmatrix/check.h"
+#include "opmatrix/parallel.h"
 
 namespace opmatrix {
+
+namespace {
+
+// Set on the thread that calls a kernel, and there alone: who finds null works serially.
+constinit thread_local Threads* lent = nullptr;
+
+/// One call of parallel_for.
+struct Region {
+  detail::Range call;
+  const void* f;
+  std::atomic<bool> failed = false;
+  std::exception_ptr error = nullptr;  // written by the one that set `failed`, read after the threads have joined
+};
+
+void work(void* context, std::int64_t begin, std::int64_t end) noexcept {
+  auto& region = *static_cast<Region*>(context);
+  const UseThreads serial(nullptr);
+  try {
+    if (!region.failed.load(std::memory_order_relaxed)) region.call(region.f, begin, end);
+  } catch (...) {
+    if (!region.failed.exchange(true, std::memory_order_relaxed)) region.error = std::current_exception();
+  }
+}
+
+}  // namespace
+
+UseThreads::UseThreads(Threads* threads) noexcept : before_(lent) {
+  lent = threads;
+}
+
+UseThreads::~UseThreads() {
+  lent = before_;
+}
+
+void detail::parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, Range call, const void* f) {
+  if (begin >= end) return;
+  Threads* const threads = lent;
+  if (threads == nullptr || end - begin <= grain) {
+    const UseThreads serial(nullptr);
+    call(f, begin, end);
+    return;
+  }
+  Region region{call, f};
+  threads->run(begin, end, grain, work, &region);
+  if (region.error) std::rethrow_exception(region.error);
+}
+
+void fail(std::initializer_list<Part> parts) {
+  throw Error(parts);
+}
 
 Error::Error(std::initializer_list<Part> parts) noexcept {
   std::size_t size = 0;
