@@ -145,10 +145,9 @@ def _export(layout: Layout, options: argparse.Namespace) -> None:
 
 
 def _agree(layout: Layout, options: argparse.Namespace) -> None:
-    from pipeline.stages import export
+    from pipeline.stages import agree
 
-    operator = load_operator(layout, options.operator)
-    export.agree(layout, operator, lowering=options.lowering, cells=options.cells)
+    agree.run(layout, load_operator(layout, options.operator), lowering=options.lowering, cells=options.cells)
 
 
 def _verify(layout: Layout, options: argparse.Namespace) -> None:

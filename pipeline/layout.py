@@ -83,6 +83,11 @@ class Layout:
         return self.build / "state.db"
 
     @property
+    def plan(self) -> Path:
+        """The steps that the last command planned."""
+        return self.build / "plan.pickle"
+
+    @property
     def lock(self) -> Path:
         return self.build / "lock"
 

@@ -5,6 +5,8 @@ Nothing is imported to learn a version: doit asks on every command.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +55,17 @@ def installed() -> Versions:
 def minor(version: str) -> str:
     """Return ``2.13`` for ``2.13.0+cpu``: the part that names a cell."""
     return ".".join(version.split(".")[:2])
+
+
+def lost_headers(layout: Layout) -> list[str]:
+    """Return the headers that the sdk stage once found, and that are not there as they were: they lie outside the
+    checkout, where anyone may empty a cache."""
+    try:
+        found = json.loads(layout.sdk.read_text())
+        listed = {Path(found["path"]) / name: digest for name, digest in found["files"].items()}
+    except (FileNotFoundError, ValueError, KeyError):  # never ran, or was edited: the step writes it anew
+        return []
+    return [p.name for p, d in listed.items() if not p.is_file() or hashlib.sha256(p.read_bytes()).hexdigest() != d]
 
 
 def _settings(layout: Layout, table: str) -> Mapping[str, Any]:

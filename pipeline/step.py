@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 Server = Literal["onnx", "torch", "export", "ort"]
@@ -13,7 +12,8 @@ Server = Literal["onnx", "torch", "export", "ort"]
 class Step:
     """One step, as `pipeline.steps` plans it and `pipeline.runner` carries it out.
 
-    `command` is what follows ``python -m pipeline``: every step can be run by hand. `reads` and `writes` are files.
+    `command` is what follows ``python -m pipeline``: every step can be run by hand. `reads` and `writes` are files, as
+    text: doit wants it so, and there are thousands on each command.
     `config` is everything else that the result depends on, as text: fields of the declaration, versions, flags.
     `after` names tasks that must have succeeded before, beyond those that write what this one reads.
     `server` names the set of imports that a step is forked from; None runs it in a plain thread.
@@ -23,12 +23,12 @@ class Step:
     group: str
     name: str
     command: tuple[str, ...]
-    reads: tuple[Path, ...] = ()
-    writes: tuple[Path, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
     config: str = ""
     after: tuple[str, ...] = ()
     server: Server | None = None
-    verdict: Path | None = None
+    verdict: str | None = None
     seconds: float = 300
 
     @property

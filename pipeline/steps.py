@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline import code
+from pipeline.code import digest
 from pipeline.feeds import feeds
 from pipeline.glue import names
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
-from pipeline.project import Versions, minor
+from pipeline.project import Versions, lost_headers, minor
 from pipeline.schema import has_function_body, has_ort_library, has_torch_library
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
-from pipeline.step import Step
+from pipeline.step import Server, Step
 from pipeline.toolchain.find import Toolchain
 from pipeline.toolchain.native_build import build_ninja
 
@@ -54,16 +54,32 @@ class _Part:
         return self.plan.layout
 
     @property
-    def versions(self) -> Versions:
-        return self.plan.versions
-
-    @property
     def spec(self) -> OpSpec:
         return self.operator.spec
 
     @property
     def name(self) -> str:
         return self.operator.name
+
+    def step(self, group: str, suffix: str = "", *arguments: str, **fields: Any) -> Step:
+        """Make a step of this operator, as `_step` does."""
+        return _step(self.plan, group, f"{self.name}{suffix}", self.name, *arguments, **fields)
+
+    def register(self, what: str, **fields: Any) -> Step:
+        """Make the step that proves one part of what torch is given."""
+        torch = minor(self.plan.versions.torch)
+        return self.step(
+            "register",
+            f"-{what}@torch{torch}",
+            "--part", what,
+            writes=[self.layout.registered(self.name, what, torch=torch)],
+            spec=self.interface,
+            **{"server": "torch"} | self.versions("torch") | fields,
+        )  # fmt: skip
+
+    def versions(self, *packages: str) -> dict[str, str]:
+        """Return the versions of the packages that a step depends on."""
+        return {package: getattr(self.plan.versions, package) for package in packages}
 
     @cached_property
     def torch_op(self) -> tuple[Path, ...]:
@@ -124,6 +140,11 @@ class _Part:
         return (path,) if path.is_file() else ()
 
     @cached_property
+    def torch_code(self) -> tuple[Path, ...]:
+        """What computes on torch's side: the compiled library, or the operator in Python."""
+        return (self.layout.torch_library(self.name),) if has_torch_library(self.spec) else self.torch_op
+
+    @cached_property
     def supported(self) -> tuple[str, ...]:
         """The models that are not declared unsupported."""
         return tuple(model.name for model in self.operator.models if not model.unsupported)
@@ -165,310 +186,239 @@ def steps(plan: Plan) -> Iterator[Step]:
 
 
 def _sdk(plan: Plan) -> Step:
-    return Step(
-        group="sdk",
-        name="",
-        command=("sdk",),
-        writes=(plan.layout.sdk,),
-        config=_config("sdk", setting=plan.environ.get("OPMATRIX_ORT_INCLUDE", ""), lost=_lost_headers(plan.layout)),
-        seconds=plan.seconds,
+    return _step(
+        plan,
+        "sdk",
+        writes=[plan.layout.sdk],
+        setting=plan.environ.get("OPMATRIX_ORT_INCLUDE", ""),
+        lost=lost_headers(plan.layout),
     )
-
-
-def _lost_headers(layout: Layout) -> list[str]:
-    """Return the headers that the sdk stage once found, and that are not there as they were: they lie outside the
-    checkout, where anyone may empty a cache."""
-    try:
-        found = json.loads(layout.sdk.read_text())
-        listed = {Path(found["path"]) / name: digest for name, digest in found["files"].items()}
-    except (FileNotFoundError, ValueError, KeyError):  # never ran, or was edited: the step writes it anew
-        return []
-    return [p.name for p, d in listed.items() if not p.is_file() or hashlib.sha256(p.read_bytes()).hexdigest() != d]
 
 
 def _glue(part: _Part) -> Step:
     folder = part.layout.generated(part.name)
-    return Step(
-        group="glue",
-        name=part.name,
-        command=("glue", part.name),
-        writes=tuple(folder / name for name in names.generated(part.spec)),
-        config=_config("glue", *names.TEMPLATES, spec=part.interface, kernel=part.spec.kernel),
-        seconds=part.plan.seconds,
+    return part.step(
+        "glue",
+        writes=[folder / name for name in names.generated(part.spec)],
+        code=names.TEMPLATES,
+        spec=part.interface,
+        kernel=part.spec.kernel,
     )
 
 
 def _compile(part: _Part) -> Step:
     layout, name, spec = part.layout, part.name, part.spec
-    generated = [layout.generated(name) / file for file in names.native(spec)]
-    used = [path for other in spec.uses for path in layout.ort_objects(other)]
-    libraries = [
-        *([layout.torch_library(name)] if has_torch_library(spec) else []),
-        *(
-            [layout.ort_library(name), *([] if spec.uses else layout.ort_objects(name))]
-            if has_ort_library(spec)
-            else []
-        ),
-    ]
-    return Step(
-        group="compile",
-        name=name,
-        command=("compile", name),
-        reads=(layout.sdk, *generated, *used, *layout.native_sources(name)),
-        writes=tuple(libraries),
-        config=_config(
-            "compile",
-            ninja=build_ninja(layout, spec, toolchain=part.plan.toolchain),
-            compiler=part.plan.toolchain.identity,
-        ),
-        seconds=part.plan.seconds,
+    ort = [layout.ort_library(name), *(() if spec.uses else layout.ort_objects(name))]
+    return part.step(
+        "compile",
+        reads=[
+            layout.sdk,
+            *(layout.generated(name) / file for file in names.native(spec)),
+            *(path for other in spec.uses for path in layout.ort_objects(other)),
+            *layout.native_sources(name),
+        ],
+        writes=[
+            *([layout.torch_library(name)] if has_torch_library(spec) else ()),
+            *(ort if has_ort_library(spec) else ()),
+        ],
+        ninja=build_ninja(layout, spec, toolchain=part.plan.toolchain),
+        compiler=part.plan.toolchain.identity,
     )
 
 
 def _data(part: _Part) -> Step:
-    return Step(
-        group="data",
-        name=part.name,
-        command=("data", part.name),
-        reads=(part.layout.reference(part.name),),
-        writes=(part.layout.data_manifest(part.name), *part.data_files),
-        config=_config(
-            "data",
-            spec=part.interface,
-            models=part.models,
-            numpy=part.versions.numpy,
-            onnx=part.versions.onnx,
-        ),
+    return part.step(
+        "data",
+        reads=[part.layout.reference(part.name)],
+        writes=[part.layout.data_manifest(part.name), *part.data_files],
         server="onnx",
-        seconds=part.plan.seconds,
+        spec=part.interface,
+        models=part.models,
+        **part.versions("numpy", "onnx"),
+    )
+
+
+def _draw(part: _Part) -> Step:
+    return part.step(
+        "draw",
+        reads=[part.layout.reference(part.name)],
+        writes=[part.layout.drawn(part.name)],
+        server="onnx",
+        spec=part.interface,
+        models=part.models,
+        **part.versions("hypothesis", "numpy"),
     )
 
 
 def _register_schema(part: _Part) -> Step:
     """Keyed by the binding and the fake kernel; the arithmetic may change without it."""
     layout, spec = part.layout, part.spec
-    bindings = [layout.generated(spec.name) / file for file in (*names.PYTHON, *names.torch_binding(spec))]
-    headers = [p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding)]
-    return Step(
-        group="register",
-        name=f"{spec.name}-schema@torch{minor(part.versions.torch)}",
-        command=("register", spec.name, "--part", "schema"),
-        reads=(
-            *bindings,
-            *headers,
+    return part.register(
+        "schema",
+        reads=[
+            *(layout.generated(spec.name) / file for file in (*names.PYTHON, *names.torch_binding(spec))),
+            *(p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding)),
             *part.torch_op,
             *part.lowering,
             *(layout.generated(name) / names.SCHEMA for name in spec.uses),
-        ),
-        writes=(layout.registered(spec.name, "schema", torch=minor(part.versions.torch)),),
-        config=_config(
-            "register",
-            spec=part.interface,
-            models=part.models,
-            torch=part.versions.torch,
-            onnx=part.versions.onnx,
-            onnxscript=part.versions.onnxscript,
-        ),
-        after=(f"compile:{spec.name}",) if has_torch_library(spec) else (),
+        ],
+        after=[f"compile:{spec.name}"] if has_torch_library(spec) else [],
         server="export",
-        seconds=part.plan.seconds,
+        models=part.models,
+        **part.versions("onnx", "onnxscript"),
     )
 
 
 def _register_kernel(part: _Part) -> Step:
-    layout, spec = part.layout, part.spec
-    return Step(
-        group="register",
-        name=f"{spec.name}-kernel@torch{minor(part.versions.torch)}",
-        command=("register", spec.name, "--part", "kernel"),
-        reads=(
-            *([layout.torch_library(spec.name)] if has_torch_library(spec) else part.torch_op),
-            layout.data_manifest(spec.name),
-        ),
-        writes=(layout.registered(spec.name, "kernel", torch=minor(part.versions.torch)),),
-        config=_config(
-            "register",
-            spec=part.interface,
-            models=part.models,
-            tolerances=part.tolerances,
-            torch=part.versions.torch,
-            numpy=part.versions.numpy,
-        ),
-        server="torch",
-        seconds=part.plan.seconds,
-    )
-
-
-def _draw(part: _Part) -> Step:
-    return Step(
-        group="draw",
-        name=part.name,
-        command=("draw", part.name),
-        reads=(part.layout.reference(part.name),),
-        writes=(part.layout.drawn(part.name),),
-        config=_config(
-            "draw",
-            spec=part.interface,
-            models=part.models,
-            hypothesis=part.versions.hypothesis,
-            numpy=part.versions.numpy,
-        ),
-        server="onnx",
-        seconds=part.plan.seconds,
+    return part.register(
+        "kernel",
+        reads=[*part.torch_code, part.layout.data_manifest(part.name)],
+        models=part.models,
+        tolerances=part.tolerances,
+        **part.versions("numpy"),
     )
 
 
 def _register_search(part: _Part) -> Step:
-    layout, spec = part.layout, part.spec
-    return Step(
-        group="register",
-        name=f"{spec.name}-search@torch{minor(part.versions.torch)}",
-        command=("register", spec.name, "--part", "search"),
-        reads=(
-            *([layout.torch_library(spec.name)] if has_torch_library(spec) else part.torch_op),
-            layout.drawn(spec.name),
-            layout.reference(spec.name),
-        ),
-        writes=(layout.registered(spec.name, "search", torch=minor(part.versions.torch)),),
-        config=_config(
-            "register",
-            spec=part.interface,
-            tolerances=part.tolerances,
-            torch=part.versions.torch,
-            hypothesis=part.versions.hypothesis,
-            numpy=part.versions.numpy,
-        ),
-        server="torch",
-        seconds=part.plan.seconds,
+    return part.register(
+        "search",
+        reads=[*part.torch_code, part.layout.drawn(part.name), part.layout.reference(part.name)],
+        tolerances=part.tolerances,
+        **part.versions("hypothesis", "numpy"),
     )
 
 
 def _register_gradient(part: _Part) -> Step:
     """Keyed by the formula and the reference that it is the derivative of: no kernel can change whether it is."""
-    layout, spec = part.layout, part.spec
-    return Step(
-        group="register",
-        name=f"{spec.name}-gradient@torch{minor(part.versions.torch)}",
-        command=("register", spec.name, "--part", "gradient"),
-        reads=(*part.torch_op, layout.reference(spec.name)),
-        writes=(layout.registered(spec.name, "gradient", torch=minor(part.versions.torch)),),
-        config=_config(
-            "register",
-            spec=part.interface,
-            models=part.models,
-            torch=part.versions.torch,
-            numpy=part.versions.numpy,
-        ),
-        server="torch",
-        seconds=part.plan.seconds,
+    return part.register(
+        "gradient",
+        reads=[*part.torch_op, part.layout.reference(part.name)],
+        models=part.models,
+        **part.versions("numpy"),
     )
 
 
 def _export(part: _Part, lowering: Lowering, cell: Cell) -> Step:
     layout, spec = part.layout, part.spec
-    return Step(
-        group="export",
-        name=f"{spec.name}-{lowering}@{cell.export_name}",
-        command=("export", spec.name, "--lowering", lowering, "--cell", str(cell)),
-        reads=(
+    return part.step(
+        "export",
+        f"-{lowering}@{cell.export_name}",
+        "--lowering", lowering, "--cell", str(cell),
+        reads=[
             *(layout.generated(spec.name) / file for file in names.PYTHON),
             *(layout.generated(name) / names.SCHEMA for name in spec.uses),
             *part.lowering,
             *(part.torch_op if spec.torch and spec.torch.python else ()),
-        ),
-        writes=(
+        ],
+        writes=[
             layout.manifest(spec.name, lowering, cell),
             *part.model_files(lowering, cell),
             *part.function_models(lowering, cell),
-        ),
-        config=_config(
-            "export",
-            spec=part.interface,
-            models=part.traced,
-            torch=part.versions.torch,
-            onnx=part.versions.onnx,
-            onnxscript=part.versions.onnxscript,
-        ),
+        ],
         server="export",
-        seconds=part.plan.seconds,
-    )
+        spec=part.interface,
+        models=part.traced,
+        **part.versions("torch", "onnx", "onnxscript"),
+    )  # fmt: skip
 
 
 def _node(part: _Part, lowering: Lowering, cell: Cell) -> Step:
     """As an export, without torch."""
     layout, spec = part.layout, part.spec
-    return Step(
-        group="export",
-        name=f"{spec.name}-{lowering}@{cell.export_name}",
-        command=("export", spec.name, "--lowering", lowering, "--cell", str(cell)),
-        reads=(layout.generated(spec.name) / names.SCHEMA,),
-        writes=(layout.manifest(spec.name, lowering, cell), *part.model_files(lowering, cell)),
-        config=_config("node", spec=part.interface, models=part.traced, onnx=part.versions.onnx),
+    return part.step(
+        "export",
+        f"-{lowering}@{cell.export_name}",
+        "--lowering", lowering, "--cell", str(cell),
+        stage="node",
+        reads=[layout.generated(spec.name) / names.SCHEMA],
+        writes=[layout.manifest(spec.name, lowering, cell), *part.model_files(lowering, cell)],
         server="onnx",
-        seconds=part.plan.seconds,
-    )
+        spec=part.interface,
+        models=part.traced,
+        **part.versions("onnx"),
+    )  # fmt: skip
 
 
 def _agree(part: _Part, lowering: Lowering, cells: Sequence[Cell]) -> Step:
-    name = part.name
-    return Step(
-        group="export",
-        name=f"{name}-{lowering}-agreement",
-        command=("agree", name, "--lowering", lowering, *map(str, cells)),
-        reads=tuple(part.layout.manifest(name, lowering, cell) for cell in cells),
-        config=_config("export"),
-        server="export",
-        seconds=part.plan.seconds,
-    )
+    return part.step(
+        "export",
+        f"-{lowering}-agreement",
+        "--lowering", lowering, *map(str, cells),
+        stage="agree",
+        command="agree",
+        reads=[part.layout.manifest(part.name, lowering, cell) for cell in cells],
+    )  # fmt: skip
 
 
 def _verify(part: _Part, lowering: Lowering, cell: Cell, *, crowd: bool) -> Step:
     layout, spec = part.layout, part.spec
     verdict = layout.verdict(spec.name, lowering, cell)
-    return Step(
-        group="verify",
-        name=f"{spec.name}-{lowering}@{cell}",
-        command=("verify", spec.name, "--lowering", lowering, "--cell", str(cell), *([] if crowd else ["--no-crowd"])),
-        reads=(
-            *([layout.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else []),
+    return part.step(
+        "verify",
+        f"-{lowering}@{cell}",
+        "--lowering", lowering, "--cell", str(cell), *([] if crowd else ["--no-crowd"]),
+        reads=[
+            *([layout.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else ()),
             *(layout.reference(name) for name in (spec.name, *spec.uses)),
             layout.manifest(spec.name, lowering, cell),
             *(part.function_models("custom", cell) if lowering == "decomposed" else ()),
             layout.data_manifest(spec.name),
-        ),
-        writes=(verdict,),
-        config=_config(
-            "verify",
-            spec=part.interface,
-            used=part.used,
-            models=part.models,
-            tolerances=part.tolerances[lowering],
-            crowd=crowd,
-            onnx=part.versions.onnx,
-            onnxruntime=part.versions.onnxruntime,
-            numpy=part.versions.numpy,
-        ),
+        ],
+        writes=[verdict],
         server="ort",
         verdict=verdict,
-        seconds=part.plan.seconds,
-    )
+        spec=part.interface,
+        used=part.used,
+        models=part.models,
+        tolerances=part.tolerances[lowering],
+        crowd=crowd,
+        **part.versions("onnx", "onnxruntime", "numpy"),
+    )  # fmt: skip
 
 
 def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
+    return _step(
+        plan,
+        "report",
+        "",
+        "--opsets", plan.opsets,
+        reads=verdicts,
+        writes=[plan.layout.report / "report.json", plan.layout.report / "junit.xml"],
+        opsets=plan.opsets,
+    )  # fmt: skip
+
+
+def _step(
+    plan: Plan,
+    group: str,
+    name: str = "",
+    *arguments: str,
+    command: str = "",
+    stage: str = "",
+    reads: Iterable[Path] = (),
+    writes: Iterable[Path] = (),
+    code: Iterable[Path] = (),
+    after: Iterable[str] = (),
+    server: Server | None = None,
+    verdict: Path | None = None,
+    **config: Any,
+) -> Step:
+    """Make a step of a group. Command and stage are called as the group where they are not given.
+
+    `config` is what it depends on beside its files, `code` the files that its stage reads, such as templates.
+    """
     return Step(
-        group="report",
-        name="",
-        command=("report", "--opsets", plan.opsets),
-        reads=tuple(verdicts),
-        writes=(plan.layout.report / "report.json", plan.layout.report / "junit.xml"),
-        config=_config("report", opsets=plan.opsets),
+        group=group,
+        name=name,
+        command=(command or group, *arguments),
+        reads=tuple(map(str, reads)),
+        writes=tuple(map(str, writes)),
+        config=json.dumps({"code": digest(stage or group, *code), **config}, sort_keys=True),
+        after=tuple(after),
+        server=server,
+        verdict=str(verdict) if verdict else None,
         seconds=plan.seconds,
     )
-
-
-def _config(stage: str, *files: Path, **parts: Any) -> str:
-    """Return what a step depends on beside its files, as canonical JSON; `files` are code that the stage reads."""
-    return json.dumps({"code": code.digest(stage, *files), **parts}, sort_keys=True)
 
 
 def _fingerprint(data: Any) -> str:

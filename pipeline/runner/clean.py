@@ -36,7 +36,7 @@ class Clean(DoitClean):
         layout = Layout(Path.cwd())
         verb = "would remove" if dryrun else "removed"
         for task in {t.name: t for t in tasks if isinstance(t, StepTask)}.values():
-            there = [path for path in (*task.step.writes, layout.log(task.name)) if path.is_file()]
+            there = [path for path in (*map(Path, task.step.writes), layout.log(task.name)) if path.is_file()]
             if there:
                 self.outstream.write(f"{task.name}: {verb} {len(there)} file{'s' * (len(there) > 1)}\n")
             if not dryrun:

@@ -83,11 +83,14 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
 
     A step that judged and failed, such as a mismatch, wrote its own.
     """
-    if step.verdict is None or (isinstance(failure, StepFailed) and not failure.died and step.verdict.exists()):
+    if step.verdict is None:
+        return
+    path = Path(step.verdict)
+    if isinstance(failure, StepFailed) and not failure.died and path.exists():
         return
     from pipeline import verdict  # here, because a run with nothing to do pays for every import
 
     name, _, cell = step.name.partition("@")
     operator, _, lowering = name.partition("-")
     found = verdict.Verdict(op=operator, lowering=lowering, cell=cell, outcome="failed", detail=failure.detail)
-    verdict.write(step.verdict, found)
+    verdict.write(path, found)

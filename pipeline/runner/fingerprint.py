@@ -41,14 +41,16 @@ class Fingerprints:
         looked = time.time_ns()
         with Path(path).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if looked - now[1] > _tick(now):
+        if settled(now, looked):
             self._known[path] = self.fresh[path] = (now, digest)
         return digest
 
 
-def _tick(found: Mark) -> int:
-    """Return how long after its last change a file may change again without a new mark (git calls it racy).
+def settled(found: Mark, looked: int) -> bool:
+    """Return whether a file whose mark was `found` at the time `looked` shows its next change in a new mark.
 
-    Kernels stamp with the time of their last tick, 1 to 10 ms; whole seconds come from a coarse file system.
+    Kernels stamp with the time of their last tick, 1 to 10 ms, and whole seconds come from a coarse file system: a file
+    may change again within a tick (git calls it racy).
     """
-    return 2 * _SECOND if found[1] % _SECOND == 0 else _SECOND // 20
+    tick = 2 * _SECOND if found[1] % _SECOND == 0 else _SECOND // 20
+    return looked - found[1] > tick

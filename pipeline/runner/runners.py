@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from doit.control import ExecNode
@@ -39,7 +40,7 @@ class StepRunner(Runner):
         if chosen and isinstance(node.task, StepTask):
             self.dep_manager.begin(node.task)
             if node.task.step.verdict:
-                node.task.step.verdict.unlink(missing_ok=True)
+                Path(node.task.step.verdict).unlink(missing_ok=True)
             self._pool.prepare()
         return chosen
 
@@ -72,7 +73,7 @@ class StepRunner(Runner):
             return StepFailed(step, summary=str(error), died=True)
         if ending.status != 0:
             return ended(step, status=ending.status, seconds=ending.seconds, stopped=ending.stopped, log=log)
-        if missing := [str(path) for path in step.writes if not path.is_file()]:
+        if missing := [path for path in step.writes if not Path(path).is_file()]:
             return StepFailed(step, summary=f"ended well, but did not write {', '.join(missing)}", log=log)
         return None
 

@@ -7,9 +7,7 @@ nor a changed reference can change a model, and neither can crash an export.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -26,7 +24,7 @@ from pipeline.models.demand import Demand, check_legal
 from pipeline.models.exporters import example, export
 from pipeline.models.function_body import with_function
 from pipeline.models.glue import Glue, emitted, load_glue
-from pipeline.models.manifest import Manifest, custom_nodes, describe, differing_models, refused
+from pipeline.models.manifest import describe, refused
 from pipeline.schema import has_function_body
 from pipeline.spec import Lowering, OpSpec
 
@@ -69,29 +67,6 @@ def _define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:
     if spec.torch and spec.torch.overrides:
         return None
     return torch_op.define(layout, spec) if spec.torch and spec.torch.python else glue.fake.define()
-
-
-def agree(layout: Layout, operator: Operator, *, lowering: Lowering, cells: Sequence[Cell]) -> None:
-    """Hold the exports of `cells` against each other: the same custom nodes in all. Raises ExportError."""
-    manifests = {cell: _read(layout, operator, lowering, cell) for cell in cells}
-    problems = [
-        f"{operator.name}-{lowering}-{model}: {a.export_name} has {custom_nodes(manifests[a], model)}, "
-        f"{b.export_name} has {custom_nodes(manifests[b], model)}. Mend the lowering that differs"
-        for a, b in pairwise(cells)
-        for model in differing_models(manifests[a], manifests[b])
-    ]
-    if problems:
-        raise ExportError("\n".join(problems))
-
-
-def _read(layout: Layout, operator: Operator, lowering: Lowering, cell: Cell) -> Manifest:
-    path = layout.manifest(operator.name, lowering, cell)
-    try:
-        manifest: Manifest = json.loads(path.read_text())
-    except FileNotFoundError as error:
-        replay = f"python -m pipeline export {operator.name} --lowering {lowering} --cell {cell}"
-        raise ExportError(f"{path} is missing. Write it with: {replay}") from error
-    return manifest
 
 
 def _check_torch(operator: Operator, cell: Cell) -> None:

@@ -36,9 +36,9 @@ def task_steps():
     steps = []
     for step in json.loads((ROOT / "steps.json").read_text()):
         for field in ("reads", "writes"):
-            step[field] = tuple(ROOT / p for p in step.get(field, ()))
+            step[field] = tuple(str(ROOT / p) for p in step.get(field, ()))
         if "verdict" in step:
-            step["verdict"] = ROOT / step["verdict"]
+            step["verdict"] = str(ROOT / step["verdict"])
         steps.append(Step(**step | {"command": tuple(step["command"])}))
     return doit_tasks(steps)
 """

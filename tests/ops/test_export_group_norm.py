@@ -20,6 +20,7 @@ from pipeline.glue import python
 from pipeline.layout import Layout
 from pipeline.load import load_operator
 from pipeline.matrix import Cell
+from pipeline.stages import agree as agreement
 from tests.ops.forked import forked
 from tests.ops.projects import ROOT, Project
 
@@ -52,10 +53,8 @@ def export(made: Project, *cells: Cell, output: Path) -> str:
 
 
 def agree(made: Project, cells: Sequence[Cell], output: Path) -> str:
-    from pipeline.stages import export
-
     operator = load_operator(made.layout, "group_norm")
-    return forked(lambda: export.agree(made.layout, operator, lowering="custom", cells=cells), output)
+    return forked(lambda: agreement.run(made.layout, operator, lowering="custom", cells=cells), output)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pipeline.runner.tasks import GROUPS, doit_tasks, operator_of
@@ -11,7 +9,7 @@ from pipeline.step import Step
 def test_steps_become_tasks_in_groups() -> None:
     steps = [
         Step(group="report", name="", command=("report",)),
-        Step(group="compile", name="b", command=("compile", "b"), reads=(Path("b.h"),), writes=(Path("b.so"),)),
+        Step(group="compile", name="b", command=("compile", "b"), reads=("b.h",), writes=("b.so",)),
         Step(group="compile", name="a", command=("compile", "a"), after=("sdk",), config="flags"),
     ]
     tasks = {task.name: task for task in doit_tasks(steps)}

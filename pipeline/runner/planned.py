@@ -1,0 +1,93 @@
+"""The plan of the last command, kept. To plan costs a command 80 ms, and little of what a plan follows from changes.
+
+A plan follows from the text of the declarations, cases and settings, from which other files there are, from the code
+of this package, and from what is installed. What the steps read is no part of it: an edited kernel keeps the plan.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import astuple
+from pathlib import Path
+
+from pipeline.files import write_bytes
+from pipeline.layout import Layout
+from pipeline.project import Versions, installed, lost_headers
+from pipeline.runner.fingerprint import Mark, mark, settled
+from pipeline.step import Step
+from pipeline.toolchain.find import Toolchain, find_toolchain
+
+# The files of an operator whose text matters; of all others only that they are there.
+_DECLARING = ("spec.py", "cases.py")
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def planned(layout: Layout, *, opsets: str, environ: Mapping[str, str]) -> Sequence[Step]:
+    """Return the steps of a project, planned anew if need be. Raises OpmatrixError for a mistake in what it is of."""
+    path, looked = layout.plan, time.time_ns()
+    versions, toolchain = installed(), find_toolchain(environ)
+    marks = _marks(layout)
+    key = (
+        str(layout.root),
+        opsets,
+        astuple(versions),
+        astuple(toolchain),
+        environ.get("OPMATRIX_ORT_INCLUDE"),
+        lost_headers(layout),
+        marks,
+    )
+    with suppress(Exception):  # whatever is wrong with the file: it is only a cache
+        known, kept = pickle.loads(path.read_bytes())
+        if known == key:
+            return [Step(**step) for step in kept]
+    steps = _plan(layout, opsets=opsets, environ=environ, versions=versions, toolchain=toolchain)
+    if all(settled(found, looked) for found in marks.values() if found):
+        with suppress(OSError):  # a checkout that cannot be written is planned anew each time
+            write_bytes(path, pickle.dumps((key, [vars(step) for step in steps]), protocol=5))
+    return steps
+
+
+def _plan(
+    layout: Layout, *, opsets: str, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
+) -> Sequence[Step]:
+    # Here, because these imports are a part of what a kept plan saves.
+    from pipeline.load import load_operators
+    from pipeline.project import default_cells, step_seconds
+    from pipeline.steps import Plan, steps
+
+    plan = Plan(
+        layout=layout,
+        operators=load_operators(layout),
+        cells=default_cells(layout, opsets=opsets, versions=versions),
+        versions=versions,
+        toolchain=toolchain,
+        environ=environ,
+        opsets=opsets,
+        seconds=step_seconds(layout),
+    )
+    return tuple(steps(plan))
+
+
+def _marks(layout: Layout) -> dict[str, Mark | None]:
+    """Return every file that a plan may follow from, with its mark where its text matters."""
+    code = {path: mark(path) for path in _files(_PACKAGE)}
+    ops = {path: mark(path) if path.endswith(_DECLARING) else None for path in _files(str(layout.ops))}
+    native = dict.fromkeys(_files(str(layout.native)))
+    settings = str(layout.root / "pyproject.toml")
+    return {settings: mark(settings), **code, **ops, **native}
+
+
+def _files(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    yield entry.path
+                elif entry.name != "__pycache__":
+                    yield from _files(entry.path)
+    except FileNotFoundError:
+        return
