@@ -31,6 +31,8 @@ class State(Dependency):
         self._tasks = tasks
         self._prefix = f"{root}/"
         self._files = Fingerprints(journal.files())
+        self._look_once = True  # until a step begins: what several steps read is then looked at once
+        self._seen: dict[str, str | None] = {}
         self._before: dict[str, _Digests] = {}
         self._marks: dict[str, dict[str, Mark | None]] = {}
 
@@ -84,6 +86,7 @@ class State(Dependency):
 
     def begin(self, task: StepTask) -> None:
         """Forget the success of a step that is about to run, and note when its inputs were last written."""
+        self._look_once = False
         self._marks[task.name] = {path: mark(path) for path in task.file_dep}
         self.journal.forget(task.name)
 
@@ -96,7 +99,13 @@ class State(Dependency):
         return next((self._short(path) for path, before in sorted(marks.items()) if mark(path) != before), None)
 
     def _digests(self, paths: Any) -> dict[str, str | None]:
-        return {self._short(path): self._files.digest(path) for path in sorted(paths)}
+        digest = self._digest_seen if self._look_once else self._files.digest
+        return {self._short(path): digest(path) for path in sorted(paths)}
+
+    def _digest_seen(self, path: str) -> str | None:
+        if path not in self._seen:
+            self._seen[path] = self._files.digest(path)
+        return self._seen[path]
 
     def _short(self, path: str) -> str:
         # Relative to the project: its place on disk must not make a step stale.
