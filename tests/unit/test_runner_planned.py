@@ -1,0 +1,131 @@
+"""When a kept plan serves again, and when not."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.layout import Layout
+from pipeline.project import Versions
+from pipeline.runner import planned
+from pipeline.step import Step
+from pipeline.toolchain.find import Toolchain
+
+VERSIONS = Versions(torch="2.13.0", onnx="1", onnxscript="1", onnxruntime="1.31.0", numpy="2", hypothesis="6")
+TOOLS = Toolchain(
+    compiler=("g++",), compiler_identity="one", linker=None, ninja="ninja", torch_include=Path("include"),
+    torch_version="2.13.0",
+)  # fmt: skip
+STEP = Step(group="verify", name="my_op", command=("verify", "my_op"), reads=("a",), writes=("b",), verdict="b")
+
+
+class Command:
+    """What a doit command plans, and how often it planned anew."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.layout, self.anew = Layout(root), 0
+        self.installed, self.toolchain = VERSIONS, TOOLS
+        monkeypatch.setattr(planned, "installed", lambda: self.installed)
+        monkeypatch.setattr(planned, "find_toolchain", lambda environ: self.toolchain)
+        monkeypatch.setattr(planned, "_plan", self._plan)
+
+    def _plan(self, layout: Layout, **_: Any) -> tuple[Step, ...]:
+        self.anew += 1
+        return (STEP,)
+
+    def plans_anew(self, opsets: str = "default", **environ: str) -> bool:
+        before = self.anew
+        assert list(planned.planned(self.layout, opsets=opsets, environ=environ)) == [STEP]
+        return self.anew > before
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    for name in ("ops/my_op/spec.py", "ops/my_op/cases.py", "ops/my_op/reference.py", "native/my_op/kernel.h",
+                 "pyproject.toml"):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("as it was")
+    time.sleep(0.06)  # so that a further write must show
+    made = Command(tmp_path, monkeypatch)
+    assert made.plans_anew() and not made.plans_anew()
+    return made
+
+
+def edit(name: str) -> Callable[[Command], None]:
+    return lambda command: (command.layout.root / name).write_text("edited as")
+
+
+def add(name: str) -> Callable[[Command], None]:
+    return lambda command: (command.layout.root / name).write_text("")
+
+
+def another(**fields: Any) -> Callable[[Command], None]:
+    def change(command: Command) -> None:
+        for name, value in fields.items():
+            setattr(command, name, value)
+
+    return change
+
+
+def lose_a_header(command: Command) -> None:
+    found = '{"path": "nowhere", "files": {"onnxruntime_c_api.h": "0"}}'
+    command.layout.sdk.write_text(found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(edit("ops/my_op/spec.py"), id="declaration"),
+        pytest.param(edit("ops/my_op/cases.py"), id="cases"),
+        pytest.param(edit("pyproject.toml"), id="settings"),
+        pytest.param(add("ops/my_op/lowering.py"), id="a_lowering_more"),
+        pytest.param(add("native/my_op/more.h"), id="a_header_more"),
+        pytest.param(lambda c: (c.layout.root / "native/my_op/kernel.h").unlink(), id="a_header_less"),
+        pytest.param(another(installed=VERSIONS.__class__(**vars(VERSIONS) | {"torch": "2.14.0"})), id="torch"),
+        pytest.param(another(toolchain=TOOLS.__class__(**vars(TOOLS) | {"compiler_identity": "two"})), id="compiler"),
+        pytest.param(lose_a_header, id="headers_lost"),
+        pytest.param(lambda c: c.layout.plan.write_bytes(b"no pickle"), id="damaged"),
+        pytest.param(lambda c: c.layout.plan.write_bytes(c.layout.plan.read_bytes()[:-9]), id="cut"),
+    ],
+)
+def test_what_a_plan_follows_from_plans_anew(command: Command, change: Callable[[Command], None]) -> None:
+    change(command)
+    assert command.plans_anew()
+
+
+def test_the_variable_and_the_setting_count(command: Command) -> None:
+    assert command.plans_anew("all") and not command.plans_anew("all") and command.plans_anew()
+    assert command.plans_anew(OPMATRIX_ORT_INCLUDE="/include")
+
+
+def test_an_edit_with_the_old_time_stamp_and_size_plans_anew(command: Command) -> None:
+    path = command.layout.spec("my_op")
+    before = path.stat()
+    path.write_text("as it is ")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert command.plans_anew()
+
+
+@pytest.mark.parametrize("name", ["native/my_op/kernel.h", "ops/my_op/reference.py"])
+def test_what_steps_read_keeps_the_plan(command: Command, name: str) -> None:
+    edit(name)(command)
+    assert not command.plans_anew()
+
+
+def test_a_plan_of_what_was_just_written_is_not_kept(command: Command) -> None:
+    """Within a tick of the kernel's clock a second write may leave size and both time stamps as they are."""
+    edit("ops/my_op/spec.py")(command)
+    assert command.plans_anew() and command.plans_anew()
+    time.sleep(0.06)
+    assert command.plans_anew() and not command.plans_anew()
+
+
+def test_a_plan_that_cannot_be_written_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = Command(tmp_path, monkeypatch)
+    command.layout.plan.mkdir(parents=True)
+    assert command.plans_anew() and command.plans_anew()
