@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     of_operator("data", _data, "write inputs and expected outputs of every case")
     of_operator("draw", _draw, "draw inputs from the declaration that are hard on a kernel")
     registering = of_operator("register", _register, "prove the torch library")
-    parts = ("schema", "kernel", "search", "gradient")
+    parts = ("schema", "nodes", "kernel", "search", "gradient")
     registering.add_argument("--part", choices=parts, help="all, where it is not given")
     adopting = of_operator("adopt", _adopt, "add a case that register's search found to cases.py")
     adopting.add_argument("case", help="its name, as the search said it")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -52,3 +54,32 @@ def digest(stage: str, *further: Path) -> str:
     files = (*modules(stage), *sorted(further))
     named = b"".join(p.relative_to(PACKAGE).as_posix().encode() + b"\0" + _digest(p) for p in files)
     return hashlib.sha256(named).hexdigest()[:16]
+
+
+def function(path: Path, name: str, *, others: Iterable[str]) -> str:
+    """Return a fingerprint of the function `name` of a file and of all that it may use there, "" without one.
+
+    That is the file without comments, and without those of the functions `others` that nothing else in it names.
+    """
+    text = path.read_bytes()
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # whoever runs it will say so
+        return hashlib.sha256(text).hexdigest()[:16]
+    if not {name, "*"} & set(_bound(tree)):
+        return ""
+    for other in others:
+        rest = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == other)]
+        if not any(isinstance(n, ast.Name) and n.id == other for node in rest for n in ast.walk(node)):
+            tree.body = rest
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """Yield every name that anything in a module is bound to, "*" for names that are not told."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.alias():
+                yield node.asname or node.name

@@ -147,9 +147,9 @@ class Layout:
     def model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
         return self.exported(name, lowering, cell) / f"{model}/model.onnx"
 
-    def function_model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
-        """The same model, with a function body for its custom node."""
-        return self.model(name, lowering, cell, model).with_name("model_with_functions.onnx")
+    def function_model(self, name: str, cell: Cell, model: str) -> Path:
+        """The custom model with a function body for its node. It lies with the decomposed one, whose nodes it has."""
+        return self.model(name, "decomposed", cell, model).with_name("model_with_functions.onnx")
 
     def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
         folder = self.compiled(name) if self.sanitized else self.build / "verify" / name

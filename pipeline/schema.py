@@ -125,6 +125,6 @@ def has_ort_library(spec: OpSpec) -> bool:
     return spec.runtime == "kernel"
 
 
-def has_function_body(spec: OpSpec, lowering: str) -> bool:
-    """Return whether models of a lowering are also written with a function body: its decomposition."""
-    return lowering == "custom" and {"custom", "decomposed"}.issubset(spec.lowerings)
+def has_function_body(spec: OpSpec) -> bool:
+    """Return whether custom models are also written with a function body: their decomposition."""
+    return {"custom", "decomposed"}.issubset(spec.lowerings)

@@ -15,6 +15,7 @@ class Step:
     `command` is what follows ``python -m pipeline``: every step can be run by hand. `reads` and `writes` are files, as
     text: doit wants it so, and there are thousands on each command.
     `config` is everything else that the result depends on, as text: fields of the declaration, versions, flags.
+    `declared` are the files that a part of it was read from, which the step reads again.
     `after` names tasks that must have succeeded before, beyond those that write what this one reads.
     `server` names the set of imports that a step is forked from; None runs it in a plain thread.
     `verdict` is where a step that dies leaves its outcome for the report. `seconds` is its time limit.
@@ -26,6 +27,7 @@ class Step:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     config: str = ""
+    declared: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     server: Server | None = None
     verdict: str | None = None

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pipeline.code import digest
+from pipeline.code import digest, function
 from pipeline.feeds import feeds
 from pipeline.glue import names
 from pipeline.layout import Layout
@@ -63,7 +63,7 @@ class _Part:
 
     def step(self, group: str, suffix: str = "", *arguments: str, **fields: Any) -> Step:
         """Make a step of this operator, as `_step` does."""
-        return _step(self.plan, group, f"{self.name}{suffix}", self.name, *arguments, **fields)
+        return _step(self.plan, group, f"{self.name}{suffix}", self.name, *arguments, declared=self.declared, **fields)
 
     def register(self, what: str, **fields: Any) -> Step:
         """Make the step that proves one part of what torch is given."""
@@ -80,6 +80,13 @@ class _Part:
     def versions(self, *packages: str) -> dict[str, str]:
         """Return the versions of the packages that a step depends on."""
         return {package: getattr(self.plan.versions, package) for package in packages}
+
+    @cached_property
+    def declared(self) -> tuple[Path, ...]:
+        """The files of this operator, and of those that it uses, that the plan is made of."""
+        layout = self.layout
+        used = [path for name in self.spec.uses for path in (layout.spec(name), layout.cases(name))]
+        return (layout.spec(self.name), layout.cases(self.name), layout.lowering(self.name), *used)
 
     @cached_property
     def torch_op(self) -> tuple[Path, ...]:
@@ -134,15 +141,26 @@ class _Part:
         )
 
     @cached_property
-    def lowering(self) -> tuple[Path, ...]:
-        """The operator's lowering.py, where it has one."""
-        path = self.layout.lowering(self.name)
-        return (path,) if path.is_file() else ()
+    def lowered(self) -> Mapping[Lowering, str]:
+        """What stands of each lowering in lowering.py: an edit of one leaves the exports of the other alone."""
+        path, names = self.layout.lowering(self.name), get_args(Lowering)
+        return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
 
     @cached_property
     def torch_code(self) -> tuple[Path, ...]:
         """What computes on torch's side: the compiled library, or the operator in Python."""
         return (self.layout.torch_library(self.name),) if has_torch_library(self.spec) else self.torch_op
+
+    @cached_property
+    def torch_interface(self) -> tuple[Path, ...]:
+        """What torch's view of the operator is made of: binding, schema, fake kernel, gradient, and no arithmetic."""
+        layout, spec = self.layout, self.spec
+        return (
+            *(layout.generated(spec.name) / file for file in (*names.PYTHON, *names.torch_binding(spec))),
+            *(p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding)),
+            *self.torch_op,
+            *(layout.generated(name) / names.SCHEMA for name in spec.uses),
+        )
 
     @cached_property
     def supported(self) -> tuple[str, ...]:
@@ -154,9 +172,9 @@ class _Part:
         return tuple(self.layout.model(self.name, lowering, cell, name) for name in self.supported)
 
     def function_models(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
-        """Return those of them that are written once more, with a function body."""
-        names = self.supported if has_function_body(self.spec, lowering) else ()
-        return tuple(self.layout.function_model(self.name, lowering, cell, name) for name in names)
+        """Return what is written with decomposed models: the custom ones with a function body."""
+        names = self.supported if lowering == "decomposed" and has_function_body(self.spec) else ()
+        return tuple(self.layout.function_model(self.name, cell, name) for name in names)
 
 
 def steps(plan: Plan) -> Iterator[Step]:
@@ -172,7 +190,7 @@ def steps(plan: Plan) -> Iterator[Step]:
         if operator.spec.torch:
             yield from (_register_schema(part), _register_kernel(part))
         if operator.spec.torch and not operator.spec.torch.overrides:
-            yield from (_draw(part), _register_search(part))
+            yield from (_register_nodes(part), _draw(part), _register_search(part))
         if part.torch_op and operator.spec.torch and not operator.spec.torch.python:
             yield _register_gradient(part)
         cells = operator.cells(plan.cells)
@@ -252,19 +270,24 @@ def _draw(part: _Part) -> Step:
 
 def _register_schema(part: _Part) -> Step:
     """Keyed by the binding and the fake kernel; the arithmetic may change without it."""
-    layout, spec = part.layout, part.spec
     return part.register(
         "schema",
-        reads=[
-            *(layout.generated(spec.name) / file for file in (*names.PYTHON, *names.torch_binding(spec))),
-            *(p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding)),
-            *part.torch_op,
-            *part.lowering,
-            *(layout.generated(name) / names.SCHEMA for name in spec.uses),
-        ],
-        after=[f"compile:{spec.name}"] if has_torch_library(spec) else [],
+        reads=part.torch_interface,
+        after=[f"compile:{part.name}"] if has_torch_library(part.spec) else [],
         server="export",
         models=part.models,
+        **part.versions("onnx"),
+    )
+
+
+def _register_nodes(part: _Part) -> Step:
+    return part.register(
+        "nodes",
+        reads=part.torch_interface,
+        after=[f"compile:{part.name}"] if has_torch_library(part.spec) else [],
+        server="export",
+        models=part.models,
+        lowering=part.lowered["custom"],
         **part.versions("onnx", "onnxscript"),
     )
 
@@ -307,8 +330,8 @@ def _export(part: _Part, lowering: Lowering, cell: Cell) -> Step:
         reads=[
             *(layout.generated(spec.name) / file for file in names.PYTHON),
             *(layout.generated(name) / names.SCHEMA for name in spec.uses),
-            *part.lowering,
             *(part.torch_op if spec.torch and spec.torch.python else ()),
+            *(part.model_files("custom", cell) if part.function_models(lowering, cell) else ()),
         ],
         writes=[
             layout.manifest(spec.name, lowering, cell),
@@ -318,6 +341,7 @@ def _export(part: _Part, lowering: Lowering, cell: Cell) -> Step:
         server="export",
         spec=part.interface,
         models=part.traced,
+        lowering=part.lowered[lowering],
         **part.versions("torch", "onnx", "onnxscript"),
     )  # fmt: skip
 
@@ -361,7 +385,7 @@ def _verify(part: _Part, lowering: Lowering, cell: Cell, *, crowd: bool) -> Step
             *([layout.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else ()),
             *(layout.reference(name) for name in (spec.name, *spec.uses)),
             layout.manifest(spec.name, lowering, cell),
-            *(part.function_models("custom", cell) if lowering == "decomposed" else ()),
+            *part.function_models(lowering, cell),
             layout.data_manifest(spec.name),
         ],
         writes=[verdict],
@@ -398,6 +422,7 @@ def _step(
     reads: Iterable[Path] = (),
     writes: Iterable[Path] = (),
     code: Iterable[Path] = (),
+    declared: Iterable[Path] = (),
     after: Iterable[str] = (),
     server: Server | None = None,
     verdict: Path | None = None,
@@ -414,6 +439,7 @@ def _step(
         reads=tuple(map(str, reads)),
         writes=tuple(map(str, writes)),
         config=json.dumps({"code": digest(stage or group, *code), **config}, sort_keys=True),
+        declared=tuple(map(str, declared)),
         after=tuple(after),
         server=server,
         verdict=str(verdict) if verdict else None,

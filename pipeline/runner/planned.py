@@ -22,7 +22,7 @@ from pipeline.step import Step
 from pipeline.toolchain.find import Toolchain, find_toolchain
 
 # The files of an operator whose text matters; of all others only that they are there.
-_DECLARING = ("spec.py", "cases.py")
+_DECLARING = ("spec.py", "cases.py", "lowering.py")
 _PACKAGE = str(Path(__file__).parents[1])
 
 

@@ -35,6 +35,8 @@ class State(Dependency):
         self._seen: dict[str, str | None] = {}
         self._before: dict[str, _Digests] = {}
         self._marks: dict[str, dict[str, Mark | None]] = {}
+        declared = {path for task in tasks if isinstance(task, StepTask) for path in task.step.declared}
+        self._planned = {path: mark(path) for path in declared}
 
     def close(self) -> None:
         if not self._closed and self._files.fresh:
@@ -87,14 +89,15 @@ class State(Dependency):
     def begin(self, task: StepTask) -> None:
         """Forget the success of a step that is about to run, and note when its inputs were last written."""
         self._look_once = False
-        self._marks[task.name] = {path: mark(path) for path in task.file_dep}
+        declared = {path: self._planned[path] for path in task.step.declared}
+        self._marks[task.name] = {path: mark(path) for path in task.file_dep} | declared
         self.journal.forget(task.name)
 
     def remove_success(self, task: Task) -> None:
         """Do nothing: a step that ran was forgotten as it began, and one that was blocked may be up to date later."""
 
     def changed_meanwhile(self, task: Task) -> str | None:
-        """Return an input that was written since the step began, or None."""
+        """Return an input that was written since the step began, or a declaration since it was planned, or None."""
         marks = self._marks.get(task.name, {})
         return next((self._short(path) for path, before in sorted(marks.items()) if mark(path) != before), None)
 

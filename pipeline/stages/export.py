@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import onnx
 import torch
 
 from pipeline.errors import ExportError
@@ -53,13 +54,26 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
         content = proto.SerializeToString(deterministic=True)
         write_bytes(path, content)
         models[model.name] = describe(proto, content)
-        if has_function_body(operator.spec, lowering):
-            made = with_function(proto, demand, emitted(replace(demand, lowering="decomposed"), glue))
-            path = layout.function_model(operator.name, lowering, cell, model.name)
-            write_bytes(path, made.SerializeToString(deterministic=True))
+        if lowering == "decomposed" and has_function_body(operator.spec):
+            _write_function(layout, demand, glue)
     del defined  # the operator lives as long as this object
     manifest = {"op": operator.name, "lowering": lowering, "cell": cell.export_name, "models": models}
     write_text(layout.manifest(operator.name, lowering, cell), json.dumps(manifest, indent=1) + "\n")
+
+
+def _write_function(layout: Layout, demand: Demand, glue: Glue) -> None:
+    """Write the custom model of the cell once more, with the nodes of the decomposed one as the body of its node."""
+    custom = layout.model(demand.spec.name, "custom", demand.cell, demand.model.name)
+    try:
+        proto = onnx.load_model(custom)
+    except FileNotFoundError as error:
+        replay = f"python -m pipeline export {demand.spec.name} --lowering custom --cell {demand.cell}"
+        raise ExportError(
+            f"{demand}: '{custom}' is missing, which gets a function body. Write it with: {replay}"
+        ) from error
+    made = with_function(proto, replace(demand, lowering="custom"), emitted(demand, glue))
+    path = layout.function_model(demand.spec.name, demand.cell, demand.model.name)
+    write_bytes(path, made.SerializeToString(deterministic=True))
 
 
 def _define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:

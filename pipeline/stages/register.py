@@ -1,6 +1,7 @@
 """Prove the torch side of an operator, in parts that are keyed by what they test.
 
-"schema"    what the compiled library registers, and what opcheck and the exporters make of it
+"schema"    what the compiled library registers, and what opcheck makes of it
+"nodes"     what the exporters make of it
 "kernel"    what the library computes, held against the expected outputs
 "search"    the same on inputs that hypothesis drew from the declaration, held against the reference
 "gradient"  the formula of the gradient, where torch_op.py holds one; no library
@@ -9,6 +10,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -23,14 +25,14 @@ from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
 from pipeline.schema import torch_schema
 
-Part = Literal["schema", "kernel", "search", "gradient"]
+Part = Literal["schema", "nodes", "kernel", "search", "gradient"]
 
 
 def parts(layout: Layout, operator: Operator) -> tuple[Part, ...]:
     """Return the parts that an operator has."""
     found: list[Part] = ["schema", "kernel"]
     if operator.spec.torch and not operator.spec.torch.overrides:
-        found.append("search")
+        found += ["nodes", "search"]
     if torch_op.gradient(layout, operator.spec):
         found.append("gradient")
     return tuple(found)
@@ -38,17 +40,23 @@ def parts(layout: Layout, operator: Operator) -> tuple[Part, ...]:
 
 def run(layout: Layout, operator: Operator, *, part: Part) -> None:
     """Prove one part and write its manifest. Raises RegisterError with everything that disagrees."""
-    results = {"schema": _schema, "kernel": _kernel, "search": _search, "gradient": _gradient}[part](layout, operator)
+    results = _PARTS[part](layout, operator)
     manifest = {"op": operator.name, "part": part, "torch": torch.__version__, "schema": torch_schema(operator.spec)}
     path = layout.registered(operator.name, part, torch=torch_minor())
     write_text(path, json.dumps(manifest | {"results": results}, indent=1) + "\n")
 
 
 def _schema(layout: Layout, operator: Operator) -> list[dict[str, str]]:
-    # The exporters take 0.7 CPU s to import, which the other parts must not pay.
     from pipeline.library import schema_check
 
     return schema_check.results(layout, operator, torch_library.load(layout, operator))
+
+
+def _nodes(layout: Layout, operator: Operator) -> list[dict[str, str]]:
+    # The exporters take 0.7 CPU s to import, which the other parts must not pay.
+    from pipeline.library import node_check
+
+    return node_check.results(layout, operator, torch_library.load(layout, operator))
 
 
 def _search(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
@@ -76,3 +84,12 @@ def _kernel(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
     if problems:
         raise RegisterError("\n".join(problems))
     return results
+
+
+_PARTS: Mapping[Part, Callable[[Layout, Operator], Sequence[Mapping[str, Any]]]] = {
+    "schema": _schema,
+    "nodes": _nodes,
+    "kernel": _kernel,
+    "search": _search,
+    "gradient": _gradient,
+}

@@ -101,14 +101,14 @@ class Bench:
         own = Setting(runtime=self._runtime(), operators=operators, tolerances=spec.tolerances[self.lowering])
         # A body is the decomposition once more: it must do without our library, and without our reference.
         plain = None
-        if self.lowering == "decomposed" and has_function_body(spec, "custom"):
+        if self.lowering == "decomposed" and has_function_body(spec):
             plain = Setting(runtime=Runtime(None), operators=(), tolerances=spec.tolerances["decomposed"])
         for model in self.operator.models:
             if self.only is None or self.only in (c.name for c in model.cases):
                 place = (spec.name, self.lowering, self.cell, model.name)
                 yield from self._model(model, layout.model(*place), own)
                 if plain:
-                    body = layout.function_model(spec.name, "custom", self.cell, model.name)
+                    body = layout.function_model(spec.name, self.cell, model.name)
                     for result in self._model(model, body, plain):
                         yield replace(result, case=result.case + FUNCTION)
         _require_no_torch()

@@ -35,7 +35,7 @@ def task_steps():
     get_var("opsets", "default")
     steps = []
     for step in json.loads((ROOT / "steps.json").read_text()):
-        for field in ("reads", "writes"):
+        for field in ("reads", "writes", "declared"):
             step[field] = tuple(str(ROOT / p) for p in step.get(field, ()))
         if "verdict" in step:
             step["verdict"] = str(ROOT / step["verdict"])

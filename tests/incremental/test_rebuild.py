@@ -120,6 +120,20 @@ def test_an_input_edited_and_edited_back_while_the_step_runs(project: Project) -
     assert project.ran() == ["a.g"], "the output was made from something else than its input"
 
 
+@pytest.mark.parametrize("command", ["edit", "and_back"])
+def test_a_declaration_edited_while_the_step_runs(project: Project, command: str) -> None:
+    """Steps are keyed by what a declaration said when it was planned, and read it again."""
+    project.write("spec.py", "hello")
+    project.step("glue:a", command, "spec.py", "build/a.g", reads=[], declared=["spec.py"])
+    assert "spec.py was written while the step ran: it runs again next time" in project.doit().stdout
+    assert project.ran() == ["a.g"]
+    project.steps[0]["command"][0] = "copy"
+    project.doit()
+    assert project.ran() == ["a.g"] and project.read("build/a.g") == project.read("spec.py").upper()
+    project.doit()
+    assert project.ran() == []
+
+
 def test_a_failed_step_runs_again(project: Project) -> None:
     project.write("a.txt", "hello")
     project.step("glue:a", "say", "a.txt", "build/a.g")

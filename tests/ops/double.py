@@ -102,10 +102,10 @@ def with_body(*, factor: float = 2.0) -> ModelProto:
 
 
 def write_model(layout: Layout, lowering: Lowering, proto: ModelProto | None = None) -> Path:
-    """Put a model where the export stage does; beside a custom one, the one with a function body."""
+    """Put a model where the export stage does; beside a decomposed one, the one with a function body."""
     path = layout.model("double", lowering, CELL, "dynamic")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes((proto or model(lowering)).SerializeToString())
-    if lowering == "custom":
-        layout.function_model("double", lowering, CELL, "dynamic").write_bytes(with_body().SerializeToString())
+    if lowering == "decomposed":
+        layout.function_model("double", CELL, "dynamic").write_bytes(with_body().SerializeToString())
     return path

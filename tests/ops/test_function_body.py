@@ -46,7 +46,7 @@ def run(layout: Layout, *, case: str | None = None) -> None:
 
 
 def refused(layout: Layout, proto: ModelProto | None) -> tuple[Verdict, str]:
-    path = layout.function_model("double", "custom", CELL, "dynamic")
+    path = layout.function_model("double", CELL, "dynamic")
     if proto:
         path.write_bytes(proto.SerializeToString())
     else:
@@ -114,7 +114,7 @@ def test_a_body_that_the_checker_refuses(demand: Demand) -> None:
 
 
 def test_what_has_no_custom_form_has_no_body(layout: Layout) -> None:
-    layout.function_model("double", "custom", CELL, "dynamic").unlink()
+    layout.function_model("double", CELL, "dynamic").unlink()
     operator = replace(OPERATOR, spec=replace(SPEC, lowerings=("decomposed",)))
     verify.run(layout, operator, lowering="decomposed", cell=CELL)
     assert len(verdict.read(layout.verdict("double", "decomposed", CELL)).cases) == len(PLAIN)

@@ -1,0 +1,59 @@
+"""Cases as arguments of the registered operator, with all that a user of it has: fake kernel and gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pipeline.data.numbers import case_arrays, small_and_finite
+from pipeline.feeds import feeds
+from pipeline.layout import Layout
+from pipeline.library import torch_op
+from pipeline.library.inputs import arguments, tensors
+from pipeline.library.torch_library import Loaded
+from pipeline.load import Operator
+from pipeline.models.glue import Glue
+from pipeline.spec import Case, Model, given
+
+SMALL = 1000  # elements
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One case, its tensors, and the arguments made of them. Where a formula for the gradient is declared, they ask for
+    it."""
+
+    model: Model
+    case: Case
+    tensors: tuple[torch.Tensor, ...]
+    arguments: list[Any]
+
+
+def complete(layout: Layout, operator: Operator, loaded: Loaded, glue: Glue) -> Iterator[Sample]:
+    """Register the fake kernel and the gradient, then yield the first small, finite case of each choice of dtypes and
+    inputs: opcheck fails where an output is NaN."""
+    assert operator.spec.torch is not None
+    if not operator.spec.torch.python:
+        glue.fake.register_fake()
+    gradient = torch_op.gradient(layout, operator.spec)
+    if gradient:
+        gradient.register(loaded.overload.name())
+    spec, seen = operator.spec, set()
+    for model in operator.models:
+        for case in model.cases:
+            key = (tuple(model.types.items()), tuple(len(given(case, i.name)) for i in spec.inputs))
+            if key in seen or not small_and_finite(numbers := case_arrays(spec, model, case), elements=SMALL):
+                continue
+            seen.add(key)
+            flat = [
+                _asking(t, asks=gradient is not None and feed.part.name not in gradient.without)
+                for feed, t in zip(feeds(spec, model, case), tensors(spec, model, case, numbers), strict=True)
+            ]
+            yield Sample(model=model, case=case, tensors=tuple(flat), arguments=arguments(spec, case, flat))
+
+
+def _asking(tensor: torch.Tensor, *, asks: bool) -> torch.Tensor:
+    return tensor.requires_grad_() if asks and tensor.is_floating_point() else tensor
