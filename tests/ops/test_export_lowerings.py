@@ -79,6 +79,8 @@ def custom(model: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("cell", [OLD, *CELLS], ids=str)
 def test_the_decomposed_form_holds_nodes_of_onnx_alone(made: Project, cell: Cell) -> None:
+    assert "group_norm/custom/" in export(made, "group_norm", cell, "decomposed"), "nothing to give a body to"
+    assert export(made, "group_norm", cell) == ""
     assert export(made, "group_norm", cell, "decomposed") == ""
     found = models(made, "group_norm", cell, "decomposed")
     assert list(found) == ["seed", "dynamic_float32", "flat_float64"]

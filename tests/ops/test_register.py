@@ -62,9 +62,14 @@ def test_the_schema_part_passes_in_silence(built: Project) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     results = manifest(built.layout, "schema")
     assert {str(r["check"]) for r in results} == {
-        "test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic", "export",
+        "test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic",
     }  # fmt: skip
-    assert [r["model"] for r in results if r["check"] == "export"] == [
+
+
+def test_the_library_exports_to_the_same_nodes(built: Project) -> None:
+    done = register(built, "nodes")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [r["model"] for r in manifest(built.layout, "nodes")] == [
         "group_norm-custom-seed@torch2.13-legacy-opset18",
         "group_norm-custom-seed@torch2.13-dynamo-opset18",
     ]
