@@ -11,51 +11,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from measuring import Measured, measure, nothing
 
 ROOT = Path(__file__).resolve().parent.parent
 PEER = Path(__file__).resolve().parent / "peer"
 OP = "group_norm"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """Medians with their range, in seconds."""
-
-    cpu: list[float]
-    wall: list[float]
-
-    def __str__(self) -> str:
-        cpu, wall = statistics.median(self.cpu), statistics.median(self.wall)
-        return f"{cpu:8.2f} ({min(self.cpu):.2f} to {max(self.cpu):.2f}) {wall:8.2f}"
-
-
-def cpu_of_children() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def measure(rounds: int, prepare: Callable[[int], None], *command: str, cwd: Path) -> Measured:
-    """Run `command` `rounds` times, `prepare` before each, unmeasured."""
-    cpu, wall = [], []
-    for number in range(rounds):
-        prepare(number)
-        before, start = cpu_of_children(), time.perf_counter()
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-        cpu.append(cpu_of_children() - before)
-        wall.append(time.perf_counter() - start)
-    return Measured(cpu=cpu, wall=wall)
 
 
 def copy_project(folder: Path) -> Path:
@@ -98,9 +65,6 @@ def rows(rounds: int, folder: Path) -> dict[str, Measured]:
     project, peer = copy_project(folder), folder / "peer"
     doit = [sys.executable, "-m", "doit"]
     edit = edit_kernel(project)
-
-    def nothing(number: int) -> None:
-        pass
 
     def fresh_build(number: int) -> None:
         shutil.rmtree(project / "build" / "compile", ignore_errors=True)
