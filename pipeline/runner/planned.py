@@ -1,7 +1,8 @@
 """The plan of the last command, kept. To plan costs a command 80 ms, and little of what a plan follows from changes.
 
 A plan follows from the text of the declarations, cases and settings, from which other files there are, from the code
-of this package, and from what is installed, third parties' headers that are declared among it. What the steps read is no part of it: an edited kernel keeps the plan.
+of this package, and from what is installed, third parties' headers that are declared among it. What the steps read is
+no part of it: an edited kernel keeps the plan.
 """
 
 from __future__ import annotations
@@ -48,9 +49,8 @@ def planned(layout: Layout, *, opsets: str, environ: Mapping[str, str]) -> Seque
     steps, declared = _plan(layout, opsets=opsets, environ=environ, versions=versions, toolchain=toolchain)
     if all(settled(found, looked) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that cannot be written is planned anew each time
-            write_bytes(
-                path, pickle.dumps((key, _headers(layout, declared), [vars(step) for step in steps]), protocol=5)
-            )
+            kept = [vars(step) for step in steps]
+            write_bytes(path, pickle.dumps((key, _headers(layout, declared), kept), protocol=5))
     return steps
 
 

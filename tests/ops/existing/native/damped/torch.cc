@@ -14,6 +14,10 @@ static at::Tensor damped(const at::Tensor& x, double factor) {
   return y;
 }
 
-TORCH_LIBRARY(brought, m) { m.def("damped(Tensor x, float factor=0.5) -> Tensor"); }
+TORCH_LIBRARY(brought, m) {
+  m.def("damped(Tensor x, float factor=0.5) -> Tensor");
+}
 
-TORCH_LIBRARY_IMPL(brought, CPU, m) { m.impl("damped", &damped); }
+TORCH_LIBRARY_IMPL(brought, CPU, m) {
+  m.impl("damped", &damped);
+}
