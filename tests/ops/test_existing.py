@@ -66,13 +66,12 @@ def test_every_cell_is_verified(project: Project) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_schema_gate_is_whole(name: str, project: Project) -> None:
     """opcheck's tests and both exporters, with the compiled library in place, also where it gives torch no schema."""
-    found = {
-        part: [
-            r["check"] for r in json.loads(project.layout.registered(name, part, torch="2.13").read_text())["results"]
-        ]
-        for part in ("schema", "nodes")
-    }
-    assert set(found["schema"]) == {
+
+    def checks(part: str) -> list[str]:
+        manifest = json.loads(project.layout.registered(name, part, torch="2.13").read_text())
+        return [result["check"] for result in manifest["results"]]
+
+    assert set(checks("schema")) == {
         "test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic",
     }  # fmt: skip
     assert checks("nodes") == ["export", "export"]
