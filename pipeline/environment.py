@@ -133,7 +133,8 @@ def make(place: Place, environ: Mapping[str, str], *, lock: int) -> None:
     with tempfile.TemporaryDirectory(prefix="opmatrix-pip-") as folder:
         pip = Pip(place=place, command=find_pip(place, Path(folder)), lock=lock)
         say(f"installing the {len(requirements(LOCK.read_text()))} packages of {LOCK}")
-        pip.install("--require-hashes", "-r", str(LOCK))
+        # The lock is whole but for what it leaves out on purpose (main.in), so pip need not ask what is missing.
+        pip.install("--require-hashes", "--no-deps", "-r", str(LOCK))
         install_torch(pip, environ.get("OPMATRIX_TORCH_INDEX"))
         install_project(pip)
     say(f"the environment is ready ({pip.elapsed()})")

@@ -67,6 +67,10 @@ class Layout:
     def kernel(self, name: str) -> Path:
         return self.native / name / "kernel.h"
 
+    def own(self, name: str, file: str) -> Path:
+        """A file of an operator's C++: ``kernel.h``, or a binding that is written by hand, ``torch.cc``, ``ort.cc``."""
+        return self.native / f"{name}/{file}"
+
     def native_sources(self, name: str) -> tuple[Path, ...]:
         """Return what people write and an operator may be compiled from: all headers, and its own folder, sorted."""
         folders = (self.include, self.binding, self.kernel(name).parent)
@@ -107,6 +111,10 @@ class Layout:
 
     def ort_library(self, name: str, *, debug: bool = False) -> Path:
         return self.compiled(name, debug=debug) / f"lib{name}_ort.so"
+
+    def torch_version(self, name: str, *, debug: bool = False) -> Path:
+        """The version of torch that a torch.cc of the operator's own was compiled for."""
+        return self.compiled(name, debug=debug) / "torch.txt"
 
     def ort_objects(self, name: str) -> tuple[Path, ...]:
         """What an operator gives to ONNX Runtime libraries: its own, and those of the operators that use it."""

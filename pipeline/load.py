@@ -14,15 +14,17 @@ from pipeline.errors import SpecError, UsageError, did_you_mean
 from pipeline.files import load_module
 from pipeline.layout import Layout
 from pipeline.matrix import Cell
+from pipeline.schema import ONLY_KERNEL, OWN_ORT, WRITTEN, is_own
 from pipeline.spec import Model, OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """One operator: its declaration and the models that its cases run through."""
+    """One operator: its declaration, the models that its cases run through, and which C++ files are written for it."""
 
     spec: OpSpec
     models: tuple[Model, ...]
+    written: frozenset[str] = ONLY_KERNEL
 
     @property
     def name(self) -> str:
@@ -92,11 +94,13 @@ def _read(layout: Layout, name: str) -> tuple[Operator | None, list[str]]:
             mistakes += _lines(layout, path, wrong)
             # An unknown field does not hide what the known ones say; a missing or mistyped one does.
             sound[path] = all("unknown field" in m.text for m in wrong)
+    written = frozenset(file for file in WRITTEN if layout.own(name, file).is_file())
     if sound.get(spec_path):
         mistakes += _lines(layout, spec_path, check.declaration(spec, name))
+        mistakes += [f"native/{name}/{m.field}: {m.text}" for m in check.written(spec, written)]
         if sound.get(cases_path):
             mistakes += _lines(layout, cases_path, check.cases(spec, models))
-    return (None, mistakes) if mistakes else (Operator(spec=spec, models=models), [])
+    return (None, mistakes) if mistakes else (Operator(spec=spec, models=models, written=written), [])
 
 
 def _take(layout: Layout, path: Path, variable: str, kind: type) -> tuple[Any, list[str]]:
@@ -130,3 +134,8 @@ def _clashes(operators: Sequence[Operator]) -> Iterator[str]:
             claimed = f"{spec.onnx.domain}::{spec.onnx.op_type}" if field == "onnx" else spec.torch and spec.torch.name
             if claimed and (first := seen.setdefault(claimed, spec.name)) != spec.name:
                 yield f"ops/{spec.name}/spec.py: {field}: {claimed!r} is taken by ops/{first}/spec.py; rename one"
+    own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.written)}
+    for spec in (o.spec for o in operators):
+        for name in own.intersection(spec.uses):
+            yield f"ops/{spec.name}/spec.py: uses: {name!r} has an ort.cc of its own, so that " \
+                f"no other library can be linked of it; write native/{name}/kernel.h instead"  # fmt: skip

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import get_args
 
 from pipeline.spec import Attribute, AttributeKind, AttributeValue, DType, Input, Model, OpSpec
+
+# What people may write in native/<name>/ that has a meaning by its name.
+KERNEL, OWN_TORCH, OWN_ORT = WRITTEN = ("kernel.h", "torch.cc", "ort.cc")
+ONLY_KERNEL = frozenset({KERNEL})
 
 DTYPES: tuple[DType, ...] = get_args(DType)
 
@@ -111,8 +115,19 @@ def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
 
 
 def has_kernel(spec: OpSpec) -> bool:
-    """Return whether the operator has arithmetic of its own, in kernel.h."""
+    """Return whether the operator has arithmetic of its own, in C++."""
     return spec.runtime == "kernel" and not spec.uses
+
+
+def has_kernel_object(spec: OpSpec, written: Set[str]) -> bool:
+    """Return whether its arithmetic is compiled once, for both libraries: `written` names its files in native/."""
+    return has_kernel(spec) and (spec.kernel is not None or KERNEL in written)
+
+
+def is_own(file: str, spec: OpSpec, written: Set[str]) -> bool:
+    """Return whether a binding, `OWN_TORCH` or `OWN_ORT`, is written by hand instead of generated."""
+    has_library = has_torch_library(spec) if file == OWN_TORCH else has_kernel(spec)
+    return file in written and has_library
 
 
 def has_torch_library(spec: OpSpec) -> bool:

@@ -136,6 +136,15 @@ class TorchOp(metaclass=_KeepsMistakes):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Headers(metaclass=_KeepsMistakes):
+    """A folder of headers that an operator's C++ files include: one of the project, or, with `distribution`, one that a
+    package of PyPI installs, named as its wheel has it."""
+
+    folder: str
+    distribution: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class OnnxOp(metaclass=_KeepsMistakes):
     """The custom op in ONNX. `versions` are the versions of the domain that models may import."""
 
@@ -160,7 +169,8 @@ class OpSpec(metaclass=_KeepsMistakes):
     `types` maps each type variable to the dtypes that it takes. `tolerances` maps lowering, then dtype of an output.
     `runtime` says whose kernel computes in ONNX Runtime: one of ours, or a contrib op of ONNX Runtime itself. `kernel`
     is the text of kernel.h, for who would rather not have a file. `uses` names the operators whose nodes a lowering
-    emits instead of a node of its own; its library is linked of theirs.
+    emits instead of a node of its own; its library is linked of theirs. `headers` are third parties', for the C++ files
+    in native/<name>/.
     """
 
     name: str
@@ -177,6 +187,7 @@ class OpSpec(metaclass=_KeepsMistakes):
     runtime: Literal["kernel", "contrib"] = "kernel"
     kernel: str | None = None
     uses: tuple[str, ...] = ()
+    headers: tuple[Headers, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,10 @@ from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
 from pipeline.project import Versions, lost_headers, minor
-from pipeline.schema import has_function_body, has_ort_library, has_torch_library
+from pipeline.schema import OWN_ORT, OWN_TORCH, has_function_body, has_ort_library, has_torch_library, is_own
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
 from pipeline.step import Server, Step
+from pipeline.toolchain import headers
 from pipeline.toolchain.find import Toolchain
 from pipeline.toolchain.native_build import build_ninja
 
@@ -94,10 +95,19 @@ class _Part:
         path = self.layout.torch_op(self.name)
         return (path,) if path.is_file() else ()
 
+    @property
+    def written(self) -> frozenset[str]:
+        return self.operator.written
+
+    @property
+    def own_torch(self) -> bool:
+        """Whether its torch binding is written by hand, over torch's C++ headers."""
+        return is_own(OWN_TORCH, self.spec, self.written)
+
     @cached_property
     def interface(self) -> str:
         """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
-        left_out = ("tolerances", "lowerings", "min_opset", "kernel")
+        left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers")
         return _fingerprint({field: value for field, value in as_data(self.spec).items() if field not in left_out})
 
     @cached_property
@@ -156,11 +166,19 @@ class _Part:
         """What torch's view of the operator is made of: binding, schema, fake kernel, gradient, and no arithmetic."""
         layout, spec = self.layout, self.spec
         return (
-            *(layout.generated(spec.name) / file for file in (*names.PYTHON, *names.torch_binding(spec))),
-            *(p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding)),
+            *(layout.generated(spec.name) / file for file in names.PYTHON),
+            *self._torch_binding,
             *self.torch_op,
             *(layout.generated(name) / names.SCHEMA for name in spec.uses),
         )
+
+    @property
+    def _torch_binding(self) -> tuple[Path, ...]:
+        layout, spec = self.layout, self.spec
+        if self.own_torch:  # what it reads is for the compiler to know, and it may hold arithmetic as well
+            return (layout.torch_library(spec.name),)
+        headers = (p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding))
+        return (*(layout.generated(spec.name) / file for file in names.torch_binding(spec)), *headers)
 
     @cached_property
     def supported(self) -> tuple[str, ...]:
@@ -217,30 +235,34 @@ def _glue(part: _Part) -> Step:
     folder = part.layout.generated(part.name)
     return part.step(
         "glue",
-        writes=[folder / name for name in names.generated(part.spec)],
+        writes=[folder / name for name in names.generated(part.spec, part.written)],
         code=names.TEMPLATES,
         spec=part.interface,
         kernel=part.spec.kernel,
+        written=sorted(part.written),
     )
 
 
 def _compile(part: _Part) -> Step:
     layout, name, spec = part.layout, part.name, part.spec
-    ort = [layout.ort_library(name), *(() if spec.uses else layout.ort_objects(name))]
+    ort = [layout.ort_library(name), *(() if spec.uses or OWN_ORT in part.written else layout.ort_objects(name))]
     return part.step(
         "compile",
         reads=[
             layout.sdk,
-            *(layout.generated(name) / file for file in names.native(spec)),
+            *(layout.generated(name) / file for file in names.native(spec, part.written)),
             *(path for other in spec.uses for path in layout.ort_objects(other)),
             *layout.native_sources(name),
+            *headers.files(spec, layout.root),
         ],
         writes=[
             *([layout.torch_library(name)] if has_torch_library(spec) else ()),
             *(ort if has_ort_library(spec) else ()),
         ],
-        ninja=build_ninja(layout, spec, toolchain=part.plan.toolchain),
+        ninja=build_ninja(layout, spec, toolchain=part.plan.toolchain, written=part.written),
         compiler=part.plan.toolchain.identity,
+        headers=headers.versions(spec),
+        torch=part.plan.versions.torch if part.own_torch else "",
     )
 
 

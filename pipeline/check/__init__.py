@@ -4,5 +4,6 @@ from pipeline.check.cases import cases
 from pipeline.check.declaration import declaration
 from pipeline.check.mistake import Mistake
 from pipeline.check.structure import structure
+from pipeline.check.written import written
 
-__all__ = ["Mistake", "cases", "declaration", "structure"]
+__all__ = ["Mistake", "cases", "declaration", "structure", "written"]

@@ -6,6 +6,7 @@ import keyword
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
 from pipeline.check.mistake import Mistake, duplicates, not_one_of
 from pipeline.check.values import value_mistake
@@ -31,7 +32,7 @@ CPP_KEYWORDS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield what cannot hold in a declaration whose structure is sound."""
-    for check in (_names, _frameworks, _types, _shapes, _attributes, _lowerings, _not_yet):
+    for check in (_names, _frameworks, _types, _shapes, _attributes, _lowerings, _headers, _not_yet):
         yield from check(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
@@ -148,6 +149,14 @@ def _lowerings(spec: OpSpec) -> Iterator[Mistake]:
                 if not 0 <= limit < math.inf:
                     field = f"tolerances[{lowering!r}][{dtype!r}].{name}"
                     yield Mistake(field, f"found {limit!r}, allowed: a number from 0 on")
+
+
+def _headers(spec: OpSpec) -> Iterator[Mistake]:
+    for index, headers in enumerate(spec.headers):
+        folder = PurePosixPath(headers.folder)
+        if folder.is_absolute() or not folder.parts:
+            of = f"where {headers.distribution!r} is installed" if headers.distribution else "the project's root"
+            yield Mistake(f"headers[{index}].folder", f"found {headers.folder!r}, allowed: a folder relative to {of}")
 
 
 def _not_yet(spec: OpSpec) -> Iterator[Mistake]:

@@ -6,12 +6,13 @@ to be installed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
 import jinja2
 
+from pipeline.glue import names
 from pipeline.glue.cpp import CPP_TYPES, braces, call, constant, quoted
 from pipeline.glue.native_checks import shape_checks, shape_parameters
 from pipeline.glue.native_parts import (
@@ -24,33 +25,31 @@ from pipeline.glue.native_parts import (
     kernel_parameters,
     output_part,
 )
-from pipeline.schema import dtype_tuples, has_kernel, has_ort_library, has_torch_library, torch_schema
+from pipeline.schema import KERNEL, ONLY_KERNEL, dtype_tuples, has_kernel_object, has_torch_library, torch_schema
 from pipeline.spec import DType, OpSpec
 
 
-def render(spec: OpSpec) -> dict[str, str]:
-    """Return the text of every generated C++ file, by name. `spec` is one that `pipeline.load` accepts."""
-    files = _render_kernel(spec) if has_kernel(spec) else {}
-    if has_ort_library(spec):
-        files["ort_library.cc"] = ort_library(spec.uses or [spec.name])
-    return files
+def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
+    """Return the text of every generated C++ file, by name: all but those that are `written` by hand.
+
+    `spec` is one that `pipeline.load` accepts.
+    """
+    variables = _variables(spec) if has_kernel_object(spec, written) else {}
+
+    def text(file: str) -> str:
+        if file == KERNEL:
+            return spec.kernel or ""
+        if file == "ort_library.cc":
+            return ort_library(spec.uses or [spec.name])
+        template = "kernel.h.j2" if file == f"{spec.name}.h" else f"{file}.j2"
+        return _environment().get_template(template).render(variables)
+
+    return {file: text(file) for file in names.native(spec, written)}
 
 
-def _render_kernel(spec: OpSpec) -> dict[str, str]:
-    variables = _variables(spec)
-    templates = {
-        f"{spec.name}.h": "kernel.h.j2",
-        "kernel.cc": "kernel.cc.j2",
-        "checks.h": "checks.h.j2",
-        "ort.cc": "ort.cc.j2",
-    } | ({"torch.cc": "torch.cc.j2"} if has_torch_library(spec) else {})
-    files = {name: _environment().get_template(template).render(variables) for name, template in templates.items()}
-    return files if spec.kernel is None else {**files, "kernel.h": spec.kernel}
-
-
-def ort_library(names: Sequence[str]) -> str:
-    """Return the file that makes one ONNX Runtime library of the operators `names`."""
-    return _environment().get_template("ort_library.cc.j2").render(names=names)
+def ort_library(operators: Sequence[str]) -> str:
+    """Return the file that makes one ONNX Runtime library of `operators`."""
+    return _environment().get_template("ort_library.cc.j2").render(names=operators)
 
 
 @cache

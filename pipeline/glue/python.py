@@ -7,14 +7,14 @@ through it. They register nothing on import: the stage that wants a registration
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from functools import cache
 from typing import Any
 
 import jinja2
 
 from pipeline.glue import fake, names, onnx_schema
-from pipeline.schema import Argument, torch_arguments, torch_schema
+from pipeline.schema import ONLY_KERNEL, OWN_TORCH, Argument, is_own, torch_arguments, torch_schema
 from pipeline.spec import Attribute, AttributeKind, OpSpec
 
 WIDTH = 120
@@ -33,9 +33,10 @@ _PYTHON_TYPES: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def render(spec: OpSpec) -> dict[str, str]:
+def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
     """Return the text of every file of `names.PYTHON`, by name. `spec` is one that `pipeline.load` accepts."""
     variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
+    variables["own_torch"] = is_own(OWN_TORCH, spec, written)
     return {name: _environment().get_template(f"{name}.j2").render(variables) for name in names.python(spec)}
 
 

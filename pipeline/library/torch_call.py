@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from pipeline.schema import attribute_values, torch_name
+from pipeline.schema import attribute_values, torch_arguments, torch_name
 from pipeline.spec import Model, OpSpec
 
 
@@ -18,14 +18,28 @@ def torch_operator(spec: OpSpec) -> Any:
     return getattr(getattr(torch.ops, namespace), name)
 
 
+def inferred(schema: Any) -> bool:
+    """Return whether torch made up the names of a schema's arguments, ``_0``, ``_1``: RegisterOperators and
+    m.def(name, &function) give none."""
+    return bool(schema.arguments) and all(a.name == f"_{n}" for n, a in enumerate(schema.arguments))
+
+
 def torch_attributes(spec: OpSpec, model: Model) -> dict[str, Any]:
-    """Return the value of every attribute, defaults included."""
+    """Return the value of every attribute, defaults included, by the registered operator's names for them."""
     values = attribute_values(spec, model)
+    names = _made_up_names(spec)
     return {
-        torch_name(a): list(value) if isinstance(value := values[a.name], tuple) else value
+        names.get(torch_name(a), torch_name(a)): list(value) if isinstance(value := values[a.name], tuple) else value
         for a in spec.attributes
         if a.name in values and a.kind != "tensor"
     }
+
+
+def _made_up_names(spec: OpSpec) -> dict[str, str]:
+    """Return the names that torch made up, by those of the declaration; none where it did not."""
+    if spec.torch is None or spec.torch.overrides or not inferred(torch_operator(spec).default._schema):
+        return {}
+    return {argument.name: f"_{n}" for n, argument in enumerate(torch_arguments(spec))}
 
 
 def torch_minor() -> str:

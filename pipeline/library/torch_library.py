@@ -11,9 +11,9 @@ import torch
 from pipeline.errors import RegisterError
 from pipeline.layout import Layout
 from pipeline.library import overridden, torch_op
-from pipeline.library.torch_call import torch_operator
+from pipeline.library.torch_call import inferred, torch_operator
 from pipeline.load import Operator
-from pipeline.schema import torch_schema
+from pipeline.schema import OWN_TORCH, is_own, torch_schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +44,28 @@ def _load_library(layout: Layout, operator: Operator) -> None:
     path = layout.torch_library(operator.name)
     if not path.is_file():
         raise RegisterError(f"{path} is missing. Build it with: python -m pipeline compile {operator.name}")
+    own = is_own(OWN_TORCH, operator.spec, operator.written)
+    if own:
+        _check_version(layout, operator)
     try:
         torch.ops.load_library(path)  # type: ignore[no-untyped-call]
     except OSError as error:
         raise RegisterError(f"{path} does not load in torch {torch.__version__}: {error}. Compile it anew") from error
-    _check_registered(str(path))
+    if not own:
+        _check_registered(str(path))
+
+
+def _check_version(layout: Layout, operator: Operator) -> None:
+    """Raise RegisterError where a library over torch's C++ headers was compiled for another torch: one that is 2 minor
+    versions off may load, with its kernel missing."""
+    path = layout.torch_version(operator.name)
+    made_for = path.read_text().strip() if path.is_file() else "an unknown version"
+    if made_for != torch.__version__:
+        raise RegisterError(
+            f"{layout.torch_library(operator.name)} is compiled for torch {made_for}, and this is {torch.__version__}; "
+            f"a torch.cc over torch's C++ headers fits one version alone. Compile it anew with: "
+            f"python -m pipeline compile {operator.name}"
+        )
 
 
 def _check_registered(path: str) -> None:
@@ -69,7 +86,7 @@ def _check_schema(operator: Operator) -> Any:
         raise RegisterError(
             f"{operator.name}: {_source(operator)} registers no {wanted.name}. {_remedy(operator)}"
         ) from error
-    if overload._schema != wanted:
+    if not _same(overload._schema, wanted):
         raise RegisterError(
             f"{operator.name}: {_source(operator)} registers {overload._schema}, declared: {wanted}. "
             f"{_remedy(operator)}"
@@ -77,14 +94,33 @@ def _check_schema(operator: Operator) -> Any:
     return overload
 
 
+def _same(found: Any, wanted: Any) -> bool:
+    """Return whether a schema is the declared one. Where torch made up the names of arguments, it knows no defaults
+    either, and types and order decide."""
+    if not inferred(found):
+        return bool(found == wanted)
+    return [_kinds(part) for part in (found.arguments, found.returns)] == [
+        _kinds(part) for part in (wanted.arguments, wanted.returns)
+    ]
+
+
+def _kinds(arguments: Any) -> list[tuple[str, bool]]:
+    """Return the type of each argument or result, and whether it says that it is an alias of another."""
+    return [(str(a.type), a.alias_info is not None) for a in arguments]
+
+
 def _source(operator: Operator) -> str:
+    if is_own(OWN_TORCH, operator.spec, operator.written):
+        return "its torch.cc"
     return "define() in its torch_op.py" if operator.spec.torch and operator.spec.torch.python else "its library"
 
 
 def _remedy(operator: Operator) -> str:
     if operator.spec.torch and operator.spec.torch.python:
         return f"Mend ops/{operator.name}/torch_op.py or spec.py: names, order, types and defaults must be the same"
-    return (
-        f"Was another library compiled, or does a torch.cc of its own say otherwise? "
-        f"Compile it anew with: python -m pipeline compile {operator.name}"
-    )
+    if is_own(OWN_TORCH, operator.spec, operator.written):
+        return (
+            f"Mend native/{operator.name}/torch.cc or ops/{operator.name}/spec.py: names, order, types and defaults "
+            f"must be the same; order and types alone, where torch.cc gives a function and no schema"
+        )
+    return f"Was another library compiled? Compile it anew with: python -m pipeline compile {operator.name}"

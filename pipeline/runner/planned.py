@@ -1,7 +1,8 @@
 """The plan of the last command, kept. To plan costs a command 80 ms, and little of what a plan follows from changes.
 
 A plan follows from the text of the declarations, cases and settings, from which other files there are, from the code
-of this package, and from what is installed. What the steps read is no part of it: an edited kernel keeps the plan.
+of this package, and from what is installed, third parties' headers that are declared among it. What the steps read is
+no part of it: an edited kernel keeps the plan.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
@@ -23,6 +24,7 @@ from pipeline.toolchain.find import Toolchain, find_toolchain
 
 # The files of an operator whose text matters; of all others only that they are there.
 _DECLARING = ("spec.py", "cases.py", "lowering.py")
+Declared = tuple[str, str | None]  # a folder, and the distribution that it is of
 _PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -41,27 +43,30 @@ def planned(layout: Layout, *, opsets: str, environ: Mapping[str, str]) -> Seque
         marks,
     )
     with suppress(Exception):  # whatever is wrong with the file: it is only a cache
-        known, kept = pickle.loads(path.read_bytes())
-        if known == key:
+        known, headers, kept = pickle.loads(path.read_bytes())
+        if known == key and headers == _headers(layout, headers):
             return [Step(**step) for step in kept]
-    steps = _plan(layout, opsets=opsets, environ=environ, versions=versions, toolchain=toolchain)
+    steps, declared = _plan(layout, opsets=opsets, environ=environ, versions=versions, toolchain=toolchain)
     if all(settled(found, looked) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that cannot be written is planned anew each time
-            write_bytes(path, pickle.dumps((key, [vars(step) for step in steps]), protocol=5))
+            kept = [vars(step) for step in steps]
+            write_bytes(path, pickle.dumps((key, _headers(layout, declared), kept), protocol=5))
     return steps
 
 
 def _plan(
     layout: Layout, *, opsets: str, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
-) -> Sequence[Step]:
+) -> tuple[Sequence[Step], Sequence[Declared]]:
+    """Return the steps, and which headers of third parties are declared."""
     # Here, because these imports are a part of what a kept plan saves.
     from pipeline.load import load_operators
     from pipeline.project import default_cells, step_seconds
     from pipeline.steps import Plan, steps
 
+    operators = load_operators(layout)
     plan = Plan(
         layout=layout,
-        operators=load_operators(layout),
+        operators=operators,
         cells=default_cells(layout, opsets=opsets, versions=versions),
         versions=versions,
         toolchain=toolchain,
@@ -69,7 +74,16 @@ def _plan(
         opsets=opsets,
         seconds=step_seconds(layout),
     )
-    return tuple(steps(plan))
+    return tuple(steps(plan)), [(h.folder, h.distribution) for o in operators for h in o.spec.headers]
+
+
+def _headers(layout: Layout, declared: Iterable[Declared]) -> dict[Declared, object]:
+    """Return what is found now of the headers that are declared; most projects declare none."""
+    if not declared:
+        return {}
+    from pipeline.toolchain.headers import state  # here, as above
+
+    return {(folder, distribution): state(layout.root, folder, distribution) for folder, distribution in declared}
 
 
 def _marks(layout: Layout) -> dict[str, Mark | None]:

@@ -15,9 +15,9 @@ from pipeline.errors import CompileError
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
-from pipeline.schema import has_ort_library, has_torch_library
+from pipeline.schema import OWN_TORCH, has_ort_library, has_torch_library, is_own
 from pipeline.spec import OpSpec
-from pipeline.toolchain import native_build, symbols
+from pipeline.toolchain import headers, native_build, symbols
 from pipeline.toolchain.find import Toolchain, find_toolchain
 
 FINGERPRINTS = "sources.json"
@@ -29,12 +29,14 @@ def run(layout: Layout, operator: Operator, *, debug: bool = False) -> None:
     name = operator.name
     toolchain = find_toolchain(os.environ)
     folder = layout.compiled(name, debug=debug)
-    rewritten = _write_build(layout, operator.spec, toolchain=toolchain, debug=debug)
-    _distrust_time_stamps(layout, name, folder)
+    rewritten = _write_build(layout, operator, toolchain=toolchain, debug=debug)
+    _distrust_time_stamps(layout, operator.spec, folder)
     _ninja(toolchain, folder)
     if layout.sanitized:  # the libraries ask for the sanitizers' own functions
         return
-    if has_torch_library(operator.spec):
+    if is_own(OWN_TORCH, operator.spec, operator.written):
+        symbols.check_own_torch_library(layout.torch_library(name, debug=debug))
+    elif has_torch_library(operator.spec):
         symbols.check_torch_library(layout.torch_library(name, debug=debug), target=native_build.TORCH_TARGET)
     if has_ort_library(operator.spec):
         symbols.check_ort_library(layout.ort_library(name, debug=debug))
@@ -42,37 +44,48 @@ def run(layout: Layout, operator: Operator, *, debug: bool = False) -> None:
         _write_compile_commands(layout, toolchain, folder)
 
 
-def _write_build(layout: Layout, spec: OpSpec, *, toolchain: Toolchain, debug: bool) -> bool:
+def _write_build(layout: Layout, operator: Operator, *, toolchain: Toolchain, debug: bool) -> bool:
     """Write what ninja reads; return whether the text of build.ninja is another one than before."""
+    spec = operator.spec
     folder = layout.compiled(spec.name, debug=debug)
     try:
         sdk = json.loads(layout.sdk.read_text())
     except FileNotFoundError as error:
         raise CompileError(f"'{layout.sdk}' is missing. Run `python -m pipeline sdk` first.") from error
-    headers = json.dumps(sdk["files"], sort_keys=True)
-    write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {sdk['version']} {headers}\n")
-    write_text(folder / native_build.SDK, native_build.sdk_ninja(Path(sdk["path"])))
+    files = json.dumps(sdk["files"], sort_keys=True)
+    others = "".join(f"{version}\n" for version in headers.versions(spec))
+    write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {sdk['version']} {files}\n{others}")
+    own_torch = is_own(OWN_TORCH, spec, operator.written)
+    if own_torch:
+        write_text(layout.torch_version(spec.name, debug=debug), f"{toolchain.torch_version}\n")
+    places = native_build.sdk_ninja(
+        Path(sdk["path"]),
+        torch_include=toolchain.torch_include if own_torch else None,
+        headers=headers.find(spec, layout.root),
+    )
+    write_text(folder / native_build.SDK, places)
     path = folder / "build.ninja"
-    text = native_build.build_ninja(layout, spec, toolchain=toolchain, debug=debug)
+    text = native_build.build_ninja(layout, spec, toolchain=toolchain, written=operator.written, debug=debug)
     rewritten = not path.exists() or path.read_text() != text
     write_text(path, text)
     return rewritten
 
 
-def _sources(layout: Layout, name: str) -> Iterator[Path]:
+def _sources(layout: Layout, spec: OpSpec) -> Iterator[Path]:
     """Yield every file of ours that may be compiled in; which of them an object reads is for ninja to know."""
-    yield from layout.native_sources(name)
-    yield from sorted(p for p in layout.generated(name).iterdir() if p.suffix in (".h", ".cc"))
+    yield from layout.native_sources(spec.name)
+    yield from headers.files(spec, layout.root)
+    yield from sorted(p for p in layout.generated(spec.name).iterdir() if p.suffix in (".h", ".cc"))
 
 
-def _distrust_time_stamps(layout: Layout, name: str, folder: Path) -> None:
+def _distrust_time_stamps(layout: Layout, spec: OpSpec, folder: Path) -> None:
     """Remove the objects if a source changed in a way that ninja cannot see: with a time stamp that is not newer.
 
     A checkout, an unpacked archive or a restored backup may do that.
     """
     path = folder / FINGERPRINTS
     before = json.loads(path.read_text()) if path.exists() else {}
-    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in _sources(layout, name)}
+    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in _sources(layout, spec)}
     objects = list(folder.glob("*.o"))
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
     changed = [p for p, digest in now.items() if before.get(p) != digest]

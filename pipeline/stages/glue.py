@@ -11,7 +11,7 @@ from pipeline.load import Operator
 def run(layout: Layout, operator: Operator) -> None:
     """Write the files under `layout.generated(name)` whose text differs, and remove those that nothing renders now."""
     folder = layout.generated(operator.name)
-    files = native.render(operator.spec) | python.render(operator.spec)
+    files = native.render(operator.spec, operator.written) | python.render(operator.spec, operator.written)
     for name, text in files.items():
         write_text(folder / name, text)
     for surplus in (p for p in folder.iterdir() if p.is_file() and p.name not in files):

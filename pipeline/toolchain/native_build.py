@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 from ninja import ninja_syntax
 
 from pipeline.glue import names
 from pipeline.layout import Layout
-from pipeline.schema import has_ort_library, has_torch_library
+from pipeline.schema import (
+    ONLY_KERNEL,
+    OWN_ORT,
+    OWN_TORCH,
+    has_kernel_object,
+    has_ort_library,
+    has_torch_library,
+    is_own,
+)
 from pipeline.spec import OpSpec
 from pipeline.toolchain.find import Toolchain
 
@@ -33,18 +41,25 @@ _WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
 _ARITHMETIC = ("-ffp-contract=fast", "-fno-math-errno")
 _KERNEL = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", *_ARITHMETIC)
 _BINDING = ("-O1",)
+# What people bring as it is may warn, and need not say what it shows: the version script does.
+_OWN = ("-O2", "-fvisibility=default", "-Wno-error", "-Wno-extra", "-Wno-shadow")
 _DEBUG = ("-Og", "-g")
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 _SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, *_SANITIZERS)  # the same numbers come out
+# How bindings that are written by hand are compiled.
+_OWN_FLAGS = {OWN_TORCH: "$own $torch", OWN_ORT: "$own $ort"}
 # An output appears whole, and only if it differs: with restat, ninja then stops where a comment was edited.
 _KEEP = "if cmp -s $out.new $out; then rm $out.new; else mv $out.new $out; fi"
 
 
-def build_ninja(layout: Layout, spec: OpSpec, *, toolchain: Toolchain, debug: bool = False) -> str:
-    """Return the text of the operator's build.ninja.
+def build_ninja(
+    layout: Layout, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = ONLY_KERNEL, debug: bool = False
+) -> str:
+    """Return the text of the operator's build.ninja; `written` are its own files that have a meaning by their name.
 
-    Where ONNX Runtime's headers are is in `SDK` beside it, which the sdk stage knows only once it has run; `IDENTITY`
-    there holds what the compiler and the headers are, for ninja looks at time stamps of sources alone.
+    Where headers of others are is in `SDK` beside it: those of ONNX Runtime are known only once the sdk stage has run.
+    `IDENTITY` there holds what the compiler and the headers are, for ninja looks at time stamps of sources alone, and
+    `Layout.torch_version` which torch a torch.cc of its own is compiled for.
     """
     name = spec.name
     text = io.StringIO()
@@ -54,26 +69,33 @@ def build_ninja(layout: Layout, spec: OpSpec, *, toolchain: Toolchain, debug: bo
     ninja.variable("builddir", ".")
     ninja.include(SDK)
     ninja.newline()
-    _variables(ninja, layout, name, toolchain=toolchain, debug=debug)
+    _variables(ninja, layout, spec, toolchain=toolchain, debug=debug)
     _rules(ninja)
-    _objects(ninja, layout, spec)
-    if has_torch_library(spec):
+    _objects(ninja, layout, spec, written)
+    kernel = ("kernel.o", "runtime.o") if has_kernel_object(spec, written) else ()
+    if is_own(OWN_TORCH, spec, written):
+        _own_torch_library(ninja, layout, name, kernel)
+    elif has_torch_library(spec):
         _torch_library(ninja, layout, name)
-    if has_ort_library(spec):
+    if is_own(OWN_ORT, spec, written):
+        _library(ninja, layout.ort_library(name).name, objects=("ort.o", *kernel), script=layout.binding / "ort.map")
+    elif has_ort_library(spec):
         _ort_library(ninja, layout, spec)
     return text.getvalue()
 
 
-def _variables(ninja: ninja_syntax.Writer, layout: Layout, name: str, *, toolchain: Toolchain, debug: bool) -> None:
-    generated = layout.generated(name)
+def _variables(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec, *, toolchain: Toolchain, debug: bool) -> None:
+    generated = layout.generated(spec.name)
     ours = (generated, layout.native, layout.include, layout.binding)
     # Equal content gives equal bytes in any folder. A debugger wants the real paths.
     prefixes = [] if debug else [f"-ffile-prefix-map={layout.root}=."]
     ninja.variable("cxx", _shell(*toolchain.compiler))
-    ninja.variable("flags", _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *(f"-I{folder}" for folder in ours)))
+    flags = _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *(f"-I{folder}" for folder in ours))
+    ninja.variable("flags", flags + (" $headers" if spec.headers else ""))
     special = _SANITIZED if layout.sanitized else _DEBUG if debug else None
     ninja.variable("kernel", _shell(*(special or _KERNEL)))
     ninja.variable("binding", _shell(*(special or _BINDING)))
+    ninja.variable("own", _shell(*_OWN, *(special or ())))
     ninja.variable("ort", "-isystem $ort_include")
     linker = [f"-fuse-ld={toolchain.linker}"] if toolchain.linker else []
     runtime = _SANITIZERS if layout.sanitized else ()
@@ -96,7 +118,7 @@ def _rules(ninja: ninja_syntax.Writer) -> None:
     ninja.newline()
 
 
-def _objects(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> None:
+def _objects(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec, written: Set[str]) -> None:
     generated = layout.generated(spec.name)
     more = {
         "kernel.cc": "$kernel",
@@ -104,11 +126,14 @@ def _objects(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> None:
         "ort.cc": "$binding $ort",
         "ort_library.cc": "$binding $ort",
     }
-    sources = {generated / file: more[file] for file in names.native(spec) if file in more}
+    sources = {generated / file: more[file] for file in names.native(spec, written) if file in more}
     if sources:
         sources[layout.binding / "runtime.cc"] = "$binding"
+    own = {file: flags for file, flags in _OWN_FLAGS.items() if is_own(file, spec, written)}
+    sources |= {layout.own(spec.name, file): flags for file, flags in own.items()}
     for source, flags in sources.items():
-        ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=[IDENTITY], variables={"more": flags})
+        known = [IDENTITY, *([layout.torch_version(spec.name).name] if "$torch" in flags else [])]
+        ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=known, variables={"more": flags})
     ninja.newline()
 
 
@@ -122,6 +147,19 @@ def _torch_library(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> Non
         script=layout.binding / "torch.map",
         libraries=f"-Wl,--no-as-needed {STUB}",
         further=(STUB,),
+    )
+
+
+def _own_torch_library(ninja: ninja_syntax.Writer, layout: Layout, name: str, kernel: Sequence[str]) -> None:
+    """Link against the installed torch itself: what that lacks, the linker names."""
+    _library(
+        ninja,
+        layout.torch_library(name).name,
+        objects=("torch.o", *kernel),
+        script=layout.binding / "own_torch.map",
+        more="" if layout.sanitized else "-Wl,-z,defs",  # a sanitizer's own functions come with the process
+        libraries="$torch_libraries",
+        further=(layout.torch_version(name).name,),
     )
 
 
@@ -160,9 +198,22 @@ def _library(
     )
 
 
-def sdk_ninja(ort_include: Path) -> str:
-    """Return the text of the file `SDK`."""
-    return f"ort_include = {_shell(str(ort_include))}\n"
+def sdk_ninja(ort_include: Path, *, torch_include: Path | None = None, headers: Sequence[Path] = ()) -> str:
+    """Return the text of the file `SDK`; `torch_include` is for a torch.cc of its own, `headers` are third parties'."""
+    lines = [f"ort_include = {_shell(str(ort_include))}"]
+    if torch_include:
+        folders = (torch_include, torch_include / "torch/csrc/api/include")
+        libraries = (str(torch_include.parent / "lib" / file) for file in ("libtorch_cpu.so", "libc10.so"))
+        lines += [f"torch = {_shell(*_system(folders))}", f"torch_libraries = {_shell(*libraries)}"]
+    if headers:
+        lines.append(f"headers = {_shell(*_system(headers))}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _system(folders: Sequence[Path]) -> list[str]:
+    """Return the options for headers of others: what they warn of is not ours to mend, and their checks name the file,
+    which would bring the place of the environment into a library."""
+    return [w for f in folders for w in ("-isystem", str(f), f"-ffile-prefix-map={f}={f.parent.name}/{f.name}")]
 
 
 def _shell(*words: str) -> str:

@@ -113,10 +113,32 @@ def check_torch_library(path: Path, *, target: str) -> None:
         raise CompileError(f"{path.name} does not ask for libtorch_cpu.so, so it cannot be loaded; link the stub")
 
 
+def check_own_torch_library(path: Path) -> None:
+    """Raise CompileError unless a library over torch's C++ headers shows nothing and uses torch.
+
+    That torch has all that it needs was the linker's to say. Nothing holds that for any other version of torch.
+    """
+    found = read_symbols(path)
+    if shown := sorted(found.defined):
+        raise CompileError(f"{path.name} shows {_list(shown)}; it may show nothing. Check its version script.")
+    # Not all that is undefined is torch's: libtorch_cpu has some of libstdc++'s symbols, without a version.
+    if not any("torch" in name or "c10" in name for name in found.undefined):
+        raise CompileError(
+            f"{path.name} uses nothing of torch, so it registers no operator; torch.cc needs a TORCH_LIBRARY or "
+            "torch::RegisterOperators"
+        )
+
+
 def check_ort_library(path: Path) -> None:
     """Raise CompileError unless the library shows RegisterCustomOps alone and knows nothing of torch."""
     found = read_symbols(path)
     _check_exports(path, found, allowed="RegisterCustomOps")
+    if "OrtGetApiBase" in found.undefined:
+        raise CompileError(
+            f"{path.name} needs 'OrtGetApiBase', which Python's ONNX Runtime does not show. In ort.cc, define "
+            "ORT_API_MANUAL_INIT before <onnxruntime_cxx_api.h>, and let RegisterCustomOps begin with "
+            "Ort::InitApi(base->GetApi(ORT_API_VERSION))"
+        )
     if beyond := sorted(found.undefined):
         raise CompileError(f"{path.name} needs {_list(beyond)}, which no library beside it has")
     if torch := [n for n in found.needed if n.startswith(("libtorch", "libc10"))]:

@@ -41,6 +41,12 @@ class Project:
         (folder / "pyproject.toml").write_text(settings + f"\n[tool.opmatrix.limits]\nseconds = {seconds}\n")
         return cls(folder)
 
+    def bring(self, *operators: str) -> None:
+        """Add operators that come as they are, with bindings of their own: those of tests/ops/existing."""
+        for part in ("third_party", *(f"{room}/{o}" for room in ("ops", "native") for o in operators)):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / "tests/ops/existing" / part, self.root / part, ignore=ignored, dirs_exist_ok=True)
+
     def second_operator(self, name: str) -> None:
         """Add group_norm once more under other names."""
         for part in ("ops", "native"):

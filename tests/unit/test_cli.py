@@ -21,6 +21,8 @@ def project(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     folder.mkdir(parents=True)
     for name in ("spec.py", "cases.py"):
         (folder / name).write_text((root / "ops/group_norm" / name).read_text())
+    (tmp_path / "native" / "group_norm").mkdir(parents=True)
+    (tmp_path / "native" / "group_norm" / "kernel.h").touch()
     monkeypatch.chdir(folder)
     return tmp_path
 

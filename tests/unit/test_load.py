@@ -30,6 +30,8 @@ def project(folder: Path, *, spec: str = SPEC, cases: str = CASES, name: str = "
     (folder / "ops" / name).mkdir(parents=True)
     (folder / "ops" / name / "spec.py").write_text(spec)
     (folder / "ops" / name / "cases.py").write_text(cases)
+    (folder / "native" / name).mkdir(parents=True)
+    (folder / "native" / name / "kernel.h").touch()
     return Layout(folder)
 
 

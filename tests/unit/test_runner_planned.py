@@ -14,6 +14,7 @@ from pipeline.layout import Layout
 from pipeline.project import Versions
 from pipeline.runner import planned
 from pipeline.step import Step
+from pipeline.toolchain import headers
 from pipeline.toolchain.find import Toolchain
 
 VERSIONS = Versions(torch="2.13.0", onnx="1", onnxscript="1", onnxruntime="1.31.0", numpy="2", hypothesis="6")
@@ -34,9 +35,9 @@ class Command:
         monkeypatch.setattr(planned, "find_toolchain", lambda environ: self.toolchain)
         monkeypatch.setattr(planned, "_plan", self._plan)
 
-    def _plan(self, layout: Layout, **_: Any) -> tuple[Step, ...]:
+    def _plan(self, layout: Layout, **_: Any) -> tuple[tuple[Step, ...], list[planned.Declared]]:
         self.anew += 1
-        return (STEP,)
+        return (STEP,), [("third_party", None), ("include", "cmeel-eigen")]
 
     def plans_anew(self, opsets: str = "default", **environ: str) -> bool:
         before = self.anew
@@ -47,7 +48,7 @@ class Command:
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     for name in ("ops/my_op/spec.py", "ops/my_op/cases.py", "ops/my_op/reference.py", "native/my_op/kernel.h",
-                 "pyproject.toml"):  # fmt: skip
+                 "third_party/theirs.h", "pyproject.toml"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("as it was")
     time.sleep(0.06)  # so that a further write must show
@@ -86,6 +87,8 @@ def lose_a_header(command: Command) -> None:
         pytest.param(add("ops/my_op/lowering.py"), id="a_lowering_more"),
         pytest.param(add("native/my_op/more.h"), id="a_header_more"),
         pytest.param(lambda c: (c.layout.root / "native/my_op/kernel.h").unlink(), id="a_header_less"),
+        pytest.param(add("native/my_op/torch.cc"), id="a_binding_by_hand"),
+        pytest.param(add("third_party/more.h"), id="a_third_partys_header_more"),
         pytest.param(another(installed=VERSIONS.__class__(**vars(VERSIONS) | {"torch": "2.14.0"})), id="torch"),
         pytest.param(another(toolchain=TOOLS.__class__(**vars(TOOLS) | {"compiler_identity": "two"})), id="compiler"),
         pytest.param(lose_a_header, id="headers_lost"),
@@ -111,7 +114,14 @@ def test_an_edit_with_the_old_time_stamp_and_size_plans_anew(command: Command) -
     assert command.plans_anew()
 
 
-@pytest.mark.parametrize("name", ["native/my_op/kernel.h", "ops/my_op/reference.py"])
+def test_another_version_of_a_third_partys_headers_plans_anew(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headers, "_version", lambda distribution: f"{distribution} 4")
+    assert command.plans_anew() and not command.plans_anew()
+
+
+@pytest.mark.parametrize("name", ["native/my_op/kernel.h", "ops/my_op/reference.py", "third_party/theirs.h"])
 def test_what_steps_read_keeps_the_plan(command: Command, name: str) -> None:
     edit(name)(command)
     assert not command.plans_anew()

@@ -1,0 +1,14 @@
+"""One dynamic model."""
+
+from pipeline.spec import Case, Model, Random
+
+MODELS = (
+    Model(
+        name="dynamic",
+        dynamic={"x": ("N", "M")},
+        cases=(
+            Case(name="plain", inputs={"x": Random(shape=(3, 4))}),
+            Case(name="sliced", inputs={"x": Random(shape=(2, 5), layout="sliced")}),
+        ),
+    ),
+)
