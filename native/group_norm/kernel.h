@@ -107,11 +107,16 @@ template <typename T>
   double mean = 0;
   for (std::int64_t i = 0; i < count; ++i) mean += x[i] * unit - shift;
   mean = shift + mean / static_cast<double>(count);
+  double rest = 0;  // what rounding cut from the mean
+  for (std::int64_t i = 0; i < count; ++i) rest += x[i] * unit - mean;
+  rest /= static_cast<double>(count);
   double variance = 0;
-  for (std::int64_t i = 0; i < count; ++i) variance += (x[i] * unit - mean) * (x[i] * unit - mean);
-  const double rate = 1 / sqrt(variance / static_cast<double>(count) + epsilon * unit * unit);
+  for (std::int64_t i = 0; i < count; ++i) variance += (x[i] * unit - mean - rest) * (x[i] * unit - mean - rest);
+  variance = variance / static_cast<double>(count) + epsilon * unit * unit;
+  // In units that are small for huge elements epsilon vanishes, but counts where these are all equal.
+  const double rate = 1 / sqrt(variance == 0 ? epsilon : variance);
   for (std::int64_t i = 0; i < count; ++i) {
-    const double normal = (x[i] * unit - mean) * rate;
+    const double normal = (x[i] * unit - mean - rest) * rate;
     const double half = normal * (scale[i / pixels] * 0.5) + bias[i / pixels] * 0.5;
     y[i] = static_cast<T>(2 * half);
   }

@@ -21,9 +21,10 @@ def group_norm(
             return x
         exact = x.astype(np.longdouble)
         groups = exact.reshape(x.shape[0], int(count), -1)
-        mean = groups.mean(axis=-1, keepdims=True)
-        variance = np.square(groups - mean).mean(axis=-1, keepdims=True)
-        normal = ((groups - mean) / np.sqrt(variance + np.longdouble(epsilon))).reshape(x.shape)
+        centred = groups - groups.mean(axis=-1, keepdims=True)
+        centred -= centred.mean(axis=-1, keepdims=True)  # what rounding left of a large mean
+        variance = np.square(centred).mean(axis=-1, keepdims=True)
+        normal = (centred / np.sqrt(variance + np.longdouble(epsilon))).reshape(x.shape)
         per_channel = (-1,) + (1,) * (x.ndim - 2)
         y: NDArray[np.floating] = (normal * scale.reshape(per_channel) + bias.reshape(per_channel)).astype(x.dtype)
         return y

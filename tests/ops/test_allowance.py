@@ -1,0 +1,69 @@
+"""How far a result may be off in the search: as far as the exact one moves when inputs move by one unit in the last
+place, however those movements add up or cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.data.arrays import Array
+from pipeline.data.drawn import Drawn
+from pipeline.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
+
+pytestmark = pytest.mark.torch
+
+SPEC = OpSpec(
+    name="made",
+    summary="Made of one tensor.",
+    torch=TorchOp(name="test::made"),
+    onnx=OnnxOp(domain="test", op_type="Made"),
+    inputs=(Input(name="x", type="float64"),),
+    outputs=(Output(name="y", type="float64", shape=SameAs(input="x")),),
+    tolerances={"custom": {"float64": Tolerance(rtol=1e-15, atol=0.0)}},
+)
+RANDOM = np.random.default_rng(0).normal(size=400)
+HUGE = np.concatenate([RANDOM, [1e153, -1e153]])
+
+
+def centred(x: Array) -> Array:
+    return x - x.mean()
+
+
+def pairs(x: Array) -> Array:
+    """Return the difference to the neighbour: two that move together change nothing."""
+    return x - x.reshape(-1, 2)[:, ::-1].ravel()
+
+
+def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
+    """Return what is said of a kernel whose results are `off`."""
+    import torch
+
+    from pipeline.library.search import Judge
+
+    def exact(given: Any, attributes: Any) -> tuple[Array, ...]:
+        return (function(given[0].astype(np.longdouble)).astype(np.float64),)
+
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(exact((x.numpy(),), {})[0] + off)
+
+    case = Case(name="only", inputs={"x": Random(shape=x.shape)})
+    one = Drawn(model=Model(name="only", cases=(case,)), numbers=[x], expected=exact((x,), {}), refusal="")
+    judge = Judge(spec=SPEC, overload=kernel, reference=exact)  # type: ignore[arg-type]
+    return judge.problem(one)
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "unit"),
+    [
+        (centred, RANDOM, 1e-16),  # the mean moves by as much as its elements do, though most moves would cancel
+        (centred, HUGE, 1e134),  # two elements that cancel, but whose last places do not
+        (pairs, RANDOM + 1e6, 1e-10),
+    ],
+    ids=["sum", "cancelled", "difference"],
+)
+def test_what_rounding_of_the_inputs_explains(function: Callable[[Array], Array], x: Array, unit: float) -> None:
+    assert problem(function, x, off=2 * unit) == ""
+    assert "rounding of the inputs does not explain it" in problem(function, x, off=100 * unit)

@@ -1,0 +1,115 @@
+"""What is drawn from a declaration holds every kind of input that is hard on a kernel, wherever it is legal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from pipeline.data import draw
+from pipeline.data.numbers import case_arrays
+from pipeline.feeds import feeds
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operators
+from pipeline.schema import dtype_of, dtype_tuples
+from pipeline.spec import Input, Model, given
+from pipeline.spec import Layout as Strides
+
+OPERATORS = load_operators(Layout(Path(__file__).parents[2]))
+PRIMES = (3, 5, 7, 13, 31)
+
+
+def sizes(array: Any) -> Iterator[str]:
+    if array.ndim == 0:
+        yield "0-d"
+    for size in array.shape:
+        yield f"size {size}" if size < 3 else "a prime size" if size in PRIMES else "another size"
+
+
+def numbers(array: Any) -> Iterator[str]:
+    """Yield what kinds of numbers stand in an array, with its dtype."""
+    dtype = array.dtype
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        found = {"smallest": array == limits.min, "largest": array == limits.max}
+    elif dtype.kind == "f":
+        limits, size = np.finfo(dtype), np.abs(array)
+        found = {
+            "NaN": np.isnan(array),
+            "infinity": np.isposinf(array),
+            "-infinity": np.isneginf(array),
+            "denormal": (size > 0) & (size < limits.tiny),
+            "-0.0": (array == 0) & np.signbit(array),
+            "huge": (size > math.sqrt(limits.max) / 100) & np.isfinite(array),
+            "tiny": (size > 0) & (size < math.sqrt(limits.tiny) * 10),
+            "a mean far from 0": np.atleast_1d(size.size > 1 and size.min() > 100 * np.ptp(array)),
+        }
+    else:
+        found = {str(value): array == value for value in (True, False)}
+    return (f"{what} in {dtype}" for what, where in found.items() if where.any())
+
+
+def kinds(operator: Operator, model: Model) -> Iterator[str]:
+    """Yield every kind of input that one drawn model has."""
+    (case,) = model.cases
+    spec = operator.spec
+    yield " ".join(model.types.values())
+    for part in spec.inputs:
+        if part.optional or part.variadic:
+            yield f"{part.name} {len(given(case, part.name))} times"
+    for feed, array in zip(feeds(spec, model, case), case_arrays(spec, model, case), strict=True):
+        if has_shapes(feed.part):
+            yield f"{feed.tensor.layout} in {feed.part.name}"
+            yield from (f"{kind} in {feed.part.name}" for kind in sizes(array))
+            yield from numbers(array)
+
+
+def has_shapes(part: Input) -> bool:
+    """Return whether the declaration leaves anything of a shape open: a parameter of one number has no strides."""
+    return part.dims is None or any(not isinstance(d, int) for d in part.dims)
+
+
+def legal(operator: Operator) -> Iterator[str]:
+    """Yield every kind that a declaration allows."""
+    spec = operator.spec
+    yield from (" ".join(types.values()) for types in dtype_tuples(spec))
+    for part in spec.inputs:
+        if part.optional or part.variadic:
+            yield from (f"{part.name} {n} times" for n in ((0, 1) if part.optional else (1, 2, 3)))
+        if not has_shapes(part):
+            continue
+        dtypes = {dtype_of(part.type, types) for types in dtype_tuples(spec)}
+        for layout in get_args(Strides):
+            if dtypes != {"bool"} or layout != "expanded":  # random bools have no axis along which all are the same
+                yield f"{layout} in {part.name}"
+        for size in ("size 0", "size 1", "size 2", "a prime size"):
+            yield f"{size} in {part.name}"
+        if part.dims is None:
+            yield f"0-d in {part.name}"
+        for dtype in dtypes:
+            if dtype == "bool":
+                yield from ("True in bool", "False in bool")
+            elif dtype.startswith("float"):
+                for kind in ("NaN", "infinity", "-infinity", "denormal", "-0.0", "huge", "tiny", "a mean far from 0"):
+                    yield f"{kind} in {dtype}"
+            else:
+                yield from (f"{kind} in {dtype}" for kind in ("smallest", "largest"))
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
+def test_every_legal_kind_is_drawn(operator: Operator, tmp_path: Path) -> None:
+    drawn = draw.collect(operator, examples=draw.EXAMPLES, home=tmp_path)
+    found = {kind for model in drawn for kind in kinds(operator, model)}
+    assert {*legal(operator)} - found == set()
+
+
+def test_the_same_is_drawn_every_time(tmp_path: Path) -> None:
+    """A failure must come back, on every machine and whatever else this process has imported."""
+    operator = next(o for o in OPERATORS if o.name == "nms")
+    first, second = (draw.collect(operator, examples=50, home=tmp_path) for _ in range(2))
+    assert [m.name for m in first] == [m.name for m in second]
+    assert first == second
