@@ -24,6 +24,7 @@ from pipeline.lowering import legacy as symbolics
 from pipeline.matrix import Exporter
 from pipeline.models import decomposition, targets, torchlib
 from pipeline.models.demand import Demand, qualified
+from pipeline.models.exporter_errors import explain
 from pipeline.models.exporter_warnings import collected, unexpected
 from pipeline.models.glue import Glue, emitted, load_glue
 from pipeline.models.model_gates import check
@@ -136,8 +137,7 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
             if own := _own(error):
                 raise type(own)(f"{demand}: {own}") from error
-            text = " ".join(str(error).split())
-            message = f"{demand}: the {demand.cell.exporter} exporter raised {type(error).__name__}: {text}"
+            message = f"{demand}: the {demand.cell.exporter} exporter raised {explain(error)}"
             raise ExportError(message) from error
     if texts := unexpected(said):
         raise ExportError(

@@ -47,7 +47,10 @@ def nodes(proto: ModelProto, demand: Demand) -> Iterator[str]:
     around = {n.op_type for n in proto.graph.node if demand.model.around and not n.domain}
     if extra := sorted(found.keys() - allowed - around):
         beside = ", ".join(sorted(allowed)) or "nothing"
-        yield f"unexpected nodes {', '.join(extra)} beside {beside}. Take them out of the lowering"
+        yield (
+            f"unexpected nodes {', '.join(extra)} beside {beside}. Take them out of the lowering; where it does not emit "
+            f"them, a symbolic or translation of another operator is still registered: export in a process of its own"
+        )
     if not demand.custom_nodes and not found:
         yield "no node at all. The lowering was not called: key the translation table by the overload, '.default'"
 
@@ -91,6 +94,21 @@ def attributes(proto: ModelProto, demand: Demand) -> Iterator[str]:
             )
         for name in sorted(declared.keys() & found.keys()):
             yield from _attribute(found[name], declared[name], stored(declared[name], values[name]))
+
+
+def defaults(proto: ModelProto, demand: Demand) -> Iterator[str]:
+    """The ONNX schema has the declared defaults, and so torch's: another's model may leave an attribute out."""
+    for declared in demand.spec.attributes:
+        written = demand.schema.attributes.get(declared.name)
+        if written is None or declared.default is None or declared.torch_only:
+            continue
+        default = written.default_value
+        found = _value(default) if default.type else None
+        if not _same(found, wanted := stored(declared, declared.default)):
+            yield (
+                f"the ONNX schema has the default {found!r} for attribute {declared.name!r}, declared: {wanted!r}, as "
+                f"in torch. Write it anew with: python -m pipeline glue {demand.spec.name}"
+            )
 
 
 def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValue) -> Iterator[str]:
@@ -152,7 +170,7 @@ def traces(proto: ModelProto, demand: Demand) -> Iterator[str]:
 
 
 GATES: Sequence[Callable[[ModelProto, Demand], Iterator[str]]] = (
-    nodes, stored_values, wiring, attributes, opset_imports, graph_signature, checker, inference, format_version,
+    nodes, stored_values, wiring, attributes, defaults, opset_imports, graph_signature, checker, inference, format_version,
     traces,
 )  # fmt: skip
 

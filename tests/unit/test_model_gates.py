@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,19 @@ def test_a_schema_without_inference_loses_the_rank(demand: Demand) -> None:
     demand.schema.set_type_and_shape_inference_function(lambda context: None)
     with pytest.raises(ExportError, match="the ONNX schema needs an inference function"):
         check(sound(demand), demand)
+
+
+def test_a_default_that_differs_from_torchs_is_refused(demand: Demand, operator: Operator, tmp_path: Path) -> None:
+    text = python.render(operator.spec)["schema.py"]
+    assert 'make_attribute("epsilon", 1e-05)' in text
+    (tmp_path / "other.py").write_text(text.replace('("epsilon", 1e-05)', '("epsilon", 1e-06)'))
+    other = replace(demand, schema=load_module(tmp_path / "other.py", "other").schema())
+    with pytest.raises(
+        ExportError, match="the ONNX schema has the default 9.99.*e-07 for attribute 'epsilon'"
+    ) as caught:
+        check(sound(demand), other)
+    assert "declared: 9.99" in str(caught.value)
+    assert str(caught.value).endswith("as in torch. Write it anew with: python -m pipeline glue group_norm")
 
 
 def test_a_wrong_shape_rule_is_seen_though_the_exporter_says_otherwise(demand: Demand) -> None:

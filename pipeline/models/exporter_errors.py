@@ -1,0 +1,34 @@
+"""What an exporter's errors mean, and what to do about them: its own texts name no cause that a person can mend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+# What an exporter says, and the remedy. The first that is found will do.
+_REMEDIES: Mapping[str, str] = {
+    r"Failed to convert 'dynamic_axes' to 'dynamic_shapes'": (
+        "The dynamo exporter ran, which knows no symbolics: it is the default since torch 2.9, so always pass dynamo="
+    ),
+    r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>": (
+        r"No translation of \1.\2 was given: put it into the translation table (custom_translation_table=), keyed by the "
+        r"overload torch.ops.\1.\2"
+    ),
+    r"Exporting the operator '(\S+?)' to ONNX opset version (\d+) is not supported": (
+        r"No symbolic of \1 is registered at opset \2 or below: register it at the very opset that is asked for"
+    ),
+    r"UnsupportedOperatorException: ([\w.]+)": (
+        r"\1 has no fake kernel: register one with torch.library.register_fake, as the glue stage writes it to fake.py"
+    ),
+}  # fmt: skip
+
+
+def explain(error: Exception) -> str:
+    """Return kind and text of an error in one line, without colours, and with the remedy where there is a known one."""
+    line = _COLOURS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
+    for pattern, remedy in _REMEDIES.items():
+        if found := re.search(pattern, line):
+            return f"{line.rstrip('.')}. {found.expand(remedy)}"
+    return line
