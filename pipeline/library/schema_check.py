@@ -21,11 +21,11 @@ OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "tes
 def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str, str]]:
     """Return what was proved; register the fake kernel and the gradient. Raises RegisterError for what was not."""
     assert operator.spec.torch is not None
-    if operator.spec.torch.overrides:  # torch's own, and proved by torch; that they are there was checked in loading
-        return [{"overload": str(overload), "check": "overridden"} for overload in targets.overloads(operator.spec)]
-    return [
+    overridden = targets.overloads(operator.spec) if operator.spec.torch.overrides else ()
+    glue = None if overridden else load_glue(layout, operator.name)
+    return [{"overload": str(overload), "check": "overridden"} for overload in overridden] + [
         {"case": sample.case.name, "check": test}
-        for sample in list(complete(layout, operator, loaded, load_glue(layout, operator.name)))
+        for sample in list(complete(layout, operator, loaded, glue))
         for test in _opcheck(operator, sample, loaded)
     ]
 
@@ -43,6 +43,15 @@ def _opcheck(operator: Operator, sample: Sample, loaded: Loaded) -> Iterator[str
         if outcome != "SUCCESS":
             raise RegisterError(
                 f"{operator.name}-{sample.case.name}: torch.library.opcheck's {test} says: {outcome}. "
-                f"The binding, the fake kernel or the gradient does not do what the schema promises"
+                f"{_remedy(operator)}"
             )
         yield test
+
+
+def _remedy(operator: Operator) -> str:
+    if operator.spec.torch and operator.spec.torch.overrides:
+        return f"It is torch's own: choose another case, or bound the override in ops/{operator.name}/spec.py"
+    return (
+        f"The binding, the fake kernel or the gradient does not do what the schema promises: mend torch_op.py, or "
+        f"write them anew with: python -m pipeline glue {operator.name}, then compile {operator.name}"
+    )

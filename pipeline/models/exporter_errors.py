@@ -13,8 +13,8 @@ _REMEDIES: Mapping[str, str] = {
         "The dynamo exporter ran, which knows no symbolics: it is the default since torch 2.9, so always pass dynamo="
     ),
     r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>": (
-        r"No translation of \1.\2 was given: put it into the translation table (custom_translation_table=), keyed by the "
-        r"overload torch.ops.\1.\2"
+        r"No translation of \1.\2 was given: put it into the translation table (custom_translation_table=), keyed by "
+        r"the overload torch.ops.\1.\2"
     ),
     r"Exporting the operator '(\S+?)' to ONNX opset version (\d+) is not supported": (
         r"No symbolic of \1 is registered at opset \2 or below: register it at the very opset that is asked for"

@@ -48,8 +48,8 @@ def nodes(proto: ModelProto, demand: Demand) -> Iterator[str]:
     if extra := sorted(found.keys() - allowed - around):
         beside = ", ".join(sorted(allowed)) or "nothing"
         yield (
-            f"unexpected nodes {', '.join(extra)} beside {beside}. Take them out of the lowering; where it does not emit "
-            f"them, a symbolic or translation of another operator is still registered: export in a process of its own"
+            f"unexpected nodes {', '.join(extra)} beside {beside}. Take them out of the lowering; if it does not "
+            f"emit them, a symbolic or translation of another operator is still registered: export in another process"
         )
     if not demand.custom_nodes and not found:
         yield "no node at all. The lowering was not called: key the translation table by the overload, '.default'"
@@ -170,8 +170,8 @@ def traces(proto: ModelProto, demand: Demand) -> Iterator[str]:
 
 
 GATES: Sequence[Callable[[ModelProto, Demand], Iterator[str]]] = (
-    nodes, stored_values, wiring, attributes, defaults, opset_imports, graph_signature, checker, inference, format_version,
-    traces,
+    nodes, stored_values, wiring, attributes, defaults, opset_imports, graph_signature, checker, inference,
+    format_version, traces,
 )  # fmt: skip
 
 

@@ -218,7 +218,7 @@ def test_a_default_that_differs_from_torchs_is_refused(demand: Demand, operator:
     (tmp_path / "other.py").write_text(text.replace('("epsilon", 1e-05)', '("epsilon", 1e-06)'))
     other = replace(demand, schema=load_module(tmp_path / "other.py", "other").schema())
     with pytest.raises(
-        ExportError, match="the ONNX schema has the default 9.99.*e-07 for attribute 'epsilon'"
+        ExportError, match=r"the ONNX schema has the default 9.99.*e-07 for attribute 'epsilon'"
     ) as caught:
         check(sound(demand), other)
     assert "declared: 9.99" in str(caught.value)
