@@ -8,13 +8,19 @@ import sys
 import unittest
 from pathlib import Path
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
 
+from pipeline.data import dataset
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operators
+from pipeline.matrix import Cell
 from pipeline.project import default_cells
+from pipeline.schema import has_function_body
 from tests.ops.backend_runner import Folder, folders, run
 
 LAYOUT = Layout(Path(__file__).parents[2])
@@ -68,3 +74,33 @@ def test_without_the_library_nothing_is_green() -> None:
     result = run([Folder(name=folder.name, path=folder.path, library=None, rtol=0.0, atol=0.0)])
     assert not result.wasSuccessful() and not result.skipped
     assert "CustomOpOne" in told(result)
+
+
+BODIES = [
+    (operator, cell)
+    for operator in OPERATORS
+    if has_function_body(operator.spec, "custom")
+    for cell in operator.cells(default_cells(LAYOUT))
+]
+
+
+@pytest.mark.parametrize(("operator", "cell"), BODIES, ids=lambda v: getattr(v, "name", str(v)))
+def test_a_function_body_runs_without_our_library_and_our_reference(operator: Operator, cell: Cell) -> None:
+    """In plain ONNX Runtime and in onnx's reference evaluator, to the numbers that are stated."""
+    tolerances = operator.spec.tolerances["decomposed"]
+    for model in operator.models:
+        proto = onnx.load(LAYOUT.function_model(operator.name, "custom", cell, model.name))
+        assert (
+            [n.domain for n in proto.graph.node] == [operator.spec.onnx.domain] == [f.domain for f in proto.functions]
+        )
+        plain = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        for index, case in enumerate(model.cases):
+            found = dataset.read(LAYOUT.data(operator.name, model.name, index))
+            for session in (plain, ReferenceEvaluator(proto)):
+                with np.errstate(all="ignore"):  # NaN and infinities go through as IEEE 754 has it
+                    (y,) = session.run(None, dict(found.inputs))
+                (expected,) = found.outputs.values()
+                limit = tolerances[expected.dtype.name]
+                np.testing.assert_allclose(
+                    y, expected, rtol=limit.rtol, atol=limit.atol, err_msg=case.name, strict=True
+                )

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pipeline.layout import Layout
-from pipeline.load import load_operators
+from pipeline.load import Operator, load_operators, operator_names
 from pipeline.matrix import Cell
-from pipeline.project import default_cells
+from pipeline.project import default_cells, installed, minor
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = Layout(ROOT)
@@ -58,3 +58,36 @@ def test_a_second_run_repeats_nothing(run: subprocess.CompletedProcess[str]) -> 
     again = subprocess.run([sys.executable, "-m", "doit"], cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 0
     assert "up to date" in again.stdout + again.stderr, again.stdout + again.stderr
+
+
+OPCHECKS = {"test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"}
+
+
+def checks(name: str, part: str) -> dict[str, set[str]]:
+    """Return what was proved of each case in one part of register."""
+    path = LAYOUT.registered(name, part, torch=minor(installed().torch))
+    found: dict[str, set[str]] = {}
+    for result in json.loads(path.read_text())["results"]:
+        if "case" in result:
+            found.setdefault(result["case"], set()).add(result["check"])
+    return found
+
+
+@pytest.mark.parametrize("operator", [o for o in load_operators(LAYOUT) if o.spec.torch], ids=lambda o: o.name)
+def test_every_operator_of_torch_passes_opcheck(operator: Operator, run: subprocess.CompletedProcess[str]) -> None:
+    """All four tests, on a finite case of each choice of dtypes."""
+    proved = checks(operator.name, "schema")
+    assert all(tests == OPCHECKS for tests in proved.values())
+    types = {tuple(m.types.items()) for m in operator.models for c in m.cases if c.name in proved}
+    assert types == {tuple(m.types.items()) for m in operator.models}
+
+
+def test_every_declared_gradient_is_checked_twice(run: subprocess.CompletedProcess[str]) -> None:
+    declared = [name for name in operator_names(LAYOUT) if "def backward" in _text(LAYOUT.op(name) / "torch_op.py")]
+    assert declared == ["group_norm"]
+    for name in declared:
+        assert all(tests == {"gradcheck", "gradgradcheck"} for tests in checks(name, "gradient").values())
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.is_file() else ""
