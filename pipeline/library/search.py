@@ -23,6 +23,7 @@ from pipeline.found import source
 from pipeline.layout import Layout
 from pipeline.library.inputs import arguments, tensors
 from pipeline.library.torch_call import torch_attributes
+from pipeline.library.torch_library import Loaded
 from pipeline.load import Operator
 from pipeline.schema import dtype_of
 from pipeline.spec import Model, OpSpec, Tolerance
@@ -34,9 +35,9 @@ FURTHER = 20  # times as many examples, to find a failure again that is to be sh
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
 
 
-def results(layout: Layout, operator: Operator, overload: Callable[..., Any]) -> list[dict[str, Any]]:
+def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str, Any]]:
     """Return how much was tried. Raises RegisterError with the smallest case that was found, and writes that down."""
-    judge = Judge(spec=operator.spec, overload=overload, reference=Reference(layout, operator.spec))
+    judge = Judge(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
     tried = drawn.read(layout.drawn(operator.name), operator.name)
     with torch.no_grad():
         first = next((one for one in tried if judge.problem(one)), None)

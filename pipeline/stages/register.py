@@ -62,7 +62,7 @@ def _nodes(layout: Layout, operator: Operator) -> list[dict[str, str]]:
 def _search(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
     from pipeline.library import search
 
-    return search.results(layout, operator, torch_library.load(layout, operator).overload)
+    return search.results(layout, operator, torch_library.load(layout, operator))
 
 
 def _gradient(layout: Layout, operator: Operator) -> list[dict[str, str]]:
@@ -72,12 +72,12 @@ def _gradient(layout: Layout, operator: Operator) -> list[dict[str, str]]:
 
 
 def _kernel(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
-    overload = torch_library.load(layout, operator).overload
+    loaded = torch_library.load(layout, operator)  # kept: a definition in Python may live no longer than it
     results, problems = [], []
     for model in operator.models:
         for index, case in enumerate(model.cases):
             data = read(layout.data(operator.name, model.name, index))
-            check = CaseCheck(spec=operator.spec, model=model, case=case, data=data, overload=overload)
+            check = CaseCheck(spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload)
             found, result = check_case(check)
             problems += found
             results.append({"model": model.name, "case": case.name, **result})

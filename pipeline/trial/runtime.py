@@ -96,6 +96,14 @@ _MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {
     r"Could not find an implementation for (\w+)\((\d+)\)": lambda m: (
         f"no kernel of {m[1]} version {m[2]} takes these dtypes. Compare with `types` in ops/*/spec.py"
     ),
+    r"Got invalid dimensions for input: (\S+) .*?index: (\d+) Got: (\d+) Expected: (\d+)": lambda m: (
+        f"the model takes {m[4]} as size {m[2]} of {m[1]}, and was given {m[3]}: a dynamic size was baked in. Name the "
+        "axis in the `dynamic` of its model in ops/*/cases.py, and read no size as a number in the lowering"
+    ),
+    r"cannot be reshaped to the requested shape. Input shape:(\{.*?\}), requested shape:(\{.*?\})": lambda m: (
+        f"a Reshape to {m[2]} was given {m[1]}: where that is the size of the example, it was baked in as a constant. "
+        "Take sizes from the tensor in the lowering: Shape and Gather, or g.dim()"
+    ),
     r"Unsupported model IR version: (\d+), max supported IR version: (\d+)": lambda m: (
         f"the model has IR version {m[1]}, and ONNX Runtime {ort.__version__} reads {m[2]} at most. Export with an "
         "older opset, or install a newer ONNX Runtime"

@@ -218,3 +218,17 @@ def test_what_is_no_library_is_refused(few: Project) -> None:
     done = register(few, "kernel")
     assert done.returncode == 8
     assert "does not load in torch 2.13" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_definition_for_older_versions_of_torch_computes_the_same(few: Project) -> None:
+    """As if this torch had no torch.library.custom_op, which came with 2.4."""
+    few.replace("ops/add_and_round/torch_op.py", 'hasattr(torch.library, "custom_op")', "False")
+    for operator in ("custom_op_one", "custom_op_two", "add_and_round"):
+        prepare(few, "glue", operator=operator)
+    prepare(few, "data", operator="add_and_round")
+    for part in ("schema", "kernel"):
+        done = register(few, part, "add_and_round")
+        assert done.returncode == 0, done.stderr
+    few.replace("ops/add_and_round/torch_op.py", "library.impl(name, add_and_round,", "library.impl(name, fake,")
+    done = register(few, "kernel", "add_and_round")
+    assert done.returncode == 8 and "add_and_round-plain_float32 in torch: " in done.stderr

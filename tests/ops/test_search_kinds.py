@@ -117,7 +117,7 @@ def search(layout: Layout, kernel: str) -> str:
     def run() -> None:
         from pipeline.library import search, torch_library
 
-        search.results(layout, operator, torch_library.load(layout, operator).overload)
+        search.results(layout, operator, torch_library.load(layout, operator))
 
     import torch  # noqa: F401  # once for all children
 
