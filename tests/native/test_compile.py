@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -211,3 +213,18 @@ def test_our_declarations_are_those_of_the_installed_torch(tmp_path: Path) -> No
     ]
     lines = [*(f"#include <torch/{h}>" for h in headers), '#include "torch_shims.h"', "int main() {}"]
     compile_program("\n".join(lines), tmp_path, "-isystem", str(include), "-fsyntax-only")
+
+
+def test_an_older_onnx_runtime_is_told(built: Layout) -> None:
+    """Its GetApi gives nothing for the version that the library needs."""
+    program = """
+import ctypes, sys
+api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(lambda version: None)
+running = ctypes.create_string_buffer(b"1.15.1")
+version = ctypes.CFUNCTYPE(ctypes.c_void_p)(lambda: ctypes.addressof(running))
+base = (ctypes.c_void_p * 2)(*(ctypes.cast(f, ctypes.c_void_p).value for f in (api, version)))
+ctypes.CDLL(sys.argv[1]).RegisterCustomOps(None, ctypes.byref(base))
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(libraries(built)[1])], capture_output=True, text=True)
+    said = "opmatrix: this library needs ONNX Runtime 1.16 or newer, and was loaded by 1.15.1\n"
+    assert (done.returncode, done.stderr) == (0, said)

@@ -89,6 +89,16 @@ def test_outputs_forgotten(cell: Cell, made: Project) -> None:
         "outputs outputs=<their number>" in message  # fmt: skip
 
 
+def test_the_legacy_exporter_keeps_shapes_because_they_are_set(made: Project) -> None:
+    """As with the tutorial's symbolic, which sets no type."""
+    from pipeline.lowering import legacy
+
+    message = export(made, "dual_residual", LEGACY, mock.patch.object(legacy, "set_types", lambda *given: None).start)
+    shown = "output 'y_residual' has the shape ('cstDualResidualy_residual_dim_0', "
+    assert shown in message
+    assert "declared: (1, 3, 4, 5). A static size is lost: the symbolic must call setType" in message
+
+
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
 def test_a_list_serves_as_well_as_a_tuple(cell: Cell, made: Project) -> None:
     made.replace("build/generated/dual_residual/lowering.py", "return g.op(", "return list(g.op(")

@@ -119,6 +119,15 @@ def test_a_schema_that_differs_is_shown_beside_the_declared_one(few: Project) ->
     assert "python -m pipeline compile group_norm" in done.stderr
 
 
+def test_a_default_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:
+    prepare(few, "sdk", "glue", "compile")
+    few.replace("ops/group_norm/spec.py", "default=1e-5", "default=1e-3")
+    done = register(few, "schema")
+    assert done.returncode == 8
+    assert "float eps=1.0000000000000001e-05" in done.stderr and "declared: " in done.stderr, done.stderr
+    assert "float eps=0.001" in done.stderr and "python -m pipeline compile group_norm" in done.stderr
+
+
 def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
     prepare(few, "sdk", "glue", "compile")
     fake = few.layout.generated("group_norm") / "fake.py"
