@@ -17,7 +17,7 @@ FAULTS = {
     "never ends": ("volatile bool forever = true; while (forever) {}", "did not end within 10 s and was stopped"),
 }
 
-# Without the search of register: under another name it draws other inputs, and this is not about them.
+# Without the search of register, which is clean under any name, but would take its time for each fault.
 RUN = ("opsets=18", "register:*-kernel*", "verify", "report")
 
 
