@@ -79,7 +79,7 @@ def test_without_the_library_nothing_is_green() -> None:
 BODIES = [
     (operator, cell)
     for operator in OPERATORS
-    if has_function_body(operator.spec, "custom")
+    if has_function_body(operator.spec)
     for cell in operator.cells(default_cells(LAYOUT))
 ]
 
@@ -89,7 +89,7 @@ def test_a_function_body_runs_without_our_library_and_our_reference(operator: Op
     """In plain ONNX Runtime and in onnx's reference evaluator, to the numbers that are stated."""
     tolerances = operator.spec.tolerances["decomposed"]
     for model in operator.models:
-        proto = onnx.load(LAYOUT.function_model(operator.name, "custom", cell, model.name))
+        proto = onnx.load(LAYOUT.function_model(operator.name, cell, model.name))
         assert (
             [n.domain for n in proto.graph.node] == [operator.spec.onnx.domain] == [f.domain for f in proto.functions]
         )

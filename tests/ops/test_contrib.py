@@ -27,9 +27,10 @@ CELL = Cell(torch=None, exporter="node", opset=18, ort=minor(installed().onnxrun
 
 
 @pytest.fixture(autouse=True)
-def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests of this process may have imported torch, which verify refuses."""
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
+def without_torch(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Other tests of this process may have imported torch, which verify refuses; it cannot be imported twice."""
+    if not request.node.get_closest_marker("torch"):
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 def by_hand(operator: Operator, *cases: Case, dtype: str, rtol: float) -> Operator:
