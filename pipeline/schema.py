@@ -140,6 +140,11 @@ def has_ort_library(spec: OpSpec) -> bool:
     return spec.runtime == "kernel"
 
 
+def is_parameter(part: Input) -> bool:
+    """Return whether an input is one number in every case: a parameter rather than data."""
+    return part.dims is not None and all(d == 1 for d in part.dims)
+
+
 def has_function_body(spec: OpSpec) -> bool:
     """Return whether custom models are also written with a function body: their decomposition."""
     return {"custom", "decomposed"}.issubset(spec.lowerings)

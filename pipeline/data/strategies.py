@@ -18,7 +18,7 @@ from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from pipeline.load import Operator
-from pipeline.schema import attribute_values, dtype_of, dtype_tuples
+from pipeline.schema import attribute_values, dtype_of, dtype_tuples, is_parameter
 from pipeline.spec import (
     Attribute,
     AttributeValue,
@@ -137,8 +137,8 @@ def _shape(draw: DrawFn, frame: _Frame, part: Input) -> tuple[int, ...]:
 
 
 def _tensor(draw: DrawFn, frame: _Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:
-    """A tensor whose shape is fixed is a parameter rather than data: mostly one of those that the cases have."""
-    if part.dims is not None and all(isinstance(d, int) for d in part.dims) and math.prod(shape) == 1:
+    """Draw one tensor; a parameter is mostly one of those that the cases have."""
+    if is_parameter(part):
         return _parameter(draw, frame, part, dtype, shape)
     if dtype == "string":
         words = ("a", "", "b", "ä€")

@@ -11,14 +11,14 @@ import pytest
 
 from pipeline.data.arrays import Array
 from pipeline.data.drawn import Drawn
-from pipeline.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
+from pipeline.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
 
 pytestmark = pytest.mark.torch
 
 SPEC = OpSpec(
     name="made",
     summary="Made of one tensor.",
-    torch=TorchOp(name="test::made"),
+    torch=None,
     onnx=OnnxOp(domain="test", op_type="Made"),
     inputs=(Input(name="x", type="float64"),),
     outputs=(Output(name="y", type="float64", shape=SameAs(input="x")),),
@@ -61,8 +61,9 @@ def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
         (centred, RANDOM, 1e-16),  # the mean moves by as much as its elements do, though most moves would cancel
         (centred, HUGE, 1e134),  # two elements that cancel, but whose last places do not
         (pairs, RANDOM + 1e6, 1e-10),
+        (lambda x: 3 * x - 2.9999, np.array([1.0]), 4e-16),
     ],
-    ids=["sum", "cancelled", "difference"],
+    ids=["sum", "cancelled", "difference", "one_number"],
 )
 def test_what_rounding_of_the_inputs_explains(function: Callable[[Array], Array], x: Array, unit: float) -> None:
     assert problem(function, x, off=2 * unit) == ""
