@@ -50,6 +50,7 @@ class OutputPart:
     rank: int
     sizes: str
     numbers: list[str] | None
+    falls: bool  # whether one of them may come to less than 0
     same_as: tuple[str, int] | None  # the input whose shape it has
 
 
@@ -128,7 +129,7 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
         raise ValueError(f"{spec.name}: no input is required, so nothing tells where an output belongs")
     cpp_name = cpp_type(spec, given.type)
     shape = given.shape
-    numbers, same_as, sizes, rank, device = None, None, "", 0, next(iter(required))
+    numbers, same_as, sizes, rank, device, falls = None, None, "", 0, next(iter(required)), False
     if isinstance(shape, SameAs):
         if shape.input not in required:
             raise ValueError(f"{spec.name}: {given.name!r} has the shape of {shape.input!r}, which is not required")
@@ -138,10 +139,12 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
     else:
         known = {size: f"{name}.sizes()[{axis}]" for size, (name, axis) in sizes_known(spec).items()}
         numbers = [cpp.sizes(dim, known) for dim in shape.dims]
+        falls = any("-" in str(dim) for dim in shape.dims)
         sizes = f"Sizes{{{given.name}_sizes, {len(numbers)}}}" if numbers else "Sizes{}"
     return OutputPart(
         name=given.name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
-        new=isinstance(shape, FromKernel), rank=rank, sizes=sizes, numbers=numbers, same_as=same_as,
+        new=isinstance(shape, FromKernel), rank=rank, sizes=sizes, numbers=numbers, falls=falls,
+        same_as=same_as,
     )  # fmt: skip
 
 
