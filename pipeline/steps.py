@@ -209,7 +209,7 @@ def steps(plan: Plan) -> Iterator[Step]:
             yield from (_register_schema(part), _register_kernel(part))
         if operator.spec.torch and not operator.spec.torch.overrides:
             yield from (_register_nodes(part), _draw(part), _register_search(part))
-        if part.torch_op and operator.spec.torch and not operator.spec.torch.python:
+        if part.torch_op:  # of an operator that Python defines, the file itself says whether there is a formula
             yield _register_gradient(part)
         cells = operator.cells(plan.cells)
         for lowering in operator.spec.lowerings:

@@ -20,8 +20,8 @@ from pipeline.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 RESERVED: Mapping[str, tuple[str, ...]] = {
     "a folder of native/ with another meaning": ("include", "binding"),
     "a file that is generated, or that generated files include": (
-        "kernel", "checks", "torch", "torch_kinds", "torch_shims", "ort", "ort_kinds", "ort_library", "dtype", "items",
-        "sizes",
+        "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_shims", "ort", "ort_kinds",
+        "ort_library", "dtype", "items", "sizes",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "sdk", "glue", "compile", "data", "draw", "register", "export", "verify", "report", "sanitize",
@@ -34,11 +34,10 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
 TAKEN = frozenset({"g", "op", "schema", "torch", "onnx", "ort", "stack", "results", "context", "attributes", "run"})
 
 # Dtypes that the bindings do not carry, and what to do instead.
-_CAST = "Declare float32, and let models cast to it and back"
-UNBUILT = {
-    "float16": _CAST,
-    "bfloat16": _CAST,
-    "string": "torch has no tensors of strings. Declare their codes as int64",
+UNBUILT: Mapping[str, str] = {
+    "float16": "Declare float32, and let models cast to it and back",
+    "bfloat16": "Declare float32, and let models cast to it and back",
+    "string": "Declare int64, and give the texts' codes: torch has no tensors of strings",
 }
 
 CPP_KEYWORDS = frozenset(

@@ -4,7 +4,7 @@
 "nodes"     what the exporters make of it
 "kernel"    what the library computes, held against the expected outputs
 "search"    the same on inputs that hypothesis drew from the declaration, held against the reference
-"gradient"  the formula of the gradient, where torch_op.py holds one; no library
+"gradient"  the formula of the gradient, where torch_op.py holds one; no library, and no definition in Python
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('kind="float", default=1e-5, torch_name="eps", minimum=0.0', 'kind="ints", allowed=((0,),), torch_name="eps"', ["attributes[0].allowed: stands at a list (ints), allowed: at a single value"]),
         ('("float32", "float64")', '("float32", "float16")', ["types['T']: found 'float16', not supported yet, allowed: float32, float64, int8", "Declare float32, and let models cast to it and back"]),
         ('name="bias", type="T"', 'name="bias", type="bfloat16"', ["inputs[3].type: found 'bfloat16', not supported yet, allowed: float32, "]),
-        ('name="bias", type="T"', 'name="bias", type="string"', ["inputs[3].type: found 'string', not supported yet, allowed: float32, ", "Declare int64, and give the texts' codes"]),
+        ('name="bias", type="T"', 'name="bias", type="string"', ["inputs[3].type: found 'string', not supported yet, allowed: float32, ", "Declare int64, and give the texts' codes: torch"]),
         ('kind="float", default=1e-5', 'kind="tensor"', ["attributes[0].kind: found 'tensor', not supported yet, allowed: float, int, string, bool, ", "Make a tensor an input"]),
         ('op_type="mygroupnorm"', 'op_type="mygroupnorm", since_version=2', ["onnx.since_version: found 2, not supported yet, allowed: 1"]),
         ('name="mynamespace::custom_group_norm"', 'name="mynamespace::double"', ["torch.name: found 'mynamespace::double', whose second part is a keyword of C++"]),
@@ -224,6 +224,24 @@ def test_every_file_and_group_that_an_operator_could_be_taken_for_is_reserved(ro
     headers = {path.stem for path in (root / "native/binding").glob("*.h")}
     folders = {path.name for path in (root / "native").iterdir()} - {path.name for path in (root / "ops").iterdir()}
     assert generated | headers | folders | set(GROUPS) <= reserved
+
+
+@pytest.mark.parametrize(
+    ("torch", "why"),
+    [
+        ("None", "torch does not have this operator"),
+        ('TorchOp(name="aten::x", overrides=(Override(name="aten::x"),))', "torch has its own operator, with its own"),
+    ],
+)
+def test_a_torch_op_that_nothing_would_run(tmp_path: Path, torch: str, why: str) -> None:
+    spec = SPEC.replace('TorchOp(name="mynamespace::custom_group_norm")', torch).replace(
+        "import A", "import Override, A"
+    )
+    layout = project(tmp_path, spec=spec)
+    load_operators(layout)
+    layout.torch_op("group_norm").write_text("def backward(): ...")
+    (found,) = mistakes(layout)
+    assert found.startswith("ops/group_norm/torch_op.py: found a file that nothing would run: ") and why in found
 
 
 def test_missing_cases(tmp_path: Path) -> None:
