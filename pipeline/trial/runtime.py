@@ -39,28 +39,34 @@ class Session(Protocol):
 
 
 class Runtime:
-    """ONNX Runtime with one custom-op library, or without any."""
+    """ONNX Runtime with one custom-op library, or without any.
 
-    def __init__(self, library: Path | None) -> None:
+    Under sanitizers each tensor is allocated by itself: within an arena they see nothing.
+    """
+
+    def __init__(self, library: Path | None, *, sanitized: bool = False) -> None:
         """Load the library. Raises VerifyError where it is missing or no custom-op library."""
         self.library = library
         if library and not library.exists():
             raise VerifyError(f"{library} is missing. Build it: python -m pipeline compile {library.parent.name}")
-        self._options = {name: _options(*setting, library) for name, setting in SETTINGS.items()}
+        self._options = {name: _options(*setting, library, arena=not sanitized) for name, setting in SETTINGS.items()}
 
-    def sessions(self, model: bytes) -> dict[str, Session]:
+    def sessions(self, model: bytes, *, settings: Sequence[str] = tuple(SETTINGS)) -> dict[str, Session]:
         """Return one session per setting. Raises RefusedError where ONNX Runtime does not take the model."""
         try:
             return {
-                name: ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-                for name, options in self._options.items()
+                name: ort.InferenceSession(model, self._options[name], providers=["CPUExecutionProvider"])
+                for name in settings
             }
         except ORT_ERRORS as error:
             raise RefusedError(explain(str(error))) from error
 
 
-def _options(level: ort.GraphOptimizationLevel, threads: int, library: Path | None) -> ort.SessionOptions:
+def _options(
+    level: ort.GraphOptimizationLevel, threads: int, library: Path | None, *, arena: bool
+) -> ort.SessionOptions:
     options = ort.SessionOptions()
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = arena
     options.graph_optimization_level = level
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
