@@ -99,6 +99,18 @@ _MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {
     r"Type '([^']+)' of input parameter \(([^)]+)\) of operator \(([^)]+)\)": lambda m: (
         f"no kernel of {m[3]} takes a {m[1]} as {m[2]}. Compare with `types` in ops/*/spec.py"
     ),
+    r"no kernel def matches node inputs for Op: (\w+)|of Optype \((\w+)\) bound to different types": lambda m: (
+        f"no kernel of {m[1] or m[2]} takes inputs of these dtypes together: all that ops/*/spec.py declares as one "
+        "type variable have one dtype. Cast some of them in the model"
+    ),
+    r"schema\(([^)]+)::(\w+):\d+\) has input size (\d+) not in range \[min=(\d+), max=(\d+)\]": lambda m: (
+        f"the model has a node {m[1]}::{m[2]} with {m[3]} inputs, allowed: {m[4]} to {m[5]}. Compare with `inputs` in "
+        "ops/*/spec.py"
+    ),
+    r"Domain already set in registry": lambda m: (
+        "the session was given two libraries that add one domain, or one library twice. Register each once, and give "
+        "the operators of one domain one library"
+    ),
     r"Could not find an implementation for (\w+)\((\d+)\)": lambda m: (
         f"no kernel of {m[1]} version {m[2]} takes these dtypes. Compare with `types` in ops/*/spec.py"
     ),
