@@ -141,6 +141,13 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("inputs", "found none that is required, allowed: at least one; outputs are made beside it")
     known = [*dict.fromkeys(d for i in required for d in i.dims or () if isinstance(d, str) and d != "...")]
     for index, part in enumerate(spec.inputs):
+        before = [i.name for i in spec.inputs[:index] if i in required]
+        if part.same_as is not None and part.same_as not in before:
+            yield not_one_of(f"inputs[{index}].same_as", part.same_as, before or ["nothing: no required input before"])
+        if part.same_as is not None and part.dims is not None:
+            yield Mistake(
+                f"inputs[{index}]", f"found dims={part.dims} and same_as={part.same_as!r}, allowed: one of both"
+            )
         if part.optional and part.variadic:
             yield Mistake(f"inputs[{index}]", f"{part.name!r} is optional and variadic; choose one: none is a number")
         for unknown in (d for d in part.dims or () if str(d).isidentifier() and d not in known):

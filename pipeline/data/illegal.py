@@ -104,6 +104,9 @@ def _wrong_dtypes(spec: OpSpec, part: Input, model: Model) -> list[DType]:
 def _wrong_shapes(
     spec: OpSpec, part: Input, shape: tuple[int, ...]
 ) -> Iterator[tuple[Literal["rank", "size"], tuple[int, ...]]]:
+    if part.same_as is not None:
+        yield "rank", (*shape, 1)
+        yield "size", (shape[0] + 1, *shape[1:])
     if part.dims is None:
         return
     fixed = [dim for dim in part.dims if dim != "..."]

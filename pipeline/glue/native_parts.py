@@ -8,7 +8,7 @@ from typing import Literal
 
 from pipeline.glue import cpp
 from pipeline.glue.cpp import CPP_TYPES, literal
-from pipeline.glue.native_checks import Check, limits, sizes_known
+from pipeline.glue.native_checks import Check, limits, shape_counts, sizes_known
 from pipeline.schema import torch_name
 from pipeline.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output, SameAs
 
@@ -111,7 +111,7 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         kind=kind,
         type=cpp_name,
         dtype=dtype,
-        dims=given.dims is not None,
+        dims=shape_counts(spec, given),
         leader=leader,
         allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
         port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
