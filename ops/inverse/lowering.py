@@ -10,8 +10,8 @@ def custom(g: Any, x: Any) -> Any:
 def square(g: Any, x: Any) -> Any:
     """Return x, times a number that is 1, and that cannot be had where matrices are not square: the run then fails.
 
-    ONNX Runtime's Inverse does not look: it gives numbers for a small matrix, and ends the process for a wide one (1.31).
-    Where both sizes are known, torch has looked.
+    ONNX Runtime's Inverse does not look: it gives numbers for a small matrix, and ends the process for a wide one
+    (1.31). Where both sizes are known, torch has looked.
     """
     rows, columns = (g.dim(x, g.rank(x) + axis) for axis in (-2, -1))
     if isinstance(rows, int) and isinstance(columns, int):

@@ -38,7 +38,7 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
     _check_torch(operator, cell)
     check_legal(operator.spec, cell)
     glue = load_glue(layout, operator.name)
-    defined = _define(layout, operator.spec, glue)
+    defined = define(layout, operator.spec, glue)
     models = {}
     for model in operator.models:
         demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=glue.schema.schema())
@@ -76,7 +76,7 @@ def _write_function(layout: Layout, demand: Demand, glue: Glue) -> None:
     write_bytes(path, made.SerializeToString(deterministic=True))
 
 
-def _define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:
+def define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:
     """Define the operator; return what keeps it alive. One that torch has already needs nothing.
 
     Raises RegisterError or ExportError for a second definition.
