@@ -427,16 +427,17 @@ def _verify(part: _Part, lowering: Lowering, cell: Cell, *, crowd: bool) -> Step
 def _sanitize(part: _Part, cell: Cell) -> Step:
     """Keyed by the sources, not by the libraries that ship: the same bytes may come of sound and of undefined C++."""
     layout, spec, verdict = part.layout, part.spec, part.layout.sanitized_verdict(part.name)
-    compiled = [o.spec for o in part.plan.operators if o.name in (*spec.uses, spec.name)]
+    compiled = [o for o in part.plan.operators if o.name in (*spec.uses, spec.name)]
     return part.step(
         "sanitize",
         "",
         "--cell", str(cell),
         reads=[
             layout.sdk,
-            *(layout.generated(other.name) / file for other in compiled for file in names.native(other)),
-            *dict.fromkeys(path for other in compiled for path in layout.native_sources(other.name)),
-            *(layout.reference(other.name) for other in compiled),
+            *(layout.generated(o.name) / file for o in compiled for file in names.native(o.spec, o.written)),
+            *dict.fromkeys(path for o in compiled for path in layout.native_sources(o.name)),
+            *headers.files(spec, layout.root),
+            *(layout.reference(o.name) for o in compiled),
             layout.data_manifest(spec.name),
             layout.manifest(spec.name, "custom", cell),
             *([layout.drawn(spec.name)] if spec.torch else ()),
@@ -447,6 +448,8 @@ def _sanitize(part: _Part, cell: Cell) -> Step:
         stages=[digest(stage) for stage in ("compile", "register", "draw", "verify", "fuzz")],
         compiler=part.plan.toolchain.identity,
         flags=[*part.plan.toolchain.compiler, part.plan.toolchain.linker],
+        headers=headers.versions(spec),
+        written=sorted(part.written),
         spec=part.interface,
         models=part.models,
         tolerances=part.tolerances,

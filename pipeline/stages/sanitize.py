@@ -20,7 +20,7 @@ from pipeline.errors import SanitizeError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
-from pipeline.schema import has_kernel, has_ort_library, has_torch_library
+from pipeline.schema import OWN_TORCH, has_kernel, has_ort_library, has_torch_library, is_own
 from pipeline.toolchain.find import find_toolchain
 from pipeline.verdict import Outcome, Verdict
 
@@ -67,8 +67,10 @@ def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
     for name in (*spec.uses, spec.name):
         yield "compile", name
     if has_torch_library(spec):
-        parts = ("--part", "kernel", "--part", "search", "--part", "forbidden")  # in one process: torch loads slowly
-        yield "register", spec.name, *parts
+        # A binding that is written by hand refuses what its author chose to.
+        own = is_own(OWN_TORCH, spec, operator.written)
+        parts = ("kernel", "search") if own else ("kernel", "search", "forbidden")
+        yield "register", spec.name, *(word for part in parts for word in ("--part", part))  # torch loads once
     yield "verify", spec.name, "--cell", str(cell)
     if has_kernel(spec):
         if spec.torch is None:
