@@ -53,8 +53,10 @@ def _parser() -> argparse.ArgumentParser:
     of_operator("data", _data, "write inputs and expected outputs of every case")
     of_operator("draw", _draw, "draw inputs from the declaration that are hard on a kernel")
     registering = of_operator("register", _register, "prove the torch library")
-    parts = ("schema", "nodes", "kernel", "search", "gradient")
-    registering.add_argument("--part", choices=parts, help="all, where it is not given")
+    parts = ("schema", "nodes", "kernel", "search", "forbidden", "gradient")
+    registering.add_argument(
+        "--part", choices=parts, action="append", help="may be given again; without it all but 'forbidden'"
+    )
     adopting = of_operator("adopt", _adopt, "add a case that register's search found to cases.py")
     adopting.add_argument("case", help="its name, as the search said it")
     exporting = of_operator("export", _export, "export every model in one cell, or in all default ones")
@@ -71,9 +73,13 @@ def _parser() -> argparse.ArgumentParser:
         )
     for added in (exporting, agreeing, verifying):
         added.add_argument("--lowering", choices=("custom", "decomposed"), default="custom")
-    for added in (compiling, registering, verifying):
+    fuzzing = of_operator("fuzz", _fuzz, "feed ONNX Runtime drawn inputs, and such as the declaration forbids")
+    for added in (compiling, registering, verifying, fuzzing):
         added.add_argument("--sanitized", action="store_true", help="with the libraries that sanitizers watch")
-    of_operator("sanitize", _sanitize, "run all cases and drawn inputs with sanitizers that watch kernel and bindings")
+    sanitizing = of_operator(
+        "sanitize", _sanitize, "run cases, drawn and illegal inputs with sanitizers that watch both libraries"
+    )
+    sanitizing.add_argument("--cell", type=Cell.parse, help="whose models; without it the first default one")
     reporting = stage("report", _report, "show and write what is known about every cell")
     reporting.add_argument("--opsets", default="default", help="as doit's variable: default, all, or such as 18,20")
     return parser
@@ -113,7 +119,7 @@ def _register(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import register
 
     operator = load_operator(layout, options.operator)
-    for part in (options.part,) if options.part else register.parts(layout, operator):
+    for part in options.part or register.parts(layout, operator):
         register.run(layout, operator, part=part)
 
 
@@ -159,11 +165,18 @@ def _verify(layout: Layout, options: argparse.Namespace) -> None:
         verify.run(layout, operator, lowering=options.lowering, cell=cell, case=options.case, crowd=options.crowd)
 
 
+def _fuzz(layout: Layout, options: argparse.Namespace) -> None:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    from pipeline.stages import fuzz
+
+    fuzz.run(layout, load_operator(layout, options.operator))
+
+
 def _sanitize(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import sanitize
 
     operator = load_operator(layout, options.operator)
-    sanitize.run(layout, operator, cells=operator.cells(default_cells(layout))[:1])
+    sanitize.run(layout, operator, cell=_cells(layout, operator, options)[0])
 
 
 def _report(layout: Layout, options: argparse.Namespace) -> None:

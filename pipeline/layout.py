@@ -163,6 +163,10 @@ class Layout:
         folder = self.compiled(name) if self.sanitized else self.build / "verify" / name
         return folder / lowering / f"{cell}.json"
 
+    def sanitized_verdict(self, name: str) -> Path:
+        """What the sanitizers said of an operator."""
+        return self.build / f"sanitize/{name}/verdict.json"
+
     def log(self, task: str) -> Path:
         """The log of the task named ``group:name``."""
         group, _, name = task.partition(":")

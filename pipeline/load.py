@@ -100,6 +100,8 @@ def _read(layout: Layout, name: str) -> tuple[Operator | None, list[str]]:
         mistakes += [f"native/{name}/{m.field}: {m.text}" for m in check.written(spec, written)]
         if sound.get(cases_path):
             mistakes += _lines(layout, cases_path, check.cases(spec, models))
+        if (spec.torch is None or spec.torch.overrides) and layout.torch_op(name).is_file():
+            mistakes.append(_useless(layout, spec))
     return (None, mistakes) if mistakes else (Operator(spec=spec, models=models, written=written), [])
 
 
@@ -118,6 +120,12 @@ def _take(layout: Layout, path: Path, variable: str, kind: type) -> tuple[Any, l
     if isinstance(value, kind):
         return value, []
     return None, [f"{shown}: found {type(value).__name__} as {variable}, allowed: {kind.__name__}"]
+
+
+def _useless(layout: Layout, spec: OpSpec) -> str:
+    why = "torch has its own operator, with its own gradient" if spec.torch else "torch does not have this operator"
+    return f"{layout.torch_op(spec.name).relative_to(layout.root)}: found a file that nothing would run: {why}, as " \
+        "spec.py says. Remove it, or declare an operator of your own in `torch`"  # fmt: skip
 
 
 def _lines(layout: Layout, path: Path, mistakes: Iterable[Mistake]) -> list[str]:

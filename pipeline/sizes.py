@@ -13,7 +13,6 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
 }
 
 
@@ -30,7 +29,7 @@ def named_sizes(shapes: Iterable[tuple[Input, tuple[int, ...]]]) -> dict[str, in
 def size(expression: str | int, sizes: Mapping[str, int]) -> int:
     """Return what an expression such as ``"2*N + 1"`` comes to.
 
-    It has names, whole numbers, parentheses and ``+ - * // %``; raises ValueError for anything else, for an unknown
+    It has names, whole numbers, parentheses and ``+ - * //``; raises ValueError for anything else, for an unknown
     name, for a division by zero and for a size below zero.
     """
     if isinstance(expression, int):
@@ -48,6 +47,35 @@ def size(expression: str | int, sizes: Mapping[str, int]) -> int:
     return found
 
 
+def why_no_size(expression: str | int) -> str | None:
+    """Return why `Dims` may not say this, or None: what C++ and Python compute alike for every size is allowed."""
+    if isinstance(expression, int):
+        return None if expression >= 0 else "allowed: a number from 0 on"
+    if expression.isidentifier():  # nearly all of them, and every doit command asks
+        return None
+    try:
+        return _why_none(ast.parse(expression, mode="eval").body)
+    except SyntaxError as error:
+        return f"no expression: {error.msg}"
+
+
+def _why_none(node: ast.expr) -> str | None:
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return None
+        case ast.Name():
+            return None
+        case ast.BinOp(op=ast.FloorDiv(), right=right) if not _positive(right):
+            return f"it divides by {ast.unparse(right)!r}, allowed: by a number from 1 on"
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv(), right=right):
+            return _why_none(left) or _why_none(right)
+    return f"{ast.unparse(node)!r} is none of: names of sizes, whole numbers, and + - * // of them"
+
+
+def _positive(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value > 0
+
+
 def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> int:
     match node:
         case ast.Constant(value=int() as number):
@@ -58,4 +86,4 @@ def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> int:
             return -_evaluate(operand, sizes)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return _OPERATORS[type(op)](_evaluate(left, sizes), _evaluate(right, sizes))
-    raise ValueError(f"{ast.unparse(node)!r} is no expression of sizes; allowed: names, numbers and + - * // %")
+    raise ValueError(f"{ast.unparse(node)!r} is no expression of sizes; allowed: names, numbers and + - * //")

@@ -50,12 +50,13 @@ class Input(metaclass=_KeepsMistakes):
 
     `type` is a dtype or the name of a type variable of `OpSpec.types`. `dims` names the sizes: a name stands for one
     size wherever it appears, an int is that size, ``"..."`` stands for any number of further sizes and comes last;
-    None accepts every shape.
+    None accepts every shape. `same_as` stands instead of it: the input before this one whose whole shape this has.
     """
 
     name: str
     type: str
     dims: tuple[str | int, ...] | None = None
+    same_as: str | None = None
     optional: bool = False
     variadic: bool = False
     doc: str = ""

@@ -209,7 +209,7 @@ def steps(plan: Plan) -> Iterator[Step]:
             yield from (_register_schema(part), _register_kernel(part))
         if operator.spec.torch and not operator.spec.torch.overrides:
             yield from (_register_nodes(part), _draw(part), _register_search(part))
-        if part.torch_op and operator.spec.torch and not operator.spec.torch.python:
+        if part.torch_op:  # of an operator that Python defines, the file itself says whether there is a formula
             yield _register_gradient(part)
         cells = operator.cells(plan.cells)
         for lowering in operator.spec.lowerings:
@@ -218,6 +218,8 @@ def steps(plan: Plan) -> Iterator[Step]:
                 yield _agree(part, lowering, cells)
             yield from (_verify(part, lowering, cell, crowd=cell == cells[0]) for cell in cells)
             verdicts += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
+        if has_ort_library(operator.spec) and cells:
+            yield _sanitize(part, cells[0])
     yield _report(plan, verdicts)
 
 
@@ -419,6 +421,39 @@ def _verify(part: _Part, lowering: Lowering, cell: Cell, *, crowd: bool) -> Step
         tolerances=part.tolerances[lowering],
         crowd=crowd,
         **part.versions("onnx", "onnxruntime", "numpy"),
+    )  # fmt: skip
+
+
+def _sanitize(part: _Part, cell: Cell) -> Step:
+    """Keyed by the sources, not by the libraries that ship: the same bytes may come of sound and of undefined C++."""
+    layout, spec, verdict = part.layout, part.spec, part.layout.sanitized_verdict(part.name)
+    compiled = [o for o in part.plan.operators if o.name in (*spec.uses, spec.name)]
+    return part.step(
+        "sanitize",
+        "",
+        "--cell", str(cell),
+        reads=[
+            layout.sdk,
+            *(layout.generated(o.name) / file for o in compiled for file in names.native(o.spec, o.written)),
+            *dict.fromkeys(path for o in compiled for path in layout.native_sources(o.name)),
+            *headers.files(spec, layout.root),
+            *(layout.reference(o.name) for o in compiled),
+            layout.data_manifest(spec.name),
+            layout.manifest(spec.name, "custom", cell),
+            *([layout.drawn(spec.name)] if spec.torch else ()),
+        ],
+        writes=[verdict],
+        after=[f"sanitize:{name}" for name in spec.uses],  # which compiles in the same folders
+        verdict=verdict,
+        stages=[digest(stage) for stage in ("compile", "register", "draw", "verify", "fuzz")],
+        compiler=part.plan.toolchain.identity,
+        flags=[*part.plan.toolchain.compiler, part.plan.toolchain.linker],
+        headers=headers.versions(spec),
+        written=sorted(part.written),
+        spec=part.interface,
+        models=part.models,
+        tolerances=part.tolerances,
+        **part.versions("torch", "onnx", "onnxruntime", "numpy", "hypothesis"),
     )  # fmt: skip
 
 

@@ -31,11 +31,32 @@ inline bool choose_version(const OrtApiBase* base) {
   return true;
 }
 
-/// The domains of some operators. ONNX Runtime borrows them, so they live as long as the library.
+/// Throws if a library of opmatrix has added this domain to a session's options, and notes that one with `names` does.
+/// ONNX Runtime itself would refuse the session, and say neither which domain nor whose.
+inline void claim(OrtSessionOptions* options, const char* domain, const char* names) {
+  char key[256];
+  std::snprintf(key, sizeof key, "opmatrix.domain.%s", domain);  // ONNX Runtime passes over what it does not know
+  int there = 0;
+  check_call(api->HasSessionConfigEntry(options, key, &there));
+  if (there == 0) return check_call(api->AddSessionConfigEntry(options, key, names));
+  char first[512] = "";
+  std::size_t size = sizeof first;
+  check_call(api->GetSessionConfigEntry(options, key, first, &size));
+  throw Error{"opmatrix: the library of ",
+              names,
+              " adds the domain ",
+              domain,
+              " to a session that has it from the library of ",
+              first,
+              ". ONNX Runtime takes a domain once: register each library once, and give the operators of one domain ",
+              "one library, that of an operator that uses them all"};
+}
+
+/// The domains of the operators `names`. ONNX Runtime borrows them, so they live as long as the library.
 template <std::size_t kCount>
 class Domains {
  public:
-  explicit Domains(const Operator (&operators)[kCount]) {
+  Domains(const char* names, const Operator (&operators)[kCount]) : names_(names), operators_(operators) {
     for (std::size_t i = 0; i < kCount; ++i) {
       OrtCustomOpDomain*& domain = domains_[find(operators, i)];
       if (domain == nullptr) check_call(api->CreateCustomOpDomain(operators[i].domain, &domain));
@@ -53,8 +74,10 @@ class Domains {
   }
 
   void add_to(OrtSessionOptions* options) const {
-    for (OrtCustomOpDomain* domain : domains_) {
-      if (domain != nullptr) check_call(api->AddCustomOpDomain(options, domain));
+    for (std::size_t i = 0; i < kCount; ++i) {
+      if (domains_[i] == nullptr) continue;
+      claim(options, operators_[i].domain, names_);
+      check_call(api->AddCustomOpDomain(options, domains_[i]));
     }
   }
 
@@ -66,6 +89,8 @@ class Domains {
     return first;
   }
 
+  const char* names_;
+  const Operator (&operators_)[kCount];
   OrtCustomOpDomain* domains_[kCount] = {};
 };
 

@@ -10,7 +10,7 @@ SPEC = OpSpec(
     types={"T": ("float32", "float64", "int64")},
     inputs=(
         Input(name="x", type="T", doc="a tensor of any shape"),
-        Input(name="y", type="T", doc="a tensor of the same shape"),
+        Input(name="y", type="T", same_as="x", doc="a tensor of the same shape"),
     ),
     outputs=(Output(name="z", type="T", shape=SameAs(input="x"), doc="x + y"),),
     tolerances={

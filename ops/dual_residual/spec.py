@@ -17,7 +17,6 @@ KERNEL = """\
 
 #include <cstdint>
 
-#include "opmatrix/check.h"
 #include "opmatrix/parallel.h"
 #include "opmatrix/tensor_view.h"
 
@@ -26,7 +25,6 @@ namespace opmatrix::dual_residual {
 template <typename T>
 void dual_residual(TensorView<const T> x, TensorView<const T> y, float alpha, TensorView<T> x_residual,
                    TensorView<T> y_residual) {
-  KERNEL_CHECK(x.sizes == y.sizes, "dual_residual: y must have the shape of x, ", x.sizes, ", got ", y.sizes);
   const T factor = static_cast<T>(alpha);
   parallel_for(0, x.numel(), 32768, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -49,7 +47,7 @@ SPEC = OpSpec(
     types={"T": ("float32", "float64")},
     inputs=(
         Input(name="x", type="T", doc="a tensor of any shape"),
-        Input(name="y", type="T", doc="a tensor of the same shape"),
+        Input(name="y", type="T", same_as="x", doc="a tensor of the same shape"),
     ),
     attributes=(Attribute(name="alpha", kind="float", doc="the factor of both"),),
     outputs=(

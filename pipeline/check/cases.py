@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pipeline.check.mistake import Mistake, duplicates, not_one_of
 from pipeline.check.values import value_mistake
@@ -63,6 +63,7 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
         yield Mistake(path, "its name takes letters, digits and _; it is part of test ids")
     yield from (not_one_of(f"{path}.inputs", n, declared) for n in case.inputs if n not in declared)
     sizes: Sizes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for part in spec.inputs:
         field = f"{path}.inputs[{part.name!r}]"
         if why := _presence(part, case, model):
@@ -70,7 +71,8 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
             continue
         for index, tensor in enumerate(given(case, part.name)):
             shape, field_of_one = shape_of(tensor), f"{field}[{index}]" if part.variadic else field
-            yield from _declared_shape(part, shape, field_of_one, sizes)
+            yield from _declared_shape(part, shape, field_of_one, sizes, shapes)
+            shapes.setdefault(part.name, shape)
             yield from _traced_shape(part, index, shape, model, field_of_one)
 
 
@@ -90,8 +92,12 @@ def _presence(part: Input, case: Case, model: Model) -> str | None:
 
 
 def _declared_shape(
-    part: Input, shape: tuple[int, ...], field: str, sizes: dict[str, tuple[int, str]]
+    part: Input, shape: tuple[int, ...], field: str, sizes: Sizes, shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[Mistake]:
+    if part.same_as is not None:
+        wanted = shapes.get(part.same_as, shape)
+        if shape != wanted:
+            yield Mistake(field, f"found shape {shape}, allowed: {wanted}, as {part.same_as!r} has")
     if part.dims is None:
         return
     fixed = part.dims[:-1] if part.dims[-1:] == ("...",) else part.dims

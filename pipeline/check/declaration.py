@@ -10,13 +10,35 @@ from pathlib import PurePosixPath
 
 from pipeline.check.mistake import Mistake, duplicates, not_one_of
 from pipeline.check.values import value_mistake
+from pipeline.errors import did_you_mean
 from pipeline.matrix import EXPORTERS, LEGAL_OPSETS
 from pipeline.schema import DTYPES, torch_name
+from pipeline.sizes import why_no_size
 from pipeline.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 
-RESERVED = ("include", "binding")  # folders of native/ that are no operator
+# What an operator may not be called: its name is that of a folder, of a generated header and of a C++ namespace.
+RESERVED: Mapping[str, tuple[str, ...]] = {
+    "a folder of native/ with another meaning": ("include", "binding"),
+    "a file that is generated, or that generated files include": (
+        "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_shims", "ort", "ort_kinds",
+        "ort_library", "dtype", "items", "sizes",
+    ),
+    "a group of steps, whose logs lie in a folder of that name": (
+        "sdk", "glue", "compile", "data", "draw", "register", "export", "verify", "report", "sanitize",
+    ),
+    "a name that C++ or the bindings use": (
+        "std", "name", "equal", "numel", "sqrt", "floor", "dtype_of", "check_dtype", "check_same_dtype", "parallel_for",
+    ),
+}  # fmt: skip
 # Names that generated code uses for something else.
 TAKEN = frozenset({"g", "op", "schema", "torch", "onnx", "ort", "stack", "results", "context", "attributes", "run"})
+
+# Dtypes that the bindings do not carry, and what to do instead.
+UNBUILT: Mapping[str, str] = {
+    "float16": "Declare float32, and let models cast to it and back",
+    "bfloat16": "Declare float32, and let models cast to it and back",
+    "string": "Declare int64, and give the texts' codes: torch has no tensors of strings",
+}
 
 CPP_KEYWORDS = frozenset(
     """
@@ -36,8 +58,10 @@ def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
         yield from check(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
-    if spec.name in RESERVED:
-        yield Mistake("name", f"{spec.name!r} is a folder of native/ with another meaning; choose another name")
+    if meaning := next((m for m, names in RESERVED.items() if spec.name in names), None):
+        yield Mistake("name", f"found {spec.name!r}, which is {meaning}; choose another name")
+    elif keyword.iskeyword(spec.name) or spec.name in CPP_KEYWORDS:
+        yield Mistake("name", f"found {spec.name!r}, a keyword of C++ or Python; choose another name")
 
 
 def _names(spec: OpSpec) -> Iterator[Mistake]:
@@ -77,6 +101,8 @@ def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
                       "torch.overrides, with torch.python, or with torch=None")  # fmt: skip
     if spec.torch and not re.fullmatch(r"[A-Za-z]\w*::[A-Za-z]\w*", spec.torch.name):
         yield Mistake("torch.name", f"found {spec.torch.name!r}, allowed: 'namespace::name'")
+    elif spec.torch and spec.torch.name.partition("::")[2] in CPP_KEYWORDS:
+        yield Mistake("torch.name", f"found {spec.torch.name!r}, whose second part is a keyword of C++; rename it")
 
 
 def _types(spec: OpSpec) -> Iterator[Mistake]:
@@ -94,12 +120,11 @@ def _types(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"types[{variable!r}]", "found none, allowed: at least one dtype")
         if variable not in used:
             yield Mistake(f"types[{variable!r}]", "no input or output uses it; remove it")
-        if variable not in {i.type for i in spec.inputs} and variable in used:
-            yield Mistake(f"types[{variable!r}]", "no input has it, so nothing tells which dtype an output gets")
+        if variable not in {i.type for i in spec.inputs if not i.optional and not i.variadic} and variable in used:
+            yield Mistake(f"types[{variable!r}]", "no required input has it, so nothing tells which dtype is meant")
 
 
 def _shapes(spec: OpSpec) -> Iterator[Mistake]:
-    names = [i.name for i in spec.inputs]
     for index, part in enumerate(spec.inputs):
         dims = part.dims or ()
         if "..." in dims[:-1]:
@@ -111,14 +136,44 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(
                 f"inputs[{index}].variadic", f"{part.name!r} is not the last input; ONNX has a variadic one last"
             )
-    known = {d for i in spec.inputs for d in i.dims or () if isinstance(d, str)} - {"..."}
+    required = [i for i in spec.inputs if not i.optional and not i.variadic]
+    if spec.inputs and not required:
+        yield Mistake("inputs", "found none that is required, allowed: at least one; outputs are made beside it")
+    known = [*dict.fromkeys(d for i in required for d in i.dims or () if isinstance(d, str) and d != "...")]
+    for index, part in enumerate(spec.inputs):
+        before = [i.name for i in spec.inputs[:index] if i in required]
+        if part.same_as is not None and part.same_as not in before:
+            yield not_one_of(f"inputs[{index}].same_as", part.same_as, before or ["nothing: no required input before"])
+        if part.same_as is not None and part.dims is not None:
+            yield Mistake(
+                f"inputs[{index}]", f"found dims={part.dims} and same_as={part.same_as!r}, allowed: one of both"
+            )
+        if part.optional and part.variadic:
+            yield Mistake(f"inputs[{index}]", f"{part.name!r} is optional and variadic; choose one: none is a number")
+        for unknown in (d for d in part.dims or () if str(d).isidentifier() and d not in known):
+            yield _unknown_size(f"inputs[{index}].dims", unknown, known)
     for index, output in enumerate(spec.outputs):
-        if isinstance(output.shape, SameAs) and output.shape.input not in names:
-            yield not_one_of(f"outputs[{index}].shape.input", output.shape.input, names)
+        if isinstance(output.shape, SameAs) and output.shape.input not in [i.name for i in required]:
+            yield not_one_of(f"outputs[{index}].shape.input", output.shape.input, [i.name for i in required])
         if isinstance(output.shape, Dims):
-            words = {w for d in output.shape.dims for w in re.findall(r"[A-Za-z_]\w*", str(d))}
-            for word in sorted(words - known):
-                yield not_one_of(f"outputs[{index}].shape.dims", word, sorted(known))
+            yield from _dims(f"outputs[{index}].shape.dims", output.shape.dims, known)
+
+
+def _unknown_size(field: str, found: object, known: Sequence[str]) -> Mistake:
+    """Return the mistake of a size that nothing tells where optional inputs are absent."""
+    allowed = ", ".join(known) or "no name, since they have none"
+    near = did_you_mean(str(found), known)
+    return Mistake(field, f"found {found!r}, allowed: sizes that required inputs have: {allowed}{near}")
+
+
+def _dims(field: str, dims: Sequence[str | int], known: Sequence[str]) -> Iterator[Mistake]:
+    for dim in dims:
+        words = re.findall(r"[^\W\d]\w*", str(dim))
+        unknown = [word for word in words if word not in known]
+        if unknown:
+            yield from (_unknown_size(field, word, known) for word in unknown)
+        elif why := why_no_size(dim):
+            yield Mistake(field, f"found {dim!r}: {why}")
 
 
 def _attributes(spec: OpSpec) -> Iterator[Mistake]:
@@ -127,6 +182,12 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
         for field in ("minimum", "maximum"):
             if getattr(attribute, field) is not None and not attribute.kind.startswith(("float", "int")):
                 yield Mistake(f"{path}.{field}", f"stands at a {attribute.kind}, allowed: at a float or an int")
+        if attribute.allowed is not None and attribute.kind.endswith("s"):
+            yield Mistake(f"{path}.allowed", f"stands at a list ({attribute.kind}), allowed: at a single value; the "
+                          "kernel checks a list")  # fmt: skip
+        for text in (t for t in (attribute.default, *(attribute.allowed or ())) if isinstance(t, str)):
+            if not text.isprintable():
+                yield Mistake(path, f"found the text {text!r}, allowed: printable characters; it stands in C++ code")
         if attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
             yield Mistake(f"{path}.default", why)
 
@@ -161,12 +222,21 @@ def _headers(spec: OpSpec) -> Iterator[Mistake]:
 
 def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
     """Yield what a declaration may say one day: refused, so that nothing is promised that is not built."""
-    unbuilt: set[str] = {"float16", "bfloat16", "string"}
-    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
-    later = [
-        *((f"attributes[{n}].kind={a.kind!r}", a.kind in ("strings", "tensor")) for n, a in enumerate(spec.attributes)),
-        *((f"types[{v!r}]", not unbuilt.isdisjoint(dtypes)) for v, dtypes in spec.types.items()),
-        *((f"{p.name}: type {p.type!r}", p.type in unbuilt) for p in parts),
-        ("onnx.since_version", spec.onnx.since_version != 1),
-    ]
-    yield from (Mistake(field, "not supported yet") for field, found in later if found)
+    built = ", ".join(d for d in DTYPES if d not in UNBUILT)
+    both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
+    for kind, parts in both.items():
+        for index, part in enumerate(parts):
+            if part.type in UNBUILT:
+                yield _unbuilt(f"{kind}[{index}].type", part.type, built)
+    for variable, dtypes in spec.types.items():
+        yield from (_unbuilt(f"types[{variable!r}]", dtype, built) for dtype in dtypes if dtype in UNBUILT)
+    for index, attribute in enumerate(spec.attributes):
+        if attribute.kind in ("strings", "tensor"):
+            yield Mistake(f"attributes[{index}].kind", f"found {attribute.kind!r}, not supported yet, allowed: float, "
+                          "int, string, bool, floats, ints, bools. Make a tensor an input")  # fmt: skip
+    if spec.onnx.since_version != 1:
+        yield Mistake("onnx.since_version", f"found {spec.onnx.since_version}, not supported yet, allowed: 1")
+
+
+def _unbuilt(field: str, found: str, built: str) -> Mistake:
+    return Mistake(field, f"found {found!r}, not supported yet, allowed: {built}. {UNBUILT[found]}")

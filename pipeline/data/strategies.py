@@ -120,6 +120,8 @@ def _shapes(draw: DrawFn, frame: _Frame, part: Input) -> list[tuple[int, ...]]:
 
 
 def _shape(draw: DrawFn, frame: _Frame, part: Input) -> tuple[int, ...]:
+    if part.same_as is not None:  # drawn before, so that nothing of it is drawn again
+        return _shape(draw, frame, next(i for i in frame.operator.spec.inputs if i.name == part.same_as))
     shape: list[int] = []
     for dim in part.dims if part.dims is not None else ("...",):
         if isinstance(dim, int):

@@ -86,11 +86,18 @@ def sizes(expression: str | int, known: Mapping[str, str]) -> str:
         raise ValueError(f"{expression!r} is no expression of sizes: {error.msg}") from error
 
 
+def falls(node: ast.AST) -> bool:
+    """Return whether an expression has a minus, so that it may come to less than 0."""
+    return any(isinstance(part, ast.Sub) for part in ast.walk(node))
+
+
 def _size(node: ast.expr, known: Mapping[str, str]) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return str(node.value)
     if isinstance(node, ast.Name) and node.id in known:
         return known[node.id]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and falls(node.left):
+        return f"floor_divide({_size(node.left, known)}, {_size(node.right, known)})"
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         left, right = (
             f"({_size(side, known)})" if isinstance(side, ast.BinOp) else _size(side, known)

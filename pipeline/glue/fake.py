@@ -118,9 +118,16 @@ def _shape_faults(spec: OpSpec) -> Iterator[Fault]:
     """Yield, per input, what a wrong shape is, worded as the compiled binding has it."""
     leaders = _leaders(spec)
     for part in spec.inputs:
+        name, found = part.name, ITEM if part.variadic else part.name
+        if part.same_as is not None:
+            shapes = f"{{tuple({part.same_as}.shape)}}, got {{tuple({found}.shape)}}"
+            yield _fault(
+                part,
+                f"{found}.shape != {part.same_as}.shape",
+                f"{name} must have the shape of {part.same_as}, {shapes}",
+            )
         if part.dims is None:
             continue
-        name, found = part.name, ITEM if part.variadic else part.name
         fixed = [dim for dim in part.dims if dim != "..."]
         conditions = [f"{found}.dim() {'!=' if len(fixed) == len(part.dims) else '<'} {len(fixed)}"]
         origins = []

@@ -83,6 +83,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "lists": any(a.is_list for a in attributes) or any(i.kind == "variadic" for i in inputs),
         "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
         "kinds": any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs),
+        "computed_sizes": any(o.falls for o in outputs),
         "shape_parameters": shape_parameters(spec),
         "shape_checks": list(shape_checks(spec)),
         "torch": _torch(spec, inputs, attributes, outputs) if has_torch_library(spec) else {},

@@ -54,7 +54,12 @@ def _equal(given: Attribute, variable: str, value: Any, suffix: str) -> str:
 
 def shape_parameters(spec: OpSpec) -> list[str]:
     """Return the parameters of the function that holds `shape_checks`; an absent input is an empty list."""
-    return [f"{_parameter(i)} {i.name}" for i in spec.inputs if i.dims is not None]
+    return [f"{_parameter(i)} {i.name}" for i in spec.inputs if shape_counts(spec, i)]
+
+
+def shape_counts(spec: OpSpec, given: Input) -> bool:
+    """Return whether the declaration says something about an input's shape, or about another's by way of it."""
+    return given.dims is not None or given.same_as is not None or any(i.same_as == given.name for i in spec.inputs)
 
 
 def _parameter(given: Input) -> str:
@@ -75,6 +80,8 @@ def shape_checks(spec: OpSpec) -> Iterator[Check]:
     """Yield the checks; a size is compared with the first required input that has its name."""
     known = sizes_known(spec)
     for given in spec.inputs:
+        if given.same_as is not None:
+            yield _same_shape(spec, given, given.same_as)
         if given.dims is None:
             continue
         whole = given.optional or given.variadic
@@ -93,6 +100,14 @@ def shape_checks(spec: OpSpec) -> Iterator[Check]:
                 conditions.append(f"{here} == {owner}[{at}]")
                 others[size] = (f"{owner}[{at}]", owner)
         yield from _shape_checks(spec, given, shown, conditions, others)
+
+
+def _same_shape(spec: OpSpec, given: Input, other: str) -> Check:
+    several = given.optional or given.variadic
+    shown = f"{given.name}_sizes" if several else given.name
+    text = quoted(f"{spec.name}: {given.name} must have the shape of {other}, ")
+    guard = f"for (const Sizes {shown} : {given.name})" if several else None
+    return Check(arguments=[f"{shown} == {other}", text, other, quoted(", got "), shown], guard=guard)
 
 
 def _shape_checks(

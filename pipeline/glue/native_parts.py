@@ -8,7 +8,7 @@ from typing import Literal
 
 from pipeline.glue import cpp
 from pipeline.glue.cpp import CPP_TYPES, literal
-from pipeline.glue.native_checks import Check, limits, sizes_known
+from pipeline.glue.native_checks import Check, limits, shape_counts, sizes_known
 from pipeline.schema import torch_name
 from pipeline.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output, SameAs
 
@@ -50,6 +50,7 @@ class OutputPart:
     rank: int
     sizes: str
     numbers: list[str] | None
+    falls: bool  # whether one of them may come to less than 0
     same_as: tuple[str, int] | None  # the input whose shape it has
 
 
@@ -110,7 +111,7 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         kind=kind,
         type=cpp_name,
         dtype=dtype,
-        dims=given.dims is not None,
+        dims=shape_counts(spec, given),
         leader=leader,
         allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
         port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
@@ -128,7 +129,7 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
         raise ValueError(f"{spec.name}: no input is required, so nothing tells where an output belongs")
     cpp_name = cpp_type(spec, given.type)
     shape = given.shape
-    numbers, same_as, sizes, rank, device = None, None, "", 0, next(iter(required))
+    numbers, same_as, sizes, rank, device, falls = None, None, "", 0, next(iter(required)), False
     if isinstance(shape, SameAs):
         if shape.input not in required:
             raise ValueError(f"{spec.name}: {given.name!r} has the shape of {shape.input!r}, which is not required")
@@ -138,10 +139,12 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
     else:
         known = {size: f"{name}.sizes()[{axis}]" for size, (name, axis) in sizes_known(spec).items()}
         numbers = [cpp.sizes(dim, known) for dim in shape.dims]
+        falls = any("-" in str(dim) for dim in shape.dims)
         sizes = f"Sizes{{{given.name}_sizes, {len(numbers)}}}" if numbers else "Sizes{}"
     return OutputPart(
         name=given.name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
-        new=isinstance(shape, FromKernel), rank=rank, sizes=sizes, numbers=numbers, same_as=same_as,
+        new=isinstance(shape, FromKernel), rank=rank, sizes=sizes, numbers=numbers, falls=falls,
+        same_as=same_as,
     )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ def load(layout: Layout, operator: Operator) -> Loaded:
     alive = None
     if spec.torch.python:
         alive = torch_op.define(layout, spec)
+        torch_op.check_formula(spec)
     else:
         _load_library(layout, operator)
     return Loaded(overload=_check_schema(operator), alive=alive)

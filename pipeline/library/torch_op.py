@@ -1,8 +1,8 @@
 """What a person writes in ops/<name>/torch_op.py: an operator defined in Python, or the gradient of one.
 
-``define()`` defines the operator and returns what keeps the definition alive. ``setup_context(ctx, inputs, output)``
-and ``backward(ctx, *grads)`` are what torch.library.register_autograd takes; ``WITHOUT_GRADIENT`` names the inputs of
-a floating dtype for which `backward` gives None on purpose.
+``define()`` defines the operator, without a gradient, and returns what keeps it alive. ``setup_context(ctx, inputs,
+output)`` and ``backward(ctx, *grads)`` are what torch.library.register_autograd takes; ``WITHOUT_GRADIENT`` names the
+inputs of a floating dtype for which `backward` gives None on purpose.
 """
 
 from __future__ import annotations
@@ -72,6 +72,33 @@ def define(layout: Layout, spec: OpSpec) -> Any:
         return function()
     except Exception as error:  # whatever a person's file raises is theirs to see, with its line
         raise RegisterError(f"{shown}{_line(error, path)}: define() raised {type(error).__name__}: {error}") from error
+
+
+def check_formula(spec: OpSpec) -> None:
+    """Hold that define() declared no formula of its own: the gradient part could not take it apart from the operator.
+
+    Raises RegisterError for one.
+    """
+    assert spec.torch is not None
+    if _has_formula(spec.torch.name):
+        raise RegisterError(
+            f"ops/{spec.name}/torch_op.py: define() registers a gradient of {spec.torch.name}, which nothing would "
+            "hold against the reference. Make its functions setup_context() and backward() of the file itself, and "
+            "leave the registration to opmatrix"
+        )
+
+
+def _has_formula(name: str) -> bool:
+    if definition := _definition(name):
+        return getattr(definition, "_backward_fn", None) is not None
+    keys = ("Autograd", "AutogradCPU")
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
+
+
+def _definition(name: str) -> Any:
+    """Return the torch.library.custom_op of that name, or None. Each has a kernel for Autograd, formula or not."""
+    custom_ops = getattr(torch._library, "custom_ops", None)  # since torch 2.4
+    return getattr(custom_ops, "OPDEFS", {}).get(name)
 
 
 def _load(path: Path) -> ModuleType:

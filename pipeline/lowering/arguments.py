@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pipeline.check.values import value_mistake
 from pipeline.errors import ExportError
 from pipeline.lowering.graph import Graph, Value
 from pipeline.schema import attribute_values, stored, torch_arguments
@@ -26,8 +27,10 @@ class Lowered:
     def __call__(self, g: Graph, arguments: Sequence[Any]) -> tuple[Value, ...]:
         """Emit the nodes for the arguments of the torch schema; return the operator's outputs.
 
-        Raises ExportError where the function does not take these arguments, or gives another number of outputs.
+        Raises ExportError for a dtype or a value that the declaration forbids, where the function does not take these
+        arguments, and where it gives another number of outputs.
         """
+        self._check(g, arguments)
         sources = [a.source for a in torch_arguments(self.spec)]
         rounded = [
             stored(source, _plain(value)) if isinstance(source, Attribute) and value is not None else value
@@ -41,6 +44,20 @@ class Lowered:
                 f"outputs. Return them all, and give a node of several outputs outputs=<their number>"
             )
         return outputs
+
+    def _check(self, g: Graph, arguments: Sequence[Any]) -> None:
+        """Refuse what the operator's own binding would: torch has none where it is torch's or Python's operator."""
+        spec = self.spec
+        for argument, value in zip(torch_arguments(spec), arguments, strict=True):
+            source = argument.source
+            if isinstance(source, Attribute):
+                if value is not None and (why := value_mistake(source, _plain(value))):
+                    raise ExportError(f"{spec.name}: {argument.name}: {why}")
+                continue
+            allowed = spec.types.get(source.type) or (source.type,)
+            for tensor in value if isinstance(value, list | tuple) else () if value is None else (value,):
+                if (dtype := g.dtype(tensor)) and dtype not in allowed:
+                    raise ExportError(f"{spec.name}: {source.name} must be {' or '.join(allowed)}, got {dtype}")
 
 
 def find(spec: OpSpec, lowering: Lowering, *, written: ModuleType | None, derived: ModuleType, path: Path) -> Lowered:

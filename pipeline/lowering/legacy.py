@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch.onnx import symbolic_helper
 
+from pipeline.errors import ExportError
 from pipeline.lowering import graph
 from pipeline.lowering.arguments import Lowered
 from pipeline.lowering.graph import Value
@@ -73,6 +76,34 @@ class LegacyGraph:
         return absent
 
 
+@contextmanager
+def registered(lowered: Lowered, opset: int, names: Sequence[str]) -> Iterator[None]:
+    """Let a lowering be the symbolic function of the torch operators `names` for one export, and for no other.
+
+    Raises ExportError where somebody has registered one for this opset: only the last of two would be asked.
+    """
+    for name in names:
+        if _is_registered(name, opset):
+            raise ExportError(
+                f"{lowered.spec.name}: a symbolic function of {name} is registered for opset {opset} already, and only "
+                "one of two is asked. Remove that call of register_custom_op_symbolic: opmatrix makes its own for each "
+                "export"
+            )
+    register(lowered, opset, names)
+    try:
+        yield
+    finally:
+        for name in names:
+            if _is_registered(name, opset):
+                torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]
+
+
+def _is_registered(name: str, opset: int) -> bool:
+    """Return whether there is a custom symbolic function for this very opset; torch's own does not count."""
+    group = _registry().get_function_group(name)
+    return group is not None and bool(group._functions.overridden(opset))
+
+
 def register(lowered: Lowered, opset: int, names: Sequence[str]) -> None:
     """Register a lowering as the symbolic function of the torch operators `names`, for exports at `opset`.
 
@@ -80,6 +111,14 @@ def register(lowered: Lowered, opset: int, names: Sequence[str]) -> None:
     """
     for name in names:
         torch.onnx.register_custom_op_symbolic(name, symbolic(lowered, opset), opset)  # type: ignore[attr-defined]
+
+
+def _registry() -> Any:
+    """Return torch's registry of symbolic functions, which moved with torch 2.9. It has no public question."""
+    try:
+        return importlib.import_module("torch.onnx._internal.torchscript_exporter.registration").registry
+    except ImportError:
+        return importlib.import_module("torch.onnx._internal.registration").registry
 
 
 def symbolic(lowered: Lowered, opset: int) -> Any:

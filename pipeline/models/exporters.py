@@ -76,20 +76,20 @@ def example(demand: Demand) -> Tensors:
 
 def legacy(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Export through TorchScript."""
-    symbolics.register(glue.lowered(demand.lowering), demand.cell.opset, targets.names(demand.spec))
     declared = demand.signature
     file = io.BytesIO()
-    torch.onnx.export(
-        call(demand),
-        inputs,
-        file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
-        dynamo=False,  # torch 2.9 changed the default
-        opset_version=demand.cell.opset,
-        custom_opsets=dict(demand.versions),
-        input_names=[v.name for v in declared.inputs],
-        output_names=[v.name for v in declared.outputs],
-        dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := _dynamic(v.shape))},
-    )
+    with symbolics.registered(glue.lowered(demand.lowering), demand.cell.opset, targets.names(demand.spec)):
+        torch.onnx.export(
+            call(demand),
+            inputs,
+            file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
+            dynamo=False,  # torch 2.9 changed the default
+            opset_version=demand.cell.opset,
+            custom_opsets=dict(demand.versions),
+            input_names=[v.name for v in declared.inputs],
+            output_names=[v.name for v in declared.outputs],
+            dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := _dynamic(v.shape))},
+        )
     return strip(_sized(onnx.load_model_from_string(file.getvalue()), demand))
 
 

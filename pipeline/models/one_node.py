@@ -11,7 +11,7 @@ from pipeline.models.demand import Demand
 from pipeline.models.model_gates import MAX_IR_VERSION
 from pipeline.models.value_info import ValueInfo
 from pipeline.schema import attribute_values, in_onnx
-from pipeline.spec import AttributeKind, DType
+from pipeline.spec import AttributeKind, DType, Model, OpSpec
 
 _ELEMENTS: Mapping[DType, int] = {
     "float16": TensorProto.FLOAT16,
@@ -51,7 +51,7 @@ def one_node(demand: Demand) -> ModelProto:
         [v.name for v in declared.outputs],
         domain=spec.onnx.domain,
     )
-    node.attribute.extend(_attributes(demand))
+    node.attribute.extend(attributes(spec, demand.model))
     graph = helper.make_graph(
         [node], spec.name, [_value_info(v) for v in declared.inputs], [_value_info(v) for v in declared.outputs]
     )
@@ -62,9 +62,10 @@ def one_node(demand: Demand) -> ModelProto:
     return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, producer_name="opmatrix")
 
 
-def _attributes(demand: Demand) -> Iterator[AttributeProto]:
-    values = attribute_values(demand.spec, demand.model)
-    for attribute in demand.spec.attributes:
+def attributes(spec: OpSpec, model: Model) -> Iterator[AttributeProto]:
+    """Yield every attribute as the node of a model has it, defaults included."""
+    values = attribute_values(spec, model)
+    for attribute in spec.attributes:
         if attribute.name in values and not attribute.torch_only:
             value = in_onnx(attribute, values[attribute.name])
             yield helper.make_attribute(attribute.name, value, attr_type=_ATTRIBUTES[attribute.kind])

@@ -18,6 +18,7 @@ from doit.task import Task
 
 from pipeline.errors import OpmatrixError, UsageError, did_you_mean
 from pipeline.runner.state import State
+from pipeline.runner.tasks import DEFAULT
 
 # What may be written as `doit NAME=VALUE`.
 VARIABLES = ("opsets",)
@@ -35,6 +36,9 @@ class Loader(NamespaceTaskLoader):
             self.namespace = dict(inspect.getmembers(get_module("dodo.py")))
         except OpmatrixError as error:
             _exit(error)
+
+    def load_doit_config(self) -> dict[str, Any]:
+        return {"default_tasks": list(DEFAULT), **super().load_doit_config()}
 
     def load_tasks(self, cmd: Command, pos_args: Sequence[str]) -> list[Task]:
         """Return the tasks, and put our State into the place of the doit Dependency that is open."""

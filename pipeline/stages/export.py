@@ -38,7 +38,7 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
     _check_torch(operator, cell)
     check_legal(operator.spec, cell)
     glue = load_glue(layout, operator.name)
-    defined = _define(layout, operator.spec, glue)
+    defined = define(layout, operator.spec, glue)
     models = {}
     for model in operator.models:
         demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=glue.schema.schema())
@@ -76,11 +76,22 @@ def _write_function(layout: Layout, demand: Demand, glue: Glue) -> None:
     write_bytes(path, made.SerializeToString(deterministic=True))
 
 
-def _define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:
-    """Define the operator; return what keeps it alive. One that torch has already needs nothing."""
-    if spec.torch and spec.torch.overrides:
+def define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:
+    """Define the operator; return what keeps it alive. One that torch has already needs nothing.
+
+    Raises RegisterError or ExportError for a second definition.
+    """
+    if spec.torch is None or spec.torch.overrides:
         return None
-    return torch_op.define(layout, spec) if spec.torch and spec.torch.python else glue.fake.define()
+    if spec.torch.python:
+        return torch_op.define(layout, spec)
+    try:
+        return glue.fake.define()
+    except RuntimeError as error:
+        raise ExportError(
+            f"{spec.name}: torch could not define {spec.torch.name} for the export: {str(error).splitlines()[0]} "
+            f"Is it defined by ops/{spec.name}/lowering.py, or loaded there? Leave that to opmatrix"
+        ) from error
 
 
 def _check_torch(operator: Operator, cell: Cell) -> None:

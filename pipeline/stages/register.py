@@ -4,7 +4,8 @@
 "nodes"     what the exporters make of it
 "kernel"    what the library computes, held against the expected outputs
 "search"    the same on inputs that hypothesis drew from the declaration, held against the reference
-"gradient"  the formula of the gradient, where torch_op.py holds one; no library
+"forbidden" that it refuses what the declaration forbids: only when asked for, as the sanitizers do
+"gradient"  the formula of the gradient, where torch_op.py holds one; no library, and no definition in Python
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
 from pipeline.schema import torch_schema
 
-Part = Literal["schema", "nodes", "kernel", "search", "gradient"]
+Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
 
 
 def parts(layout: Layout, operator: Operator) -> tuple[Part, ...]:
@@ -65,6 +66,12 @@ def _search(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
     return search.results(layout, operator, torch_library.load(layout, operator))
 
 
+def _forbidden(layout: Layout, operator: Operator) -> list[dict[str, str]]:
+    from pipeline.library import forbidden
+
+    return forbidden.results(operator, torch_library.load(layout, operator).overload)
+
+
 def _gradient(layout: Layout, operator: Operator) -> list[dict[str, str]]:
     from pipeline.library import gradient_check
 
@@ -91,5 +98,6 @@ _PARTS: Mapping[Part, Callable[[Layout, Operator], Sequence[Mapping[str, Any]]]]
     "nodes": _nodes,
     "kernel": _kernel,
     "search": _search,
+    "forbidden": _forbidden,
     "gradient": _gradient,
 }

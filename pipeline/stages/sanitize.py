@@ -1,4 +1,5 @@
-"""Run kernels and bindings under AddressSanitizer and UndefinedBehaviorSanitizer: all cases, and drawn inputs.
+"""Run kernels and bindings under AddressSanitizer and UndefinedBehaviorSanitizer: all cases, inputs drawn from the
+declaration, and such as it forbids, through torch and through ONNX Runtime.
 
 Both libraries are compiled anew for them, and the stages that run libraries are started with the sanitizers' runtime
 loaded before all else. A fault ends the process that made it, with the place in the source and the stack.
@@ -10,44 +11,71 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pipeline.errors import SanitizeError
+from pipeline import verdict
+from pipeline.errors import SanitizeError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
-from pipeline.schema import has_ort_library, has_torch_library
+from pipeline.schema import OWN_TORCH, has_kernel, has_ort_library, has_torch_library, is_own
 from pipeline.toolchain.find import find_toolchain
+from pipeline.verdict import Outcome, Verdict
 
 # Of the runtimes, libstdc++ is there as well: without it the first C++ exception would end the process.
 RUNTIMES = ("libasan.so", "libubsan.so", "libstdc++.so")
+# What is run as it is: it loads no library of ours.
+UNWATCHED = ("compile", "draw")
 # Python and the frameworks free little when they end: what leaks cannot be told from that.
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:strict_string_checks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 
-def run(layout: Layout, operator: Operator, *, cells: Sequence[Cell]) -> None:
-    """Run everything that loads a library of ours; the models are those of `cells`, exported before.
+def run(layout: Layout, operator: Operator, *, cell: Cell) -> None:
+    """Run everything that loads a library of ours, and write the verdict; the models are those of `cell`.
 
     Raises SanitizeError with what a sanitizer found, or with what else failed.
     """
+    if not has_ort_library(operator.spec):
+        raise UsageError(f"{operator.name} has no library of ours: ONNX Runtime's own kernel computes it")
+    started, detail = time.perf_counter(), ""
     environ = {**os.environ, "LD_PRELOAD": ":".join(_runtimes()), **OPTIONS}
-    for command in _commands(operator, cells):
-        watched = command[0] != "compile"
-        _run(layout, (*command, "--sanitized"), environ if watched else os.environ)
+    try:
+        for command in _commands(operator, cell):
+            watched = command[0] not in UNWATCHED
+            _run(
+                layout,
+                (*command, "--sanitized") if command[0] != "draw" else command,
+                environ if watched else os.environ,
+            )
+    except SanitizeError as error:
+        detail = str(error)
+    seconds = round(time.perf_counter() - started, 3)
+    verdict.write(layout.sanitized_verdict(operator.name), _verdict(operator, cell, detail, seconds))
+    if detail:
+        raise SanitizeError(detail)
 
 
-def _commands(operator: Operator, cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
+def _verdict(operator: Operator, cell: Cell, detail: str, seconds: float) -> Verdict:
+    outcome: Outcome = "failed" if detail else "verified"
+    return Verdict(op=operator.name, lowering="custom", cell=str(cell), outcome=outcome, detail=detail, seconds=seconds)
+
+
+def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
     spec = operator.spec
-    if not has_torch_library(spec) and not has_ort_library(spec):
-        return
     for name in (*spec.uses, spec.name):
         yield "compile", name
     if has_torch_library(spec):
-        yield "register", spec.name, "--part", "kernel"
-        yield "register", spec.name, "--part", "search"
-    if has_ort_library(spec):
-        yield from (("verify", spec.name, "--cell", str(cell)) for cell in cells)
+        # A binding that is written by hand refuses what its author chose to.
+        own = is_own(OWN_TORCH, spec, operator.written)
+        parts = ("kernel", "search") if own else ("kernel", "search", "forbidden")
+        yield "register", spec.name, *(word for part in parts for word in ("--part", part))  # torch loads once
+    yield "verify", spec.name, "--cell", str(cell)
+    if has_kernel(spec):
+        if spec.torch is None:
+            yield "draw", spec.name  # no step does: in torch there is nothing to search
+        yield "fuzz", spec.name
 
 
 def _run(layout: Layout, arguments: Sequence[str], environ: Mapping[str, str]) -> None:

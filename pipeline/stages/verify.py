@@ -123,7 +123,7 @@ class Bench:
         """Return ONNX Runtime with the operator's library, or without where no kernel of ours computes."""
         spec = self.operator.spec
         ours = self.lowering == "custom" and spec.runtime == "kernel"
-        return Runtime(self.layout.ort_library(spec.name) if ours else None)
+        return Runtime(self.layout.ort_library(spec.name) if ours else None, sanitized=self.layout.sanitized)
 
     def _model(self, model: Model, path: Path, setting: Setting) -> Iterator[CaseResult]:
         """Yield the results of a model's cases. What keeps the model from running fails all of them."""

@@ -39,28 +39,34 @@ class Session(Protocol):
 
 
 class Runtime:
-    """ONNX Runtime with one custom-op library, or without any."""
+    """ONNX Runtime with one custom-op library, or without any.
 
-    def __init__(self, library: Path | None) -> None:
+    Under sanitizers each tensor is allocated by itself: within an arena they see nothing.
+    """
+
+    def __init__(self, library: Path | None, *, sanitized: bool = False) -> None:
         """Load the library. Raises VerifyError where it is missing or no custom-op library."""
         self.library = library
         if library and not library.exists():
             raise VerifyError(f"{library} is missing. Build it: python -m pipeline compile {library.parent.name}")
-        self._options = {name: _options(*setting, library) for name, setting in SETTINGS.items()}
+        self._options = {name: _options(*setting, library, arena=not sanitized) for name, setting in SETTINGS.items()}
 
-    def sessions(self, model: bytes) -> dict[str, Session]:
+    def sessions(self, model: bytes, *, settings: Sequence[str] = tuple(SETTINGS)) -> dict[str, Session]:
         """Return one session per setting. Raises RefusedError where ONNX Runtime does not take the model."""
         try:
             return {
-                name: ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-                for name, options in self._options.items()
+                name: ort.InferenceSession(model, self._options[name], providers=["CPUExecutionProvider"])
+                for name in settings
             }
         except ORT_ERRORS as error:
             raise RefusedError(explain(str(error))) from error
 
 
-def _options(level: ort.GraphOptimizationLevel, threads: int, library: Path | None) -> ort.SessionOptions:
+def _options(
+    level: ort.GraphOptimizationLevel, threads: int, library: Path | None, *, arena: bool
+) -> ort.SessionOptions:
     options = ort.SessionOptions()
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = arena
     options.graph_optimization_level = level
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -92,6 +98,18 @@ _MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {
     ),
     r"Type '([^']+)' of input parameter \(([^)]+)\) of operator \(([^)]+)\)": lambda m: (
         f"no kernel of {m[3]} takes a {m[1]} as {m[2]}. Compare with `types` in ops/*/spec.py"
+    ),
+    r"no kernel def matches node inputs for Op: (\w+)|of Optype \((\w+)\) bound to different types": lambda m: (
+        f"no kernel of {m[1] or m[2]} takes inputs of these dtypes together: all that ops/*/spec.py declares as one "
+        "type variable have one dtype. Cast some of them in the model"
+    ),
+    r"schema\(([^)]+)::(\w+):\d+\) has input size (\d+) not in range \[min=(\d+), max=(\d+)\]": lambda m: (
+        f"the model has a node {m[1]}::{m[2]} with {m[3]} inputs, allowed: {m[4]} to {m[5]}. Compare with `inputs` in "
+        "ops/*/spec.py"
+    ),
+    r"Domain already set in registry": lambda m: (
+        "the session was given two libraries that add one domain, or one library twice. Register each once, and give "
+        "the operators of one domain one library"
     ),
     r"Could not find an implementation for (\w+)\((\d+)\)": lambda m: (
         f"no kernel of {m[1]} version {m[2]} takes these dtypes. Compare with `types` in ops/*/spec.py"

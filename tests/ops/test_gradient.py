@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -79,3 +80,99 @@ def test_a_formula_without_a_case_to_check_it_is_refused(project: Project) -> No
     few(project, 'static("float32")')
     expected = "group_norm: no case to check its gradient with. Add one to cases.py that is finite, float64"
     assert expected in register(project)
+
+
+PLAIN = """
+def setup_context(ctx, inputs, output):
+    pass
+
+def backward(ctx, grad):
+    return 2 * grad
+"""
+
+
+@pytest.fixture
+def in_python(tmp_path: Path) -> Project:
+    """A project with an operator defined in Python, which adds and rounds no more: that has a derivative."""
+    project = Project.copy(tmp_path / "project", operators=("add_and_round", "custom_op_one", "custom_op_two"))
+    project.replace("ops/add_and_round/reference.py", "np.rint(x + x)", "x + x")
+    project.replace("ops/add_and_round/torch_op.py", "torch.round(x + x)", "x + x")
+    return project
+
+
+def prove(project: Project, part: Literal["schema", "gradient"]) -> str:
+    """Return the message of the error that a part raises for add_and_round, or ""."""
+
+    def run() -> None:
+        from pipeline.stages import glue, register
+
+        for name in ("add_and_round", "custom_op_one", "custom_op_two"):
+            glue.run(project.layout, load_operator(project.layout, name))
+        register.run(project.layout, load_operator(project.layout, "add_and_round"), part=part)
+
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: the schema part's exporters too
+
+    import pipeline.library.schema_check  # noqa: F401
+
+    return forked(run, project.root / "output")
+
+
+def written(project: Project) -> list[dict[str, str]]:
+    data = json.loads(project.layout.registered("add_and_round", "gradient", torch="2.13").read_text())
+    results: list[dict[str, str]] = data["results"]
+    return results
+
+
+def test_an_operator_in_python_without_a_formula_has_none_to_prove(in_python: Project) -> None:
+    assert prove(in_python, "gradient") == ""
+    assert written(in_python) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("2 * grad", "2 * grad", ""),
+        (
+            "2 * grad",
+            "3 * grad",
+            "torch.autograd.gradcheck says: Jacobian mismatch for output 0 with respect to input 0",
+        ),
+        ("return 2 * grad", "return None", "it gives no gradient for 'x'"),
+    ],
+)
+def test_the_formula_of_an_operator_in_python_is_proved(in_python: Project, old: str, new: str, expected: str) -> None:
+    path = in_python.layout.torch_op("add_and_round")
+    path.write_text(path.read_text() + PLAIN.replace(old, new))
+    message = prove(in_python, "gradient")
+    if expected:
+        assert "add_and_round-" in message and expected in message and "ops/add_and_round/torch_op.py" in message
+    else:
+        assert message == ""
+        assert {"gradcheck", "gradgradcheck"} == {r["check"] for r in written(in_python)}
+        assert prove(in_python, "schema") == "", "opcheck proves that the operator uses the formula"
+
+
+LIBRARY = """
+def define():
+    library = torch.library.Library("mylibrary", "DEF")
+    library.define("addandround_op(Tensor x) -> Tensor")
+    library.impl("addandround_op", add_and_round, "CPU")
+    library.impl("addandround_op", fake, "Meta")
+    torch.library.register_autograd(NAME, backward, setup_context=setup_context, lib=library)
+    return library
+"""
+
+
+@pytest.mark.parametrize("library", [False, True])
+def test_a_formula_that_define_registers_is_refused(in_python: Project, library: bool) -> None:
+    path = in_python.layout.torch_op("add_and_round")
+    own = "        operator.register_autograd(own_backward, setup_context=own_context)\n"
+    text = path.read_text().replace("        return operator\n", own + "        return operator\n")
+    renamed = PLAIN.replace("backward", "own_backward").replace("setup_context", "own_context")
+    moved = LIBRARY.replace("backward,", "own_backward,").replace("=setup_context", "=own_context")
+    path.write_text(text + renamed + (moved if library else ""))
+    assert prove(in_python, "schema") == (
+        "ops/add_and_round/torch_op.py: define() registers a gradient of mylibrary::addandround_op, which nothing "
+        "would hold against the reference. Make its functions setup_context() and backward() of the file itself, and "
+        "leave the registration to opmatrix"
+    )

@@ -194,7 +194,10 @@ def test_torch_keys_the_library_over_its_headers_alone() -> None:
 def test_a_package_keys_what_includes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = configs(PLAN)
     monkeypatch.setattr(headers, "versions", lambda spec: ["eigen 4"] if spec.name == "seed_norm" else [])
-    assert {task for task, key in configs(PLAN).items() if key != before[task]} == {"compile:seed_norm"}
+    assert {task for task, key in configs(PLAN).items() if key != before[task]} == {
+        "compile:seed_norm",
+        "sanitize:seed_norm",
+    }
 
 
 def reading(plan: Plan, path: Path) -> set[str]:
@@ -204,16 +207,20 @@ def reading(plan: Plan, path: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("find", "tasks"),
     [
-        (lambda: EXISTING.own("row_sums", "ort.cc"), {"compile:row_sums"}),
-        (lambda: EXISTING.root / "third_party/total.h", {"compile:row_sums"}),
-        (lambda: EXISTING.own("damped", "torch.cc"), {"compile:damped"}),
+        (lambda: EXISTING.own("row_sums", "ort.cc"), {"compile:row_sums", "sanitize:row_sums"}),
+        (lambda: EXISTING.root / "third_party/total.h", {"compile:row_sums", "sanitize:row_sums"}),
+        (lambda: EXISTING.own("damped", "torch.cc"), {"compile:damped", "sanitize:damped"}),
         (
             lambda: EXISTING.torch_library("damped"),
             {f"register:damped-{part}@torch2.13" for part in ("schema", "nodes", "kernel", "search")},
         ),
         (
             lambda: EXISTING.generated("row_sums") / "torch.cc",
-            {"compile:row_sums", *(f"register:row_sums-{part}@torch2.13" for part in ("schema", "nodes"))},
+            {
+                "compile:row_sums",
+                "sanitize:row_sums",
+                *(f"register:row_sums-{part}@torch2.13" for part in ("schema", "nodes")),
+            },
         ),
     ],
 )
@@ -237,4 +244,5 @@ def test_a_file_more_is_another_plan() -> None:
     before, after = configs(replace(PLAN, operators=[operator])), configs(replace(PLAN, operators=[taken]))
     assert {t.partition("@")[0] for t in before if before[t] != after[t]} == {
         "glue:row_sums", "compile:row_sums", "register:row_sums-schema", "register:row_sums-nodes",
+        "sanitize:row_sums",
     }  # fmt: skip

@@ -89,12 +89,21 @@ def every_kind() -> OpSpec:
     )
 
 
+def windows() -> OpSpec:
+    """Return a declaration whose output may come to a size below 0."""
+    inputs = (Input(name="x", type="T", dims=("N", "M")),)
+    outputs = (Output(name="y", type="T", shape=Dims(dims=("(N - 3) // 2 + 1", "M"))),)
+    return spec(types={"T": ("float32", "float64")}, inputs=inputs, attributes=(), outputs=outputs)
+
+
 @needs_clang_format
-@pytest.mark.parametrize("which", ["group_norm", "mix", "plain", "every_kind"])
+@pytest.mark.parametrize("which", ["group_norm", "mix", "plain", "every_kind", "windows"])
 def test_it_is_laid_out_as_clang_format_would(which: str, group_norm: OpSpec, tmp_path: Path) -> None:
     shutil.copy(ROOT / ".clang-format", tmp_path)
     files = native.render(
-        {"group_norm": group_norm, "mix": spec(), "plain": plain(), "every_kind": every_kind()}[which]
+        {"group_norm": group_norm, "mix": spec(), "plain": plain(), "every_kind": every_kind(), "windows": windows()}[
+            which
+        ]
     )
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -165,10 +174,19 @@ def test_a_kernel_may_be_text() -> None:
     assert files["kernel.h"] == "// the kernel" and '#include "kernel.h"' in files["kernel.cc"]
 
 
+def test_a_size_below_0_is_checked_in_both_bindings() -> None:
+    for name, op in (("torch.cc", '"mix"'), ("ort.cc", "kOp")):
+        text = native.render(windows())[name]
+        assert '#include "sizes.h"' in text
+        assert f'check_computed({op}, "y", Sizes{{y_sizes, 2}});' in text
+        assert "sizes.h" not in native.render(every_kind())[name]
+
+
 def test_expressions_of_sizes() -> None:
     known = {"N": "x.sizes()[0]"}
     assert cpp.sizes("2*(N+1)", known) == "2 * (x.sizes()[0] + 1)"
     assert cpp.sizes("N // 2", known) == "x.sizes()[0] / 2"
+    assert cpp.sizes("(N - 3) // 2", known) == "floor_divide(x.sizes()[0] - 3, 2)"
     for wrong, message in (("N +", "no expression"), ("N / 2", "'N / 2' is no size"), ("M", "'M' is no size")):
         with pytest.raises(ValueError, match=message):
             cpp.sizes(wrong, known)

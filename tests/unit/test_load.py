@@ -5,14 +5,24 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from pipeline.check.declaration import RESERVED
 from pipeline.errors import SpecError, UsageError
+from pipeline.glue.names import native
 from pipeline.layout import Layout
 from pipeline.load import load_operator, load_operators
+from pipeline.runner.tasks import GROUPS
+from pipeline.schema import ONLY_KERNEL
 
-SPEC = (Path(__file__).parents[2] / "ops/group_norm/spec.py").read_text()
+SPEC = (
+    (Path(__file__).parents[2] / "ops/group_norm/spec.py")
+    .read_text()
+    .replace("import Attribute", "import Attribute, Dims")
+)
 CASES = """
 from pipeline.spec import Case, Model, Random, Values
 
@@ -72,6 +82,25 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('name="scale", type', 'name="scale", variadic=True, type', ["inputs[2].variadic: 'scale' is not the last input"]),
         ('name="bias", type', 'name="class", type', ["'class': is no identifier of both C++ and Python"]),
         ('name="bias", type', 'name="schema", type', ["'schema': means something else in generated code"]),
+        ('dims=("C",), doc="one factor', 'dims=("M",), optional=True, doc="one factor', ["inputs[2].dims: found 'M', allowed: sizes that required inputs have: N, C"]),
+        ('dims=("C",), doc="one factor', 'dims=("NN",), optional=True, doc="one factor', ["inputs[2].dims: found 'NN', ", "did you mean 'N'?"]),
+        ('shape=SameAs(input="x")', 'shape=Dims(dims=("N % 2",))', ["outputs[0].shape.dims: found 'N % 2': 'N % 2' is none of: names of sizes, whole numbers, and + - * //"]),
+        ('shape=SameAs(input="x")', 'shape=Dims(dims=("N // C",))', ["outputs[0].shape.dims: found 'N // C': it divides by 'C', allowed: by a number from 1 on"]),
+        ('shape=SameAs(input="x")', 'shape=Dims(dims=("N // 0",))', ["outputs[0].shape.dims: found 'N // 0': it divides by '0', allowed"]),
+        ('shape=SameAs(input="x")', 'shape=Dims(dims=("N); abort(",))', ["outputs[0].shape.dims: found 'abort', allowed: sizes that required inputs have: N, C"]),
+        ('shape=SameAs(input="x")', 'shape=Dims(dims=("N); {",))', ["outputs[0].shape.dims: found 'N); {': no expression: "]),
+        ('shape=SameAs(input="x")', 'shape=Dims(dims=("N ** 2",))', ["outputs[0].shape.dims: found 'N ** 2': 'N ** 2' is none of"]),
+        ('shape=SameAs(input="x")', 'shape=Dims(dims=("Nn",))', ["outputs[0].shape.dims: found 'Nn', allowed: ", "did you mean 'N'?"]),
+        ('shape=SameAs(input="x")', 'shape=Dims(dims=(-1,))', ["outputs[0].shape.dims: found -1: allowed: a number from 0 on"]),
+        ('dims=("N", "C", "..."), doc', 'dims=("N", "C", "..."), optional=True, doc', ["outputs[0].shape.input: found 'x', allowed: num_groups, scale, bias"]),
+        ('kind="float", default=1e-5, torch_name="eps", minimum=0.0', 'kind="string", default="a\\nb", torch_name="eps"', ["attributes[0]: found the text 'a\\nb', allowed: printable characters"]),
+        ('kind="float", default=1e-5, torch_name="eps", minimum=0.0', 'kind="ints", allowed=((0,),), torch_name="eps"', ["attributes[0].allowed: stands at a list (ints), allowed: at a single value"]),
+        ('("float32", "float64")', '("float32", "float16")', ["types['T']: found 'float16', not supported yet, allowed: float32, float64, int8", "Declare float32, and let models cast to it and back"]),
+        ('name="bias", type="T"', 'name="bias", type="bfloat16"', ["inputs[3].type: found 'bfloat16', not supported yet, allowed: float32, "]),
+        ('name="bias", type="T"', 'name="bias", type="string"', ["inputs[3].type: found 'string', not supported yet, allowed: float32, ", "Declare int64, and give the texts' codes: torch"]),
+        ('kind="float", default=1e-5', 'kind="tensor"', ["attributes[0].kind: found 'tensor', not supported yet, allowed: float, int, string, bool, ", "Make a tensor an input"]),
+        ('op_type="mygroupnorm"', 'op_type="mygroupnorm", since_version=2', ["onnx.since_version: found 2, not supported yet, allowed: 1"]),
+        ('name="mynamespace::custom_group_norm"', 'name="mynamespace::double"', ["torch.name: found 'mynamespace::double', whose second part is a keyword of C++"]),
         ("SPEC = ", "SPECK = ", ["found NoneType as SPEC, allowed: OpSpec"]),
         ("SPEC = ", "1/0\nSPEC = ", ["spec.py:5: ZeroDivisionError: division by zero"]),
         ("SPEC = ", "SPEC == = ", ["spec.py:5: SyntaxError: invalid syntax"]),
@@ -167,6 +196,53 @@ def test_a_folder_with_another_name_than_its_operator(tmp_path: Path) -> None:
     assert mistakes(project(tmp_path, name="groupnorm")) == [
         "ops/groupnorm/spec.py: name: found 'group_norm', allowed: the folder's name 'groupnorm'"
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("kernel", "a file that is generated, or that generated files include"),
+        ("checks", "a file that is generated, or that generated files include"),
+        ("include", "a folder of native/ with another meaning"),
+        ("verify", "a group of steps, whose logs lie in a folder of that name"),
+        ("std", "a name that C++ or the bindings use"),
+        ("double", "a keyword of C++ or Python"),
+        ("lambda", "a keyword of C++ or Python"),
+    ],
+)
+def test_a_name_that_means_something_else(tmp_path: Path, name: str, meaning: str) -> None:
+    (found,) = mistakes(project(tmp_path, name=name, spec=SPEC.replace('name="group_norm"', f'name="{name}"')))
+    assert found.startswith(f"ops/{name}/spec.py: name: found {name!r}, ") and meaning in found
+    assert found.endswith("choose another name")
+
+
+def test_every_file_and_group_that_an_operator_could_be_taken_for_is_reserved(root: Path) -> None:
+    reserved = {name for names in RESERVED.values() for name in names}
+    spec = SimpleNamespace(
+        name="", kernel="", runtime="kernel", uses=(), torch=SimpleNamespace(overrides=(), python=False)
+    )
+    generated = {Path(file).stem for file in native(cast(Any, spec), ONLY_KERNEL)} - {".h"}
+    headers = {path.stem for path in (root / "native/binding").glob("*.h")}
+    folders = {path.name for path in (root / "native").iterdir()} - {path.name for path in (root / "ops").iterdir()}
+    assert generated | headers | folders | set(GROUPS) <= reserved
+
+
+@pytest.mark.parametrize(
+    ("torch", "why"),
+    [
+        ("None", "torch does not have this operator"),
+        ('TorchOp(name="aten::x", overrides=(Override(name="aten::x"),))', "torch has its own operator, with its own"),
+    ],
+)
+def test_a_torch_op_that_nothing_would_run(tmp_path: Path, torch: str, why: str) -> None:
+    spec = SPEC.replace('TorchOp(name="mynamespace::custom_group_norm")', torch).replace(
+        "import A", "import Override, A"
+    )
+    layout = project(tmp_path, spec=spec)
+    load_operators(layout)
+    layout.torch_op("group_norm").write_text("def backward(): ...")
+    (found,) = mistakes(layout)
+    assert found.startswith("ops/group_norm/torch_op.py: found a file that nothing would run: ") and why in found
 
 
 def test_missing_cases(tmp_path: Path) -> None:

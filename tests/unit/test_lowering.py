@@ -21,6 +21,7 @@ from pipeline.lowering.nodes import Tensor, record
 from pipeline.spec import OpSpec
 
 X = Tensor(name="X", dtype="float64", shape=(2, None))
+GROUPS = Tensor(name="num_groups", dtype="float32", shape=(1,))
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def test_floats_are_rounded_as_onnx_stores_them(root: Path) -> None:
         seen.extend(given)
         return g.op("d::Op", given[0])
 
-    record(lowered(spec, function), [X, X, X, X, 1e-5], opset=18, outputs=["y"])
+    record(lowered(spec, function), [X, GROUPS, X, X, 1e-5], opset=18, outputs=["y"])
     assert seen[-1] == float(np.float32(1e-5))
 
 

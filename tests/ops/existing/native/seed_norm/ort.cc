@@ -29,7 +29,7 @@ struct GroupNormKernel {
     const int64_t groups = count, channels = shape[1] / groups;
     int64_t spatial = 1;
     for (int i = 2; i < shape.size(); ++i) spatial *= shape[i];
-    if (spatial == 0) return;
+    if (channels * spatial == 0) return;
     for (int64_t g = 0; g < shape[0] * groups; ++g) {
       const Map<const Array<T, Dynamic, 1>> x(X.GetTensorData<T>() + g * channels * spatial, channels * spatial);
       const Array<double, Dynamic, 1> exact = x.template cast<double>();

@@ -1,0 +1,139 @@
+"""Calls that a declaration forbids, each for one reason: derived from it, and from a case that is sound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from pipeline.data.arrays import Array
+from pipeline.data.numbers import case_arrays
+from pipeline.data.reference import Argument
+from pipeline.feeds import case_arguments
+from pipeline.load import Operator
+from pipeline.schema import DTYPES, dtype_of
+from pipeline.spec import Attribute, AttributeValue, Case, DType, Input, Model, OpSpec, given, shape_of
+
+ELEMENTS = 4096  # of the sound case, at most
+# In this order: the first two that an input does not take are tried on it.
+_DTYPES: Sequence[DType] = ("float16", "int32", "bool", "int64", "float64", "float32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What an operator is called with: one argument per input, and the attributes as a model has them."""
+
+    model: Model
+    inputs: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Illegal:
+    """A call in which `part` is wrong; `found` is its dtype, shape or value as a message shows it."""
+
+    kind: Literal["dtype", "rank", "size", "value"]
+    part: Input | Attribute
+    found: str
+    call: Call
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.part.name}: {self.found}"
+
+
+def sound(operator: Operator) -> Call:
+    """Return a call as one of the cases makes it: the first small one of those that give most inputs."""
+    spec = operator.spec
+    candidates = [(m, c) for m in operator.models if not m.unsupported for c in m.cases if _small(c)]
+    model, case = max(candidates, key=lambda found: sum(len(given(found[1], i.name)) for i in spec.inputs))
+    return Call(model=model, inputs=tuple(case_arguments(spec, case, case_arrays(spec, model, case))))
+
+
+def _small(case: Case) -> bool:
+    return all(0 < math.prod(shape_of(t)) <= ELEMENTS for name in case.inputs for t in given(case, name))
+
+
+def illegal(operator: Operator) -> Iterator[Illegal]:
+    """Yield calls that differ from a sound one in one argument, which the declaration does not allow."""
+    call = sound(operator)
+    for index, part in enumerate(operator.spec.inputs):
+        if (array := _last(call.inputs[index])) is None:
+            continue
+        for dtype in _wrong_dtypes(operator.spec, part, call.model):
+            with np.errstate(all="ignore"):
+                changed = array.astype(dtype)
+            yield Illegal(kind="dtype", part=part, found=dtype, call=_changed(call, index, changed))
+        for kind, shape in _wrong_shapes(operator.spec, part, array.shape):
+            changed = np.resize(array, shape)
+            yield Illegal(kind=kind, part=part, found=str(shape), call=_changed(call, index, changed))
+    for attribute in operator.spec.attributes:
+        for item, value in _wrong_values(attribute):
+            model = replace(call.model, attributes={**call.model.attributes, attribute.name: value})
+            found = f"{item:g}" if isinstance(item, float) else str(item)
+            yield Illegal(kind="value", part=attribute, found=found, call=replace(call, model=model))
+
+
+def _last(argument: Argument) -> Array | None:
+    """Return the tensor of an argument, the last one of a variadic input, None where there is none."""
+    return (argument[-1] if argument else None) if isinstance(argument, tuple) else argument
+
+
+def _changed(call: Call, index: int, array: Array) -> Call:
+    inputs = list(call.inputs)
+    before = inputs[index]
+    inputs[index] = (*before[:-1], array) if isinstance(before, tuple) else array
+    return replace(call, inputs=tuple(inputs))
+
+
+def _required(spec: OpSpec) -> list[Input]:
+    return [i for i in spec.inputs if not i.optional and not i.variadic]
+
+
+def _wrong_dtypes(spec: OpSpec, part: Input, model: Model) -> list[DType]:
+    allowed = spec.types.get(part.type) or (dtype_of(part.type, model.types),)
+    wrong = [dtype for dtype in _DTYPES if dtype not in allowed][:2]
+    leader = next((i for i in _required(spec) if i.type == part.type), part)
+    if part.type in spec.types and leader is not part:
+        wrong += [dtype for dtype in allowed if dtype != model.types[part.type]][:1]
+    assert set(wrong) <= set(DTYPES)
+    return wrong
+
+
+def _wrong_shapes(
+    spec: OpSpec, part: Input, shape: tuple[int, ...]
+) -> Iterator[tuple[Literal["rank", "size"], tuple[int, ...]]]:
+    if part.same_as is not None:
+        yield "rank", (*shape, 1)
+        yield "size", (shape[0] + 1, *shape[1:])
+    if part.dims is None:
+        return
+    fixed = [dim for dim in part.dims if dim != "..."]
+    if len(fixed) == len(part.dims):
+        yield "rank", (*shape, 1)
+    if fixed:
+        yield "rank", shape[: len(fixed) - 1]
+    for axis, dim in enumerate(fixed):
+        leader = next(((i, at) for i in _required(spec) for at, d in enumerate(i.dims or ()) if d == dim), (part, axis))
+        if isinstance(dim, int) or leader != (part, axis):
+            yield "size", (*shape[:axis], shape[axis] + 1, *shape[axis + 1 :])
+
+
+def _wrong_values(attribute: Attribute) -> Iterator[tuple[Any, AttributeValue]]:
+    """Yield a wrong item, and the value that it makes: a list that begins with it, or the item itself."""
+    kind, many = attribute.kind.removesuffix("s"), attribute.kind.endswith("s")
+    items: list[Any] = []
+    if kind == "float":
+        step = 1.0
+        items += [math.nan] if (attribute.minimum, attribute.maximum) != (None, None) else []
+    elif kind == "int":
+        step = 1
+    if kind in ("float", "int"):
+        items += [type(step)(attribute.minimum) - step] if attribute.minimum is not None else []
+        items += [type(step)(attribute.maximum) + step] if attribute.maximum is not None else []
+    if attribute.allowed and kind == "string":
+        items.append("no_such_" + str(attribute.allowed[0]))
+    for item in items:
+        rest = attribute.default[1:] if isinstance(attribute.default, tuple) else ()
+        yield item, (item, *rest) if many else item

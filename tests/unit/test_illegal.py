@@ -1,0 +1,57 @@
+"""What is derived from a declaration as calls that it forbids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.data.illegal import illegal, sound
+from pipeline.data.reference import Argument
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+
+DERIVED = {
+    "group_norm": """
+        dtype of x: float16; dtype of x: int32; rank of x: (3,);
+        dtype of num_groups: float16; dtype of num_groups: int32;
+        rank of num_groups: (1, 1); rank of num_groups: (); size of num_groups: (2,);
+        dtype of scale: float16; dtype of scale: int32; dtype of scale: float64;
+        rank of scale: (2, 1); rank of scale: (); size of scale: (3,);
+        dtype of bias: float16; dtype of bias: int32; dtype of bias: float64;
+        rank of bias: (2, 1); rank of bias: (); size of bias: (3,);
+        value of epsilon: nan; value of epsilon: -1
+    """,
+    "dual_residual": """
+        dtype of x: float16; dtype of x: int32;
+        dtype of y: float16; dtype of y: int32; dtype of y: float64;
+        rank of y: (1, 3, 4, 5, 1); size of y: (2, 3, 4, 5)
+    """,
+    "gelu": "dtype of x: float16; dtype of x: int32; value of approximate: no_such_none",
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_what_is_derived(name: str, root: Path) -> None:
+    found = list(illegal(load_operator(Layout(root), name)))
+    assert "; ".join(map(str, found)) == " ".join(DERIVED[name].split())
+
+
+def forms(argument: Argument) -> list[tuple[str, tuple[int, ...]]]:
+    """Return dtype and shape of each tensor of an argument."""
+    arrays = argument if isinstance(argument, tuple) else () if argument is None else (argument,)
+    return [(str(a.dtype), a.shape) for a in arrays]
+
+
+def test_a_call_differs_from_a_sound_one_in_one_argument(root: Path) -> None:
+    operator = load_operator(Layout(root), "nms")
+    right = sound(operator)
+    assert len(forms(right.inputs[4])) == 2, "the case that gives most inputs"
+    for one in illegal(operator):
+        both = zip(operator.spec.inputs, one.call.inputs, right.inputs, strict=True)
+        differing = [part.name for part, given, before in both if forms(given) != forms(before)]
+        given, before = one.call.model.attributes, right.model.attributes
+        differing += [a.name for a in operator.spec.attributes if given[a.name] != before[a.name]]
+        assert differing == [one.part.name], one
+    (last,) = [one for one in illegal(operator) if str(one) == "size of factors: (13,)"]
+    assert forms(last.call.inputs[4]) == [("float32", (12,)), ("float32", (13,))]
