@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 Server = Literal["onnx", "torch", "export", "ort"]
+
+
+class Fingerprint(str):
+    """A digest that can still say, as JSON, what it stands for. Only `doit why` asks."""
+
+    explain: Callable[[], str]
+
+    def __new__(cls, digest: str, explain: Callable[[], str]) -> Fingerprint:
+        made = super().__new__(cls, digest)
+        made.explain = explain
+        return made
+
+
+class Config(str):
+    """The configuration of a step as text, with the fingerprints that stand in it: until it is kept as a mere text."""
+
+    fingerprints: tuple[Fingerprint, ...]
+
+    def __new__(cls, text: str, fingerprints: tuple[Fingerprint, ...]) -> Config:
+        made = super().__new__(cls, text)
+        made.fingerprints = fingerprints
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
 
 
 @dataclass(frozen=True, kw_only=True)

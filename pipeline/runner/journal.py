@@ -11,11 +11,21 @@ from typing import Any
 from doit.exceptions import InvalidCommand
 
 from pipeline.runner.fingerprint import Mark
+from pipeline.step import Fingerprint
 
 _TABLES = """
 create table if not exists step (name text primary key, key text, detail text);
 create table if not exists file (path text primary key, mtime int, ctime int, size int, inode int, digest text);
+create table if not exists meaning (fingerprint text primary key, text text);
+create table if not exists duration (name text primary key, seconds real);
 create table if not exists note (task text, field text, value text, primary key (task, field));
+"""
+
+# What no step was made from any more.
+_FORGET_MEANINGS = """
+with config(text) as (select json_extract(detail, '$.config') from step where detail is not null)
+delete from meaning where fingerprint not in
+(select part.value from config, json_each(case when json_valid(text) then text else '{}' end) as part)
 """
 
 
@@ -81,6 +91,29 @@ class Journal:
         self._keys[step] = key
         self._database.execute("insert or replace into step values (?, ?, ?)", (step, key, json.dumps(detail)))
 
+    def explain(self, fingerprints: Iterable[Fingerprint]) -> None:
+        """Keep what the fingerprints of a new plan stand for, beside what steps were made from before."""
+        rows = {str(fingerprint): fingerprint.explain() for fingerprint in set(fingerprints)}
+        self._database.execute("begin immediate")
+        self._database.executemany("insert or ignore into meaning values (?, ?)", rows.items())
+        if self._database.execute("select count(*) from meaning").fetchone()[0] > 10 * len(rows) + 100:
+            self._database.execute(_FORGET_MEANINGS)
+            self._database.executemany("insert or ignore into meaning values (?, ?)", rows.items())
+        self._database.execute("commit")
+
+    def meaning(self, fingerprint: str) -> str | None:
+        """Return the text that a fingerprint in a `detail` stands for, if it is known."""
+        query = "select text from meaning where fingerprint = ?"
+        found: tuple[str] | None = self._database.execute(query, (fingerprint,)).fetchone()
+        return found[0] if found else None
+
+    def took(self, step: str, seconds: float) -> None:
+        self._database.execute("insert or replace into duration values (?, ?)", (step, seconds))
+
+    def durations(self) -> dict[str, float]:
+        """Return how long each step took when it last ran, in seconds."""
+        return dict(self._database.execute("select name, seconds from duration"))
+
     def forget(self, step: str) -> None:
         """Forget the success of a step, but not that it ran."""
         if self._keys.get(step) is not None:
@@ -93,6 +126,7 @@ class Journal:
         for step in steps:
             del self._keys[step]
             self._database.execute("delete from step where name = ?", (step,))
+            self._database.execute("delete from duration where name = ?", (step,))
 
     def files(self) -> dict[str, tuple[Mark, str]]:
         return {

@@ -18,6 +18,8 @@ from doit.task import Task
 
 from pipeline.errors import OpmatrixError, UsageError, did_you_mean
 from pipeline.runner.state import State
+from pipeline.runner.tasks import StepTask
+from pipeline.step import Config, Fingerprint
 
 # What may be written as `doit NAME=VALUE`.
 VARIABLES = ("opsets",)
@@ -42,7 +44,10 @@ class Loader(NamespaceTaskLoader):
             tasks = super().load_tasks(cmd, pos_args)
         except OpmatrixError as error:
             _exit(error)
-        cmd.dep_manager = Globals.dep_manager = State(cmd.dep_manager.backend, root=Path.cwd(), tasks=tasks)
+        journal = cmd.dep_manager.backend
+        if fingerprints := _fingerprints(tasks):
+            journal.explain(fingerprints)
+        cmd.dep_manager = Globals.dep_manager = State(journal, root=Path.cwd(), tasks=tasks)
         return list(tasks)
 
 
@@ -60,6 +65,13 @@ def resume_in(root: Path, arguments: Sequence[str]) -> None:
         kept = [a for a in arguments if a not in ("-k", "--seek-file")]
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-m", "doit", *kept])
+
+
+def _fingerprints(tasks: Sequence[Task]) -> list[Fingerprint]:
+    """Return the fingerprints of a plan that was made by this command; a kept one has none."""
+    configs = (task.step.config for task in tasks if isinstance(task, StepTask))
+    planned = [config for config in configs if isinstance(config, Config)]
+    return [fingerprint for config in planned for fingerprint in config.fingerprints]
 
 
 def _check_variables(given: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import signal
 import sys
@@ -15,14 +14,13 @@ from typing import IO, Any, ClassVar, NoReturn
 from doit.cmd_run import Run as DoitRun
 from doit.cmd_run import opt_always, opt_continue, opt_num_process, opt_outfile, opt_reporter, opt_single, opt_verbosity
 from doit.control import TaskControl
-from doit.exceptions import InvalidCommand
 from doit.task import Stream
 
-from pipeline.errors import did_you_mean
 from pipeline.layout import Layout
 from pipeline.runner.collect import collect_removed
 from pipeline.runner.lock import LockedError, hold
 from pipeline.runner.runners import StepRunner, ThreadRunner
+from pipeline.runner.select import select
 
 INTERRUPTED = 130
 
@@ -69,7 +67,9 @@ class Run(DoitRun):
         force_verbosity: bool,
     ) -> int:
         """Do what doit's own does, with our runners, for which it has no option."""
-        self.control = self._select(single=single)
+        self.control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
+        if single:
+            _cut_off(self.control)
         layout = Layout(Path.cwd())
         collect_removed(layout, self.task_list, self.dep_manager.journal)
         with _stream(outfile) as out:
@@ -81,26 +81,13 @@ class Run(DoitRun):
             runner = kind(*arguments, layout=layout, entry=self.entry, lock=self._lock, terminal=_terminal(out))
             return int(runner.run_all(self.control.task_dispatcher()))
 
-    def _select(self, *, single: bool) -> TaskControl:
-        control = TaskControl(self.task_list)
-        try:
-            control.process(self.sel_tasks)
-        except InvalidCommand as error:
-            if error.not_found:
-                near = did_you_mean(error.not_found, [*control.tasks, *self.loader.cmd_names])
-                raise InvalidCommand(
-                    f"no task, command or output {error.not_found!r}{near}; see `doit list --all`"
-                ) from error
-            raise
-        for pattern in self.sel_tasks or ():
-            if "*" in pattern and not fnmatch.filter(control.tasks, pattern):
-                raise InvalidCommand(f"no task matches {pattern!r}; see `doit list --all`")
-        if single:
-            for name in control.selected_tasks:
-                task = control.tasks[name]
-                for part in [control.tasks[n] for n in task.task_dep] if task.has_subtask else [task]:
-                    part.task_dep = []
-        return control
+
+def _cut_off(control: TaskControl) -> None:
+    """Leave out what the selected tasks depend on: doit's option ``--single``."""
+    for name in control.selected_tasks:
+        task = control.tasks[name]
+        for part in [control.tasks[n] for n in task.task_dep] if task.has_subtask else [task]:
+            part.task_dep = []
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
