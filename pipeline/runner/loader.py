@@ -70,8 +70,9 @@ def resume_in(root: Path, arguments: Sequence[str]) -> None:
 def _fingerprints(tasks: Sequence[Task]) -> list[Fingerprint]:
     """Return the fingerprints of a plan that was made by this command; a kept one has none."""
     configs = (task.step.config for task in tasks if isinstance(task, StepTask))
-    planned = [config for config in configs if isinstance(config, Config)]
-    return [fingerprint for config in planned for fingerprint in config.fingerprints]
+    if not isinstance(next(configs, None), Config):
+        return []
+    return [f for task in tasks if isinstance(task, StepTask) for f in task.step.config.fingerprints]
 
 
 def _check_variables(given: Sequence[str]) -> None:
