@@ -105,10 +105,23 @@ class _Part:
         return is_own(OWN_TORCH, self.spec, self.written)
 
     @cached_property
-    def interface(self) -> Fingerprint:
-        """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
+    def _interface(self) -> dict[str, Any]:
         left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers")
-        return _fingerprint({field: value for field, value in as_data(self.spec).items() if field not in left_out})
+        return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
+
+    @cached_property
+    def documented(self) -> Fingerprint:
+        """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
+        return _fingerprint(self._interface)
+
+    @cached_property
+    def interface(self) -> Fingerprint:
+        """The same without what is said to people, which only glue writes down."""
+        named = ("inputs", "attributes", "outputs")
+        silent = {
+            kind: [{k: v for k, v in part.items() if k != "doc"} for part in self._interface[kind]] for kind in named
+        }
+        return _fingerprint({k: v for k, v in self._interface.items() if k != "summary"} | silent)
 
     @cached_property
     def used(self) -> Fingerprint:
@@ -237,7 +250,7 @@ def _glue(part: _Part) -> Step:
         "glue",
         writes=[folder / name for name in names.generated(part.spec, part.written)],
         code=names.TEMPLATES,
-        spec=part.interface,
+        spec=part.documented,
         kernel=part.spec.kernel,
         written=sorted(part.written),
     )
@@ -319,7 +332,7 @@ def _register_kernel(part: _Part) -> Step:
         "kernel",
         reads=[*part.torch_code, part.layout.data_manifest(part.name)],
         models=part.models,
-        tolerances=part.tolerances,
+        tolerances=part.tolerances.get("custom"),
         **part.versions("numpy"),
     )
 
@@ -328,7 +341,7 @@ def _register_search(part: _Part) -> Step:
     return part.register(
         "search",
         reads=[*part.torch_code, part.layout.drawn(part.name), part.layout.reference(part.name)],
-        tolerances=part.tolerances,
+        tolerances=part.tolerances.get("custom"),
         **part.versions("hypothesis", "numpy"),
     )
 

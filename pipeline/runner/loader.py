@@ -69,10 +69,10 @@ def resume_in(root: Path, arguments: Sequence[str]) -> None:
 
 def _fingerprints(tasks: Sequence[Task]) -> list[Fingerprint]:
     """Return the fingerprints of a plan that was made by this command; a kept one has none."""
-    configs = (task.step.config for task in tasks if isinstance(task, StepTask))
-    if not isinstance(next(configs, None), Config):
+    configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
+    if not isinstance(next(iter(configs), None), Config):
         return []
-    return [f for task in tasks if isinstance(task, StepTask) for f in task.step.config.fingerprints]
+    return [f for config in configs if isinstance(config, Config) for f in config.fingerprints]
 
 
 def _check_variables(given: Sequence[str]) -> None:

@@ -78,7 +78,8 @@ def _part(name: str, old: Any, new: Any, meaning: Meaning) -> Iterator[str]:
     elif isinstance(new, dict | list):
         yield f"{name} has changed; what it was is not known"
     else:
-        yield f"{name} {_value(old)} -> {_value(new)}"
+        old, new = (_value(v).removeprefix(f"{name} ") for v in (old, new))
+        yield f"{name} {old} -> {new}"
 
 
 def _unfold(value: Any, meaning: Meaning) -> Any:

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.incremental.real import RealProject
+
 REPOSITORY = Path(__file__).parents[2]
 
 PYPROJECT = (REPOSITORY / "pyproject.toml").read_text().replace("pipeline.runner.run:Run", "fake:Run")
@@ -226,6 +228,15 @@ def wait_for(condition: Callable[[], bool], *, seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory) -> RealProject:
+    """A project of real steps, up to date. Tests edit it and leave it as it is: each brings it up to date first."""
+    made = RealProject.make(tmp_path_factory.mktemp("real"))
+    done = made.run("-n", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_outputs(before: dict[str, str], now: dict[str, str | None], sentence: s
         (
             {"compiler": "compiler /usr/bin/g++ 12\n"},
             {"compiler": "compiler /usr/bin/clang++ 34\n"},
-            ["compiler compiler /usr/bin/g++ 12 -> compiler /usr/bin/clang++ 34"],
+            ["compiler /usr/bin/g++ 12 -> /usr/bin/clang++ 34"],
         ),
         ({"ninja": NINJA}, {"ninja": NINJA.replace("-O2", "-O3")}, ["kernel: -O2 -> -O3"]),
         ({"ninja": NINJA}, {"ninja": NINJA.replace(" -Wall", "")}, ["flags: -Wall -> nothing"]),
