@@ -44,7 +44,8 @@ class Step:
     `declared` are the files that a part of it was read from, which the step reads again.
     `after` names tasks that must have succeeded before, beyond those that write what this one reads.
     `server` names the set of imports that a step is forked from; None runs it in a plain thread.
-    `verdict` is where a step that dies leaves its outcome for the report. `seconds` is its time limit.
+    `verdict` is where a step that dies leaves its outcome for the report. `seconds` is its time limit,
+    `megabytes` that of the memory that it and its children may use together.
     """
 
     group: str
@@ -58,6 +59,7 @@ class Step:
     server: Server | None = None
     verdict: str | None = None
     seconds: float = 300
+    megabytes: float = 8000
 
     @property
     def task(self) -> str:

@@ -41,6 +41,7 @@ class Plan:
     environ: Mapping[str, str]
     opsets: str = "default"
     seconds: float = 300
+    megabytes: float = 8000
 
 
 @dataclass(frozen=True)
@@ -479,6 +480,7 @@ def _step(
         server=server,
         verdict=str(verdict) if verdict else None,
         seconds=plan.seconds,
+        megabytes=plan.megabytes,
     )
 
 

@@ -54,16 +54,18 @@ def replay(step: Step) -> str:
     return shlex.join(["python", "-m", "pipeline", *step.command])
 
 
-def ended(step: Step, *, status: int, seconds: float, stopped: bool, log: Path) -> StepFailed:
+def ended(step: Step, *, status: int, seconds: float, stopped: str, log: Path) -> StepFailed:
     """Return the failure of a step that ended with `status`: an exit code, or minus a signal's number."""
-    if stopped:
+    if stopped == "time":
         summary = f"did not end within {step.seconds:g} s and was stopped"
+    elif stopped:
+        summary = f"took more than {step.megabytes:g} MB of memory and was stopped"
     elif status < 0:
         summary = f"died of {signal.Signals(-status).name} after {seconds:.1f} s"
     else:
         summary = f"failed with exit code {status}"
     output = read_output(log) if step.server is None else _last_lines(read_output(log), _LINES)
-    return StepFailed(step, summary=summary, output=output, log=log, died=stopped or status < 0)
+    return StepFailed(step, summary=summary, output=output, log=log, died=bool(stopped) or status < 0)
 
 
 def read_output(log: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,11 +19,13 @@ from doit.task import Stream
 
 from pipeline.layout import Layout
 from pipeline.runner.collect import collect_removed
+from pipeline.runner.journal import REMEDY, move_aside
 from pipeline.runner.lock import LockedError, hold
 from pipeline.runner.runners import StepRunner, ThreadRunner
 from pipeline.runner.select import select
 
 INTERRUPTED = 130
+ERROR = 3
 
 
 class Run(DoitRun):
@@ -51,6 +54,14 @@ class Run(DoitRun):
         except LockedError as error:
             print(error, file=sys.stderr)
             return error.exit_code
+        except sqlite3.OperationalError as error:
+            print(f"cannot write {Layout(Path.cwd()).state}: {error}. {REMEDY}", file=sys.stderr)
+            return ERROR
+        except sqlite3.DatabaseError as error:
+            state = Layout(Path.cwd()).state
+            aside = move_aside(state)
+            print(f"{state} is damaged ({error}); it was moved to {aside}. Run doit again", file=sys.stderr)
+            return ERROR
         except KeyboardInterrupt:
             print("interrupted; what had finished is kept", file=sys.stderr)
             return INTERRUPTED

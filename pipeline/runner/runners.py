@@ -67,6 +67,7 @@ class StepRunner(Runner):
                 server=step.server,
                 log=log,
                 seconds=step.seconds,
+                megabytes=step.megabytes,
                 environment=self._terminal if task.name == REPORT else {},
             )
         except OpmatrixError as error:
@@ -82,7 +83,7 @@ class StepRunner(Runner):
         if node.run_status != "successful" or not isinstance(node.task, StepTask):
             return
         if changed := self.dep_manager.changed_meanwhile(node.task):
-            self.reporter.note(f"{node.task.name}: {changed} was written while the step ran: it runs again next time")
+            self.reporter.note(f"{node.task.name}: {changed}: it runs again next time")
 
     def _handle_task_error(self, node: ExecNode, base_fail: BaseFail) -> None:
         if isinstance(node.task, StepTask):

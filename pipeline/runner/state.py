@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +36,15 @@ class State(Dependency):
         self._look_once = True  # until a step begins: what several steps read is then looked at once
         self._seen: dict[str, str | None] = {}
         self._before: dict[str, _Digests] = {}
+        self._made: dict[str, tuple[str | None, str]] = {}  # what steps have written: fingerprint, step
         self._marks: dict[str, dict[str, Mark | None]] = {}
         declared = {path for task in tasks if isinstance(task, StepTask) for path in task.step.declared}
         self._planned = {path: mark(path) for path in declared}
 
     def close(self) -> None:
         if not self._closed and self._files.fresh:
-            self.journal.save_files(self._files.fresh)
+            with suppress(sqlite3.OperationalError):  # the disk is full: they are but looked at again
+                self.journal.save_files(self._files.fresh)
         super().close()
 
     def get_status(self, task: Task, tasks_dict: Mapping[str, Task], get_log: bool = False) -> DependencyStatus:
@@ -61,6 +65,7 @@ class State(Dependency):
         if result.status == "error":
             return result
         self._before[task.name] = inputs
+        self._made |= {path: (digest, task.name) for path, digest in outputs.items()}
         if not self.is_fresh(task, inputs=inputs, outputs=outputs):
             result.status = "run"
             if get_log:
@@ -78,6 +83,7 @@ class State(Dependency):
         for path, digest in outputs.items():
             if digest is None:
                 raise FileNotFoundError(2, "not written", path)
+        self._made |= {path: (digest, task.name) for path, digest in outputs.items()}
         if self.changed_meanwhile(task):
             return
         inputs = self._before[task.name]
@@ -96,9 +102,17 @@ class State(Dependency):
         """Do nothing: a step that ran was forgotten as it began, and one that was blocked may be up to date later."""
 
     def changed_meanwhile(self, task: Task) -> str | None:
-        """Return an input that was written since the step began, or a declaration since it was planned, or None."""
+        """Say what was written behind the back of a step that ran, and makes what it did worth nothing, or None.
+
+        An input since the step began or since the step before had written it, a declaration since it was planned.
+        """
+        for path, digest in self._before[task.name].items():
+            made, writer = self._made.get(path, (digest, ""))
+            if made != digest:
+                return f"{path} was written by something else after {writer} wrote it"
         marks = self._marks.get(task.name, {})
-        return next((self.short(path) for path, before in sorted(marks.items()) if mark(path) != before), None)
+        changed = (self.short(path) for path, before in sorted(marks.items()) if mark(path) != before)
+        return next((f"{path} was written while the step ran" for path in changed), None)
 
     def is_fresh(self, task: StepTask, *, inputs: _Digests, outputs: _Digests) -> bool:
         """Return whether a step that reads and has written files of these fingerprints need not run."""

@@ -79,9 +79,10 @@ def _sources(layout: Layout, spec: OpSpec) -> Iterator[Path]:
 
 
 def _distrust_time_stamps(layout: Layout, spec: OpSpec, folder: Path) -> None:
-    """Remove the objects if a source changed in a way that ninja cannot see: with a time stamp that is not newer.
+    """Remove the objects if a source changed in a way that ninja cannot see.
 
-    A checkout, an unpacked archive or a restored backup may do that.
+    With a time stamp that is not newer: a checkout, an unpacked archive or a restored backup may do that. Or there is
+    a header more, which may stand before one that an object was compiled with.
     """
     path = folder / FINGERPRINTS
     before = json.loads(path.read_text()) if path.exists() else {}
@@ -89,7 +90,7 @@ def _distrust_time_stamps(layout: Layout, spec: OpSpec, folder: Path) -> None:
     objects = list(folder.glob("*.o"))
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
     changed = [p for p, digest in now.items() if before.get(p) != digest]
-    if any(Path(p).stat().st_mtime_ns <= built for p in changed):
+    if any(p not in before or Path(p).stat().st_mtime_ns <= built for p in changed):
         for path_of_object in objects:
             path_of_object.unlink()
     write_text(path, json.dumps(now, indent=1))

@@ -90,6 +90,26 @@ def do_slow(source, target):
         time.sleep(0.05)
     do_copy(source, target)
 
+def do_nap(source, target, seconds="0.1"):
+    time.sleep(float(seconds))
+    do_copy(source, target)
+
+def do_half(source, target):  # killed in the middle of writing
+    text = Path(source).read_text().upper()
+    with open(target, "w") as file:
+        file.write(text[: len(text) // 2])
+        file.flush()
+        Path("slow.pid").write_text(str(os.getpid()))
+        time.sleep(60)
+
+def do_meddle(source, target):  # writes what another step has written
+    do_copy(source, target)
+    Path("build/a.g").write_text("meddled with")
+
+def do_big(source, target):
+    with open(target, "wb") as file:
+        file.write(bytes(4 << 20))
+
 def do_say(source, target):
     print("the kernel differs at (0, 17): expected 0.1243, got 0.1250", file=sys.stderr)
     return 10
@@ -178,11 +198,9 @@ class Project:
             timeout=60,
         )
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start doit and return when its slow step runs."""
+    def popen(self, *arguments: str) -> subprocess.Popen[str]:
         self._write_steps()
-        (self.root / "slow.pid").unlink(missing_ok=True)
-        process = subprocess.Popen(
+        return subprocess.Popen(
             _command(arguments),
             cwd=self.root,
             env=self._environment({}),
@@ -190,6 +208,11 @@ class Project:
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start doit and return when its slow step runs."""
+        (self.root / "slow.pid").unlink(missing_ok=True)
+        process = self.popen(*arguments)
         wait_for(lambda: (self.root / "slow.pid").is_file() and self.read("slow.pid") != "")
         return process
 
@@ -201,22 +224,26 @@ class Project:
         return [Path(line.split()[1]).name for line in lines]
 
     def processes(self) -> list[str]:
-        """Return the processes whose working directory is this project."""
-        found = []
-        for process in Path("/proc").iterdir():
-            try:
-                here = process.name.isdigit() and (process / "cwd").resolve().is_relative_to(self.root)
-                if here and "\nState:\tZ" not in (process / "status").read_text():
-                    found.append((process / "cmdline").read_text())
-            except OSError:
-                continue
-        return found
+        return processes(self.root)
 
     def _write_steps(self) -> None:
         self.write("steps.json", json.dumps(self.steps))
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         return os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"} | more
+
+
+def processes(root: Path) -> list[str]:
+    """Return the processes whose working directory is in this project."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            here = process.name.isdigit() and (process / "cwd").resolve().is_relative_to(root)
+            if here and "\nState:\tZ" not in (process / "status").read_text():
+                found.append((process / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
 
 
 def _command(arguments: tuple[str, ...]) -> list[str]:
