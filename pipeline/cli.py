@@ -23,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         run: Callable[[Layout, argparse.Namespace], None] = options.run
-        run(Layout(find_root(Path.cwd()), sanitized=getattr(options, "sanitized", False)), options)
+        libraries = {kind: getattr(options, kind, False) for kind in ("sanitized", "debug")}
+        run(Layout(find_root(Path.cwd()), **libraries), options)
     except OpmatrixError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
@@ -73,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("--lowering", choices=("custom", "decomposed"), default="custom")
     for added in (compiling, registering, verifying):
         added.add_argument("--sanitized", action="store_true", help="with the libraries that sanitizers watch")
+    for added in (registering, verifying):
+        added.add_argument("--debug", action="store_true", help="with the libraries of compile --debug")
     of_operator("sanitize", _sanitize, "run all cases and drawn inputs with sanitizers that watch kernel and bindings")
     reporting = stage("report", _report, "show and write what is known about every cell")
     reporting.add_argument("--opsets", default="default", help="as doit's variable: default, all, or such as 18,20")

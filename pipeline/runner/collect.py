@@ -13,16 +13,18 @@ from pipeline.runner.journal import Journal
 from pipeline.runner.tasks import StepTask, operator_of
 
 
-def collect_removed(layout: Layout, tasks: Sequence[Task], journal: Journal) -> None:
-    """Remove all that was made for an operator whose folder in ops/ is gone.
+def collect_removed(layout: Layout, tasks: Sequence[Task], journal: Journal) -> list[str]:
+    """Remove all that was made for an operator whose folder in ops/ is gone; say so.
 
     A step that is merely not planned this time keeps its outputs: `doit opsets=18` must not cost the other opsets.
     """
+    told = []
     for operator, steps in removed_operators(layout, tasks, journal).items():
         for path in layout.of_operator(operator):
             remove(path)
         journal.erase(steps)
-        print(f"{operator} is no longer in {layout.ops.name}/: what was built for it is removed")
+        told.append(f"{operator} is no longer in {layout.ops.name}/: what was built for it is removed")
+    return told
 
 
 def removed_operators(layout: Layout, tasks: Sequence[Task], journal: Journal) -> dict[str, list[str]]:

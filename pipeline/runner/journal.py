@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,9 +51,9 @@ class Journal:
         except (sqlite3.OperationalError, OSError) as error:
             raise InvalidCommand(f"cannot open {path}: {error}. {REMEDY}") from error
         except sqlite3.DatabaseError as error:
-            print(
-                f"{path} is no usable database ({error}); it was moved to {move_aside(path)}, and every step runs again"
-            )
+            aside = move_aside(path)
+            told = f"{path} is no usable database ({error}); it was moved to {aside}, and every step runs once more"
+            print(told, file=sys.stderr)
             self._open(path)
 
     def _open(self, path: Path) -> None:

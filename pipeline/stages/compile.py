@@ -97,7 +97,9 @@ def _distrust_time_stamps(layout: Layout, spec: OpSpec, folder: Path) -> None:
 
 
 def _ninja(toolchain: Toolchain, folder: Path) -> None:
-    command = [toolchain.ninja, "--quiet", "-C", str(folder)]
+    # doit says how many cores are free for it; by hand all are.
+    jobs = os.environ.get("OPMATRIX_JOBS") or str(os.cpu_count() or 1)
+    command = [toolchain.ninja, "--quiet", "-j", jobs, "-C", str(folder)]
     print("$", shlex.join(command), flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     if done.returncode != 0:

@@ -90,6 +90,46 @@ def do_slow(source, target):
         time.sleep(0.05)
     do_copy(source, target)
 
+def do_gobble(source, target):
+    print("last words", flush=True)
+    kept = []
+    while True: kept.append(bytearray(os.urandom(1 << 20)) * 8)
+
+def do_gobble_below(source, target):
+    print("last words", flush=True)
+    subprocess.run([sys.executable, "-c", "kept = []\\nwhile True: kept.append(b'x' * (8 << 20))"])
+
+def do_pollute(source, target):
+    import random, resource, signal, onnx
+    os.environ["OMP_NUM_THREADS"], os.environ["POLLUTED"] = "64", "1"
+    os.umask(0o077)
+    os.nice(5)
+    sys.path.insert(0, "/polluted")
+    random.seed(1)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    onnx.defs.register_schema(onnx.defs.OpSchema("Polluted", "polluted", 1))
+    onnx.polluted = True
+    do_copy(source, target)
+    os.chdir("/")
+
+def do_inspect(source, target):
+    import resource, signal, onnx
+    mask = os.umask(0)
+    os.umask(mask)
+    found = [sorted(os.environ.items()), os.getcwd(), mask, os.nice(0), sys.path, signal.getsignal(signal.SIGUSR1)]
+    found += [onnx.defs.has("Polluted", "polluted"), hasattr(onnx, "polluted")]
+    found += [resource.getrlimit(resource.RLIMIT_NOFILE)]
+    Path(target).write_text(repr(found))
+
+def do_core(source, target):  # takes the cores that it was given, and notes when
+    jobs = os.environ["OPMATRIX_JOBS"]
+    began = time.monotonic()
+    time.sleep(0.2)
+    with open("cores", "a") as log:
+        print(jobs, began, time.monotonic(), file=log)
+    do_copy(source, target)
+
 def do_nap(source, target, seconds="0.1"):
     time.sleep(float(seconds))
     do_copy(source, target)
