@@ -19,6 +19,7 @@ _AT_MOST = {"compile": 3}
 class Cores:
     def __init__(self, count: int) -> None:
         self._free = count
+        self._half = max(1, count // 2)  # one step alone may not hold all: often but one of its objects is stale
         self._changed = threading.Condition()
 
     @contextmanager
@@ -26,7 +27,7 @@ class Cores:
         """Wait for a free core, and hold as many as the step can use of those that are free."""
         with self._changed:
             self._changed.wait_for(lambda: self._free > 0)
-            taken = min(self._free, _AT_MOST.get(task.step.group, 1))
+            taken = min(self._free, self._half, _AT_MOST.get(task.step.group, 1))
             self._free -= taken
         try:
             yield taken

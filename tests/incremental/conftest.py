@@ -247,6 +247,7 @@ class Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=hear_interrupts,
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -271,6 +272,11 @@ class Project:
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         return os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"} | more
+
+
+def hear_interrupts() -> None:
+    """Undo what a shell does to a background job: there pytest, and all below it, would ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def processes(root: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The faults that a build must bear, each with the tests that plant it. Run one with ``pytest tests/incremental -k``."""
+"""The faults that a build must bear, each with the tests that plant it."""
 
 from __future__ import annotations
 

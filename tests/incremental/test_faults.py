@@ -1,4 +1,4 @@
-"""Faults that hit a run from outside: it is killed, disturbed, or finds no room. test_fault_list.py says which test is which."""
+"""Faults that hit a run from outside: it is killed, disturbed, or finds no room. test_fault_list.py lists all."""
 
 from __future__ import annotations
 

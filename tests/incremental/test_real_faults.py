@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.incremental.conftest import processes, wait_for
+from tests.incremental.conftest import hear_interrupts, processes, wait_for
 from tests.incremental.real import KERNEL, RealProject, expand
 from tests.ops.projects import Project as Copied
 
@@ -85,7 +85,7 @@ def test_killed_at_random_moments_of_real_stages(real: RealProject) -> None:
     for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
         process = subprocess.Popen(
             [sys.executable, "-m", "doit", "-n", "2", "opsets=18"],
-            cwd=real.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            cwd=real.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=hear_interrupts,
         )  # fmt: skip
         time.sleep(dice.uniform(0.5, 3))
         process.send_signal(number)
