@@ -118,7 +118,7 @@ class Pool:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "pipeline.runner.warm", server, self._entry],
+                [sys.executable, "-m", "pipeline.runner.warm", server, self._entry, str(os.getpid())],
                 stdin=theirs.fileno(),
                 stdout=output,
                 stderr=output,

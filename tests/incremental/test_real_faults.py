@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.incremental.conftest import hear_interrupts, processes, wait_for
+from tests.incremental.conftest import hear_interrupts, processes
 from tests.incremental.real import KERNEL, RealProject, expand
 from tests.ops.projects import Project as Copied
 
@@ -90,7 +90,10 @@ def test_killed_at_random_moments_of_real_stages(real: RealProject) -> None:
         time.sleep(dice.uniform(0.5, 3))
         process.send_signal(number)
         output, _ = process.communicate(timeout=20)
-        wait_for(lambda: processes(real.root) == [], seconds=3)
+        began = time.monotonic()
+        while (left := processes(real.root)) and time.monotonic() - began < 3:
+            time.sleep(0.01)
+        assert not left, f"after {signal.Signals(number).name}: {left}"
         ran = real.ran(subprocess.CompletedProcess([], 0, output))
         assert not ran & finished, "what had finished was repeated"
         finished |= ran
