@@ -23,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         run: Callable[[Layout, argparse.Namespace], None] = options.run
-        run(Layout(find_root(Path.cwd()), sanitized=getattr(options, "sanitized", False)), options)
+        libraries = {kind: getattr(options, kind, False) for kind in ("sanitized", "debug")}
+        run(Layout(find_root(Path.cwd()), **libraries), options)
     except OpmatrixError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
@@ -76,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     fuzzing = of_operator("fuzz", _fuzz, "feed ONNX Runtime drawn inputs, and such as the declaration forbids")
     for added in (compiling, registering, verifying, fuzzing):
         added.add_argument("--sanitized", action="store_true", help="with the libraries that sanitizers watch")
+    for added in (registering, verifying):
+        added.add_argument("--debug", action="store_true", help="with the libraries of compile --debug")
     sanitizing = of_operator(
         "sanitize", _sanitize, "run cases, drawn and illegal inputs with sanitizers that watch both libraries"
     )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+
+from pipeline.step import Fingerprint
 
 PACKAGE = Path(__file__).parent
 
@@ -49,11 +52,15 @@ def _digest(path: Path) -> bytes:
 
 
 @cache
-def digest(stage: str, *further: Path) -> str:
+def digest(stage: str, *further: Path) -> Fingerprint:
     """Return a fingerprint of the code of a stage and of `further` files, such as its templates."""
     files = (*modules(stage), *sorted(further))
     named = b"".join(p.relative_to(PACKAGE).as_posix().encode() + b"\0" + _digest(p) for p in files)
-    return hashlib.sha256(named).hexdigest()[:16]
+
+    def explain() -> str:
+        return json.dumps({p.relative_to(PACKAGE.parent).as_posix(): _digest(p).hex()[:16] for p in files})
+
+    return Fingerprint(hashlib.sha256(named).hexdigest()[:16], explain)
 
 
 def function(path: Path, name: str, *, others: Iterable[str]) -> str:

@@ -18,11 +18,13 @@ from pipeline.matrix import Cell
 class Layout:
     """The folders of the project whose dodo.py stands in `root`.
 
-    With `sanitized` the libraries are those that sanitizers watch; what is proved with them has a place of its own.
+    With `sanitized` the libraries are those that sanitizers watch, with `debug` those for a debugger; what is proved
+    with them has a place of its own.
     """
 
     root: Path
     sanitized: bool = False
+    debug: bool = False
 
     # What people write.
 
@@ -104,7 +106,11 @@ class Layout:
 
     def compiled(self, name: str, *, debug: bool = False) -> Path:
         """The folder in which one ninja builds one operator: build.ninja, objects, libraries."""
-        return self.build / ("sanitize" if self.sanitized else "debug" if debug else "compile") / name
+        return self.build / ("sanitize" if self.sanitized else "debug" if debug or self.debug else "compile") / name
+
+    @property
+    def _special(self) -> bool:
+        return self.sanitized or self.debug
 
     def torch_library(self, name: str, *, debug: bool = False) -> Path:
         return self.compiled(name, debug=debug) / f"lib{name}_torch.so"
@@ -130,7 +136,7 @@ class Layout:
 
     def registered(self, name: str, part: str, *, torch: str) -> Path:
         """The manifest of one part of the register stage, such as "schema" or "kernel"."""
-        folder = self.compiled(name) if self.sanitized else self.build / "register" / name
+        folder = self.compiled(name) if self._special else self.build / "register" / name
         return folder / f"{part}@torch{torch}.json"
 
     @property
@@ -160,7 +166,7 @@ class Layout:
         return self.model(name, "decomposed", cell, model).with_name("model_with_functions.onnx")
 
     def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
-        folder = self.compiled(name) if self.sanitized else self.build / "verify" / name
+        folder = self.compiled(name) if self._special else self.build / "verify" / name
         return folder / lowering / f"{cell}.json"
 
     def sanitized_verdict(self, name: str) -> Path:

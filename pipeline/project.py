@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,12 +84,20 @@ def _settings(layout: Layout, table: str) -> Mapping[str, Any]:
 
 def step_seconds(layout: Layout) -> float:
     """Return the time limit of a step: pyproject.toml's [tool.opmatrix.limits] seconds, else 300."""
-    seconds = _settings(layout, "limits").get("seconds", 300)
-    if not isinstance(seconds, int | float) or not seconds > 0:
-        raise UsageError(
-            f"pyproject.toml: [tool.opmatrix.limits]: seconds: found {seconds!r}, allowed: a number above 0"
-        )
-    return float(seconds)
+    return _limit(layout, "seconds", 300)
+
+
+def step_megabytes(layout: Layout) -> float:
+    """Return the memory limit of a step: [tool.opmatrix.limits] megabytes, else half of what the machine has."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return _limit(layout, "megabytes", memory // 2_000_000)
+
+
+def _limit(layout: Layout, name: str, default: float) -> float:
+    found = _settings(layout, "limits").get(name, default)
+    if not isinstance(found, int | float) or not found > 0:
+        raise UsageError(f"pyproject.toml: [tool.opmatrix.limits]: {name}: found {found!r}, allowed: a number above 0")
+    return float(found)
 
 
 def default_opsets(layout: Layout) -> Mapping[Exporter, Sequence[int]]:

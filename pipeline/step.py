@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 Server = Literal["onnx", "torch", "export", "ort"]
+
+
+class Fingerprint(str):
+    """A digest that can still say, as JSON, what it stands for. Only `doit why` asks."""
+
+    explain: Callable[[], str]
+
+    def __new__(cls, digest: str, explain: Callable[[], str]) -> Fingerprint:
+        made = super().__new__(cls, digest)
+        made.explain = explain
+        return made
+
+
+class Config(str):
+    """The configuration of a step as text, with the fingerprints that stand in it: until it is kept as a mere text."""
+
+    fingerprints: tuple[Fingerprint, ...]
+
+    def __new__(cls, text: str, fingerprints: tuple[Fingerprint, ...]) -> Config:
+        made = super().__new__(cls, text)
+        made.fingerprints = fingerprints
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +44,8 @@ class Step:
     `declared` are the files that a part of it was read from, which the step reads again.
     `after` names tasks that must have succeeded before, beyond those that write what this one reads.
     `server` names the set of imports that a step is forked from; None runs it in a plain thread.
-    `verdict` is where a step that dies leaves its outcome for the report. `seconds` is its time limit.
+    `verdict` is where a step that dies leaves its outcome for the report. `seconds` is its time limit,
+    `megabytes` that of the memory that it and its children may use together.
     """
 
     group: str
@@ -32,6 +59,7 @@ class Step:
     server: Server | None = None
     verdict: str | None = None
     seconds: float = 300
+    megabytes: float = 8000
 
     @property
     def task(self) -> str:

@@ -23,7 +23,7 @@ from pipeline.matrix import Cell
 from pipeline.project import Versions, lost_headers, minor
 from pipeline.schema import OWN_ORT, OWN_TORCH, has_function_body, has_ort_library, has_torch_library, is_own
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
-from pipeline.step import Server, Step
+from pipeline.step import Config, Fingerprint, Server, Step
 from pipeline.toolchain import headers
 from pipeline.toolchain.find import Toolchain
 from pipeline.toolchain.native_build import build_ninja
@@ -41,6 +41,7 @@ class Plan:
     environ: Mapping[str, str]
     opsets: str = "default"
     seconds: float = 300
+    megabytes: float = 8000
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,26 @@ class _Part:
         return is_own(OWN_TORCH, self.spec, self.written)
 
     @cached_property
-    def interface(self) -> str:
-        """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
+    def _interface(self) -> dict[str, Any]:
         left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers")
-        return _fingerprint({field: value for field, value in as_data(self.spec).items() if field not in left_out})
+        return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
 
     @cached_property
-    def used(self) -> str:
+    def documented(self) -> Fingerprint:
+        """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
+        return _fingerprint(self._interface)
+
+    @cached_property
+    def interface(self) -> Fingerprint:
+        """The same without what is said to people, which only glue writes down."""
+        named = ("inputs", "attributes", "outputs")
+        silent = {
+            kind: [{k: v for k, v in part.items() if k != "doc"} for part in self._interface[kind]] for kind in named
+        }
+        return _fingerprint({k: v for k, v in self._interface.items() if k != "summary"} | silent)
+
+    @cached_property
+    def used(self) -> Fingerprint:
         """The declarations of the operators whose nodes stand in the models."""
         return _fingerprint([as_data(o.spec) for o in self.plan.operators if o.name in self.spec.uses])
 
@@ -125,11 +139,11 @@ class _Part:
         return [as_data(model) for model in self.operator.models]
 
     @cached_property
-    def models(self) -> str:
+    def models(self) -> Fingerprint:
         return _fingerprint(self._models)
 
     @cached_property
-    def traced(self) -> str:
+    def traced(self) -> Fingerprint:
         """What an export takes from the models: no number of their cases, and no shape but those of the first."""
         return _fingerprint(
             [
@@ -239,7 +253,7 @@ def _glue(part: _Part) -> Step:
         "glue",
         writes=[folder / name for name in names.generated(part.spec, part.written)],
         code=names.TEMPLATES,
-        spec=part.interface,
+        spec=part.documented,
         kernel=part.spec.kernel,
         written=sorted(part.written),
     )
@@ -321,7 +335,7 @@ def _register_kernel(part: _Part) -> Step:
         "kernel",
         reads=[*part.torch_code, part.layout.data_manifest(part.name)],
         models=part.models,
-        tolerances=part.tolerances,
+        tolerances=part.tolerances.get("custom"),
         **part.versions("numpy"),
     )
 
@@ -330,7 +344,7 @@ def _register_search(part: _Part) -> Step:
     return part.register(
         "search",
         reads=[*part.torch_code, part.layout.drawn(part.name), part.layout.reference(part.name)],
-        tolerances=part.tolerances,
+        tolerances=part.tolerances.get("custom"),
         **part.versions("hypothesis", "numpy"),
     )
 
@@ -495,15 +509,22 @@ def _step(
         command=(command or group, *arguments),
         reads=tuple(map(str, reads)),
         writes=tuple(map(str, writes)),
-        config=json.dumps({"code": digest(stage or group, *code), **config}, sort_keys=True),
+        config=_config(code=digest(stage or group, *code), **config),
         declared=tuple(map(str, declared)),
         after=tuple(after),
         server=server,
         verdict=str(verdict) if verdict else None,
         seconds=plan.seconds,
+        megabytes=plan.megabytes,
     )
 
 
-def _fingerprint(data: Any) -> str:
+def _config(**parts: Any) -> Config:
+    fingerprints = tuple(part for part in parts.values() if isinstance(part, Fingerprint))
+    return Config(json.dumps(parts, sort_keys=True), fingerprints)
+
+
+def _fingerprint(data: Any) -> Fingerprint:
     """Return a digest of JSON data: declarations are large, and each of hundreds of steps keeps its `config`."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+    text = json.dumps(data, sort_keys=True)
+    return Fingerprint(hashlib.sha256(text.encode()).hexdigest()[:16], lambda: text)

@@ -13,22 +13,29 @@ from pipeline.runner.journal import Journal
 from pipeline.runner.tasks import StepTask, operator_of
 
 
-def collect_removed(layout: Layout, tasks: Sequence[Task], journal: Journal) -> None:
-    """Remove all that was made for an operator whose folder in ops/ is gone.
+def collect_removed(layout: Layout, tasks: Sequence[Task], journal: Journal) -> list[str]:
+    """Remove all that was made for an operator whose folder in ops/ is gone; say so.
 
     A step that is merely not planned this time keeps its outputs: `doit opsets=18` must not cost the other opsets.
     """
+    told = []
+    for operator, steps in removed_operators(layout, tasks, journal).items():
+        for path in layout.of_operator(operator):
+            remove(path)
+        journal.erase(steps)
+        told.append(f"{operator} is no longer in {layout.ops.name}/: what was built for it is removed")
+    return told
+
+
+def removed_operators(layout: Layout, tasks: Sequence[Task], journal: Journal) -> dict[str, list[str]]:
+    """Return the operators whose folder is gone, each with the steps that ran for it."""
     present = {operator_of(task.step.name) for task in tasks if isinstance(task, StepTask)}
     gone: dict[str, list[str]] = {}
     for task in journal.steps:
         operator = operator_of(task.partition(":")[2])
         if operator not in present and not layout.op(operator).exists():
             gone.setdefault(operator, []).append(task)
-    for operator, steps in gone.items():
-        for path in layout.of_operator(operator):
-            remove(path)
-        journal.erase(steps)
-        print(f"{operator} is no longer in {layout.ops.name}/: what was built for it is removed")
+    return gone
 
 
 def remove(path: Path) -> None:

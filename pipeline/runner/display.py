@@ -1,4 +1,4 @@
-"""The live line of a run in a terminal: steps done and their number, elapsed time, running steps."""
+"""The live line of a run in a terminal: steps done and their number, elapsed and expected time, running steps."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Display:
         self._line = self._progress.add_task("", total=total)
         self._progress.start()
 
-    def update(self, *, done: int, running: Sequence[str]) -> None:
-        more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-        self._progress.update(self._line, completed=done, description=f"{running[0]}{more}" if running else "")
+    def update(self, *, done: int, running: Sequence[str], left: float) -> None:
+        """`left` is how many seconds remain at most, 0 where that is not known."""
+        self._progress.update(self._line, completed=done, description=describe(running, left=left))
 
     def write(self, line: str) -> None:
         """Write a line that stays, above the live one."""
@@ -28,3 +28,10 @@ class Display:
 
     def stop(self) -> None:
         self._progress.stop()
+
+
+def describe(running: Sequence[str], *, left: float) -> str:
+    """Return what follows the elapsed time: ``at most 1:20 left  compile:group_norm and 1 more``."""
+    time = f"at most {int(left) // 60}:{int(left) % 60:02} left  " if left >= 1 else ""
+    more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+    return time + (f"{running[0]}{more}" if running else "")

@@ -8,11 +8,14 @@ from pathlib import Path
 
 from doit.exceptions import TaskFailed
 
+from pipeline.runner.tasks import operator_of
 from pipeline.step import Step
 
 # Of a step in a server: a crash may leave pages. What a light step prints, such as a compiler's errors, is shown
 # whole.
 _LINES = 30
+# The groups whose steps load what was compiled.
+_WITH_LIBRARY = ("register", "verify")
 
 
 class StepFailed(TaskFailed):
@@ -27,7 +30,7 @@ class StepFailed(TaskFailed):
     @property
     def detail(self) -> str:
         """The same as one text, for a verdict."""
-        return "\n".join(filter(None, [self.summary, self.output, f"Replay: {replay(self.step)}"]))
+        return "\n".join(filter(None, [self.summary, self.output, *replays(self)]))
 
     @property
     def brief(self) -> str:
@@ -50,20 +53,28 @@ class StepBlocked(TaskFailed):
         return f"not run: {self.cause.step.task} failed: {self.cause.brief}"
 
 
-def replay(step: Step) -> str:
-    return shlex.join(["python", "-m", "pipeline", *step.command])
+def replays(failure: StepFailed) -> list[str]:
+    """Return the commands that run the step of a failure again; of one that a library broke, in a debugger as well."""
+    command = ["python", "-m", "pipeline", *failure.step.command]
+    told = [f"Replay: {shlex.join(command)}"]
+    if failure.died and failure.step.group in _WITH_LIBRARY:
+        build = [*command[:3], "compile", operator_of(failure.step.name), "--debug"]
+        told.append(f"Debug: {shlex.join(build)} && {shlex.join(['gdb', '--args', *command, '--debug'])}")
+    return told
 
 
-def ended(step: Step, *, status: int, seconds: float, stopped: bool, log: Path) -> StepFailed:
+def ended(step: Step, *, status: int, seconds: float, stopped: str, log: Path) -> StepFailed:
     """Return the failure of a step that ended with `status`: an exit code, or minus a signal's number."""
-    if stopped:
+    if stopped == "time":
         summary = f"did not end within {step.seconds:g} s and was stopped"
+    elif stopped:
+        summary = f"took more than {step.megabytes:g} MB of memory and was stopped"
     elif status < 0:
         summary = f"died of {signal.Signals(-status).name} after {seconds:.1f} s"
     else:
         summary = f"failed with exit code {status}"
     output = read_output(log) if step.server is None else _last_lines(read_output(log), _LINES)
-    return StepFailed(step, summary=summary, output=output, log=log, died=stopped or status < 0)
+    return StepFailed(step, summary=summary, output=output, log=log, died=bool(stopped) or status < 0)
 
 
 def read_output(log: Path) -> str:

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from doit.exceptions import InvalidCommand
 
 from pipeline.runner.fingerprint import Mark
+from pipeline.step import Fingerprint
 
 _TABLES = """
 create table if not exists step (name text primary key, key text, detail text);
 create table if not exists file (path text primary key, mtime int, ctime int, size int, inode int, digest text);
+create table if not exists meaning (fingerprint text primary key, text text);
+create table if not exists duration (name text primary key, seconds real);
 create table if not exists note (task text, field text, value text, primary key (task, field));
+"""
+
+REMEDY = "Is the folder writable, and is there space left?"
+
+# What no step was made from any more.
+_FORGET_MEANINGS = """
+with config(text) as (select json_extract(detail, '$.config') from step where detail is not null)
+delete from meaning where fingerprint not in
+(select part.value from config, json_each(case when json_valid(text) then text else '{}' end) as part)
 """
 
 
@@ -30,11 +44,27 @@ class Journal:
 
     def __init__(self, name: str, codec: object, *, module_name: str | None = None) -> None:
         self.name = name
-        self._database = _open(Path(name))
+        path = Path(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._open(path)
+        except (sqlite3.OperationalError, OSError) as error:
+            raise InvalidCommand(f"cannot open {path}: {error}. {REMEDY}") from error
+        except sqlite3.DatabaseError as error:
+            aside = move_aside(path)
+            told = f"{path} is no usable database ({error}); it was moved to {aside}, and every step runs once more"
+            print(told, file=sys.stderr)
+            self._open(path)
+
+    def _open(self, path: Path) -> None:
+        self._database = _connect(path)
         self._keys: dict[str, str | None] = dict(self._database.execute("select name, key from step"))
         self._notes: dict[str, dict[str, Any]] = {}
         for task, field, value in self._database.execute("select task, field, value from note"):
             self._notes.setdefault(task, {})[field] = json.loads(value)
+        self._files = {
+            row[0]: ((row[1], row[2], row[3], row[4]), row[5]) for row in self._database.execute("select * from file")
+        }
 
     # What doit asks of a backend. Little is kept here: whether a task is to be ignored.
 
@@ -57,6 +87,7 @@ class Journal:
         self._database.executescript("update step set key = null; delete from note; delete from file;")
         self._keys = dict.fromkeys(self._keys)
         self._notes.clear()
+        self._files.clear()
 
     def dump(self) -> None:
         self._database.close()
@@ -81,6 +112,27 @@ class Journal:
         self._keys[step] = key
         self._database.execute("insert or replace into step values (?, ?, ?)", (step, key, json.dumps(detail)))
 
+    def explain(self, fingerprints: Iterable[Fingerprint]) -> None:
+        """Keep what the fingerprints of a new plan stand for, beside what steps were made from before."""
+        rows = {str(fingerprint): fingerprint.explain() for fingerprint in set(fingerprints)}
+        with self._transaction():
+            if self._database.execute("select count(*) from meaning").fetchone()[0] > 10 * len(rows) + 100:
+                self._database.execute(_FORGET_MEANINGS)
+            self._database.executemany("insert or ignore into meaning values (?, ?)", rows.items())
+
+    def meaning(self, fingerprint: str) -> str | None:
+        """Return the text that a fingerprint in a `detail` stands for, if it is known."""
+        query = "select text from meaning where fingerprint = ?"
+        found: tuple[str] | None = self._database.execute(query, (fingerprint,)).fetchone()
+        return found[0] if found else None
+
+    def took(self, step: str, seconds: float) -> None:
+        self._database.execute("insert or replace into duration values (?, ?)", (step, seconds))
+
+    def durations(self) -> dict[str, float]:
+        """Return how long each step took when it last ran, in seconds."""
+        return dict(self._database.execute("select name, seconds from duration"))
+
     def forget(self, step: str) -> None:
         """Forget the success of a step, but not that it ran."""
         if self._keys.get(step) is not None:
@@ -93,35 +145,36 @@ class Journal:
         for step in steps:
             del self._keys[step]
             self._database.execute("delete from step where name = ?", (step,))
+            self._database.execute("delete from duration where name = ?", (step,))
 
     def files(self) -> dict[str, tuple[Mark, str]]:
-        return {
-            row[0]: ((row[1], row[2], row[3], row[4]), row[5]) for row in self._database.execute("select * from file")
-        }
+        """Return the marks and fingerprints of files that were found before."""
+        return self._files
 
     def save_files(self, files: Mapping[str, tuple[Mark, str]]) -> None:
+        self._files |= files
         rows = ((path, *mark, digest) for path, (mark, digest) in files.items())
-        self._database.execute("begin")
-        self._database.executemany("insert or replace into file values (?, ?, ?, ?, ?, ?)", rows)
+        with self._transaction():
+            self._database.executemany("insert or replace into file values (?, ?, ?, ?, ?, ?)", rows)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("begin immediate")
+        try:
+            yield
+        except BaseException:
+            self._database.rollback()
+            raise
         self._database.execute("commit")
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    """Open the database; a broken one is moved aside, which makes every step run once more."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return _connect(path)
-    except (sqlite3.OperationalError, OSError) as error:
-        raise InvalidCommand(
-            f"cannot open {path}: {error}. Is the folder writable, and is there space left?"
-        ) from error
-    except sqlite3.DatabaseError as error:
-        aside = path.with_suffix(".broken")
-        path.replace(aside)
-        for extra in ("-wal", "-shm"):
-            path.with_name(path.name + extra).unlink(missing_ok=True)
-        print(f"{path} is no usable database ({error}); it was moved to {aside}, and every step runs once more")
-        return _connect(path)
+def move_aside(path: Path) -> Path:
+    """Move a damaged database away, which makes every step run once more; return where it is now."""
+    aside = path.with_suffix(".broken")
+    path.replace(aside)
+    for extra in ("-wal", "-shm"):
+        path.with_name(path.name + extra).unlink(missing_ok=True)
+    return aside
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -18,7 +18,8 @@ from doit.task import Task
 
 from pipeline.errors import OpmatrixError, UsageError, did_you_mean
 from pipeline.runner.state import State
-from pipeline.runner.tasks import DEFAULT
+from pipeline.runner.tasks import DEFAULT, StepTask
+from pipeline.step import Config, Fingerprint
 
 # What may be written as `doit NAME=VALUE`.
 VARIABLES = ("opsets",)
@@ -46,7 +47,10 @@ class Loader(NamespaceTaskLoader):
             tasks = super().load_tasks(cmd, pos_args)
         except OpmatrixError as error:
             _exit(error)
-        cmd.dep_manager = Globals.dep_manager = State(cmd.dep_manager.backend, root=Path.cwd(), tasks=tasks)
+        journal = cmd.dep_manager.backend
+        if fingerprints := _fingerprints(tasks):
+            journal.explain(fingerprints)
+        cmd.dep_manager = Globals.dep_manager = State(journal, root=Path.cwd(), tasks=tasks)
         return list(tasks)
 
 
@@ -64,6 +68,14 @@ def resume_in(root: Path, arguments: Sequence[str]) -> None:
         kept = [a for a in arguments if a not in ("-k", "--seek-file")]
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-m", "doit", *kept])
+
+
+def _fingerprints(tasks: Sequence[Task]) -> list[Fingerprint]:
+    """Return the fingerprints of a plan that was made by this command; a kept one has none."""
+    configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
+    if not isinstance(next(iter(configs), None), Config):
+        return []
+    return [f for config in configs if isinstance(config, Config) for f in config.fingerprints]
 
 
 def _check_variables(given: Sequence[str]) -> None:

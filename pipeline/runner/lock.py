@@ -13,7 +13,7 @@ from pipeline.errors import OpmatrixError
 
 
 class LockedError(OpmatrixError):
-    """Another run holds the build folder."""
+    """Another run holds the build folder, or it cannot be written."""
 
     exit_code = 3
 
@@ -24,8 +24,13 @@ def hold(path: Path) -> Iterator[int]:
 
     The kernel releases it when its holders end, however they end: there are no stale locks.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise LockedError(
+            f"cannot write to '{path.parent}': {error.strerror}. Is the folder writable, and is there space left?"
+        ) from error
     try:
         _acquire(descriptor, path)
         os.ftruncate(descriptor, 0)

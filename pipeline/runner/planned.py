@@ -60,7 +60,7 @@ def _plan(
     """Return the steps, and which headers of third parties are declared."""
     # Here, because these imports are a part of what a kept plan saves.
     from pipeline.load import load_operators
-    from pipeline.project import default_cells, step_seconds
+    from pipeline.project import default_cells, step_megabytes, step_seconds
     from pipeline.steps import Plan, steps
 
     operators = load_operators(layout)
@@ -73,6 +73,7 @@ def _plan(
         environ=environ,
         opsets=opsets,
         seconds=step_seconds(layout),
+        megabytes=step_megabytes(layout),
     )
     return tuple(steps(plan)), [(h.folder, h.distribution) for o in operators for h in o.spec.headers]
 

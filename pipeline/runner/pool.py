@@ -31,12 +31,12 @@ class ServerError(OpmatrixError):
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How a step ended: exit code or minus the signal; `stopped` at its time limit."""
+    """How a step ended: exit code or minus the signal; `stopped` says at which limit, "time" or "memory"."""
 
     status: int
     seconds: float
     cpu: float
-    stopped: bool
+    stopped: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +71,14 @@ class Pool:
         server: str | None,
         log: Path,
         seconds: float,
+        megabytes: float = 8000,
         environment: Mapping[str, str] | None = None,
     ) -> Ending:
         """Run one step, with `environment` added to its server's, and return how it ended. Raises ServerError."""
         log.parent.mkdir(parents=True, exist_ok=True)
         client = self._client(server or LIGHT)
-        request = {"arguments": arguments, "log": str(log), "seconds": seconds, "environment": environment or {}}
+        limits = {"seconds": seconds, "megabytes": megabytes}
+        request = {"arguments": arguments, "log": str(log), "environment": environment or {}} | limits
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as answer:
             try:
@@ -116,7 +118,7 @@ class Pool:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "pipeline.runner.warm", server, self._entry],
+                [sys.executable, "-m", "pipeline.runner.warm", server, self._entry, str(os.getpid())],
                 stdin=theirs.fileno(),
                 stdout=output,
                 stderr=output,

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,25 +15,42 @@ from doit.reporter import ConsoleReporter
 from doit.task import Task
 
 from pipeline.layout import Layout
-from pipeline.runner.failure import StepBlocked, StepFailed, read_output, replay
+from pipeline.runner.failure import StepBlocked, StepFailed, read_output, replays
 from pipeline.runner.tasks import REPORT, StepTask
 
 ALL = 2  # the verbosity that shows the output of every step
 
 if TYPE_CHECKING:
     from pipeline.runner.display import Display
+    from pipeline.runner.expected import Expected
 
 
-class Progress(ConsoleReporter):
+class StepReporter(ConsoleReporter):
+    """A reporter that may ask what a run is expected to do, and that is told what doit's own are not."""
+
+    expect: Callable[[], Expected]
+
+    def foresee(self) -> None:
+        """Be told that a step is about to begin: the last moment to ask what is expected, before its state changes."""
+        raise NotImplementedError
+
+    def note(self, text: str) -> None:
+        """Be told something that a person should know."""
+        raise NotImplementedError
+
+
+class Progress(StepReporter):
     """A live line in a terminal, a plain line per step elsewhere."""
 
-    desc = "count, elapsed time and the running step; failures at the end"
+    desc = "count, elapsed and expected time, running steps; failures at the end"
 
     def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
         super().__init__(outstream, options)
         self._live = outstream.isatty() and os.environ.get("TERM") != "dumb"
         self._display: Display | None = None
+        self._expected: Expected | None = None
         self._running: dict[str, float] = {}
+        self._over: set[str] = set()
         self._guard = threading.Lock()
         self._began = time.monotonic()
         self._ran = self._fresh = self._ignored = self._total = 0
@@ -43,7 +60,11 @@ class Progress(ConsoleReporter):
         self._report_ran = False
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
-        self._total = sum(isinstance(tasks[name], StepTask) for name in _with_dependencies(tasks, selected_tasks))
+        self._total = sum(isinstance(tasks[name], StepTask) for name in with_dependencies(tasks, selected_tasks))
+
+    def foresee(self) -> None:
+        if self._live and not self._expected:
+            self._expected = self.expect()
 
     def execute_task(self, task: Task) -> None:
         """Show that a task begins. Called by worker threads, too."""
@@ -65,6 +86,7 @@ class Progress(ConsoleReporter):
             return
         if isinstance(fail, StepBlocked):
             self._blocked.append(fail)
+            self._over.add(task.name)
             return
         self._report_ran |= task.name == REPORT
         self._failed.append(fail)
@@ -72,6 +94,7 @@ class Progress(ConsoleReporter):
 
     def skip_uptodate(self, task: Task) -> None:
         self._fresh += isinstance(task, StepTask)
+        self._over.add(task.name)
 
     def skip_ignore(self, task: Task) -> None:
         if isinstance(task, StepTask):
@@ -125,15 +148,19 @@ class Progress(ConsoleReporter):
             from pipeline.runner.display import Display  # rich costs 50 ms: only where it shows something
 
             self._display = Display(self.outstream, self._total)
-        if self._display:
-            self._display.update(done=self._done, running=list(self._running))
+        self._update()
+
+    def _update(self) -> None:
+        if self._display and self._expected:
+            left = self._expected.left(self._over)
+            self._display.update(done=self._done, running=list(self._running), left=left)
 
     def _show_end(self, task: StepTask, word: str) -> None:
         with self._guard:
             seconds = time.monotonic() - self._running.pop(task.name, time.monotonic())
             line = f"[{self._done}/{self._total}] {seconds:.1f}s {task.name}{word}"
-            if self._display:
-                self._display.update(done=self._done, running=list(self._running))
+            self._over.add(task.name)
+            self._update()
             if word or not self._display:
                 self._say(line)
 
@@ -145,7 +172,7 @@ class Progress(ConsoleReporter):
             self.outstream.flush()
 
 
-def _with_dependencies(tasks: Mapping[str, Task], selected: Iterable[str]) -> set[str]:
+def with_dependencies(tasks: Mapping[str, Task], selected: Iterable[str]) -> set[str]:
     found: set[str] = set()
     waiting = list(selected)
     while waiting:
@@ -161,5 +188,5 @@ def _describe(failure: StepFailed) -> str:
     lines += [f"  {line}" for line in failure.output.splitlines()]
     if failure.log:
         lines.append(f"  Log: {os.path.relpath(failure.log)}")
-    lines.append(f"  Replay: {replay(failure.step)}")
+    lines += [f"  {line}" for line in replays(failure)]
     return "\n" + "\n".join(lines) + "\n\n"

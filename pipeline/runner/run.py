@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import signal
+import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, ClassVar, NoReturn
+from typing import IO, TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from doit.cmd_run import Run as DoitRun
 from doit.cmd_run import opt_always, opt_continue, opt_num_process, opt_outfile, opt_reporter, opt_single, opt_verbosity
 from doit.control import TaskControl
-from doit.exceptions import InvalidCommand
 from doit.task import Stream
 
-from pipeline.errors import did_you_mean
 from pipeline.layout import Layout
 from pipeline.runner.collect import collect_removed
+from pipeline.runner.journal import REMEDY, move_aside
 from pipeline.runner.lock import LockedError, hold
+from pipeline.runner.reporter import StepReporter
 from pipeline.runner.runners import StepRunner, ThreadRunner
+from pipeline.runner.select import select
+
+if TYPE_CHECKING:
+    from pipeline.runner.expected import Expected
 
 INTERRUPTED = 130
+ERROR = 3
 
 
 class Run(DoitRun):
@@ -53,6 +58,9 @@ class Run(DoitRun):
         except LockedError as error:
             print(error, file=sys.stderr)
             return error.exit_code
+        except sqlite3.DatabaseError as error:
+            print(_describe(error, Layout(Path.cwd()).state), file=sys.stderr)
+            return ERROR
         except KeyboardInterrupt:
             print("interrupted; what had finished is kept", file=sys.stderr)
             return INTERRUPTED
@@ -69,38 +77,59 @@ class Run(DoitRun):
         force_verbosity: bool,
     ) -> int:
         """Do what doit's own does, with our runners, for which it has no option."""
-        self.control = self._select(single=single)
+        self.control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
+        if single:
+            _cut_off(self.control)
         layout = Layout(Path.cwd())
-        collect_removed(layout, self.task_list, self.dep_manager.journal)
+        removed = collect_removed(layout, self.task_list, self.dep_manager.journal)
         with _stream(outfile) as out:
-            arguments = [self.dep_manager, self.reporters[reporter](out, {}), continue_, always]
+            arguments = [self.dep_manager, self._reporter(reporter, out, removed, cores=max(1, num_process))]
+            arguments += [continue_, always]
             arguments.append(Stream(verbosity, force_verbosity))
             if num_process > 1:
                 arguments.append(num_process)
             kind = ThreadRunner if num_process > 1 else StepRunner
-            runner = kind(*arguments, layout=layout, entry=self.entry, lock=self._lock, terminal=_terminal(out))
+            runner = kind(
+                *arguments,
+                layout=layout,
+                entry=self.entry,
+                lock=self._lock,
+                terminal=_terminal(out),
+                cores=max(1, num_process),
+            )
             return int(runner.run_all(self.control.task_dispatcher()))
 
-    def _select(self, *, single: bool) -> TaskControl:
-        control = TaskControl(self.task_list)
-        try:
-            control.process(self.sel_tasks)
-        except InvalidCommand as error:
-            if error.not_found:
-                near = did_you_mean(error.not_found, [*control.tasks, *self.loader.cmd_names])
-                raise InvalidCommand(
-                    f"no task, command or output {error.not_found!r}{near}; see `doit list --all`"
-                ) from error
-            raise
-        for pattern in self.sel_tasks or ():
-            if "*" in pattern and not fnmatch.filter(control.tasks, pattern):
-                raise InvalidCommand(f"no task matches {pattern!r}; see `doit list --all`")
-        if single:
-            for name in control.selected_tasks:
-                task = control.tasks[name]
-                for part in [control.tasks[n] for n in task.task_dep] if task.has_subtask else [task]:
-                    part.task_dep = []
-        return control
+    def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int) -> Any:
+        """Make a reporter; ours can ask what is to be expected, which it does where something runs and is shown."""
+        made = self.reporters[name](out, {})
+        if isinstance(made, StepReporter):
+
+            def expect() -> Expected:
+                from pipeline.runner.expected import expected  # here, for a run with nothing to do pays for it
+
+                return expected(self.control, self.dep_manager, cores=cores)
+
+            made.expect = expect
+            for note in notes:
+                made.note(note)
+        return made
+
+
+def _describe(error: sqlite3.DatabaseError, state: Path) -> str:
+    """Say what is wrong with the state, and move a damaged one away. Raises `error` if the fault is ours."""
+    if isinstance(error, sqlite3.OperationalError):
+        return f"cannot write {state}: {error}. {REMEDY}"
+    if type(error) is not sqlite3.DatabaseError:
+        raise error
+    return f"{state} is damaged ({error}); it was moved to {move_aside(state)}. Run doit again"
+
+
+def _cut_off(control: TaskControl) -> None:
+    """Leave out what the selected tasks depend on: doit's option ``--single``."""
+    for name in control.selected_tasks:
+        task = control.tasks[name]
+        for part in [control.tasks[n] for n in task.task_dep] if task.has_subtask else [task]:
+            part.task_dep = []
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

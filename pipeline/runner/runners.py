@@ -14,7 +14,9 @@ from doit.task import Task
 
 from pipeline.errors import OpmatrixError
 from pipeline.layout import Layout
+from pipeline.runner.cores import JOBS, Cores
 from pipeline.runner.failure import StepBlocked, StepFailed, ended, leave_verdict
+from pipeline.runner.reporter import StepReporter
 from pipeline.runner.tasks import REPORT, StepTask
 
 if TYPE_CHECKING:
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
 class StepRunner(Runner):
     """One step at a time. `entry` and `lock` are the pool's; `terminal` is the environment of the report."""
 
-    def __init__(self, *arguments: Any, layout: Layout, entry: str, lock: int, terminal: Mapping[str, str]) -> None:
+    def __init__(
+        self, *arguments: Any, layout: Layout, entry: str, lock: int, terminal: Mapping[str, str], cores: int = 1
+    ) -> None:
         super().__init__(*arguments)
+        self._cores = Cores(cores)
+        self._seconds: dict[str, float] = {}
         self._layout, self._entry, self._lock, self._terminal = layout, entry, lock, terminal
         self._failures: dict[str, StepFailed | StepBlocked] = {}
 
@@ -38,6 +44,8 @@ class StepRunner(Runner):
             return False
         chosen = bool(super().select_task(node, tasks_dict))
         if chosen and isinstance(node.task, StepTask):
+            if isinstance(self.reporter, StepReporter):
+                self.reporter.foresee()
             self.dep_manager.begin(node.task)
             if node.task.step.verdict:
                 Path(node.task.step.verdict).unlink(missing_ok=True)
@@ -62,15 +70,18 @@ class StepRunner(Runner):
             return None
         step, log = task.step, self._layout.log(task.name)
         try:
-            ending = self._pool.run(
-                step.command,
-                server=step.server,
-                log=log,
-                seconds=step.seconds,
-                environment=self._terminal if task.name == REPORT else {},
-            )
+            with self._cores.take(task) as taken:
+                ending = self._pool.run(
+                    step.command,
+                    server=step.server,
+                    log=log,
+                    seconds=step.seconds,
+                    megabytes=step.megabytes,
+                    environment={JOBS: str(taken), **(self._terminal if task.name == REPORT else {})},
+                )
         except OpmatrixError as error:
             return StepFailed(step, summary=str(error), died=True)
+        self._seconds[task.name] = ending.seconds
         if ending.status != 0:
             return ended(step, status=ending.status, seconds=ending.seconds, stopped=ending.stopped, log=log)
         if missing := [path for path in step.writes if not Path(path).is_file()]:
@@ -81,8 +92,9 @@ class StepRunner(Runner):
         super().process_task_result(node, base_fail)
         if node.run_status != "successful" or not isinstance(node.task, StepTask):
             return
-        if changed := self.dep_manager.changed_meanwhile(node.task):
-            self.reporter.note(f"{node.task.name}: {changed} was written while the step ran: it runs again next time")
+        self.dep_manager.journal.took(node.task.name, self._seconds[node.task.name])
+        if isinstance(self.reporter, StepReporter) and (changed := self.dep_manager.changed_meanwhile(node.task)):
+            self.reporter.note(f"{node.task.name}: {changed}: it runs again next time")
 
     def _handle_task_error(self, node: ExecNode, base_fail: BaseFail) -> None:
         if isinstance(node.task, StepTask):

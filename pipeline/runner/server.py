@@ -20,6 +20,8 @@ from pathlib import Path
 from pipeline.runner.child import Entry, adopt_orphans, run_step
 
 _GRACE = 1.0  # seconds between SIGABRT, which shows the Python stack in the log, and SIGKILL
+_LOOK = 0.1  # seconds between two looks at the memory of steps; a kernel that runs wild takes some 100 MB in it
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(kw_only=True)
@@ -27,12 +29,13 @@ class _Running:
     answer: int
     started: float
     limit: float
-    stopped: bool = False
+    memory: float  # limit, in bytes
+    stopped: str = ""
 
 
 def serve(requests: socket.socket, entry: Entry) -> None:
     """Serve until the socket is closed. Each request is JSON (arguments, log, seconds,
-    environment) and a pipe for the answer."""
+    megabytes, environment) and a pipe for the answer."""
     Server(requests, entry).run()
 
 
@@ -55,11 +58,14 @@ class Server:
                 os.read(self._wake, 4096)
             self._reap()
             self._stop_late()
+            self._stop_large()
             if self._requests.fileno() in ready and not self._receive():
                 return self._end()
 
     def _patience(self) -> float | None:
-        return max(0, min(r.limit for r in self._running.values()) - time.monotonic()) if self._running else None
+        if not self._running:
+            return None
+        return min(_LOOK, max(0, min(r.limit for r in self._running.values()) - time.monotonic()))
 
     def _receive(self) -> bool:
         try:
@@ -74,7 +80,12 @@ class Server:
             run_step(self._entry, request, server)
         with suppress(OSError):  # the child does the same: whoever is first
             os.setpgid(process, process)
-        self._running[process] = _Running(answer=answer, started=started, limit=started + request["seconds"])
+        self._running[process] = _Running(
+            answer=answer,
+            started=started,
+            limit=started + request["seconds"],
+            memory=request["megabytes"] * 1e6,
+        )
         return True
 
     def _reap(self) -> None:
@@ -110,7 +121,15 @@ class Server:
                 _kill_group(process)
             else:
                 os.kill(process, signal.SIGABRT)
-            step.stopped, step.limit = True, now + _GRACE
+            step.stopped, step.limit = "time", now + _GRACE
+
+    def _stop_large(self) -> None:
+        # No RLIMIT: torch reserves far more than it uses, and a kernel whose malloc fails does not say why. At once,
+        # for a stack in the log would take more memory.
+        for process, step in self._running.items():
+            if not step.stopped and memory(process) > step.memory:
+                step.stopped = "memory"
+                _kill_group(process)
 
     def _kill_left_behind(self) -> None:
         """Kill our children that are no step: what steps had started and no longer wait for."""
@@ -135,6 +154,16 @@ class Server:
                     time.sleep(0.002)
             except ChildProcessError:
                 return
+
+
+def memory(process: int) -> int:
+    """Return how many bytes a process and its descendants hold in memory, what they share counted once each."""
+    try:
+        found = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except (OSError, IndexError):  # it has ended, or a kernel without CONFIG_PROC_CHILDREN
+        return 0
+    return found + sum(memory(int(child)) for child in children)
 
 
 def _kill_group(process: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +36,15 @@ class State(Dependency):
         self._look_once = True  # until a step begins: what several steps read is then looked at once
         self._seen: dict[str, str | None] = {}
         self._before: dict[str, _Digests] = {}
+        self._made: dict[str, tuple[str | None, str]] = {}  # what steps have written: fingerprint, step
         self._marks: dict[str, dict[str, Mark | None]] = {}
         declared = {path for task in tasks if isinstance(task, StepTask) for path in task.step.declared}
         self._planned = {path: mark(path) for path in declared}
 
     def close(self) -> None:
         if not self._closed and self._files.fresh:
-            self.journal.save_files(self._files.fresh)
+            with suppress(sqlite3.OperationalError):  # the disk is full: they are but looked at again
+                self.journal.save_files(self._files.fresh)
         super().close()
 
     def get_status(self, task: Task, tasks_dict: Mapping[str, Task], get_log: bool = False) -> DependencyStatus:
@@ -50,8 +54,7 @@ class State(Dependency):
         if not isinstance(task, StepTask):
             return result
         try:
-            inputs = self._digests(task.file_dep)
-            outputs = self._digests(task.targets)
+            inputs, outputs = self.look(task)
         except OSError as error:
             result.status, result.error_reason = "error", f"{error.filename}: {error.strerror}"
             return result
@@ -62,7 +65,8 @@ class State(Dependency):
         if result.status == "error":
             return result
         self._before[task.name] = inputs
-        if _key(task, inputs, outputs) != self.journal.key(task.name):
+        self._made |= {path: (digest, task.name) for path, digest in outputs.items()}
+        if not self.is_fresh(task, inputs=inputs, outputs=outputs):
             result.status = "run"
             if get_log:
                 self._explain(result, task, inputs=inputs, outputs=outputs)
@@ -79,11 +83,12 @@ class State(Dependency):
         for path, digest in outputs.items():
             if digest is None:
                 raise FileNotFoundError(2, "not written", path)
+        self._made |= {path: (digest, task.name) for path, digest in outputs.items()}
         if self.changed_meanwhile(task):
             return
         inputs = self._before[task.name]
         self._remove_dropped(task, outputs)
-        detail = {"config": task.step.config, "command": task.step.command, "inputs": inputs, "outputs": outputs}
+        detail = now(task, inputs=inputs, outputs=outputs)
         self.journal.record(task.name, key=_key(task, inputs, outputs), detail=detail)
 
     def begin(self, task: StepTask) -> None:
@@ -97,28 +102,44 @@ class State(Dependency):
         """Do nothing: a step that ran was forgotten as it began, and one that was blocked may be up to date later."""
 
     def changed_meanwhile(self, task: Task) -> str | None:
-        """Return an input that was written since the step began, or a declaration since it was planned, or None."""
+        """Say what was written behind the back of a step that ran, and makes what it did worth nothing, or None.
+
+        An input since the step began or since the step before had written it, a declaration since it was planned.
+        """
+        for path, digest in self._before[task.name].items():
+            made, writer = self._made.get(path, (digest, ""))
+            if made != digest:
+                return f"{path} was written by something else after {writer} wrote it"
         marks = self._marks.get(task.name, {})
-        return next((self._short(path) for path, before in sorted(marks.items()) if mark(path) != before), None)
+        changed = (self.short(path) for path, before in sorted(marks.items()) if mark(path) != before)
+        return next((f"{path} was written while the step ran" for path in changed), None)
+
+    def is_fresh(self, task: StepTask, *, inputs: _Digests, outputs: _Digests) -> bool:
+        """Return whether a step that reads and has written files of these fingerprints need not run."""
+        return _key(task, inputs, outputs) == self.journal.key(task.name)
+
+    def look(self, task: StepTask) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        """Return the fingerprints of what a step reads and writes, by path in the project. Raises OSError."""
+        return self._digests(task.file_dep), self._digests(task.targets)
 
     def _digests(self, paths: Any) -> dict[str, str | None]:
         digest = self._digest_seen if self._look_once else self._files.digest
-        return {self._short(path): digest(path) for path in sorted(paths)}
+        return {self.short(path): digest(path) for path in sorted(paths)}
 
     def _digest_seen(self, path: str) -> str | None:
         if path not in self._seen:
             self._seen[path] = self._files.digest(path)
         return self._seen[path]
 
-    def _short(self, path: str) -> str:
-        # Relative to the project: its place on disk must not make a step stale.
+    def short(self, path: str) -> str:
+        """Return a path relative to the project: its place on disk must not make a step stale."""
         return path.removeprefix(self._prefix)
 
     def _remove_dropped(self, task: StepTask, outputs: _Digests) -> None:
         """Remove what the step wrote when it last succeeded and now no longer writes, such as a case's data."""
         known = (self.journal.detail(task.name) or {}).get("outputs", {})
         if dropped := [path for path in known if path not in outputs]:
-            written = {self._short(path) for other in self._tasks for path in other.targets}
+            written = {self.short(path) for other in self._tasks for path in other.targets}
             for path in dropped:
                 if path not in written:
                     Path(self._prefix, path).unlink(missing_ok=True)
@@ -145,6 +166,11 @@ class State(Dependency):
                 ("it has not succeeded since it last started" if "config" in known else "it never ran", [], {})
             )
         result.reasons["uptodate_false"] = notes
+
+
+def now(task: StepTask, *, inputs: _Digests, outputs: _Digests) -> dict[str, Any]:
+    """Return what a step is made from, in the form that the journal keeps."""
+    return {"config": task.step.config, "command": list(task.step.command), "inputs": inputs, "outputs": outputs}
 
 
 def _key(task: StepTask, inputs: _Digests, outputs: _Digests) -> str:

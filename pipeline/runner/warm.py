@@ -1,6 +1,6 @@
 """What each server imports, and the program of a server.
 
-``python -m pipeline.runner.warm NAME ENTRY``, with the socket as standard input.
+``python -m pipeline.runner.warm NAME ENTRY CLIENT``, with the socket as standard input; CLIENT is a process id.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 
 
-def main(name: str, entry: str) -> None:
+def main(name: str, entry: str, client: str) -> None:
     """Import what the server `name` offers, say so, and serve."""
     gc.disable()  # a tenth of the time of importing torch: nothing of it is garbage
     die_with_parent()  # while it imports, nobody reads the socket, whose end means the same later
+    if os.getppid() != int(client):  # it had ended before we asked
+        os._exit(0)
     requests = socket.socket(fileno=os.dup(0))
     function, error = _prepare(name, entry)
     die_with_parent(0)

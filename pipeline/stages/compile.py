@@ -79,9 +79,10 @@ def _sources(layout: Layout, spec: OpSpec) -> Iterator[Path]:
 
 
 def _distrust_time_stamps(layout: Layout, spec: OpSpec, folder: Path) -> None:
-    """Remove the objects if a source changed in a way that ninja cannot see: with a time stamp that is not newer.
+    """Remove the objects if a source changed in a way that ninja cannot see.
 
-    A checkout, an unpacked archive or a restored backup may do that.
+    With a time stamp that is not newer: a checkout, an unpacked archive or a restored backup may do that. Or there is
+    a header more, which may stand before one that an object was compiled with.
     """
     path = folder / FINGERPRINTS
     before = json.loads(path.read_text()) if path.exists() else {}
@@ -89,14 +90,16 @@ def _distrust_time_stamps(layout: Layout, spec: OpSpec, folder: Path) -> None:
     objects = list(folder.glob("*.o"))
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
     changed = [p for p, digest in now.items() if before.get(p) != digest]
-    if any(Path(p).stat().st_mtime_ns <= built for p in changed):
+    if any(p not in before or Path(p).stat().st_mtime_ns <= built for p in changed):
         for path_of_object in objects:
             path_of_object.unlink()
     write_text(path, json.dumps(now, indent=1))
 
 
 def _ninja(toolchain: Toolchain, folder: Path) -> None:
-    command = [toolchain.ninja, "--quiet", "-C", str(folder)]
+    # doit says how many cores are free for it; by hand all are.
+    jobs = os.environ.get("OPMATRIX_JOBS") or str(os.cpu_count() or 1)
+    command = [toolchain.ninja, "--quiet", "-j", jobs, "-C", str(folder)]
     print("$", shlex.join(command), flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     if done.returncode != 0:

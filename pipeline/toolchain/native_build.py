@@ -86,7 +86,8 @@ def build_ninja(
 
 def _variables(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec, *, toolchain: Toolchain, debug: bool) -> None:
     generated = layout.generated(spec.name)
-    ours = (generated, layout.native, layout.include, layout.binding)
+    # All of native/ comes last: of it a compile step reads an operator's own folder alone.
+    ours = (generated, layout.include, layout.binding, layout.native)
     # Equal content gives equal bytes in any folder. A debugger wants the real paths.
     prefixes = [] if debug else [f"-ffile-prefix-map={layout.root}=."]
     ninja.variable("cxx", _shell(*toolchain.compiler))

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.incremental.real import RealProject
+
 REPOSITORY = Path(__file__).parents[2]
 
 PYPROJECT = (REPOSITORY / "pyproject.toml").read_text().replace("pipeline.runner.run:Run", "fake:Run")
@@ -87,6 +89,66 @@ def do_slow(source, target):
         if Path("go").exists(): break
         time.sleep(0.05)
     do_copy(source, target)
+
+def do_gobble(source, target):
+    print("last words", flush=True)
+    kept = []
+    while True: kept.append(bytearray(os.urandom(1 << 20)) * 8)
+
+def do_gobble_below(source, target):
+    print("last words", flush=True)
+    subprocess.run([sys.executable, "-c", "kept = []\\nwhile True: kept.append(b'x' * (8 << 20))"])
+
+def do_pollute(source, target):
+    import random, resource, signal, onnx
+    os.environ["OMP_NUM_THREADS"], os.environ["POLLUTED"] = "64", "1"
+    os.umask(0o077)
+    os.nice(5)
+    sys.path.insert(0, "/polluted")
+    random.seed(1)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    onnx.defs.register_schema(onnx.defs.OpSchema("Polluted", "polluted", 1))
+    onnx.polluted = True
+    do_copy(source, target)
+    os.chdir("/")
+
+def do_inspect(source, target):
+    import resource, signal, onnx
+    mask = os.umask(0)
+    os.umask(mask)
+    found = [sorted(os.environ.items()), os.getcwd(), mask, os.nice(0), sys.path, signal.getsignal(signal.SIGUSR1)]
+    found += [onnx.defs.has("Polluted", "polluted"), hasattr(onnx, "polluted")]
+    found += [resource.getrlimit(resource.RLIMIT_NOFILE)]
+    Path(target).write_text(repr(found))
+
+def do_core(source, target):  # takes the cores that it was given, and notes when
+    jobs = os.environ["OPMATRIX_JOBS"]
+    began = time.monotonic()
+    time.sleep(0.2)
+    with open("cores", "a") as log:
+        print(jobs, began, time.monotonic(), file=log)
+    do_copy(source, target)
+
+def do_nap(source, target, seconds="0.1"):
+    time.sleep(float(seconds))
+    do_copy(source, target)
+
+def do_half(source, target):  # killed in the middle of writing
+    text = Path(source).read_text().upper()
+    with open(target, "w") as file:
+        file.write(text[: len(text) // 2])
+        file.flush()
+        Path("slow.pid").write_text(str(os.getpid()))
+        time.sleep(60)
+
+def do_meddle(source, target):  # writes what another step has written
+    do_copy(source, target)
+    Path("build/a.g").write_text("meddled with")
+
+def do_big(source, target):
+    with open(target, "wb") as file:
+        file.write(bytes(4 << 20))
 
 def do_say(source, target):
     print("the kernel differs at (0, 17): expected 0.1243, got 0.1250", file=sys.stderr)
@@ -176,18 +238,22 @@ class Project:
             timeout=60,
         )
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start doit and return when its slow step runs."""
+    def popen(self, *arguments: str) -> subprocess.Popen[str]:
         self._write_steps()
-        (self.root / "slow.pid").unlink(missing_ok=True)
-        process = subprocess.Popen(
+        return subprocess.Popen(
             _command(arguments),
             cwd=self.root,
             env=self._environment({}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=hear_interrupts,
         )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start doit and return when its slow step runs."""
+        (self.root / "slow.pid").unlink(missing_ok=True)
+        process = self.popen(*arguments)
         wait_for(lambda: (self.root / "slow.pid").is_file() and self.read("slow.pid") != "")
         return process
 
@@ -199,22 +265,31 @@ class Project:
         return [Path(line.split()[1]).name for line in lines]
 
     def processes(self) -> list[str]:
-        """Return the processes whose working directory is this project."""
-        found = []
-        for process in Path("/proc").iterdir():
-            try:
-                here = process.name.isdigit() and (process / "cwd").resolve().is_relative_to(self.root)
-                if here and "\nState:\tZ" not in (process / "status").read_text():
-                    found.append((process / "cmdline").read_text())
-            except OSError:
-                continue
-        return found
+        return processes(self.root)
 
     def _write_steps(self) -> None:
         self.write("steps.json", json.dumps(self.steps))
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         return os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"} | more
+
+
+def hear_interrupts() -> None:
+    """Undo what a shell does to a background job: there pytest, and all below it, would ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def processes(root: Path) -> list[str]:
+    """Return the processes whose working directory is in this project."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            here = process.name.isdigit() and (process / "cwd").resolve().is_relative_to(root)
+            if here and "\nState:\tZ" not in (process / "status").read_text():
+                found.append((process / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
 
 
 def _command(arguments: tuple[str, ...]) -> list[str]:
@@ -226,6 +301,15 @@ def wait_for(condition: Callable[[], bool], *, seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory) -> RealProject:
+    """A project of real steps, up to date. Tests edit it and leave it as it is: each brings it up to date first."""
+    made = RealProject.make(tmp_path_factory.mktemp("real"))
+    done = made.run("-n", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -62,9 +63,14 @@ class Project:
         assert old in text, f"{old!r} is not in {path}"
         (self.root / path).write_text(text.replace(old, new))
 
-    def doit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def doit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "doit", *arguments], cwd=self.root, capture_output=True, text=True, timeout=500
+            [sys.executable, "-m", "doit", *arguments],
+            cwd=self.root,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=500,
         )
 
     def records(self) -> dict[str, dict[str, Any]]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline import verdict
-from pipeline.runner.failure import StepBlocked, StepFailed, ended, leave_verdict, replay
+from pipeline.runner.failure import StepBlocked, StepFailed, ended, leave_verdict, replays
 from pipeline.step import Server, Step
 from pipeline.verdict import Verdict
 
@@ -24,23 +24,41 @@ def step(tmp_path: Path, server: Server | None = "ort") -> Step:
 def test_the_last_lines_of_a_server_step_and_all_of_a_light_one(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("$ command\n" + "\n".join(f"line {i}" for i in range(100)) + "\n")
-    tail = ended(step(tmp_path), status=-11, seconds=0.42, stopped=False, log=log)
+    tail = ended(step(tmp_path), status=-11, seconds=0.42, stopped="", log=log)
     assert tail.summary == "died of SIGSEGV after 0.4 s" and tail.died
     assert tail.output.splitlines() == [f"line {i}" for i in range(70, 100)]
-    whole = ended(step(tmp_path, server=None), status=6, seconds=0.42, stopped=False, log=log)
+    whole = ended(step(tmp_path, server=None), status=6, seconds=0.42, stopped="", log=log)
     assert whole.output.splitlines() == [f"line {i}" for i in range(100)] and not whole.died
 
 
 def test_a_time_limit(tmp_path: Path) -> None:
-    failure = ended(step(tmp_path), status=-6, seconds=2.1, stopped=True, log=tmp_path / "none")
+    failure = ended(step(tmp_path), status=-6, seconds=2.1, stopped="time", log=tmp_path / "none")
     assert (failure.summary, failure.output) == ("did not end within 2 s and was stopped", "")
+
+
+def test_a_memory_limit(tmp_path: Path) -> None:
+    failure = ended(step(tmp_path), status=-9, seconds=2.1, stopped="memory", log=tmp_path / "none")
+    assert failure.summary == "took more than 8000 MB of memory and was stopped" and failure.died
+
+
+def test_a_crash_of_a_library_says_how_to_debug_it(tmp_path: Path) -> None:
+    crash = ended(step(tmp_path), status=-11, seconds=0.4, stopped="", log=tmp_path / "none")
+    assert crash.detail.splitlines() == [
+        "died of SIGSEGV after 0.4 s",
+        f"Replay: python -m pipeline verify my_op --cell {CELL}",
+        "Debug: python -m pipeline compile my_op --debug && "
+        f"gdb --args python -m pipeline verify my_op --cell {CELL} --debug",
+    ]
+    late = ended(step(tmp_path), status=-6, seconds=2.1, stopped="time", log=tmp_path / "none")
+    wrong = ended(step(tmp_path), status=10, seconds=2.1, stopped="", log=tmp_path / "none")
+    assert "Debug" in late.detail and "Debug" not in wrong.detail
 
 
 def test_verdicts_name_operator_lowering_and_cell(tmp_path: Path) -> None:
     failed = StepFailed(step(tmp_path), summary="died of SIGABRT after 0.1 s", output="last words", died=True)
     leave_verdict(failed.step, failed)
     found = verdict.read(tmp_path / "verdict.json")
-    detail = f"died of SIGABRT after 0.1 s\nlast words\nReplay: {replay(failed.step)}"
+    detail = "\n".join(["died of SIGABRT after 0.1 s", "last words", *replays(failed)])
     assert found == Verdict(op="my_op", lowering="custom", cell=CELL, outcome="failed", detail=detail)
 
 

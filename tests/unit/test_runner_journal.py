@@ -6,6 +6,7 @@ import pytest
 from doit.exceptions import InvalidCommand
 
 from pipeline.runner.journal import Journal
+from pipeline.step import Fingerprint
 
 
 def test_a_success_is_there_without_an_orderly_end(tmp_path: Path) -> None:
@@ -55,3 +56,15 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("in the way")
     with pytest.raises(InvalidCommand, match=r"cannot open .*state.db"):
         Journal(str(tmp_path / "build/state.db"), None)
+
+
+def test_what_fingerprints_stand_for_is_kept_and_in_the_end_forgotten(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "state.db"), None)
+    journal.explain([Fingerprint("kept", lambda: "1"), Fingerprint("kept", lambda: "1")])
+    journal.record("glue:a", key="k", detail={"config": '{"spec": "kept", "crowd": true}'})
+    journal.record("glue:b", key="k", detail={"config": "-O3"})
+    for i in range(120):
+        journal.explain([Fingerprint(f"plan{i}", lambda: "2")])
+    assert journal.meaning("kept") == "1", "a step was made from it"
+    assert journal.meaning("plan119") == "2"
+    assert journal.meaning("plan0") is None

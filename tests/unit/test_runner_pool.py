@@ -47,7 +47,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 @pytest.mark.parametrize("arguments, status", [(["nothing"], 0), (["seven"], 7), (["exit"], 0), (["exit", "text"], 1)])
 def test_exit_codes(pool: Pool, tmp_path: Path, server: str | None, arguments: list[str], status: int) -> None:
     ending = pool.run(arguments, server=server, log=tmp_path / "log", seconds=10)
-    assert (ending.status, ending.stopped) == (status, False)
+    assert (ending.status, ending.stopped) == (status, "")
 
 
 def test_output_goes_to_the_log_below_the_command(pool: Pool, tmp_path: Path, server: str | None) -> None:

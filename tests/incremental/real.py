@@ -1,0 +1,68 @@
+"""group_norm with few models at one opset, in a project with a copy of the pipeline: everything in it may be edited."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.ops.projects import ROOT
+from tests.ops.projects import Project as Copied
+
+KERNEL = "native/group_norm/kernel.h"
+CASES = "ops/group_norm/cases.py"
+
+_RAN = re.compile(r"^\[\d+/\d+\] [\d.]+s (\S+)( FAILED)?$", re.MULTILINE)
+
+
+class RealProject(Copied):
+    """Real steps: compiler, torch, both exporters, ONNX Runtime."""
+
+    @classmethod
+    def make(cls, folder: Path) -> RealProject:
+        made = cls(Copied.copy(folder).root)
+        # The working directory goes before what is installed.
+        shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+        made.append(CASES, '\n\nMODELS = (SEED, flat("float64"))\n')
+        return made
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return self.doit(*arguments, "opsets=18", **environment)
+
+    def ran(self, done: subprocess.CompletedProcess[str]) -> set[str]:
+        """Return the steps that ran, cells and the operator's name shortened: ``verify custom dynamo``."""
+        return {_brief(name) for name, _ in _RAN.findall(done.stdout)}
+
+    def would_run(self, **environment: str) -> set[str]:
+        """Return the steps that `doit why` says to run for certain."""
+        told = self.run("why", **environment).stdout
+        return {_brief(line.split(": ")[0]) for line in told.splitlines()[:-1] if ": after " not in line}
+
+    def append(self, path: str, text: str) -> None:
+        with (self.root / path).open("a") as file:
+            file.write(text)
+
+
+def _brief(task: str) -> str:
+    name = re.sub(r"@torch[\d.]+-(\w+)-opset\d+(-ort[\d.]+)?$", r" \1", task)
+    name = re.sub(r"@torch[\d.]+$", "", name)
+    return re.sub(r":group_norm-?", " ", name).replace("-", " ").strip()
+
+
+def expand(words: str) -> set[str]:
+    """Return the set of ``compile, verify custom`` with each cell of export and verify by its name."""
+    found: set[str] = set()
+    for word in filter(None, map(str.strip, words.split(","))):
+        cells = word.startswith(("export", "verify")) and not word.endswith(("legacy", "dynamo", "agreement"))
+        found |= {f"{word} legacy", f"{word} dynamo"} if cells else {word}
+    return found
+
+
+def package(folder: Path, name: str, version: str) -> Mapping[str, str]:
+    """Return the environment in which another version of a package seems to be installed."""
+    metadata = folder / f"{name}-{version}.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    return {"PYTHONPATH": str(folder)}

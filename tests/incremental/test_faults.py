@@ -1,0 +1,292 @@
+"""Faults that hit a run from outside: it is killed, disturbed, or finds no room. test_fault_list.py lists all."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.incremental.conftest import REPOSITORY, Project, wait_for
+
+pytestmark = pytest.mark.incremental
+
+
+@pytest.fixture
+def chain(project: Project) -> Project:
+    """a.txt -> build/a.g -> build/a.so, up to date."""
+    project.write("a.txt", "hello # one")
+    project.write("ops/a/spec.py", "")
+    project.step("glue:a", "upper", "a.txt", "build/a.g")
+    project.step("compile:a", "copy", "build/a.g", "build/a.so")
+    assert project.doit().returncode == 0
+    project.ran()
+    return project
+
+
+def up_to_date(project: Project) -> bool:
+    return project.doit().stdout.endswith(", all up to date\n")
+
+
+def recorded(project: Project) -> set[str]:
+    """Return the steps whose success is in the state."""
+    state = project.root / "build/state.db"
+    if not state.exists():
+        return set()
+    database = sqlite3.connect(state)
+    try:
+        return {name for (name,) in database.execute("select name from step where key is not null")}
+    except sqlite3.OperationalError:  # killed before it had made its tables
+        return set()
+    finally:
+        database.close()
+
+
+def holds(project: Project, process: subprocess.Popen[str]) -> bool:
+    """Return whether a run holds the lock, or has ended."""
+    lock = project.root / "build/lock"
+    return process.poll() is not None or (lock.exists() and lock.read_text() == f"{process.pid}\n")
+
+
+# Sources come and go.
+
+
+def test_a_branch_is_switched_and_switched_back(chain: Project) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", *identity, *arguments], cwd=chain.root, check=True, capture_output=True)
+
+    chain.write(".gitignore", "build\nran\nsteps.json\n__pycache__\n")
+    git("init", "--initial-branch", "one")
+    git("add", "-A")
+    git("commit", "-m", "one")
+    git("checkout", "-b", "two")
+    chain.write("a.txt", "bye")
+    git("commit", "-am", "two")
+    git("checkout", "one")
+    assert up_to_date(chain), "there and back is no change"
+    git("checkout", "two")
+    chain.doit()
+    assert (chain.ran(), chain.read("build/a.so")) == (["a.g", "a.so"], "BYE")
+    git("checkout", "one")
+    chain.doit()
+    assert (chain.ran(), chain.read("build/a.so")) == (["a.g", "a.so"], "HELLO ")
+
+
+def test_an_operator_is_renamed(chain: Project) -> None:
+    (chain.root / "ops/a").rename(chain.root / "ops/b")
+    chain.write("build/generated/a/a.cc", "")
+    chain.steps = [
+        step
+        | {"name": "b", "command": [c.replace("build/a", "build/b") for c in step["command"]]}
+        | {field: [p.replace("build/a", "build/b") for p in step[field]] for field in ("reads", "writes")}
+        for step in chain.steps
+    ]
+    done = chain.doit()
+    assert "a is no longer in ops/: what was built for it is removed" in done.stdout
+    assert chain.ran() == ["b.g", "b.so"] and not (chain.root / "build/generated/a").exists()
+    assert up_to_date(chain)
+
+
+# Killed.
+
+
+def test_killed_while_it_writes_and_then_reverted(chain: Project) -> None:
+    chain.write("a.txt", "HELLO, written to the half # two")
+    command = chain.steps[0]["command"]
+    chain.steps[0]["command"] = ["half", *command[1:]]
+    process = chain.start()
+    wait_for(lambda: chain.read("build/a.g") != "HELLO ")
+    process.kill()
+    process.communicate(timeout=20)
+    wait_for(lambda: chain.processes() == [], seconds=2)
+    chain.write("a.txt", "hello # one")
+    chain.steps[0]["command"] = command
+    chain.ran()
+    chain.doit()
+    assert (chain.ran(), chain.read("build/a.g")) == (["a.g"], "HELLO ")
+    assert up_to_date(chain)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_killed_at_random_moments(project: Project, number: signal.Signals) -> None:
+    """Whenever it is killed: no process is left, what had finished is not repeated, and the result is right."""
+    dice = random.Random(number)
+    project.write("a.txt", "0")
+    previous = "a.txt"
+    for i in range(6):
+        server = (None, "onnx")[i % 2] if i < 4 else None
+        project.step(f"data:{i}", "nap", previous, f"build/{i}", server=server)
+        previous = f"build/{i}"
+    for round in range(4):
+        project.write("a.txt", str(round))
+        process = project.popen(*dice.choice([(), ("-n", "2")]))
+        while number != signal.SIGKILL and not holds(project, process):  # before, it is Python that answers
+            time.sleep(0.005)
+        time.sleep(dice.uniform(0, 0.8))
+        process.send_signal(number)
+        began = time.monotonic()
+        output, _ = process.communicate(timeout=20)
+        assert time.monotonic() - began < 1, "it took too long to end"
+        wait_for(lambda: project.processes() == [], seconds=2)
+        assert "Traceback" not in output, output
+        done = {name.partition(":")[2] for name in recorded(project)}
+        done = {name for name in done if (project.root / f"build/{name}").read_text() == str(round)}
+        project.ran()
+        assert project.doit().returncode == 0
+        assert not done & set(project.ran()), "a step that had finished was repeated"
+        assert {(project.root / f"build/{i}").read_text() for i in range(6)} == {str(round)}
+        assert up_to_date(project)
+
+
+def test_a_killed_step_is_a_failed_step(project: Project) -> None:
+    project.write("a.txt", "hello")
+    project.step("compile:a", "hang", "a.txt", "build/a.so", server="onnx")
+    project.step("compile:b", "copy", "a.txt", "build/b.so", server="onnx")
+    process = project.start()
+    os.kill(int(project.read("slow.pid")), signal.SIGKILL)
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == 1 and "compile:a: died of SIGKILL after" in output
+    assert (project.root / "build/b.so").exists()
+
+
+# Two runs, and locks.
+
+
+@pytest.mark.parametrize("text", ["", "1\n", "999999999\n", "no number"])
+def test_a_stale_lock_holds_nothing(chain: Project, text: str) -> None:
+    """The file is no lock: the kernel's is, and it ends with its holder. 1 is a process that lives."""
+    chain.write("build/lock", text)
+    assert up_to_date(chain)
+
+
+@pytest.mark.parametrize("task", ["compile:a", "compile:b"], ids=["same", "other"])
+def test_two_runs_at_once(project: Project, task: str) -> None:
+    project.write("a.txt", "hello")
+    project.step("compile:a", "slow", "a.txt", "build/a.so")
+    project.step("compile:b", "copy", "a.txt", "build/b.so")
+    first = project.start("compile:a")
+    second = project.doit(task)
+    assert second.returncode == 3
+    assert second.stderr.startswith(f"another run (process {first.pid}) is at work in ")
+    project.write("go", "")
+    first.communicate(timeout=20)
+    assert first.returncode == 0
+    assert project.doit(task).returncode == 0
+    project.ran()
+    assert project.doit("compile:a").stdout == "1 step, all up to date\n"
+
+
+# State.
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    if how == "deleted":
+        path.unlink()
+    elif how == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "pages":  # the header is right, what follows is not
+        path.write_bytes(content[:4096] + os.urandom(len(content) - 4096))
+    else:
+        path.write_bytes(os.urandom(len(content)))
+
+
+@pytest.mark.parametrize("how", ["deleted", "truncated", "empty", "pages", "random"])
+def test_a_damaged_state_database(chain: Project, how: str) -> None:
+    damage(chain.root / "build/state.db", how)
+    done = chain.doit()
+    assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr
+    assert chain.ran() == ["a.g", "a.so"]
+    assert how in ("deleted", "empty") or "is no usable database" in done.stderr
+    assert up_to_date(chain)
+
+
+@pytest.mark.parametrize("shift", [-(10**8), 10**8], ids=["back", "ahead"])
+def test_the_clock_is_set(chain: Project, shift: int) -> None:
+    """By three years; the marks of files stay those of the kernel's clock."""
+    chain.write(
+        "sitecustomize.py",
+        f"import time; real, real_ns = time.time, time.time_ns\n"
+        f"time.time = lambda: real() + {shift}; time.time_ns = lambda: real_ns() + {shift} * 10**9\n",
+    )
+    for text in ("one", "two"):
+        chain.write("a.txt", text)
+        os.utime(chain.root / "a.txt", (time.time() + shift, time.time() + shift))
+        assert chain.doit().returncode == 0
+        assert (chain.ran(), chain.read("build/a.so")) == (["a.g", "a.so"], text.upper())
+        assert up_to_date(chain)
+
+
+def test_an_output_is_tampered_with_between_two_steps(project: Project) -> None:
+    project.write("a.txt", "hello")
+    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.step("data:b", "meddle", "a.txt", "build/b", after=["glue:a"])
+    project.step("compile:a", "copy", "build/a.g", "build/a.so", after=["data:b"])
+    done = project.doit()
+    assert "compile:a: build/a.g was written by something else after glue:a wrote it" in done.stdout
+    assert project.ran() == ["a.g", "b", "a.so"]
+    project.steps[1]["command"][0] = "copy"
+    project.doit()
+    assert project.read("build/a.so") == "HELLO"
+    assert up_to_date(project)
+
+
+# Room.
+
+
+def inside(project: Project, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell script in a mount namespace of its own, in which it may mount."""
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no mount namespaces here")
+    project.doit("list")  # writes steps.json
+    doit = f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={REPOSITORY} {sys.executable} -m doit"
+    return subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script.replace("DOIT", doit)],
+        cwd=project.root, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+def test_a_full_disk(chain: Project) -> None:
+    chain.step("data:b", "big", "a.txt", "build/b")
+    script = (
+        "cp -r build kept && mount -t tmpfs -o size=2m none build && cp -r kept/. build && DOIT; echo code $?;"
+        "umount build; rm -r kept; DOIT; echo code $?; DOIT"
+    )
+    done = inside(chain, script)
+    assert done.stdout.count("\ncode 1\n") == 1, done.stdout + done.stderr
+    first, second = done.stdout.split("\ncode 1\n")
+    assert "No space left on device" in first and "data:b FAILED" in first, done
+    assert "Traceback" not in first.partition("data:b: failed")[0]
+    assert second.endswith("code 0\n3 steps, all up to date\n"), done
+
+
+def test_a_disk_too_full_for_the_state(chain: Project) -> None:
+    script = (
+        "cp -r build kept && mount -t tmpfs -o size=512k none build && cp -r kept/. build && echo bye > a.txt &&"
+        "(cat /dev/zero > build/filler; DOIT; echo code $?; rm build/filler; DOIT; DOIT)"
+    )
+    done = inside(chain, script)
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said, said
+    assert "is there space left?" in said and "code 3\n" in said
+    assert done.stdout.endswith("2 steps, all up to date\n"), said
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_a_read_only_checkout(chain: Project, built: bool) -> None:
+    if not built:
+        shutil.rmtree(chain.root / "build")
+    done = inside(chain, "mount --bind . . && mount -o remount,ro,bind . && cd $PWD && DOIT; echo code $?; DOIT list")
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.stderr.startswith("cannot write to ") and "Is the folder writable" in done.stderr, done.stderr
+    assert "code 3\n" in done.stdout

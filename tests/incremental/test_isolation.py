@@ -1,0 +1,80 @@
+"""What one step does to itself, to the machine or to its own process does not reach another."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.incremental.conftest import Project
+from tests.incremental.real import KERNEL, RealProject
+
+pytestmark = pytest.mark.incremental
+
+CELL = "torch2.13-dynamo-opset18-ort1.31"
+
+
+@pytest.mark.parametrize("server", [None, "onnx"])
+@pytest.mark.parametrize("command", ["gobble", "gobble_below"])
+def test_a_step_that_allocates_without_end(project: Project, command: str, server: str | None) -> None:
+    """Its own memory or that of a process below it, such as a compiler."""
+    project.write("a.txt", "hello")
+    step = project.step(
+        f"verify:a-custom@{CELL}",
+        command,
+        "a.txt",
+        "build/a.json",
+        verdict="build/a.json",
+        server=server,
+        megabytes=700,
+    )
+    project.step("data:b", "copy", "a.txt", "build/b", server=server)
+    done = project.doit()
+    assert done.returncode == 1 and (project.root / "build/b").exists()
+    found = json.loads(project.read("build/a.json"))
+    assert found["outcome"] == "failed"
+    assert found["detail"].startswith("took more than 700 MB of memory and was stopped\nlast words\n")
+    assert project.processes() == []
+    step["command"] = ["copy", "a.txt", "build/a.json"]
+    assert project.doit().returncode == 0
+
+
+@pytest.mark.parametrize("server", [None, "onnx"])
+def test_nothing_of_a_step_reaches_the_next(project: Project, server: str | None) -> None:
+    """Registrations, environment, working directory, umask, limits, handlers, priority, import path."""
+    project.write("a.txt", "hello")
+    project.step("data:1", "inspect", "a.txt", "build/1", server=server)
+    project.step("data:2", "pollute", "a.txt", "build/2", server=server)
+    project.step("data:3", "inspect", "a.txt", "build/3", server=server)
+    done = project.doit()
+    assert done.returncode == 0, done.stdout
+    assert project.read("build/1") == project.read("build/3")
+    assert "('OMP_NUM_THREADS', '1')" in project.read("build/1"), "kernel threads take from the budget of -n"
+
+
+@pytest.mark.compile
+@pytest.mark.torch
+@pytest.mark.ort
+def test_the_debug_line_of_a_crash_works(real: RealProject) -> None:
+    assert real.run().returncode == 0
+    original = (real.root / KERNEL).read_text()
+    real.replace(KERNEL, "TensorView<T> y) {\n", "TensorView<T> y) {\n  *static_cast<volatile int*>(nullptr) = 1;\n")
+    try:
+        real.run("verify:*-custom*", "report")
+        detail = next(r["detail"] for n, r in real.records().items() if "custom" in n)
+        line = re.search(r"^Debug: (.*) && gdb --args (.*)$", detail, flags=re.MULTILINE)
+        assert line, detail
+        build, crash = (shlex.split(part.replace("python", sys.executable, 1)) for part in line.groups())
+        assert subprocess.run(build, cwd=real.root).returncode == 0
+        assert subprocess.run(crash, cwd=real.root, capture_output=True).returncode == -11
+        if shutil.which("gdb"):
+            batch = ["gdb", "-batch", "-ex", "run", "-ex", "bt", "--args", *crash]
+            told = subprocess.run(batch, cwd=real.root, capture_output=True, text=True).stdout
+            assert "SIGSEGV" in told and "kernel.h:" in told, told
+    finally:
+        (real.root / KERNEL).write_text(original)

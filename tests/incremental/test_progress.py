@@ -1,0 +1,149 @@
+"""What is seen of a run, by people, logs and machines; and the cores that it uses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.incremental.conftest import REPOSITORY, Project
+
+pytestmark = pytest.mark.incremental
+
+
+@pytest.fixture(autouse=True)
+def source(project: Project) -> None:
+    project.write("a.txt", "hello")
+
+
+def events(project: Project, *arguments: str) -> list[dict[str, Any]]:
+    done = project.doit("-r", "jsonl", *arguments)
+    assert "Traceback" not in done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def without_seconds(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in event.items() if k != "seconds"} for event in found]
+
+
+def test_json_lines(project: Project) -> None:
+    project.step("glue:a", "upper", "a.txt", "build/a.g")
+    project.step("data:a", "nap", "a.txt", "build/a.pb")
+    project.step("compile:a", "say", "build/a.g", "build/a.so")
+    project.step("verify:a", "copy", "build/a.so", "build/a.json")
+    found = events(project)
+    failed = "failed with exit code 10"
+    assert without_seconds(found) == [
+        {"event": "begin", "steps": 4},
+        {"event": "start", "step": "glue:a", "reason": "never ran"},
+        {"event": "end", "step": "glue:a", "outcome": "succeeded"},
+        {"event": "start", "step": "compile:a", "reason": "never ran"},
+        {"event": "end", "step": "compile:a", "outcome": "failed", "reason": failed},
+        {"event": "start", "step": "data:a", "reason": "never ran"},
+        {"event": "end", "step": "data:a", "outcome": "succeeded"},
+        {
+            "event": "end",
+            "step": "verify:a",
+            "outcome": "blocked",
+            "reason": "not run: compile:a failed: the kernel differs at (0, 17): expected 0.1243, got 0.1250",
+        },
+        {"event": "finish"},
+    ]
+    napped = next(e for e in found if e.get("step") == "data:a" and e["event"] == "end")
+    assert 0.1 <= napped["seconds"] < 1 and found[-1]["seconds"] >= napped["seconds"]
+
+
+def test_json_lines_of_what_is_up_to_date_and_of_what_is_asked_for(project: Project) -> None:
+    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.doit()
+    assert without_seconds(events(project)) == [
+        {"event": "begin", "steps": 1},
+        {"event": "end", "step": "glue:a", "outcome": "up-to-date"},
+        {"event": "finish"},
+    ]
+    assert {"event": "start", "step": "glue:a", "reason": "asked for"} in events(project, "-a")
+    project.doit("ignore", "glue:a")
+    assert {"event": "end", "step": "glue:a", "outcome": "ignored", "seconds": 0.0} in events(project)
+
+
+def test_json_lines_hold_notes(project: Project) -> None:
+    project.step("glue:a", "edit", "a.txt", "build/a.g")
+    note = "glue:a: a.txt was written while the step ran: it runs again next time"
+    assert {"event": "note", "reason": note} in events(project)
+
+
+def test_the_page_on_events_names_all_that_there_are(project: Project) -> None:
+    told = (REPOSITORY / "docs/events.md").read_text()
+    text = (REPOSITORY / "pipeline/runner/jsonlines.py").read_text()
+    for word in ("begin", "start", "end", "note", "finish", "succeeded", "failed", "blocked", "up-to-date", "ignored"):
+        assert f'"{word}"' in text and f"`{word}`" in told
+
+
+@pytest.mark.parametrize("reporter", ["console", "zero", "json"])
+def test_reporters_of_doit_still_serve(project: Project, reporter: str) -> None:
+    project.step("glue:a", "edit", "a.txt", "build/a.g")
+    done = project.doit("-r", reporter)
+    assert done.returncode == 0 and "Traceback" not in done.stderr + done.stdout
+
+
+def test_plain_lines_in_a_log(project: Project) -> None:
+    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    lines = project.doit().stdout.splitlines()
+    assert lines[0].startswith("[1/1] 0.") and lines[0].endswith("s glue:a")
+    assert "\x1b" not in lines[0]
+
+
+def test_the_live_line_in_a_terminal(project: Project) -> None:
+    """It shows steps and their number, elapsed time, what is left at most, and what runs; then it is gone."""
+    for i in range(3):
+        project.step(f"data:{i}", "nap", "a.txt", f"build/{i}")
+        project.steps[-1]["command"].append("1.2")
+    project.doit("list")
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "TERM": "xterm", "COLUMNS": "120"}
+    for first in (True, False):
+        if not first:
+            project.write("a.txt", "bye")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "doit", "-n", "2"], cwd=project.root, env=environment, stdout=theirs, stderr=theirs
+        )
+        process.wait(timeout=60)
+    shown = os.read(ours, 1 << 20).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "data:0 and 1 more" in shown and "/3" in shown and "0:00:0" in shown
+    assert "at most 0:01 left" in shown, "three steps of 1.2 s on two cores"
+
+
+def test_no_more_cores_than_asked_for(project: Project) -> None:
+    """Of 6: a compile step may start 3 processes where they are free, and what runs beside it gets the rest."""
+    for i in range(3):
+        project.step(f"compile:{i}", "core", "a.txt", f"build/c{i}")
+        project.step(f"data:{i}", "core", "a.txt", f"build/d{i}")
+    assert project.doit("-n", "6").returncode == 0
+    taken = [(int(jobs), float(a), float(b)) for jobs, a, b in map(str.split, project.read("cores").splitlines())]
+    at_once = [sum(jobs for jobs, a, b in taken if a <= moment < b) for _, moment, _ in taken]
+    assert max(at_once) <= 6
+    assert max(at_once) >= 4, "free cores are used"
+    assert max(jobs for jobs, _, _ in taken) == 3
+
+
+def test_one_core_by_default(project: Project) -> None:
+    project.step("compile:a", "core", "a.txt", "build/a")
+    project.doit()
+    assert project.read("cores").split()[0] == "1"
+
+
+def test_ninja_is_told(tmp_path: Path) -> None:
+    """A step in which ninja starts more than it was given would show here: what is asked for is in the log."""
+    from tests.ops.projects import Project as Copied
+
+    real = Copied.copy(tmp_path, operators=("custom_op_one",))
+    assert real.doit("compile").returncode == 0
+    assert " -j 1 -C " in (tmp_path / "build/log/compile/custom_op_one.log").read_text()

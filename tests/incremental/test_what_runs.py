@@ -1,0 +1,143 @@
+"""What a change makes run, by the names of the steps: every row of docs/architecture.md, and some more."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests.incremental.real import CASES, KERNEL, RealProject, expand, package
+
+pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+OP = "ops/group_norm"
+TEMPLATES = "pipeline/glue/templates"
+ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
+    "nothing": (lambda p: None, ""),
+    "README": (lambda p: p.append(f"{OP}/README.md", "More.\n") if (p.root / OP / "README.md").exists() else None, ""),
+    "kernel, a comment": (lambda p: p.append(KERNEL, "// more\n"), "compile"),
+    "kernel": (
+        lambda p: p.replace(KERNEL, "#pragma once\n", "#pragma once\ninline const volatile int planted = 1;\n"),
+        "compile, register kernel, register search, verify custom, report",
+    ),
+    "header for kernels, a comment": (
+        lambda p: p.append("native/include/opmatrix/check.h", "// more\n"),
+        "compile",
+    ),
+    "header for bindings, a comment": (
+        lambda p: p.append("native/binding/torch.h", "// more\n"),
+        "compile, register schema, register nodes",
+    ),
+    "template of a binding, a comment": (
+        lambda p: p.append(f"{TEMPLATES}/torch.cc.j2", "// more\n"),
+        "glue, compile, register schema, register nodes",
+    ),
+    "a flag": (
+        lambda p: p.replace("pipeline/toolchain/native_build.py", '_BINDING = ("-O1",)', '_BINDING = ("-O2",)'),
+        "compile, register kernel, register search, verify custom, report",
+    ),
+    "formula of a gradient": (
+        lambda p: p.replace(f"{OP}/torch_op.py", "rate = torch.rsqrt(", "rate = 1.0 * torch.rsqrt("),
+        "register schema, register nodes, register gradient",
+    ),
+    "tolerance of custom": (
+        lambda p: p.replace(f"{OP}/spec.py", "rtol=1e-12, atol=1e-12", "rtol=1e-11, atol=1e-12"),
+        "register kernel, register search, verify custom, report",
+    ),
+    "tolerance of decomposed": (
+        lambda p: p.replace(f"{OP}/spec.py", "rtol=1e-13, atol=1e-13", "rtol=2e-13, atol=1e-13"),
+        "verify decomposed, report",
+    ),
+    "summary in the declaration": (
+        lambda p: p.replace(f"{OP}/spec.py", 'summary="Normalize', 'summary="To normalize'),
+        "glue, register schema, register nodes, export custom, export decomposed",
+    ),
+    "a further case in a model": (
+        lambda p: p.replace(
+            CASES,
+            'Case(name=f"flat_prime_{dtype}"',
+            'Case(name=f"flat_more_{dtype}", inputs=inputs(3, 12, groups=2)),\n            '
+            'Case(name=f"flat_prime_{dtype}"',
+        ),
+        "data, draw, register schema, register nodes, register kernel, register search, register gradient, "
+        "verify custom, verify decomposed, report",
+    ),
+    "a new model": (
+        lambda p: p.replace(CASES, 'flat("float64"))', 'flat("float32"), flat("float64"))'),
+        "data, draw, register schema, register nodes, register kernel, register search, register gradient, "
+        "export custom, export decomposed, export custom agreement, export decomposed agreement, "
+        "verify custom, verify decomposed, report",
+    ),
+    "reference, its words": (
+        lambda p: p.append(f"{OP}/reference.py", "# more\n"),
+        "data, draw, register search, register gradient, verify custom, verify decomposed, report",
+    ),
+    "reference, its numbers": (
+        lambda p: p.replace(f"{OP}/reference.py", "return y\n", "return y * y.dtype.type(1 + 1e-15)\n"),
+        "data, draw, register kernel, register search, register gradient, verify custom, verify decomposed, report",
+    ),
+    "lowering, its words": (
+        lambda p: p.append(f"{OP}/lowering.py", "# more\n"),
+        "",
+    ),
+    "lowering": (
+        lambda p: p.replace(
+            f"{OP}/lowering.py",
+            '    variance = mean(g.op("Mul", centred, centred))',
+            '    centred = g.op("Sub", centred, mean(centred))\n    variance = mean(g.op("Mul", centred, centred))',
+        ),
+        "export decomposed, export decomposed agreement, verify decomposed, report",
+    ),
+    "code of a stage": (
+        lambda p: p.append("pipeline/stages/verify.py", "# more\n"),
+        "verify custom, verify decomposed, report",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", ROWS)
+def test_what_a_change_makes_run(real: RealProject, change: str) -> None:
+    assert real.run().returncode == 0
+    edit, expected = ROWS[change]
+    edit(real)
+    said = real.would_run()
+    done = real.run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert real.ran(done) == expand(expected)
+    assert said <= expand(expected)
+
+
+VERSIONS = {
+    "torch": "register schema, register nodes, register kernel, register search, register gradient, "
+    "export custom, export decomposed",
+    "onnx": "data, register schema, register nodes, export custom, export decomposed, verify custom, verify decomposed",
+    "onnxscript": "register nodes, export custom, export decomposed",
+    "onnxruntime": "verify custom, verify decomposed",
+    "numpy": "data, draw, register kernel, register search, register gradient, verify custom, verify decomposed",
+    "hypothesis": "draw, register search",
+}
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_what_another_version_makes_run(real: RealProject, tmp_path: Path, name: str) -> None:
+    """Only said and not run: the version is planted. Its patch level alone differs, which leaves the cells alone."""
+    assert real.run().returncode == 0
+    other = f"{version(name).partition('+')[0]}.1"
+    environment = dict(package(tmp_path, name, other))
+    assert real.would_run(**environment) == expand(VERSIONS[name])
+    assert f"{name} {version(name)} -> {other}" in real.run("why", **environment).stdout
+
+
+def test_another_compiler_is_told_and_equal_libraries_end_the_wave(real: RealProject, tmp_path: Path) -> None:
+    assert real.run().returncode == 0
+    compiler = tmp_path / "other-g++"
+    compiler.write_text('#!/bin/sh\nexec g++ "$@"\n')
+    compiler.chmod(0o755)
+    told = real.run("why", CXX=str(compiler)).stdout
+    assert f"; cxx: {shutil.which('g++')} -> " in told and "compile:group_norm: compiler " in told
+    assert real.ran(real.run(CXX=str(compiler))) == {"compile"}
+    compiler.write_text('#!/bin/sh\n# upgraded in place\nexec g++ "$@"\n')
+    assert real.ran(real.run(CXX=str(compiler))) == {"compile"}

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from pipeline.runner.display import describe
+from pipeline.runner.expected import Expected
+
+
+def test_the_text_behind_the_elapsed_time() -> None:
+    assert describe([], left=0) == ""
+    assert describe(["compile:a"], left=0.4) == "compile:a"
+    assert describe(["compile:a", "data:a"], left=80.2) == "at most 1:20 left  compile:a and 1 more"
+
+
+def test_what_is_left_is_shared_by_the_cores() -> None:
+    expected = Expected({"compile:a": 3.0, "verify:a": 1.0}, {}, 2)
+    assert expected.left(set()) == 2
+    assert expected.left({"compile:a", "glue:a"}) == 0.5

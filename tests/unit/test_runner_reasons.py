@@ -1,0 +1,108 @@
+"""Differences between two records of a step, as the sentences of `doit why`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pipeline.runner.reasons import differences
+
+DIGESTS = {
+    "f1": {"inputs": [{"name": "x", "dims": ["N"]}], "kernel": None},
+    "f2": {"inputs": [{"name": "x", "dims": ["N", "C"]}, {"name": "y", "dims": []}], "kernel": None},
+    "c1": {"pipeline/a.py": "1111111122", "pipeline/b.py": "3333333344"},
+    "c2": {"pipeline/a.py": "1111111122", "pipeline/b.py": "5555555566", "pipeline/c.py": "7"},
+}
+
+NINJA = """cxx = /usr/bin/g++
+flags = -std=c++20 -Wall $
+    -Wextra
+kernel = -O2 -ftree-vectorize
+build kernel.o: object kernel.cc
+"""
+
+
+def told(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    empty: dict[str, Any] = {"config": "{}", "command": ["compile", "a"], "inputs": {}, "outputs": {}}
+    texts = {name: json.dumps(data) for name, data in DIGESTS.items()}
+    return differences(empty | before, empty | now, texts.get)
+
+
+@pytest.mark.parametrize(
+    "before, now, sentences",
+    [
+        ({"a.h": "1234567890"}, {"a.h": "abcdefabcd"}, ["a.h 12345678 -> abcdefab"]),
+        ({"a.h": "1"}, {"a.h": None}, ["a.h 1 -> missing"]),
+        ({"a.h": "1"}, {"a.h": "1", "b.h": "2"}, ["b.h is new"]),
+        ({"a.h": "1", "b.h": "2"}, {"a.h": "1"}, ["b.h is no longer read"]),
+        (
+            {f"{i}.h": "1" for i in range(9)},
+            {f"{i}.h": "2" for i in range(9)},
+            ["0.h 1 -> 2", "1.h 1 -> 2", "2.h 1 -> 2", "3.h 1 -> 2", "and 5 more like it"],
+        ),
+    ],
+)
+def test_files(before: dict[str, str], now: dict[str, str | None], sentences: list[str]) -> None:
+    assert told({"inputs": before}, {"inputs": now}) == sentences
+
+
+@pytest.mark.parametrize(
+    "before, now, sentence",
+    [
+        ({"a.so": "1"}, {"a.so": None}, "a.so is missing"),
+        ({"a.so": "1"}, {"a.so": "2"}, "a.so was written by something else"),
+        ({}, {"a.so": None}, "a.so is missing"),
+        ({}, {"a.so": "1"}, "a.so is to be written, too"),
+        ({"a.so": "1"}, {}, "a.so is no longer to be written"),
+    ],
+)
+def test_outputs(before: dict[str, str], now: dict[str, str | None], sentence: str) -> None:
+    assert told({"outputs": before}, {"outputs": now}) == [sentence]
+
+
+@pytest.mark.parametrize(
+    "before, now, sentences",
+    [
+        ({"torch": "2.13.0+cpu"}, {"torch": "2.14.0+cpu"}, ["torch 2.13.0+cpu -> 2.14.0+cpu"]),
+        ({}, {"torch": "2.14.0+cpu"}, ["torch null -> 2.14.0+cpu"]),
+        (
+            {"compiler": "compiler /usr/bin/g++ 12\n"},
+            {"compiler": "compiler /usr/bin/clang++ 34\n"},
+            ["compiler /usr/bin/g++ 12 -> /usr/bin/clang++ 34"],
+        ),
+        ({"ninja": NINJA}, {"ninja": NINJA.replace("-O2", "-O3")}, ["kernel: -O2 -> -O3"]),
+        ({"ninja": NINJA}, {"ninja": NINJA.replace(" -Wall", "")}, ["flags: -Wall -> nothing"]),
+        ({"ninja": NINJA}, {"ninja": NINJA + "build x: y z\n"}, ["build.ninja: 1 lines differ"]),
+        (
+            {"tolerances": {"float32": {"rtol": 1e-6}}},
+            {"tolerances": {"float32": {"rtol": 1e-5}}},
+            ["tolerances in spec.py: float32.rtol 1e-06 -> 1e-05"],
+        ),
+        (
+            {"spec": "f1"},
+            {"spec": "f2"},
+            ['spec.py: inputs[x].dims ["N"] -> ["N", "C"]', 'spec.py: inputs[y] null -> {"name": "y", "dims": []}'],
+        ),
+        ({"spec": "unknown"}, {"spec": "f2"}, ["spec.py has changed; what it was is not known"]),
+        ({"code": "c1"}, {"code": "c2"}, ["pipeline/b.py 33333333 -> 55555555", "pipeline/c.py is new"]),
+        ({"opsets": "default"}, {"opsets": "9" * 80}, [f"opsets default -> {'9' * 57}..."]),
+    ],
+)
+def test_configuration(before: dict[str, Any], now: dict[str, Any], sentences: list[str]) -> None:
+    assert told({"config": json.dumps(before)}, {"config": json.dumps(now)}) == sentences
+
+
+def test_a_configuration_that_is_another_kind_of_text() -> None:
+    assert told({"config": "-O2"}, {"config": "-O3"}) == ["config -O2 -> -O3"]
+    assert told({"config": "-O2"}, {"config": ""}) == ["config -O2 -> nothing"]
+
+
+def test_command() -> None:
+    assert told({}, {"command": ["compile", "a", "--debug"]}) == ["the command nothing -> --debug"]
+    assert told({}, {"command": ["a", "compile"]}) == ["the command compile a -> a compile"]
+
+
+def test_nothing_differs() -> None:
+    assert told({}, {}) == []
