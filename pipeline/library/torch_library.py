@@ -32,13 +32,13 @@ def load(layout: Layout, operator: Operator) -> Loaded:
     if spec.torch.overrides:
         overridden.check(spec)
         return Loaded(overload=torch_operator(spec).default, alive=None)
-    alive = None
-    if spec.torch.python:
-        alive = torch_op.define(layout, spec)
-        torch_op.check_formula(spec)
-    else:
+    if not spec.torch.python:
         _load_library(layout, operator)
-    return Loaded(overload=_check_schema(operator), alive=alive)
+        return Loaded(overload=_check_schema(operator), alive=None)
+    alive = torch_op.define(layout, spec)
+    overload = _check_schema(operator)
+    torch_op.check_formula(spec)
+    return Loaded(overload=overload, alive=alive)
 
 
 def _load_library(layout: Layout, operator: Operator) -> None:
