@@ -112,6 +112,10 @@ class Layout:
     def _special(self) -> bool:
         return self.sanitized or self.debug
 
+    def other_headers(self, name: str, *, debug: bool = False) -> Path:
+        """A list of what the compiler has read for an operator beside the project's own files."""
+        return self.compiled(name, debug=debug) / "headers.txt"
+
     def torch_library(self, name: str, *, debug: bool = False) -> Path:
         return self.compiled(name, debug=debug) / f"lib{name}_torch.so"
 

@@ -42,6 +42,7 @@ class Step:
     text: doit wants it so, and there are thousands on each command.
     `config` is everything else that the result depends on, as text: fields of the declaration, versions, flags.
     `declared` are the files that a part of it was read from, which the step reads again.
+    `found` is a file in which the step lists, one a line, what else it has read: known once it has run.
     `after` names tasks that must have succeeded before, beyond those that write what this one reads.
     `server` names the set of imports that a step is forked from; None runs it in a plain thread.
     `verdict` is where a step that dies leaves its outcome for the report. `seconds` is its time limit,
@@ -55,6 +56,7 @@ class Step:
     writes: tuple[str, ...] = ()
     config: str = ""
     declared: tuple[str, ...] = ()
+    found: str | None = None
     after: tuple[str, ...] = ()
     server: Server | None = None
     verdict: str | None = None

@@ -10,7 +10,7 @@ from doit.task import Task
 
 from pipeline.runner.journal import Journal
 from pipeline.runner.reasons import differences
-from pipeline.runner.state import State, now
+from pipeline.runner.state import State, missing, now
 from pipeline.runner.tasks import StepTask
 
 # "run": it runs, whatever the steps before it do. "wait": it runs if what a step before it writes changes.
@@ -72,8 +72,8 @@ def _of_step(task: StepTask, state: State, writers: Mapping[str, str], found: Ma
     except OSError as error:
         return Forecast(fate="error", reasons=(f"{error.filename}: {error.strerror}",))
     unsettled = {state.short(path): writer for path, writer in unsettled.items()}
-    if missing := [path for path, digest in inputs.items() if digest is None and path not in unsettled]:
-        return Forecast(fate="error", reasons=(f"its input {missing[0]} does not exist, and no step writes it",))
+    if lacking := [path for path in missing(task, inputs, state.short) if path not in unsettled]:
+        return Forecast(fate="error", reasons=(f"its input {lacking[0]} does not exist, and no step writes it",))
     before = state.journal.detail(task.name)
     known = before["inputs"] if before else {}
     inputs |= {path: known[path] for path in unsettled if path in known}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -58,10 +58,9 @@ class State(Dependency):
         except OSError as error:
             result.status, result.error_reason = "error", f"{error.filename}: {error.strerror}"
             return result
-        for path, digest in inputs.items():
-            if digest is None:
-                result.add_reason("missing_file_dep", path, "error")
-                result.error_reason = f"its input {path} does not exist, and no step writes it"
+        for path in missing(task, inputs, self.short):
+            result.add_reason("missing_file_dep", path, "error")
+            result.error_reason = f"its input {path} does not exist, and no step writes it"
         if result.status == "error":
             return result
         self._before[task.name] = inputs
@@ -86,7 +85,7 @@ class State(Dependency):
         self._made |= {path: (digest, task.name) for path, digest in outputs.items()}
         if self.changed_meanwhile(task):
             return
-        inputs = self._before[task.name]
+        inputs = {**self.look(task)[0], **self._given(task)}
         self._remove_dropped(task, outputs)
         detail = now(task, inputs=inputs, outputs=outputs)
         self.journal.record(task.name, key=_key(task, inputs, outputs), detail=detail)
@@ -106,7 +105,7 @@ class State(Dependency):
 
         An input since the step began or since the step before had written it, a declaration since it was planned.
         """
-        for path, digest in self._before[task.name].items():
+        for path, digest in self._given(task).items():
             made, writer = self._made.get(path, (digest, ""))
             if made != digest:
                 return f"{path} was written by something else after {writer} wrote it"
@@ -120,7 +119,13 @@ class State(Dependency):
 
     def look(self, task: StepTask) -> tuple[dict[str, str | None], dict[str, str | None]]:
         """Return the fingerprints of what a step reads and writes, by path in the project. Raises OSError."""
-        return self._digests(task.file_dep), self._digests(task.targets)
+        found = _found(task.step.found) if task.step.found else ()
+        return self._digests({*task.file_dep, *found}), self._digests(task.targets)
+
+    def _given(self, task: StepTask) -> _Digests:
+        """Return the fingerprints that the inputs had as the step began, without what it was found to read."""
+        before = self._before[task.name]
+        return {path: before[path] for path in map(self.short, task.file_dep)}
 
     def _digests(self, paths: Any) -> dict[str, str | None]:
         digest = self._digest_seen if self._look_once else self._files.digest
@@ -166,6 +171,18 @@ class State(Dependency):
                 ("it has not succeeded since it last started" if "config" in known else "it never ran", [], {})
             )
         result.reasons["uptodate_false"] = notes
+
+
+def missing(task: StepTask, inputs: _Digests, short: Callable[[str], str]) -> list[str]:
+    """Return the inputs that do not exist. What a step was once found to read may go: it then runs again."""
+    return [path for path in map(short, task.file_dep) if inputs[path] is None]
+
+
+def _found(listed: str) -> list[str]:
+    try:
+        return Path(listed).read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
 
 
 def now(task: StepTask, *, inputs: _Digests, outputs: _Digests) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def run(layout: Layout, operator: Operator, *, debug: bool = False) -> None:
     rewritten = _write_build(layout, operator, toolchain=toolchain, debug=debug)
     _distrust_time_stamps(layout, operator.spec, folder)
     _ninja(toolchain, folder)
+    _list_headers(layout, name, toolchain=toolchain, debug=debug)
     if layout.sanitized:  # the libraries ask for the sanitizers' own functions
         return
     if is_own(OWN_TORCH, operator.spec, operator.written):
@@ -86,7 +87,9 @@ def _distrust_time_stamps(layout: Layout, spec: OpSpec, folder: Path) -> None:
     """
     path = folder / FINGERPRINTS
     before = json.loads(path.read_text()) if path.exists() else {}
-    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in _sources(layout, spec)}
+    others = folder / layout.other_headers(spec.name).name
+    read = [*_sources(layout, spec), *(map(Path, others.read_text().splitlines()) if others.exists() else ())]
+    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in read if p.is_file()}
     objects = list(folder.glob("*.o"))
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
     changed = [p for p, digest in now.items() if before.get(p) != digest]
@@ -105,6 +108,18 @@ def _ninja(toolchain: Toolchain, folder: Path) -> None:
     if done.returncode != 0:
         raise CompileError(_message(done.stdout))
     print(done.stdout, end="", flush=True)
+
+
+def _list_headers(layout: Layout, name: str, *, toolchain: Toolchain, debug: bool) -> None:
+    """Write down what the compiler has read of others: doit must see when one of these changes, too."""
+    folder = layout.compiled(name, debug=debug)
+    done = subprocess.run(
+        [toolchain.ninja, "-C", str(folder), "-t", "deps"], capture_output=True, text=True, check=True
+    )
+    read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}
+    own = (f"{layout.native}/", f"{layout.build}/")
+    others = sorted(path for path in read if not path.startswith(own))
+    write_text(layout.other_headers(name, debug=debug), "".join(f"{path}\n" for path in others))
 
 
 def _message(output: str) -> str:

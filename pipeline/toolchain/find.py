@@ -21,6 +21,8 @@ from pipeline.errors import ToolchainError
 COMPILERS = ("g++", "clang++")
 # Three times as fast as the default one, bfd, where a link is a fifth of an edit.
 LINKERS = ("lld", "gold")
+# https://gcc.gnu.org/onlinedocs/gcc/Environment-Variables.html
+OBEYED = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
 OLDEST_TORCH = (2, 9)
 # The one header that the torch binding cannot do without.
 TORCH_SHIM = "torch/csrc/inductor/aoti_torch/c/shim.h"
@@ -32,6 +34,7 @@ class Toolchain:
 
     compiler: tuple[str, ...]
     compiler_identity: str
+    settings: tuple[str, ...] = ()  # of the environment, which g++ and clang++ obey
     linker: str | None
     ninja: str
     torch_include: Path
@@ -40,7 +43,8 @@ class Toolchain:
     @property
     def identity(self) -> str:
         """What a compiled library depends on beside sources, flags and ONNX Runtime's headers: no torch."""
-        return f"compiler {shlex.join(self.compiler)} {self.compiler_identity}\n"
+        words = [shlex.join(self.compiler), self.compiler_identity, *self.settings]
+        return f"compiler {' '.join(words)}\n"
 
 
 def find_toolchain(environ: Mapping[str, str]) -> Toolchain:
@@ -50,6 +54,7 @@ def find_toolchain(environ: Mapping[str, str]) -> Toolchain:
     return Toolchain(
         compiler=compiler,
         compiler_identity=_identity(compiler),
+        settings=tuple(f"{name}={environ[name]}" for name in OBEYED if environ.get(name)),
         linker=next((name for name in LINKERS if shutil.which(f"ld.{name}", path=environ.get("PATH"))), None),
         ninja=_ninja(environ),
         torch_include=include,

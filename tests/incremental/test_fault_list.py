@@ -30,6 +30,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "header edited": (
         "test_what_runs::test_what_a_change_makes_run",
         "test_real_faults::test_a_header_of_onnx_runtime_is_edited",
+        "test_real_faults::test_a_header_of_the_system_is_replaced",
     ),
     "header added in front in the include path": ("test_real_faults::test_a_header_in_front_in_the_include_path",),
     "compiler replaced": ("test_what_runs::test_another_compiler_is_told_and_equal_libraries_end_the_wave",),

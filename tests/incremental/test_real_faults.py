@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import shutil
 import signal
@@ -40,8 +42,6 @@ def test_a_header_in_front_in_the_include_path(real: RealProject, place: str) ->
 def test_a_header_of_onnx_runtime_is_edited(real: RealProject, tmp_path: Path) -> None:
     """Those lie outside the checkout, where the step sdk found them."""
     assert real.run().returncode == 0
-    import json
-
     found = Path(json.loads(real.layout.sdk.read_text())["path"])
     folder = shutil.copytree(found, tmp_path / "headers")
     environment = {"OPMATRIX_ORT_INCLUDE": str(folder)}
@@ -51,9 +51,27 @@ def test_a_header_of_onnx_runtime_is_edited(real: RealProject, tmp_path: Path) -
     assert real.ran(real.run("compile", **environment)) == {"sdk", "compile"}
 
 
-def test_an_older_time_stamp_of_a_kernel_with_other_content(real: RealProject) -> None:
-    import os
+def test_a_header_of_the_system_is_replaced(real: RealProject, tmp_path: Path) -> None:
+    """As an upgrade of a package does it: with the time stamp of the day on which the package was built."""
+    header = tmp_path / "vendor.h"
+    header.write_text("inline constexpr double kVendor = 1;\n")
+    environment = {"CPATH": str(tmp_path)}
+    assert real.run("compile").returncode == 0
+    assert "compile" in real.would_run(**environment), "where the compiler looks"
+    real.replace(KERNEL, "#pragma once\n", "#pragma once\n#include <vendor.h>\n")
+    real.replace(KERNEL, "return {mean, offset", "return {mean * kVendor, offset")
+    assert "compile" in real.ran(real.run("compile", **environment))
+    assert real.ran(real.run("compile", **environment)) == set()
+    before = real.layout.ort_library("group_norm").read_bytes()
+    header.write_text("inline constexpr double kVendor = 2;\n")
+    os.utime(header, (1, 1))
+    assert f"compile:group_norm: {header} " in real.run("why", "compile", **environment).stdout
+    assert real.ran(real.run("compile", **environment)) == {"compile"}
+    assert real.layout.ort_library("group_norm").read_bytes() != before
+    assert real.ran(real.run("compile", **environment)) == set()
 
+
+def test_an_older_time_stamp_of_a_kernel_with_other_content(real: RealProject) -> None:
     assert real.run().returncode == 0
     before = real.layout.ort_library("group_norm").read_bytes()
     real.replace(KERNEL, "#pragma once\n", "#pragma once\ninline const volatile int older = 1;\n")
