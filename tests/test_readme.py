@@ -78,7 +78,9 @@ def test_the_output_shown_is_the_real_one() -> None:
     names = {line.split()[0] for line in listed.splitlines() if not line.startswith("sanitize")}  # on demand alone
     subprocess.run(doit, cwd=ROOT, capture_output=True, text=True)
     report = subprocess.run([sys.executable, "-m", "pipeline", "report"], cwd=ROOT, capture_output=True, text=True)
-    steps, _, table = README.partition("the environment is ready")[2].partition("\n")[2].partition("```")[0].partition("\n\n")
+    steps, _, table = (
+        README.partition("the environment is ready")[2].partition("\n")[2].partition("```")[0].partition("\n\n")
+    )
     shown = [line.split() for line in steps.splitlines() if line.startswith("[")]
     groups = {name.partition(":")[0] for name in names if ":" in name}
     assert shown
