@@ -101,6 +101,10 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('kind="float", default=1e-5', 'kind="tensor"', ["attributes[0].kind: found 'tensor', not supported yet, allowed: float, int, string, bool, ", "Make a tensor an input"]),
         ('op_type="mygroupnorm"', 'op_type="mygroupnorm", since_version=2', ["onnx.since_version: found 2, not supported yet, allowed: 1"]),
         ('name="mynamespace::custom_group_norm"', 'name="mynamespace::double"', ["torch.name: found 'mynamespace::double', whose second part is a keyword of C++"]),
+        ('dims=("C",), doc="one factor', 'same_as="xx", doc="one factor', ["inputs[2].same_as: found 'xx', allowed: x, num_groups; did you mean 'x'?"]),
+        ('dims=("C",), doc="one factor', 'same_as="bias", doc="one factor', ["inputs[2].same_as: found 'bias', allowed: x, num_groups"]),
+        ('dims=("C",), doc="one factor', 'dims=("C",), same_as="x", doc="one factor', ["inputs[2]: found dims=('C',) and same_as='x', allowed: one of both"]),
+        ('dims=("C",), doc="one summand', 'same_as="scale", optional=True, variadic=True, doc="one summand', ["inputs[3]: 'bias' is optional and variadic; choose one"]),
         ("SPEC = ", "SPECK = ", ["found NoneType as SPEC, allowed: OpSpec"]),
         ("SPEC = ", "1/0\nSPEC = ", ["spec.py:5: ZeroDivisionError: division by zero"]),
         ("SPEC = ", "SPEC == = ", ["spec.py:5: SyntaxError: invalid syntax"]),
@@ -243,6 +247,15 @@ def test_a_torch_op_that_nothing_would_run(tmp_path: Path, torch: str, why: str)
     layout.torch_op("group_norm").write_text("def backward(): ...")
     (found,) = mistakes(layout)
     assert found.startswith("ops/group_norm/torch_op.py: found a file that nothing would run: ") and why in found
+
+
+def test_a_case_whose_inputs_are_not_of_one_shape(tmp_path: Path) -> None:
+    spec = SPEC.replace('dims=("C",), doc="one summand', 'same_as="scale", doc="one summand')
+    load_operators(project(tmp_path / "right", spec=spec))
+    assert mistakes(project(tmp_path / "wrong", spec=spec, cases=CASES.replace("shape=(c,)", "shape=(c, 1)"))) == [
+        "ops/group_norm/cases.py: MODELS[0].cases[0] ('plain').inputs['bias']: found shape (4, 1), allowed: (4,), as "
+        "'scale' has"
+    ]
 
 
 def test_missing_cases(tmp_path: Path) -> None:
