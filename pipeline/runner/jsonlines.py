@@ -28,6 +28,7 @@ class JsonLines(StepReporter):
         super().__init__(outstream, options)
         self._began = time.monotonic()
         self._started: dict[str, float] = {}
+        self._cpu: dict[str, float] = {}
         self._expected: Expected | None = None
         self._guard = threading.Lock()
 
@@ -44,6 +45,14 @@ class JsonLines(StepReporter):
             self._started[task.name] = time.monotonic()
             reasons = self._expected.reasons if self._expected else {}
             self._say("start", step=task.name, reason=reasons.get(task.name, "asked for"))
+
+    def add_cpu(self, task: Task, cpu: float) -> None:
+        """Called by worker threads, too."""
+        self._cpu[task.name] = cpu
+
+    def add_server(self, name: str, seconds: float, cpu: float) -> None:
+        """Called by worker threads, too."""
+        self._say("server", server=name, seconds=round(seconds, 3), cpu=round(cpu, 3))
 
     def add_success(self, task: Task) -> None:
         self._end(task, "succeeded")
@@ -67,9 +76,11 @@ class JsonLines(StepReporter):
             self.note(error)
         self._say("finish", seconds=round(time.monotonic() - self._began, 3))
 
-    def _end(self, task: Task, outcome: str, **more: str) -> None:
+    def _end(self, task: Task, outcome: str, **more: Any) -> None:
         if isinstance(task, StepTask):
             seconds = time.monotonic() - self._started.pop(task.name, time.monotonic())
+            if (cpu := self._cpu.pop(task.name, None)) is not None:
+                more = {"cpu": round(cpu, 3), **more}
             self._say("end", step=task.name, outcome=outcome, seconds=round(seconds, 3), **more)
 
     def _say(self, event: str, **fields: Any) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -50,11 +50,14 @@ class Pool:
     """Runs steps in children of warm servers. Any thread may call `run`; `prepare` is for the main one.
 
     `entry` is what a child calls with the arguments of a step. `lock` is a descriptor that the servers keep open, so
-    that the build folder is held until the last of them has ended.
+    that the build folder is held until the last of them has ended. `started` is told of each server that imported what
+    steps need: its name, the seconds and the CPU seconds that it took.
     """
 
-    def __init__(self, layout: Layout, *, entry: str, lock: int) -> None:
-        self._layout, self._entry, self._lock = layout, entry, lock
+    def __init__(
+        self, layout: Layout, *, entry: str, lock: int, started: Callable[[str, float, float], None] | None = None
+    ) -> None:
+        self._layout, self._entry, self._lock, self._started = layout, entry, lock, started
         self._clients: dict[str, _Client] = {}
         self._starting: dict[str, threading.Lock] = {}
         self._newborn: set[int] = set()
@@ -116,6 +119,7 @@ class Pool:
         log = self._layout.log(f"server:{server}")
         log.parent.mkdir(parents=True, exist_ok=True)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        began = time.monotonic()
         with theirs, log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.runner.warm", server, self._entry, str(os.getpid())],
@@ -132,10 +136,12 @@ class Pool:
         self._newborn.add(process.pid)
         hello = ours.recv(1 << 16)
         self._newborn.remove(process.pid)
-        error = json.loads(hello)["error"] if hello else "it ended before it could say why"
-        if error:
+        told = json.loads(hello) if hello else {"error": "it ended before it could say why"}
+        if error := told["error"]:
             ours.close()
             raise ServerError(f"the {server} server did not start: {error}. Log: {log}")
+        if self._started:
+            self._started(server, time.monotonic() - began, told["cpu"])
         return client
 
     def _fork(self) -> _Client:

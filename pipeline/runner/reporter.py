@@ -38,6 +38,12 @@ class StepReporter(ConsoleReporter):
         """Be told something that a person should know."""
         raise NotImplementedError
 
+    def add_cpu(self, task: Task, cpu: float) -> None:
+        """Be told the CPU seconds of a step and of all that it started, before it ends. Called by worker threads, too."""
+
+    def add_server(self, name: str, seconds: float, cpu: float) -> None:
+        """Be told of a server that has started, and what it took. Called by worker threads, too."""
+
 
 class Progress(StepReporter):
     """A live line in a terminal, a plain line per step elsewhere."""

@@ -56,7 +56,8 @@ class StepRunner(Runner):
     def _pool(self) -> Pool:
         from pipeline.runner.pool import Pool  # here, because a run with nothing to do pays for every import
 
-        return Pool(self._layout, entry=self._entry, lock=self._lock)
+        started = self.reporter.add_server if isinstance(self.reporter, StepReporter) else None
+        return Pool(self._layout, entry=self._entry, lock=self._lock, started=started)
 
     def finish(self) -> int:
         if "_pool" in vars(self):
@@ -82,6 +83,8 @@ class StepRunner(Runner):
         except OpmatrixError as error:
             return StepFailed(step, summary=str(error), died=True)
         self._seconds[task.name] = ending.seconds
+        if isinstance(self.reporter, StepReporter):
+            self.reporter.add_cpu(task, ending.cpu)
         if ending.status != 0:
             return ended(step, status=ending.status, seconds=ending.seconds, stopped=ending.stopped, log=log)
         if missing := [path for path in step.writes if not Path(path).is_file()]:

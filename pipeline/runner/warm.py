@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -46,7 +47,7 @@ def main(name: str, entry: str, client: str) -> None:
     requests = socket.socket(fileno=os.dup(0))
     function, error = _prepare(name, entry)
     die_with_parent(0)
-    requests.send(json.dumps({"error": error}).encode())
+    requests.send(json.dumps({"error": error, "cpu": time.process_time()}).encode())
     if function:
         gc.freeze()  # a collection in a child would touch, and so copy, every page
         gc.enable()

@@ -134,6 +134,13 @@ def do_nap(source, target, seconds="0.1"):
     time.sleep(float(seconds))
     do_copy(source, target)
 
+def do_burn(source, target):  # 0.2 CPU s of its own, and as many of a process that it starts
+    busy = "import time\\nwhile time.process_time() < 0.2: pass"
+    subprocess.run([sys.executable, "-c", busy])
+    begun = time.process_time()
+    while time.process_time() < begun + 0.2: pass
+    do_copy(source, target)
+
 def do_half(source, target):  # killed in the middle of writing
     text = Path(source).read_text().upper()
     with open(target, "w") as file:

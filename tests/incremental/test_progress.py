@@ -29,7 +29,7 @@ def events(project: Project, *arguments: str) -> list[dict[str, Any]]:
 
 
 def without_seconds(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in event.items() if k != "seconds"} for event in found]
+    return [{k: v for k, v in event.items() if k not in ("seconds", "cpu")} for event in found]
 
 
 def test_json_lines(project: Project) -> None:
@@ -57,6 +57,16 @@ def test_json_lines(project: Project) -> None:
     ]
     napped = next(e for e in found if e.get("step") == "data:a" and e["event"] == "end")
     assert 0.1 <= napped["seconds"] < 1 and found[-1]["seconds"] >= napped["seconds"]
+    assert 0 <= napped["cpu"] < 0.1, "it slept"
+    assert all(("cpu" in e) == (e["outcome"] != "blocked") for e in found if e["event"] == "end")
+
+
+def test_json_lines_tell_what_a_server_took(project: Project) -> None:
+    project.step("data:a", "burn", "a.txt", "build/a.pb", server="onnx")
+    begin, start, server, end, finish = events(project)
+    assert (server["event"], server["server"]) == ("server", "onnx")
+    assert 0 < server["cpu"] and 0 < server["seconds"] <= end["seconds"]
+    assert end["cpu"] >= 0.3, "what the step started counts, and so does what it did itself"
 
 
 def test_json_lines_of_what_is_up_to_date_and_of_what_is_asked_for(project: Project) -> None:
@@ -81,7 +91,7 @@ def test_json_lines_hold_notes(project: Project) -> None:
 def test_the_page_on_events_names_all_that_there_are(project: Project) -> None:
     told = (REPOSITORY / "docs/events.md").read_text()
     text = (REPOSITORY / "pipeline/runner/jsonlines.py").read_text()
-    for word in ("begin", "start", "end", "note", "finish", "succeeded", "failed", "blocked", "up-to-date", "ignored"):
+    for word in ("begin", "start", "server", "end", "note", "finish", "succeeded", "failed", "blocked", "up-to-date", "ignored"):
         assert f'"{word}"' in text and f"`{word}`" in told
 
 
