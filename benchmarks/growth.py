@@ -1,10 +1,13 @@
 """What `doit` with nothing to do costs, as operators and cells grow: seconds and memory, beside plain doit.
 
-    ./run python benchmarks/growth.py [--operators 1 10 100 370] [--rounds 5]
+    ./run python benchmarks/growth.py [--operators 1 10 100 323] [--opsets default all] [--rounds 5] [--plot FILE.svg]
 
-The operators are synthetic: copies of one declaration, planned as any other, in all default cells. No step of theirs is
-carried out: their files are written with a few bytes each, and the state is recorded as the runner records it. Plain
-doit gets as many tasks, with the same files and its own checker and database.
+The operators are synthetic: copies of one declaration, planned as any other, in all default cells or in all that there
+are. No step of theirs is carried out: their files are written with a few bytes each, and the state is recorded as the
+runner records it. Plain doit gets as many tasks, with the same files and its own checker and database.
+
+The slope is that of the straight line nearest to the rows (least squares). "planned anew" is the run after an edit of a
+declaration or of the settings; every other one takes the plan that is kept.
 """
 
 from __future__ import annotations
@@ -12,15 +15,17 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from measuring import measure, nothing
-
-ROOT = Path(__file__).resolve().parent.parent
+from measuring import DOIT, ROOT, Measured, environment, measure, nothing
+from plot import render
 
 SPEC = """
 from pipeline.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
@@ -52,15 +57,15 @@ from pipeline.layout import Layout
 from pipeline.runner.journal import Journal
 from pipeline.runner.planned import planned
 from pipeline.runner.state import State
-from pipeline.runner.tasks import StepTask, doit_tasks
+from pipeline.runner.tasks import DEFAULT, StepTask, doit_tasks
 
 layout = Layout(Path.cwd())
-steps = planned(layout, opsets="default", environ=os.environ)
+steps = planned(layout, opsets=sys.argv[1], environ=os.environ)
 for path in (path for step in steps for path in step.writes):
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(path)
 journal = Journal(str(layout.state), None)
-tasks = list(doit_tasks(planned(layout, opsets="default", environ=os.environ)))
+tasks = list(doit_tasks(planned(layout, opsets=sys.argv[1], environ=os.environ)))
 state = State(journal, root=layout.root, tasks=tasks)
 journal._database.execute("begin")
 for task in tasks:
@@ -69,7 +74,7 @@ for task in tasks:
         state.save_success(task)
 journal._database.execute("commit")
 state.close()
-print(len(steps))
+print(sum(step.group in DEFAULT for step in steps))
 """
 PLAIN = """
 import pickle
@@ -86,12 +91,15 @@ def task_step():
 DUMP = """
 import os
 import pickle
+import sys
 from pathlib import Path
 
 from pipeline.layout import Layout
 from pipeline.runner.planned import planned
+from pipeline.runner.tasks import DEFAULT
 
-steps = planned(Layout(Path.cwd()), opsets="default", environ=os.environ)
+plan = planned(Layout(Path.cwd()), opsets=sys.argv[1], environ=os.environ)
+steps = [step for step in plan if step.group in DEFAULT]
 Path("plain.pickle").write_bytes(pickle.dumps([(s.task, list(s.reads), list(s.writes)) for s in steps]))
 """
 
@@ -114,8 +122,35 @@ def make_project(folder: Path, operators: int) -> None:
             (folder / name).write_text(text)
 
 
-def run(code: str, folder: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What a run with nothing to do costs, with so many steps; `memory` in MB."""
+
+    operators: int
+    opsets: str
+    steps: int
+    ours: Measured
+    anew: Measured
+    memory: float
+    plain: Measured
+    plain_memory: float
+
+    def __str__(self) -> str:
+        cpu = [statistics.median(m.cpu) for m in (self.ours, self.anew, self.plain)]
+        return (
+            f"{self.operators:>9} {self.opsets:>8} {self.steps:>6} | {self.ours} {self.memory:6.0f} | {cpu[1]:8.2f}"
+            f" | {cpu[2]:8.2f} {statistics.median(self.plain.wall):8.2f} {self.plain_memory:6.0f}"
+        )
+
+
+HEAD = (
+    f"{'':25} | {'opmatrix':41} | {'planned':>8} | plain doit\n"
+    f"operators   opsets  steps |    CPU s           (range)   wall s     MB |     anew |    CPU s   wall s     MB"
+)
+
+
+def run(code: str, folder: Path, opsets: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, opsets], cwd=folder, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
     return done.stdout
@@ -123,40 +158,86 @@ def run(code: str, folder: Path) -> str:
 
 def memory(*command: str, cwd: Path) -> float:
     """Return the largest resident set of a command, in MB."""
-    process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=cwd, env=environment(), stdout=subprocess.DEVNULL)
     return os.wait4(process.pid, 0)[2].ru_maxrss / 1024
 
 
-def row(folder: Path, operators: int, rounds: int) -> str:
+def row(folder: Path, *, operators: int, opsets: str, rounds: int) -> Row:
     make_project(folder, operators)
-    steps = int(run(RECORD, folder))
+    steps = int(run(RECORD, folder, opsets))
     time.sleep(0.1)  # until every file counts as settled
-    doit = [sys.executable, "-m", "doit"]
-    first = subprocess.run(doit, cwd=folder, capture_output=True, text=True).stdout
-    if f"{steps} steps, all up to date" not in first:
-        sys.exit(f"something was to be done:\n{first[-2000:]}")
-    ours = measure(rounds, nothing, *doit, cwd=folder)
-    size = memory(*doit, cwd=folder)
+    command = (*DOIT, f"opsets={opsets}")
+    measure(1, nothing, *command, cwd=folder, says=f"{steps} steps, all up to date")
+    ours = measure(rounds, nothing, *command, cwd=folder, says="all up to date")
+    size = memory(*command, cwd=folder)
     settings = folder / "pyproject.toml"
-    anew = measure(max(1, rounds // 2), lambda n: settings.write_text(settings.read_text() + "\n"), *doit, cwd=folder)
-    run(DUMP, folder)
+    anew = measure(
+        max(1, rounds // 2), lambda n: settings.write_text(settings.read_text() + "\n"), *command, cwd=folder
+    )
+    run(DUMP, folder, opsets)
     (folder / "plain.py").write_text(PLAIN)
-    plain_doit = [sys.executable, "-m", "doit", "-f", "plain.py"]
-    (folder / "pyproject.toml").unlink()
+    settings.unlink()
+    plain_doit = (*DOIT, "-f", "plain.py")
     measure(1, nothing, *plain_doit, cwd=folder)
     plain = measure(rounds, nothing, *plain_doit, cwd=folder)
-    cells = (f"{operators:>9}", f"{steps:>7}", str(ours), f"{size:6.0f}", str(anew), str(plain))
-    return "  ".join(cells)
+    return Row(
+        operators=operators,
+        opsets=opsets,
+        steps=steps,
+        ours=ours,
+        anew=anew,
+        memory=size,
+        plain=plain,
+        plain_memory=memory(*plain_doit, cwd=folder),
+    )
+
+
+def slope(rows: Sequence[Row], value: Callable[[Row], float]) -> tuple[float, float]:
+    """Return what 1000 steps more add, and what none cost."""
+    line = statistics.linear_regression([r.steps for r in rows], [value(r) for r in rows])
+    return line.slope * 1000, line.intercept
+
+
+def slopes(rows: Sequence[Row]) -> str:
+    told = []
+    for name, cpu, size in (
+        ("opmatrix", lambda r: r.ours.cpu, lambda r: r.memory),
+        ("plain doit", lambda r: r.plain.cpu, lambda r: r.plain_memory),
+    ):
+        (seconds, least), (megabytes, smallest) = (
+            slope(rows, lambda r, c=cpu: statistics.median(c(r))),
+            slope(rows, size),
+        )
+        told.append(
+            f"{name}: {least:.2f} CPU s + {seconds:.4f} ms a step;"
+            f" {smallest:.0f} MB + {megabytes:.1f} MB a thousand steps"
+        )
+    return "\n".join(told)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--operators", type=int, nargs="+", default=[1, 10, 100, 370])
+    parser.add_argument("--operators", type=int, nargs="+", default=[1, 10, 100, 323], help="such as 1000")
+    parser.add_argument("--opsets", nargs="+", default=["default"], help="default, all, or such as 18,20")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--plot", type=Path, help="an SVG to write: CPU seconds against steps")
     options = parser.parse_args()
-    for operators in options.operators:
-        with tempfile.TemporaryDirectory(prefix="opmatrix-growth-") as folder:
-            print(row(Path(folder), operators, options.rounds), flush=True)
+    rows = []
+    print(HEAD)
+    for opsets in options.opsets:
+        for operators in options.operators:
+            with tempfile.TemporaryDirectory(prefix="opmatrix-growth-") as folder:
+                found = row(Path(folder), operators=operators, opsets=opsets, rounds=options.rounds)
+            rows.append(found)
+            print(found, flush=True)
+    if len({r.steps for r in rows}) > 1:
+        print(f"\n{slopes(rows)}")
+    if options.plot:
+        lines = {
+            "opmatrix": [(r.steps, statistics.median(r.ours.cpu)) for r in rows],
+            "plain doit": [(r.steps, statistics.median(r.plain.cpu)) for r in rows],
+        }
+        options.plot.write_text(render("nothing to do: CPU seconds against steps", lines))
 
 
 if __name__ == "__main__":

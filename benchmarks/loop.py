@@ -1,9 +1,13 @@
-"""The edit loop in CPU seconds of all processes, beside the seed's way of building the same operator.
+"""The edit loop in CPU seconds of all processes, beside the seeds' way of doing the same by hand.
 
     ./run python benchmarks/loop.py [--rounds 5]
 
 Each row is measured in the same run, in a copy of the project under a temporary folder. CPU seconds are user plus
 system time of every process that the command started and waited for, as the kernel accounts them.
+
+The seeds' loop is what their tutorials tell to type (peer/): build both libraries, export, run; each a Python process
+of its own. It verifies one case of one model in one cell; ours verifies every case of every model in all default cells,
+and proves the kernel in torch.
 """
 
 from __future__ import annotations
@@ -12,17 +16,20 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from measuring import Measured, measure, nothing
+from measuring import DOIT, HEAD, ROOT, Measured, measure, nothing, ratio
 
-ROOT = Path(__file__).resolve().parent.parent
-PEER = Path(__file__).resolve().parent / "peer"
+PEER = ROOT / "benchmarks" / "peer"
 OP = "group_norm"
+# Ours, and the seeds' way to the same.
+PAIRS = (
+    ("kernel edit to both libraries", "the seeds' build"),
+    ("kernel edit to verified in all default cells", "the seeds' loop: build, export, run one cell"),
+)
 
 
 def copy_project(folder: Path) -> Path:
@@ -35,59 +42,52 @@ def copy_project(folder: Path) -> Path:
     return project
 
 
-def edit_kernel(project: Path) -> Callable[[int], None]:
-    """Return an edit that changes the kernel's code, not only its text."""
-    path = project / "native" / OP / "kernel.h"
-    original = path.read_text()
+def edit(*paths: Path) -> Callable[[int], None]:
+    """Return an edit that changes the code of sources, not only their text: a variable ahead of the first namespace."""
+    originals = {path: path.read_text().partition("\nnamespace ") for path in paths}
 
-    def edit(number: int) -> None:
-        addition = (
-            f"\nnamespace opmatrix {{ inline const volatile int benchmark_edit = {os.getpid() * 1000 + number}; }}\n"
-        )
-        path.write_text(original.replace("#pragma once\n", "#pragma once\n" + addition, 1))
+    def write(number: int) -> None:
+        line = f"\ninline const volatile int benchmark_edit = {os.getpid() * 1000 + number};\n"
+        for path, (head, namespace, rest) in originals.items():
+            path.write_text(head + line + namespace + rest)
 
-    return edit
+    return write
 
 
-def peer_build(folder: Path, headers: Path) -> list[str]:
-    """Return a command that builds the operator as the seed does: cpp_extension, and one g++ for ONNX Runtime."""
-    script = (
-        "import subprocess, sys, torch.utils.cpp_extension as c;"
-        f"c.load('peer', [{str(PEER / 'group_norm_torch.cpp')!r}], build_directory={str(folder)!r},"
-        " is_python_module=False, extra_cflags=['-O2']);"
-        f"subprocess.run(['g++', '-std=c++17', '-O2', '-fPIC', '-shared', '-I', {str(headers)!r},"
-        f" {str(PEER / 'group_norm_ort.cc')!r}, '-o', {str(folder / 'ort.so')!r}], check=True)"
-    )
-    return [sys.executable, "-c", script]
+def by_hand(peer: Path, headers: Path) -> tuple[list[str], list[str]]:
+    """Return the commands of the seeds' build, and of their whole loop."""
+    programs = [f"{sys.executable} {PEER / name}.py {peer}" for name in ("build", "export", "verify")]
+    programs[0] += f" {headers}"
+    return ["sh", "-c", programs[0]], ["sh", "-c", " && ".join(programs)]
 
 
 def rows(rounds: int, folder: Path) -> dict[str, Measured]:
     project, peer = copy_project(folder), folder / "peer"
-    doit = [sys.executable, "-m", "doit"]
-    edit = edit_kernel(project)
+    shutil.copytree(PEER, peer)
+    print("making both once ...", flush=True)
+    measure(1, nothing, *DOIT, cwd=project)
+    build, loop = by_hand(peer, Path(json.loads((project / "build" / "sdk.json").read_text())["path"]))
+    measure(1, nothing, *loop, cwd=peer)
+    ours = edit(project / "native" / OP / "kernel.h")
+    theirs = edit(peer / "group_norm_torch.cpp", peer / "group_norm_ort.cc")
 
-    def fresh_build(number: int) -> None:
-        shutil.rmtree(project / "build" / "compile", ignore_errors=True)
+    def fresh(number: int) -> None:
+        shutil.rmtree(project / "build" / "compile")
 
-    def fresh_peer(number: int) -> None:
-        shutil.rmtree(peer, ignore_errors=True)
-        peer.mkdir()
-
-    print("making the project once ...", flush=True)
-    measure(1, nothing, *doit, cwd=project)
-    headers = Path(json.loads((project / "build" / "sdk.json").read_text())["path"])
-    by_hand = [sys.executable, "-m", "pipeline", "compile", OP]
     found = {}
-    for name, prepare, command in (
-        ("cold build, both libraries", fresh_build, by_hand),
-        ("  the seed's way", fresh_peer, peer_build(peer, headers)),
-        ("kernel edit to both libraries, doit included", edit, [*doit, "compile"]),
-        ("kernel edit to verified in all default cells", edit, doit),
-        ("nothing to do", nothing, doit),
+    (libraries, their_libraries), (cells, their_cell) = PAIRS
+    compiled = "-c " + str(peer / "group_norm_torch.cpp")
+    for name, prepare, command, says in (
+        ("nothing to do", nothing, DOIT, "all up to date"),
+        ("cold build of both libraries", fresh, [sys.executable, "-m", "pipeline", "compile", OP], "ninja"),
+        (libraries, ours, [*DOIT, "compile"], f"s compile:{OP}\n"),
+        (their_libraries, theirs, build, compiled),
+        (cells, ours, DOIT, f"s verify:{OP}-custom@"),
+        (their_cell, theirs, loop, compiled),
     ):
-        print(f"measuring: {name.strip()} ...", flush=True)
-        count = min(rounds, 3) if "seed" in name else rounds
-        found[name] = measure(count, prepare, *command, cwd=project)
+        print(f"measuring: {name} ...", flush=True)
+        count = min(rounds, 3) if "seeds" in name else rounds
+        found[name] = measure(count, prepare, *command, cwd=project, says=says)
     return found
 
 
@@ -97,11 +97,12 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="opmatrix-benchmark-") as folder:
         found = rows(options.rounds, Path(folder))
-    print(f"\n{'':46} CPU s (range)                wall s")
+    print(f"\n{'':46} {HEAD}")
     for name, measured in found.items():
         print(f"{name:46} {measured}")
-    cold, peer = (statistics.median(found[n].cpu) for n in ("cold build, both libraries", "  the seed's way"))
-    print(f"\nthe seed's way / cold build: {peer / cold:.1f} times the CPU seconds")
+    print()
+    for ours, theirs in PAIRS:
+        print(f"{theirs} / {ours}: {ratio(found[theirs], found[ours])} the CPU seconds")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class StepReporter(ConsoleReporter):
         raise NotImplementedError
 
     def add_cpu(self, task: Task, cpu: float) -> None:
-        """Be told the CPU seconds of a step and of all that it started, before it ends. Called by worker threads, too."""
+        """Be told the CPU seconds of a step, with all that it started. Called by worker threads, too."""
 
     def add_server(self, name: str, seconds: float, cpu: float) -> None:
         """Be told of a server that has started, and what it took. Called by worker threads, too."""

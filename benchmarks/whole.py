@@ -1,0 +1,85 @@
+"""What everything costs from an empty build folder, in CPU seconds: all operators, all default cells, by kind of step.
+
+    ./run python benchmarks/whole.py [--rounds 3]
+
+The total is what the kernel accounts to doit and all that it started; steps and servers tell their own in the events of
+the run (docs/events.md). What is left of the total is doit's own, and the servers' forks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from measuring import DOIT, ROOT, Measured, measure
+
+GOAL = 150  # CPU seconds
+# What an exporter costs, of all that is told apart below.
+EXPORTERS = ("step export", "server export")
+
+
+def copy_project(folder: Path) -> Path:
+    """Copy what people write: every operator."""
+    project = folder / "project"
+    for name in ("ops", "native"):
+        shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("dodo.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, project / name)
+    return project
+
+
+def by_kind(events: Path) -> tuple[Mapping[str, float], Mapping[str, int]]:
+    """Return CPU seconds and number of the steps of each group, and of the servers' starts."""
+    cpu: dict[str, float] = defaultdict(float)
+    count: dict[str, int] = defaultdict(int)
+    for event in map(json.loads, events.read_text().splitlines()):
+        if "cpu" in event:
+            kind = f"server {event['server']}" if event["event"] == "server" else f"step {event['step'].split(':')[0]}"
+            cpu[kind] += event["cpu"]
+            count[kind] += 1
+    return cpu, count
+
+
+def rounds_of(rounds: int, project: Path) -> tuple[Measured, list[Mapping[str, float]], Mapping[str, int]]:
+    events, kinds = project / "events", []
+    command = (*DOIT, "-r", "jsonl", "-o", str(events))
+
+    def empty(number: int) -> None:
+        shutil.rmtree(project / "build", ignore_errors=True)
+
+    found = []
+    for _ in range(rounds):
+        found.append(measure(1, empty, *command, cwd=project))
+        cpu, count = by_kind(events)
+        kinds.append(cpu)
+    total = Measured(cpu=[m.cpu[0] for m in found], wall=[m.wall[0] for m in found])
+    return total, kinds, count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="opmatrix-whole-") as folder:
+        total, kinds, count = rounds_of(options.rounds, copy_project(Path(folder)))
+    print(f"{'':22} {'number':>6} {'CPU s':>8}")
+    medians = {kind: statistics.median(found[kind] for found in kinds) for kind in kinds[0]}
+    for kind, seconds in sorted(medians.items(), key=lambda item: -item[1]):
+        print(f"{kind:22} {count[kind]:>6} {seconds:8.2f}")
+    rest = statistics.median(a - sum(found.values()) for a, found in zip(total.cpu, kinds, strict=True))
+    print(f"{'doit, and forks':22} {'':>6} {rest:8.2f}")
+    whole = statistics.median(total.cpu)
+    spread = f"{min(total.cpu):.1f} to {max(total.cpu):.1f} in {options.rounds} rounds"
+    print(f"\nall: {whole:.1f} CPU s ({spread}), {statistics.median(total.wall):.1f} s wall; goal: {GOAL} CPU s")
+    exporters = sum(medians[kind] for kind in EXPORTERS)
+    print(f"of that the exporters: {exporters:.1f} CPU s ({exporters / whole:.0%}), their import and warm-up included")
+
+
+if __name__ == "__main__":
+    main()
