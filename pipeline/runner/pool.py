@@ -136,7 +136,7 @@ class Pool:
         self._newborn.add(process.pid)
         hello = ours.recv(1 << 16)
         self._newborn.remove(process.pid)
-        told = json.loads(hello) if hello else {"error": "it ended before it could say why"}
+        told = json.loads(hello or b'{"error": "it ended before it could say why"}')
         if error := told["error"]:
             ours.close()
             raise ServerError(f"the {server} server did not start: {error}. Log: {log}")
