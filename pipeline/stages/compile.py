@@ -21,6 +21,7 @@ from pipeline.toolchain import headers, native_build, symbols
 from pipeline.toolchain.find import Toolchain, find_toolchain
 
 FINGERPRINTS = "sources.json"
+OTHERS = "headers.json"
 COMMANDS = "compile_commands.json"
 
 
@@ -87,13 +88,13 @@ def _distrust_time_stamps(layout: Layout, spec: OpSpec, folder: Path) -> None:
     """
     path = folder / FINGERPRINTS
     before = json.loads(path.read_text()) if path.exists() else {}
-    others = folder / layout.other_headers(spec.name).name
-    read = [*_sources(layout, spec), *(map(Path, others.read_text().splitlines()) if others.exists() else ())]
-    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in read if p.is_file()}
+    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in _sources(layout, spec)}
     objects = list(folder.glob("*.o"))
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
     changed = [p for p, digest in now.items() if before.get(p) != digest]
-    if any(p not in before or Path(p).stat().st_mtime_ns <= built for p in changed):
+    unseen = any(p not in before or Path(p).stat().st_mtime_ns <= built for p in changed)
+    others = folder / OTHERS
+    if unseen or (others.exists() and any(_mark(p) != m for p, m in json.loads(others.read_text()).items())):
         for path_of_object in objects:
             path_of_object.unlink()
     write_text(path, json.dumps(now, indent=1))
@@ -119,7 +120,17 @@ def _list_headers(layout: Layout, name: str, *, toolchain: Toolchain, debug: boo
     read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}
     own = (f"{layout.native}/", f"{layout.build}/")
     others = sorted(path for path in read if not path.startswith(own))
+    write_text(folder / OTHERS, json.dumps({path: _mark(path) for path in others}))
     write_text(layout.other_headers(name, debug=debug), "".join(f"{path}\n" for path in others))
+
+
+def _mark(path: str) -> list[int] | None:
+    """Return what shows that a file was written or replaced: an upgrade may set any time stamp but ctime."""
+    try:
+        status = Path(path).stat()
+    except FileNotFoundError:
+        return None
+    return [status.st_mtime_ns, status.st_ctime_ns, status.st_size]
 
 
 def _message(output: str) -> str:

@@ -139,6 +139,22 @@ def test_an_interrupted_build_is_repaired(layout: Layout) -> None:
     assert {n: c for n, (c, _) in outputs(layout).items()} == {n: c for n, (c, _) in before.items()}
 
 
+def test_an_edited_kernel_compiles_nothing_else(tmp_path: Path) -> None:
+    """Not even right after the first build, which has learned what headers there are."""
+    layout = copy_project(tmp_path)
+
+    def compiled() -> dict[str, str]:
+        log = (layout.compiled(NAME) / ".ninja_log").read_text().splitlines()[1:]
+        return {line.split("\t")[3]: line for line in log}
+
+    build(layout)
+    before = compiled()
+    edit(layout.kernel(NAME), "if (x.numel() == 0) return;", "if (x.numel() <= 0) return;")
+    build(layout)
+    now = compiled()
+    assert "kernel.o" in now and {o for o in now if o.endswith(".o") and now[o] != before[o]} == {"kernel.o"}
+
+
 def test_the_debug_build_has_its_own_folder_and_debug_information(layout: Layout) -> None:
     before = outputs(layout)
     build(layout, debug=True)
