@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,15 +52,23 @@ def test_a_header_of_onnx_runtime_is_edited(real: RealProject, tmp_path: Path) -
     assert real.ran(real.run("compile", **environment)) == {"sdk", "compile"}
 
 
-def test_a_header_of_the_system_is_replaced(real: RealProject, tmp_path: Path) -> None:
-    """As an upgrade of a package does it: with the time stamp of the day on which the package was built."""
+@pytest.fixture
+def with_vendor_header(real: RealProject, tmp_path: Path) -> Iterator[Path]:
+    """The kernel includes a header that lies where the compiler looks, outside the project; the project is shared."""
+    kernel = (real.root / KERNEL).read_text()
     header = tmp_path / "vendor.h"
     header.write_text("inline constexpr double kVendor = 1;\n")
-    environment = {"CPATH": str(tmp_path)}
     assert real.run("compile").returncode == 0
-    assert "compile" in real.would_run(**environment), "where the compiler looks"
     real.replace(KERNEL, "#pragma once\n", "#pragma once\n#include <vendor.h>\n")
     real.replace(KERNEL, "return {mean, offset", "return {mean * kVendor, offset")
+    yield header
+    (real.root / KERNEL).write_text(kernel)
+
+
+def test_a_header_of_the_system_is_replaced(real: RealProject, with_vendor_header: Path) -> None:
+    """As an upgrade of a package does it: with the time stamp of the day on which the package was built."""
+    header = with_vendor_header
+    environment = {"CPATH": str(header.parent)}
     assert "compile" in real.ran(real.run("compile", **environment))
     assert real.ran(real.run("compile", **environment)) == set()
     before = real.layout.ort_library("group_norm").read_bytes()
@@ -69,6 +78,11 @@ def test_a_header_of_the_system_is_replaced(real: RealProject, tmp_path: Path) -
     assert real.ran(real.run("compile", **environment)) == {"compile"}
     assert real.layout.ort_library("group_norm").read_bytes() != before
     assert real.ran(real.run("compile", **environment)) == set()
+
+
+def test_what_the_compiler_obeys_of_the_environment(real: RealProject, tmp_path: Path) -> None:
+    assert real.run("compile").returncode == 0
+    assert "compile" in real.would_run(CPATH=str(tmp_path)) and real.would_run() == set()
 
 
 def test_an_older_time_stamp_of_a_kernel_with_other_content(real: RealProject) -> None:
