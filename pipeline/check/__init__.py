@@ -3,7 +3,7 @@
 from pipeline.check.cases import cases
 from pipeline.check.declaration import declaration
 from pipeline.check.mistake import Mistake
-from pipeline.check.structure import structure
+from pipeline.check.structure import structure, warm_up
 from pipeline.check.written import written
 
-__all__ = ["Mistake", "cases", "declaration", "structure", "written"]
+__all__ = ["Mistake", "cases", "declaration", "structure", "warm_up", "written"]

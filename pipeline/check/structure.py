@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from pipeline import spec
 from pipeline.check.mistake import Mistake
 from pipeline.errors import did_you_mean
 from pipeline.spec import MISSING
@@ -47,6 +48,13 @@ def _fields(value: Any, path: str) -> Iterator[Mistake]:
             yield Mistake(prefix + name, f"found {item!r}, allowed: {_spell(hint)}{_nearest(item, hint)}")
         else:
             yield from structure(item, prefix + name)
+
+
+def warm_up() -> None:
+    """Work out the types of all fields of every dataclass of `pipeline.spec`."""
+    for value in vars(spec).values():
+        if isinstance(value, type) and dataclasses.is_dataclass(value):
+            _hints(value)
 
 
 _HINTS: dict[type, dict[str, Any]] = {}

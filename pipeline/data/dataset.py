@@ -19,6 +19,8 @@ from pipeline.data.arrays import Array
 from pipeline.errors import DataError
 from pipeline.files import write_bytes
 
+DATA_SET = "test_data_set_"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
@@ -65,11 +67,18 @@ def link(model: Path, data_sets: Sequence[Path]) -> None:
 
     The links are relative, so that a build folder can be moved; those that nothing asks for any more are removed.
     """
-    for surplus in set(model.glob("test_data_set_*")) - {model / d.name for d in data_sets}:
-        surplus.unlink()
-    for data_set in data_sets:
-        path, target = model / data_set.name, Path(os.path.relpath(data_set, model))
-        if not path.is_symlink() or path.readlink() != target:
-            path.unlink(missing_ok=True)
+    wanted = {d.name: os.path.relpath(d, model) for d in data_sets}
+    with os.scandir(model) as entries:
+        links = {e.name for e in entries if e.name.startswith(DATA_SET)}
+    right = {name for name in links & wanted.keys() if _leads(model / name) == wanted[name]}
+    for name in links - right:
+        (model / name).unlink(missing_ok=True)
+    for name, target in wanted.items():
+        if name not in right:
             with suppress(FileExistsError):  # another step of this folder was quicker, with the same link
-                path.symlink_to(target)
+                (model / name).symlink_to(target)
+
+
+def _leads(path: Path) -> str:
+    """Return where a link leads, or nothing where it is none."""
+    return str(path.readlink()) if path.is_symlink() else ""

@@ -26,6 +26,13 @@ def find_entry(name: str) -> Entry:
     return found
 
 
+def warm_up(entry: Entry) -> None:
+    """Call the function `warm_up` of an entry's module, where it has one: what it builds all children inherit."""
+    prepare = getattr(sys.modules[entry.__module__], "warm_up", None)
+    if prepare:
+        prepare()
+
+
 def run_step(entry: Entry, request: Mapping[str, Any], server: int) -> NoReturn:
     """Run one step in this process, which was forked for it, and end."""
     code = 1

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from pipeline.errors import OpmatrixError
 from pipeline.layout import Layout
-from pipeline.runner.child import Entry, find_entry
+from pipeline.runner.child import Entry, find_entry, warm_up
 from pipeline.runner.server import serve
 from pipeline.runner.warm import ENVIRONMENT
 
@@ -166,6 +166,7 @@ def _serve_forked(requests: socket.socket, entry: Entry, log: Path) -> NoReturn:
         for target in (1, 2):
             os.dup2(output, target)
         os.environ.update(ENVIRONMENT)
+        warm_up(entry)
         serve(requests, entry)
     except BaseException:
         import traceback

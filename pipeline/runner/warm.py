@@ -15,18 +15,22 @@ import time
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from pipeline.runner.child import Entry, die_with_parent, find_entry
+from pipeline.runner.child import Entry, die_with_parent, find_entry, warm_up
 from pipeline.runner.server import other_threads, serve
 
 IMPORTS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("pipeline.stages.data", "pipeline.stages.node"),
     "torch": ("pipeline.stages.register",),
     "export": ("pipeline.stages.export", "pipeline.stages.register", "torch.onnx", "onnxscript"),
-    "ort": ("pipeline.stages.verify", "onnx.reference.ops"),
+    "ort": ("pipeline.stages.verify",),
 }
 
-# What a server runs once, so that its children need not: each exporter builds a good deal on first use.
-WARM_UPS: Mapping[str, tuple[str, ...]] = {"export": ("pipeline.models.exporters:warm_up",)}
+# What a server runs once, so that its children need not: exporters, sessions and evaluators build a good deal on first
+# use.
+WARM_UPS: Mapping[str, tuple[str, ...]] = {
+    "export": ("pipeline.models.exporters:warm_up",),
+    "ort": ("pipeline.trial.trial:warm_up",),
+}
 
 # Read when a library is loaded, so they must be set before a server starts. One thread each: the threads of OpenMP do
 # not survive a fork. onnxruntime's telemetry starts a thread with the import.
@@ -65,6 +69,7 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
         for call in WARM_UPS.get(name, ()):
             cast(Callable[[], None], find_entry(call))()
         function = find_entry(entry)
+        warm_up(function)
     except Exception as error:
         import traceback
 

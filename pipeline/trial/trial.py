@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import helper
 
 from pipeline.data.dataset import DataSet
 from pipeline.data.reference import Reference
@@ -16,6 +18,8 @@ from pipeline.trial.crowd import crowded
 from pipeline.trial.judge import ONE_THREAD, Evidence
 from pipeline.trial.oracle import Oracle
 from pipeline.trial.runtime import Runtime, call
+
+OPSET, IR = 17, 8  # of the warm-up's model: any that every ONNX Runtime reads
 
 
 class Trial:
@@ -66,3 +70,15 @@ class Trial:
             if has != list(given):
                 raise VerifyError(f"the model's {kind}s are {has}, those of the test data {list(given)}; "
                                   "export the model and write the data again")  # fmt: skip
+
+
+def warm_up() -> None:
+    """Pay once for what the first session and the first evaluator of a process build: 10 ms. Starts no thread."""
+    node = helper.make_node("Identity", ["x"], ["y"])
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y"))
+    opset = helper.make_opsetid("", OPSET)
+    model = helper.make_model(helper.make_graph([node], "warm_up", [x], [y]), opset_imports=[opset], ir_version=IR)
+    feed = {"x": np.zeros(1, np.float32)}
+    sessions = Runtime(None).sessions(model.SerializeToString(), settings=[ONE_THREAD])
+    for session in (*sessions.values(), Oracle(model, ())):
+        call(session, feed)
