@@ -74,6 +74,7 @@ def _options(
     options.graph_optimization_level = level
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # a second thread would burn its core
     options.log_severity_level = 4  # what fails comes as an exception; the log would say it twice
     if library:
         try:
