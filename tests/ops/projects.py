@@ -28,8 +28,10 @@ class Project:
         return Layout(self.root)
 
     @classmethod
-    def copy(cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 60) -> Project:
-        """Copy what people write of some operators; `seconds` is the time limit of a step."""
+    def copy(
+        cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 60, megabytes: int = 8000
+    ) -> Project:
+        """Copy what people write of some operators; `seconds` and `megabytes` are the limits of a step."""
         for part in (
             "native/include",
             "native/binding",
@@ -39,7 +41,8 @@ class Project:
                 shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "dodo.py", folder / "dodo.py")
         settings = (ROOT / "pyproject.toml").read_text()
-        (folder / "pyproject.toml").write_text(settings + f"\n[tool.opmatrix.limits]\nseconds = {seconds}\n")
+        limits = f"\n[tool.opmatrix.limits]\nseconds = {seconds}\nmegabytes = {megabytes}\n"
+        (folder / "pyproject.toml").write_text(settings + limits)
         return cls(folder)
 
     def bring(self, *operators: str) -> None:

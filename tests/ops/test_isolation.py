@@ -1,4 +1,4 @@
-"""A kernel that throws, aborts, segfaults or never ends makes its own cells fail, and only those."""
+"""A kernel that throws, aborts, segfaults, never ends or takes all memory makes its own cells fail, and only those."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ FAULTS = {
     "aborts": ("std::abort();", "SIGABRT"),
     "segfaults": ("*static_cast<volatile int*>(nullptr) = 1;", "SIGSEGV"),
     "never ends": ("volatile bool forever = true; while (forever) {}", "did not end within 10 s and was stopped"),
+    # 16 MB at a time, each page written to: what is only reserved is not counted.
+    "takes all memory": (
+        "for (volatile bool more = true; more;) std::memset(std::malloc(1 << 24), 1, 1 << 24);",
+        "took more than 2000 MB of memory and was stopped",
+    ),
 }
 
 # Without the search of register, which is clean under any name, but would take its time for each fault.
@@ -24,7 +29,7 @@ RUN = ("opsets=18", "register:*-kernel*", "verify", "report")
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project of two operators, exported: no fault of a kernel may make that run again."""
-    made = Project.copy(tmp_path_factory.mktemp("isolation"), seconds=10)
+    made = Project.copy(tmp_path_factory.mktemp("isolation"), seconds=10, megabytes=2000)
     made.second_operator("sound")
     done = made.doit(*RUN)
     assert done.returncode == 0, done.stdout + done.stderr
