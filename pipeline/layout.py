@@ -13,6 +13,9 @@ from pathlib import Path
 
 from pipeline.matrix import Cell
 
+# The headers that come with opmatrix: in a checkout a link to native/, in an installed package a folder.
+_NATIVE = (Path(__file__).parent / "native").resolve()
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -58,13 +61,17 @@ class Layout:
 
     @cached_property
     def include(self) -> Path:
-        """Headers for kernels: std only."""
-        return self.native / "include"
+        """Headers for kernels: std only. A project may have its own; most use those of the installed opmatrix."""
+        return self._headers("include")
 
     @cached_property
     def binding(self) -> Path:
-        """Headers for bindings: they may include a framework's."""
-        return self.native / "binding"
+        """Headers for bindings: they may include a framework's. As above."""
+        return self._headers("binding")
+
+    def _headers(self, name: str) -> Path:
+        own = self.native / name
+        return own if own.is_dir() else _NATIVE / name
 
     def kernel(self, name: str) -> Path:
         return self.native / name / "kernel.h"

@@ -89,20 +89,21 @@ def _headers(layout: Layout, declared: Iterable[Declared]) -> dict[Declared, obj
 
 def _marks(layout: Layout) -> dict[str, Mark | None]:
     """Return every file that a plan may follow from, with its mark where its text matters."""
-    code = {path: mark(path) for path in _files(_PACKAGE)}
+    code = {path: mark(path) for path in _files(_PACKAGE, links=False)}  # of a checkout, native/ is one
     ops = {path: mark(path) if path.endswith(_DECLARING) else None for path in _files(str(layout.ops))}
     native = dict.fromkeys(_files(str(layout.native)))
     settings = str(layout.root / "pyproject.toml")
     return {settings: mark(settings), **code, **ops, **native}
 
 
-def _files(folder: str) -> Iterator[str]:
+def _files(folder: str, *, links: bool = True) -> Iterator[str]:
+    """Yield all files below `folder`; folders that are `links` may be left out."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if not entry.is_dir():
                     yield entry.path
-                elif entry.name != "__pycache__":
-                    yield from _files(entry.path)
+                elif entry.name != "__pycache__" and (links or not entry.is_symlink()):
+                    yield from _files(entry.path, links=links)
     except FileNotFoundError:
         return

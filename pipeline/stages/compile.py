@@ -118,7 +118,7 @@ def _list_headers(layout: Layout, name: str, *, toolchain: Toolchain, debug: boo
         [toolchain.ninja, "-C", str(folder), "-t", "deps"], capture_output=True, text=True, check=True
     )
     read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}
-    own = (f"{layout.native}/", f"{layout.build}/")
+    own = tuple(f"{folder}/" for folder in (layout.native, layout.include, layout.binding, layout.build))
     others = sorted(path for path in read if not path.startswith(own))
     write_text(folder / OTHERS, json.dumps({path: _mark(path) for path in others}))
     write_text(layout.other_headers(name, debug=debug), "".join(f"{path}\n" for path in others))

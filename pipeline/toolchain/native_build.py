@@ -89,7 +89,7 @@ def _variables(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec, *, tool
     # All of native/ comes last: of it a compile step reads an operator's own folder alone.
     ours = (generated, layout.include, layout.binding, layout.native)
     # Equal content gives equal bytes in any folder. A debugger wants the real paths.
-    prefixes = [] if debug else [f"-ffile-prefix-map={layout.root}=."]
+    prefixes = [] if debug else [f"-ffile-prefix-map={folder}={short}" for folder, short in _short(layout).items()]
     ninja.variable("cxx", _shell(*toolchain.compiler))
     flags = _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *(f"-I{folder}" for folder in ours))
     ninja.variable("flags", flags + (" $headers" if spec.headers else ""))
@@ -102,6 +102,12 @@ def _variables(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec, *, tool
     runtime = _SANITIZERS if layout.sanitized else ()
     ninja.variable("link", _shell("-shared", *linker, *runtime, *([] if special else ["-Wl,-s"])))
     ninja.newline()
+
+
+def _short(layout: Layout) -> dict[Path, str]:
+    """Return what a folder is called in a library, by its path here."""
+    installed = [folder for folder in (layout.include, layout.binding) if not folder.is_relative_to(layout.root)]
+    return {layout.root: "."} | {folder: f"opmatrix/{folder.name}" for folder in installed}
 
 
 def _rules(ninja: ninja_syntax.Writer) -> None:
