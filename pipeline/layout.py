@@ -169,6 +169,10 @@ class Layout:
     def manifest(self, name: str, lowering: str, cell: Cell) -> Path:
         return self.exported(name, lowering, cell) / "export.json"
 
+    def pictures(self, name: str, lowering: str, cell: Cell) -> Path:
+        """The models of a cell as the report draws them: no other step reads it."""
+        return self.exported(name, lowering, cell) / "pictures.json"
+
     def model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
         return self.exported(name, lowering, cell) / f"{model}/model.onnx"
 
@@ -198,3 +202,23 @@ class Layout:
     @property
     def report(self) -> Path:
         return self.build / "report"
+
+    @property
+    def report_data(self) -> Path:
+        """What is known about every cell, docs/report.md."""
+        return self.report / "report.json"
+
+    @property
+    def previous_report(self) -> Path:
+        """The report that this one is compared with: the last one that said anything else."""
+        return self.report / "previous.json"
+
+    @property
+    def report_page(self) -> Path:
+        return self.report / "index.html"
+
+    @property
+    def reports(self) -> tuple[Path, ...]:
+        """Every file that the report step writes anew."""
+        folder = self.report
+        return (self.report_data, folder / "junit.xml", folder / "summary.md", self.report_page)

@@ -21,6 +21,7 @@ from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
 from pipeline.project import Versions, lost_headers, minor
+from pipeline.report.template import TEMPLATES
 from pipeline.schema import OWN_ORT, OWN_TORCH, has_function_body, has_ort_library, has_torch_library, is_own
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
 from pipeline.step import Config, Fingerprint, Server, Step
@@ -212,7 +213,7 @@ class _Part:
 def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
     yield _sdk(plan)
-    verdicts: list[Path] = []
+    told: list[Path] = []
     for operator in plan.operators:
         part = _Part(plan, operator)
         yield _glue(part)
@@ -231,10 +232,11 @@ def steps(plan: Plan) -> Iterator[Step]:
             if len(cells) > 1 and operator.spec.torch:
                 yield _agree(part, lowering, cells)
             yield from (_verify(part, lowering, cell, crowd=cell == cells[0]) for cell in cells)
-            verdicts += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
+            told += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
+            told += [plan.layout.pictures(operator.name, lowering, cell) for cell in cells]
         if has_ort_library(operator.spec) and cells:
             yield _sanitize(part, cells[0])
-    yield _report(plan, verdicts)
+    yield _report(plan, told)
 
 
 def _sdk(plan: Plan) -> Step:
@@ -374,6 +376,7 @@ def _export(part: _Part, lowering: Lowering, cell: Cell) -> Step:
         ],
         writes=[
             layout.manifest(spec.name, lowering, cell),
+            layout.pictures(spec.name, lowering, cell),
             *part.model_files(lowering, cell),
             *part.function_models(lowering, cell),
         ],
@@ -394,7 +397,11 @@ def _node(part: _Part, lowering: Lowering, cell: Cell) -> Step:
         "--lowering", lowering, "--cell", str(cell),
         stage="node",
         reads=[layout.generated(spec.name) / names.SCHEMA],
-        writes=[layout.manifest(spec.name, lowering, cell), *part.model_files(lowering, cell)],
+        writes=[
+            layout.manifest(spec.name, lowering, cell),
+            layout.pictures(spec.name, lowering, cell),
+            *part.model_files(lowering, cell),
+        ],
         server="onnx",
         spec=part.interface,
         models=part.traced,
@@ -472,14 +479,16 @@ def _sanitize(part: _Part, cell: Cell) -> Step:
     )  # fmt: skip
 
 
-def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
+def _report(plan: Plan, told: Sequence[Path]) -> Step:
+    """Verdicts and pictures; what a log says is new with its verdict."""
     return _step(
         plan,
         "report",
         "",
         "--opsets", plan.opsets,
-        reads=verdicts,
-        writes=[plan.layout.report / "report.json", plan.layout.report / "junit.xml"],
+        reads=told,
+        writes=plan.layout.reports,
+        code=TEMPLATES,
         opsets=plan.opsets,
     )  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""Verdicts as a table, as JSON and as JUnit."""
+"""Verdicts as a table, as JSON, as JUnit, as Markdown and as a page."""

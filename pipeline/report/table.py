@@ -14,13 +14,14 @@ from pipeline.matrix import EXPORTERS
 from pipeline.report.records import OUTCOMES, Record, totals
 from pipeline.verdict import Outcome, Verdict
 
-# A mark, so that nothing hangs on a colour, and one for a terminal without Unicode.
-_MARKS: Mapping[Outcome, tuple[str, str, str]] = {
+MARKS: Mapping[Outcome, tuple[str, str, str]] = {
     "verified": ("✓", "ok", "green"),
     "mismatched": ("≠", "!=", "red"),
     "failed": ("✗", "X", "red"),
     "unsupported": ("○", "n/a", "yellow"),
 }
+"""A mark, so that nothing hangs on a colour, one for a terminal without Unicode, and the colour."""
+
 _LINES = 8  # of a detail: a crash may leave pages, and report.json has all of them
 
 
@@ -28,7 +29,7 @@ def show(records: Sequence[Record], console: Console) -> None:
     """Print the table, then why each cell that is not verified is not, then the totals."""
     console.print()
     console.print(_table(records, console))
-    for (outcome, detail), alike in _faults(records).items():
+    for (outcome, detail), alike in faults(records).items():
         for found in alike:
             console.print(_mark(outcome, console, f" {outcome} {found}"), soft_wrap=True)
         # Not wrapped, so that a command in it can be copied.
@@ -82,7 +83,7 @@ def _opsets(row: Sequence[Record], console: Console) -> Text:
 
 
 def _mark(outcome: Outcome, console: Console, text: str) -> Text:
-    mark, plain, colour = _MARKS[outcome]
+    mark, plain, colour = MARKS[outcome]
     return Text.assemble((plain if console.options.ascii_only else mark, colour), text)
 
 
@@ -93,7 +94,7 @@ def _worst(row: Sequence[Record]) -> str:
     return f"{max(errors):.1e} {max(limits):>4.0%}" if errors and limits else ""
 
 
-def _faults(records: Sequence[Record]) -> dict[tuple[Outcome, str], list[Verdict]]:
+def faults(records: Sequence[Record]) -> dict[tuple[Outcome, str], list[Verdict]]:
     """Return the verdicts by outcome and detail: one compile error stands behind all cells of an operator."""
     found: dict[tuple[Outcome, str], list[Verdict]] = {}
     for verdict in (r.verdict for r in records if r.verdict.outcome != "verified"):

@@ -26,6 +26,7 @@ from pipeline.models.exporters import example, export
 from pipeline.models.function_body import with_function
 from pipeline.models.glue import Glue, emitted, load_glue
 from pipeline.models.manifest import describe, refused
+from pipeline.models.picture import picture
 from pipeline.schema import has_function_body
 from pipeline.spec import Lowering, OpSpec
 
@@ -33,13 +34,15 @@ from pipeline.spec import Lowering, OpSpec
 def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
     """Write model.onnx of every model, then the manifest, which says of a model without one why it was refused.
 
+    Beside it, the models as the report draws them.
+
     Raises ExportError for the first one that a gate refuses, or that the lowering does without the declaration's leave.
     """
     _check_torch(operator, cell)
     check_legal(operator.spec, cell)
     glue = load_glue(layout, operator.name)
     defined = define(layout, operator.spec, glue)
-    models = {}
+    models, pictures = {}, {}
     for model in operator.models:
         demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=glue.schema.schema())
         path = layout.model(operator.name, lowering, cell, model.name)
@@ -53,12 +56,13 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
             continue
         content = proto.SerializeToString(deterministic=True)
         write_bytes(path, content)
-        models[model.name] = describe(proto, content)
+        models[model.name], pictures[model.name] = describe(proto, content), picture(proto)
         if lowering == "decomposed" and has_function_body(operator.spec):
             _write_function(layout, demand, glue)
     del defined  # the operator lives as long as this object
     manifest = {"op": operator.name, "lowering": lowering, "cell": cell.export_name, "models": models}
     write_text(layout.manifest(operator.name, lowering, cell), json.dumps(manifest, indent=1) + "\n")
+    write_text(layout.pictures(operator.name, lowering, cell), json.dumps(pictures, separators=(",", ":")) + "\n")
 
 
 def _write_function(layout: Layout, demand: Demand, glue: Glue) -> None:

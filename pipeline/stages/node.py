@@ -17,6 +17,7 @@ from pipeline.models.demand import Demand, check_legal
 from pipeline.models.manifest import describe
 from pipeline.models.model_gates import check
 from pipeline.models.one_node import one_node
+from pipeline.models.picture import picture
 from pipeline.spec import Lowering
 
 
@@ -31,13 +32,14 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
         schema = load_module(path, f"{operator.name}_schema").schema()
     except FileNotFoundError as error:
         raise ExportError(f"{path} is missing. Write it with: python -m pipeline glue {operator.name}") from error
-    models = {}
+    models, pictures = {}, {}
     for model in operator.models:
         demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
         proto = one_node(demand)
         check(proto, demand)
         content = proto.SerializeToString(deterministic=True)
         write_bytes(layout.model(operator.name, lowering, cell, model.name), content)
-        models[model.name] = describe(proto, content)
+        models[model.name], pictures[model.name] = describe(proto, content), picture(proto)
     manifest = {"op": operator.name, "lowering": lowering, "cell": cell.export_name, "models": models}
     write_text(layout.manifest(operator.name, lowering, cell), json.dumps(manifest, indent=1) + "\n")
+    write_text(layout.pictures(operator.name, lowering, cell), json.dumps(pictures, separators=(",", ":")) + "\n")

@@ -1,0 +1,52 @@
+"""What stands behind a verdict and not in it: the end of its log, and pictures of its models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.layout import Layout
+from pipeline.report.records import Record
+
+_BYTES = 4096  # of a log's end: a crash may leave pages
+_LINES = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Background:
+    """The last lines of a log, and `pipeline.models.picture.picture` of each model by name."""
+
+    log: str = ""
+    pictures: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read(layout: Layout, record: Record) -> Background:
+    """Return what is there: a step that did not run has left no log, and an export that failed no picture."""
+    found = record.verdict
+    log = _end(layout.log(f"verify:{found}"))
+    return Background(log=log, pictures=_pictures(layout.pictures(found.op, found.lowering, record.cell)))
+
+
+def _end(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    lines = text.splitlines()
+    if size > _BYTES:
+        lines = lines[1:]  # it begins anywhere
+    return "\n".join(lines[-_LINES:])
+
+
+def _pictures(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,63 @@
+"""The report as one JSON document, docs/report.md, and its text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.report.records import OUTCOMES, SCHEMA, Record, as_json, counts
+
+Document = Mapping[str, Any]
+"""What report.json holds."""
+
+_COMPARED = ("schema", "versions", "cells")
+
+
+def document(records: Sequence[Record], versions: Mapping[str, str]) -> dict[str, Any]:
+    """Return the report, as yet compared with no other."""
+    return {
+        "schema": SCHEMA,
+        "counts": counts(records),
+        "versions": dict(versions),
+        "changes": None,
+        "cells": [as_json(r) for r in records],
+    }
+
+
+def text(report: Document) -> str:
+    """Return the document with a line for each key, and for each cell.
+
+    A line is written by the encoder in C, and an indented text by the one in Python, which takes five times as long.
+    """
+    lines = [f"{_dumps(key)}: {_dumps(value)}" for key, value in report.items() if key != "cells"]
+    cells = ",\n".join(map(_dumps, report["cells"]))
+    return "{\n" + ",\n".join([*lines, f'"cells": [\n{cells}\n]']) + "\n}\n"
+
+
+def parse(content: str) -> Document | None:
+    """Return the document that stands in `content`, or None where that is of another form, or damaged."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not isinstance(found.get("versions"), dict):
+        return None
+    cells = found.get("cells")
+    return found if isinstance(cells, list) and all(map(_is_cell, cells)) else None
+
+
+def same(a: Document, b: Document) -> bool:
+    """Return whether two documents tell of the same run: all but what they were compared with is equal."""
+    return all(a[key] == b[key] for key in _COMPARED)
+
+
+def _is_cell(found: Any) -> bool:
+    return isinstance(found, dict) and found.get("outcome") in OUTCOMES and {*_NAMED} <= {*found}
+
+
+_NAMED = ("op", "lowering", "torch", "exporter", "opset", "ort")
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)

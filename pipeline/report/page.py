@@ -1,0 +1,110 @@
+"""The report as one page that needs nothing else. What it shows is put together in the browser, from one JSON text.
+
+The data of the page is a table by columns. A column of texts is ``{"values": [...], "rows": [...]}``, where a row is
+the place of its text among the values; a column of numbers is a list. Cases stand in a table of their own, in the order
+of the cells, and ``cases.ends[i]`` is where those of cell i end. Numbers are cut to three digits: report.json has all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pipeline.matrix import EXPORTERS
+from pipeline.report.background import Background
+from pipeline.report.changes import kinds
+from pipeline.report.document import Document
+from pipeline.report.records import OUTCOMES, Record
+from pipeline.report.template import join
+
+
+def render(report: Document, records: Sequence[Record], backgrounds: Sequence[Background]) -> str:
+    """Return the HTML of the page. There is one background for each record, and one record for each of the cells."""
+    return join(json.dumps(data(report, records, backgrounds), separators=(",", ":"), allow_nan=False))
+
+
+def data(report: Document, records: Sequence[Record], backgrounds: Sequence[Background]) -> dict[str, Any]:
+    """Return what the page embeds."""
+    changed = kinds(report["changes"])
+    changes = [changed.get(str(r.verdict), ("", None)) for r in records]
+    rounded = _Rounded()
+    graphs = _Graphs()
+    return {
+        "schema": report["schema"],
+        "versions": report["versions"],
+        "changes": report["changes"],
+        "outcomes": OUTCOMES,
+        "exporters": EXPORTERS,
+        "cells": {
+            "op": _column(r.verdict.op for r in records),
+            "lowering": _column(r.verdict.lowering for r in records),
+            "torch": _column(r.cell.torch for r in records),
+            "exporter": _column(r.cell.exporter for r in records),
+            "opset": _column(r.cell.opset for r in records),
+            "ort": _column(r.cell.ort for r in records),
+            "outcome": _column(r.verdict.outcome for r in records),
+            "detail": _column(r.verdict.detail for r in records),
+            "log": _column(b.log for b in backgrounds),
+            "change": _column(kind for kind, _ in changes),
+            "before": _column(before for _, before in changes),
+            "pictures": _column(graphs.places(b.pictures) for b in backgrounds),
+            "error": [rounded[r.error] for r in records],
+            "ulp": [rounded[r.ulp] for r in records],
+            "limit": [rounded[r.limit] for r in records],
+            "seconds": [rounded[r.verdict.seconds] for r in records],
+        },
+        "cases": _cases(records, rounded),
+        "graphs": graphs.found,
+    }
+
+
+class _Rounded(dict[float | None, float | None]):
+    """Numbers cut to three digits. Most stand in many cells."""
+
+    def __missing__(self, number: float | None) -> float | None:
+        found = self[number] = None if number is None else float(f"{number:.3g}")
+        return found
+
+
+class _Graphs:
+    """Pictures, each kept once: neither torch nor an opset changes most of them."""
+
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+        self._places: dict[str, int] = {}
+
+    def places(self, pictures: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+        """Return the models of a cell, each with the place of its picture."""
+        return tuple((model, self._place(graph)) for model, graph in pictures.items())
+
+    def _place(self, graph: Any) -> int:
+        text = json.dumps(graph)
+        if text not in self._places:
+            self._places[text] = len(self.found)
+            self.found.append(graph)
+        return self._places[text]
+
+
+def _column(texts: Iterable[Hashable]) -> dict[str, Any]:
+    places: dict[Hashable, int] = {}
+    rows = [places.setdefault(text, len(places)) for text in texts]
+    return {"values": list(places), "rows": rows}
+
+
+def _cases(records: Sequence[Record], rounded: _Rounded) -> dict[str, Any]:
+    cases = [case for r in records for case in r.verdict.cases]
+    ends, end = [], 0
+    for record in records:
+        end += len(record.verdict.cases)
+        ends.append(end)
+    return {
+        "ends": ends,
+        "case": _column(c.case for c in cases),
+        "model": _column(c.model for c in cases),
+        "outcome": _column(c.outcome for c in cases),
+        "detail": _column(c.detail for c in cases),
+        "error": [rounded[c.error] for c in cases],
+        "ulp": [rounded[c.ulp] for c in cases],
+        "limit": [rounded[c.limit] for c in cases],
+    }
