@@ -9,14 +9,14 @@ from typing import Any
 
 from pipeline.report.document import Document
 from pipeline.report.records import Record, totals
-from pipeline.report.table import MARKS, faults
+from pipeline.report.table import MARKS, faults, unsupported_cases
 from pipeline.verdict import WRONG, Outcome, Verdict
 
 # GitHub refuses a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.
-_ROWS = 120  # of the table, beyond which those without a fault are left out
-_FAULTS = 20
-_LINES = 15  # of a detail
-_WIDTH = 240  # of a line of it
+_ROWS = 100  # of the table, beyond which those without a fault are left out
+_FAULTS = 10
+_LINES = 8  # of a detail
+_WIDTH = 200  # of a line of it
 _NAMES = 10  # of cells that are told together
 
 _HEADINGS = {"broken": "Newly broken", "fixed": "Newly fixed", "changed": "Changed otherwise", "gone": "Gone"}
@@ -97,14 +97,20 @@ def _faults(records: Sequence[Record]) -> Iterator[str]:
         yield _fault(outcome, detail, alike)
     if len(wrong) > _FAULTS:
         yield f"{len(wrong) - _FAULTS} further faults stand in index.html."
-    if unsupported := {detail: alike for (outcome, detail), alike in found.items() if outcome not in WRONG}:
-        reasons = [f"{len(alike)} cells: {_plain(_first(detail))}" for detail, alike in unsupported.items()]
+    reasons = [
+        f"{_code(name)} in {_cells(details)}: {_plain(_first(details[0]))}"
+        for name, details in unsupported_cases(records).items()
+    ]
+    for (outcome, detail), alike in found.items():
+        if outcome not in WRONG:
+            reasons.append(f"{_cells(alike)}, such as {_code(str(alike[0]))}: {_plain(_first(detail))}")
+    if reasons:
         yield "### Unsupported, and why\n\n" + "\n".join(_list(reasons))
 
 
 def _fault(outcome: Outcome, detail: str, alike: Sequence[Verdict]) -> str:
     cells = "\n".join(_list(_code(str(found)) for found in alike))
-    lines = [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…" for line in detail.splitlines()]
+    lines = [_cut(line) for line in detail.splitlines()]
     if len(lines) > _LINES:
         lines = [*lines[:_LINES], f"({len(lines) - _LINES} more lines in report.json)"]
     case = next((c for c in alike[0].cases if c.outcome in WRONG), None)
@@ -123,8 +129,15 @@ def _code(text: str) -> str:
     return f"`{text.replace('`', '')}`"
 
 
+def _cells(found: Sequence[object]) -> str:
+    return f"{len(found)} cell{'' if len(found) == 1 else 's'}"
+
+
 def _first(detail: str) -> str:
-    line = detail.partition("\n")[0]
+    return _cut(detail.partition("\n")[0])
+
+
+def _cut(line: str) -> str:
     return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
 
 

@@ -35,7 +35,7 @@ def show(records: Sequence[Record], console: Console) -> None:
         # Not wrapped, so that a command in it can be copied.
         console.print(Text(_indented(detail, alike[0])), soft_wrap=True)
         console.print()
-    for name, details in _unsupported_cases(records).items():
+    for name, details in unsupported_cases(records).items():
         cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
         console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
         console.print(Text(f"  {details[0]}\n"), soft_wrap=True)
@@ -102,7 +102,7 @@ def faults(records: Sequence[Record]) -> dict[tuple[Outcome, str], list[Verdict]
     return found
 
 
-def _unsupported_cases(records: Sequence[Record]) -> dict[str, list[str]]:
+def unsupported_cases(records: Sequence[Record]) -> dict[str, list[str]]:
     """Return the details of unsupported cases in verified cells, by name: ``gelu-custom-plain_float64``.
 
     What is said differs from cell to cell, so that one stands for all; report.json has each.

@@ -56,7 +56,7 @@ def cells(layout: Layout) -> list[dict[str, Any]]:
 
 def test_all_verified(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     report.run(layout, EXPECTED)
-    assert capsys.readouterr().out.endswith("3 cells: 3 verified\n")
+    assert capsys.readouterr().out.endswith("3 cells: 3 verified\nbuild/report/index.html\n")
     whole = json.loads((layout.report / "report.json").read_text())
     assert whole["counts"] == {"cells": 3, "verified": 3, "mismatched": 0, "failed": 0, "unsupported": 0}
     assert whole["versions"]["onnxruntime"]

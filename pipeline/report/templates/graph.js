@@ -141,18 +141,18 @@ function settle(layer, wanted) {
   for (const pool of pools) for (let n = 0; n < pool.count; n++, i++) layer[i].x = pool.sum / pool.weight + offsets[i];
 }
 
-const weight = (place) => (place.bend ? 3 : 1); // long wires are better straight
+const weight = (place) => (place.bend ? 6 : 1); // long wires are better straight
 
 function arrange(layers) {
   for (const layer of layers) {
     let x = 0;
     for (const place of layer) { place.x = x + place.box.width / 2; x += place.box.width + GAP.across; }
   }
-  for (let round = 0; round < 12; round++) {
+  for (let round = 0; round < 24; round++) {
     const down = round % 2 === 0, walk = down ? layers : [...layers].reverse();
     for (const layer of walk) {
       settle(layer, (place) => {
-        const near = round < 8 ? place[down ? "up" : "down"] : [...place.up, ...place.down];
+        const near = round < 18 ? place[down ? "up" : "down"] : [...place.up, ...place.down];
         return near.length ? mean(near.map((q) => q.x)) : place.x;
       });
     }

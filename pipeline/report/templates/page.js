@@ -11,7 +11,7 @@ const WRONG = new Set(["mismatched", "failed"]);
 const METRICS = { outcome: "outcome", limit: "error, of limit", seconds: "seconds" };
 const FACETS = ["outcome", "change", "lowering", "torch", "exporter", "opset", "ort"];
 const TITLES = { ort: "ONNX Runtime", change: "since the previous run" };
-const REPLAYS = 60; // faults that are listed; a matrix in which all fails has as many as cells
+const LISTED = 60; // reasons; a matrix in which all fails may have as many as cells
 
 const of = (column, i) => CELLS[column].values[CELLS[column].rows[i]];
 const caseOf = (column, k) => CASES[column].values[CASES[column].rows[k]];
@@ -422,32 +422,43 @@ function showLegend() {
   byId("legend").replaceChildren(...items);
 }
 
-// What is not verified, by reason.
+// What is not verified, by reason: cells, and unsupported cases in cells that are verified by their others.
 
 function buildFaults(visible) {
   const groups = new Map();
+  const put = (key, fault, i) => {
+    if (!groups.has(key)) groups.set(key, { ...fault, cells: [] });
+    groups.get(key).cells.push(i);
+  };
+  const refused = CASES.outcome.values.indexOf("unsupported");
   for (const i of visible) {
     const outcome = of("outcome", i);
-    if (outcome === "verified") continue;
-    const key = `${outcome}\n${CELLS.detail.rows[i]}`;
-    if (!groups.has(key)) groups.set(key, []);
-    groups.get(key).push(i);
+    if (outcome !== "verified") {
+      put(`${outcome}\n${CELLS.detail.rows[i]}`, { outcome, title: name(i), detail: of("detail", i) }, i);
+      continue;
+    }
+    const [from, to] = cases(i);
+    for (let k = from; k < to; k++) {
+      if (CASES.outcome.rows[k] !== refused) continue;
+      const title = `${of("op", i)}-${of("lowering", i)}-${caseOf("case", k)}`;
+      put(title, { outcome: "unsupported", title, detail: caseOf("detail", k), single: true }, i);
+    }
   }
   const ranks = ["failed", "mismatched", "unsupported"];
-  const sorted = [...groups.values()].sort((a, b) => ranks.indexOf(of("outcome", a[0])) - ranks.indexOf(of("outcome", b[0])));
+  const sorted = [...groups.values()].sort((a, b) => ranks.indexOf(a.outcome) - ranks.indexOf(b.outcome));
   const box = byId("faults");
   box.replaceChildren();
   if (!sorted.length) return;
-  box.append(make("h2", {}, "Not verified, by reason"), ...sorted.slice(0, REPLAYS).map(fault));
-  if (sorted.length > REPLAYS) box.append(make("p", { className: "soft" }, `and ${sorted.length - REPLAYS} further reasons`));
+  box.append(make("h2", {}, "Not verified, by reason"), ...sorted.slice(0, LISTED).map(fault));
+  if (sorted.length > LISTED) box.append(make("p", { className: "soft" }, `and ${sorted.length - LISTED} further reasons`));
 }
 
-function fault(group) {
-  const outcome = of("outcome", group[0]);
-  const button = make("button", { type: "button", className: "mono" }, name(group[0]));
-  button.addEventListener("click", () => { focusOn(group[0]); open(group[0]); });
-  const more = group.length > 1 ? ` and ${group.length - 1} more` : "";
-  const said = make("div", {}, button, make("span", { className: "soft" }, more), make("pre", {}, of("detail", group[0])));
+function fault({ outcome, title, detail, single, cells }) {
+  const button = make("button", { type: "button", className: "mono" }, title);
+  button.addEventListener("click", () => { focusOn(cells[0]); open(cells[0]); });
+  const more = cells.length > 1 ? ` and ${cells.length - 1} more` : "";
+  const where = single ? ` in ${cells.length} cell${cells.length === 1 ? "" : "s"}` : more;
+  const said = make("div", {}, button, make("span", { className: "soft" }, where), make("pre", {}, detail));
   return make("div", { className: "fault" }, make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome]), said);
 }
 
@@ -511,11 +522,18 @@ function detail(i, from, to) {
     make("div", { className: "top" }, title, closing),
     said,
     why && section("Why", "", make("pre", { className: "text" }, why)),
-    from < to && section(`Cases (${to - from})`, "", caseTable(i, from, to)),
+    from < to && section("Cases", tally(from, to), caseTable(i, from, to)),
     replay(i),
     graph(i),
     log && section("Log", "its last lines", make("pre", { className: "text" }, log)),
   ];
+}
+
+// Return `9 cases: 7 verified, 2 unsupported`.
+function tally(from, to) {
+  const counts = new Map();
+  for (let k = from; k < to; k++) counts.set(caseOf("outcome", k), (counts.get(caseOf("outcome", k)) ?? 0) + 1);
+  return `${to - from}: ${[...counts].map(([outcome, count]) => `${count} ${outcome}`).join(", ")}`;
 }
 
 function caseTable(i, from, to) {
@@ -615,7 +633,7 @@ function update() {
 function buildHeader() {
   const parts = Object.entries(DATA.versions).flatMap(([key, version], at) => [at ? " · " : "", `${key} `, make("b", {}, version)]);
   const compared = DATA.changes === null ? " · no previous run to compare with" : "";
-  byId("versions").append(...parts, compared, ` · written ${new Date(document.lastModified).toLocaleString()}`);
+  byId("versions").append(...parts, compared, ` · written ${new Date(document.lastModified).toLocaleString("sv")}`);
 }
 
 readout(null);

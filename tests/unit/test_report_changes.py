@@ -1,0 +1,164 @@
+"""What a report says of the one before it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import verdict
+from pipeline.errors import ReportError
+from pipeline.layout import Layout
+from pipeline.report.changes import compare, kinds
+from pipeline.report.document import document, parse, same, text
+from pipeline.stages import report
+from pipeline.verdict import Outcome
+from tests.report.many import RUNTIMES, VERSIONS, Record, cells, records
+from tests.report.many import verdict as make
+
+FIVE = list(cells())[:5]
+OUTCOMES: tuple[Outcome, ...] = ("verified", "mismatched", "failed", "unsupported")
+
+
+def made(*outcomes: Outcome | None, versions: dict[str, str] = VERSIONS) -> dict[str, Any]:
+    """Return a report of as many cells; None for one that is not there."""
+    there = [(cell, outcome) for cell, outcome in zip(FIVE, outcomes, strict=False) if outcome]
+    return document([Record(cell=c, verdict=make("op", c, o, detail="why")) for c, o in there], versions)
+
+
+@pytest.mark.parametrize("before", [*OUTCOMES, None])
+@pytest.mark.parametrize("now", [*OUTCOMES, None])
+def test_every_pair_of_outcomes_has_one_kind(before: Outcome | None, now: Outcome | None) -> None:
+    right, wrong = ("verified", "unsupported"), ("mismatched", "failed")
+    expected = (
+        None if before == now
+        else "new" if before is None
+        else "gone" if now is None
+        else "broken" if before in right and now in wrong
+        else "fixed" if before in wrong and now in right
+        else "changed"
+    )  # fmt: skip
+    changes = compare(made(now), made(before))
+    entry = {"cell": f"op-custom@{FIVE[0]}", "before": before, "now": now}
+    assert {k: v for k, v in changes.items() if v} == ({expected: [entry]} if expected else {})
+
+
+def test_the_kinds_of_the_cells_that_there_are() -> None:
+    changes = compare(made("failed", None, "verified"), made("verified", "verified"))
+    assert kinds(changes) == {f"op-custom@{FIVE[0]}": ("broken", "verified"), f"op-custom@{FIVE[2]}": ("new", None)}
+    assert kinds(None) == {}
+
+
+def test_versions_that_differ_are_told() -> None:
+    changes = compare(
+        made("verified", versions={"torch": "2.13.0", "new": "1"}), made("verified", versions={"torch": "2.9.1"})
+    )
+    assert changes["versions"] == {"torch": ["2.9.1", "2.13.0"], "new": [None, "1"]}
+
+
+def test_cells_of_many_versions_are_told_apart() -> None:
+    whole = document(records(2), VERSIONS)
+    before = document([r for r in records(2) if r.cell.ort != RUNTIMES[0]], VERSIONS)
+    changes = compare(whole, before)
+    assert len(changes["new"]) == sum(r.cell.ort == RUNTIMES[0] for r in records(2)) > 50
+    assert not changes["broken"] and not changes["gone"]
+
+
+def test_the_text_has_a_line_for_each_cell_and_says_the_same() -> None:
+    whole = document(records(2), VERSIONS)
+    written = text(whole)
+    assert json.loads(written) == whole
+    assert sum(line.startswith('{"op"') for line in written.splitlines()) == len(whole["cells"])
+    assert json.loads(text(document([], VERSIONS)))["cells"] == []
+
+
+def test_a_document_that_is_read_is_the_same() -> None:
+    whole = document(records(1), VERSIONS)
+    found = parse(text(whole | {"changes": {"broken": []}}))
+    assert found and same(found, whole)
+    assert not same(found, document(records(2), VERSIONS))
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["", "{", "[]", "{}", '{"schema": 2, "versions": {}, "cells": []}', '{"schema": 1, "versions": {}, "cells": [{}]}',
+     '{"schema": 1, "versions": {}, "cells": {}}'],
+)  # fmt: skip
+def test_what_is_no_report_is_none(damaged: str) -> None:
+    assert parse(damaged) is None
+
+
+# What the stage keeps.
+
+
+class Runs:
+    """A project of three cells, whose report is made again and again."""
+
+    def __init__(self, root: Path) -> None:
+        self.layout = Layout(root)
+
+    def __call__(self, *outcomes: Outcome) -> dict[str, Any] | None:
+        for cell, outcome in zip(FIVE, outcomes, strict=False):
+            verdict.write(self.layout.verdict("op", "custom", cell), make("op", cell, outcome, detail="why"))
+        try:
+            report.run(self.layout, [("op", "custom", cell) for cell in FIVE[: len(outcomes)]])
+        except ReportError:
+            assert {"failed", "mismatched"} & {*outcomes}
+        found: dict[str, Any] | None = json.loads(self.layout.report_data.read_text())["changes"]
+        return found
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+def told(changes: dict[str, Any] | None) -> dict[str, int] | None:
+    return None if changes is None else {kind: len(found) for kind, found in changes.items() if found}
+
+
+def test_the_first_run_is_compared_with_none(runs: Runs) -> None:
+    assert runs("verified", "verified") is None
+    assert not runs.layout.previous_report.exists()
+
+
+def test_each_run_is_compared_with_the_one_before(runs: Runs) -> None:
+    runs("verified", "verified")
+    assert told(runs("verified", "failed")) == {"broken": 1}
+    assert told(runs("failed", "failed")) == {"broken": 1}
+    assert told(runs("verified", "failed", "failed")) == {"fixed": 1, "new": 1}
+    assert told(runs("verified")) == {"gone": 2}
+
+
+def test_a_report_that_is_made_once_more_says_the_same(runs: Runs) -> None:
+    runs("verified", "verified")
+    runs("verified", "failed")
+    written = {path: path.read_bytes() for path in (*runs.layout.reports, runs.layout.previous_report)}
+    assert told(runs("verified", "failed")) == {"broken": 1}
+    assert {path: path.read_bytes() for path in written} == written
+
+
+def test_a_report_given_as_the_previous_one_is_what_the_first_is_compared_with(runs: Runs) -> None:
+    runs("verified", "verified")
+    runs.layout.report_data.rename(runs.layout.previous_report)
+    assert told(runs("failed", "verified")) == {"broken": 1}
+
+
+def test_a_damaged_report_is_not_kept(runs: Runs) -> None:
+    runs("verified")
+    runs("failed")
+    runs.layout.report_data.write_text("{")
+    assert told(runs("mismatched")) == {"broken": 1}, "compared with the first, which is still there"
+    runs.layout.report_data.write_text("{")
+    runs.layout.previous_report.write_bytes(b"\xff")
+    assert runs("mismatched") is None
+
+
+def test_the_report_of_an_older_form_is_compared_with(runs: Runs) -> None:
+    runs("verified")
+    found = json.loads(runs.layout.report_data.read_text())
+    del found["changes"]
+    runs.layout.report_data.write_text(json.dumps(found, indent=1))
+    assert told(runs("failed")) == {"broken": 1}

@@ -1,0 +1,90 @@
+"""The summary for pull requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipeline.report import markdown
+from pipeline.report.changes import compare
+from pipeline.report.document import document
+from pipeline.report.records import Record
+from pipeline.verdict import CaseResult, Outcome
+from tests.report.many import VERSIONS, cells, records, verdict
+
+CELLS = list(cells())
+
+
+def render(found: list[Record], before: list[Record] | None = None) -> str:
+    report = document(found, VERSIONS)
+    if before is not None:
+        report["changes"] = compare(report, document(before, VERSIONS))
+    return markdown.render(report, found)
+
+
+def record(outcome: Outcome = "verified", *, place: int = 0, detail: str = "", op: str = "op") -> Record:
+    return Record(cell=CELLS[place], verdict=verdict(op, CELLS[place], outcome, detail=detail))
+
+
+def test_all_is_well() -> None:
+    told = render([record()], [record()])
+    assert told.startswith("## opmatrix: 1 cell: 1 verified\n\nSince the previous run: every cell as before.\n")
+    assert "What is wrong" not in told
+    assert told.endswith("<sub>python 3.11.7, torch 2.13.0+cpu, onnxruntime 1.31.1</sub>\n")
+
+
+def test_no_cell_at_all() -> None:
+    assert render([]).startswith("## opmatrix: 0 cells: none asked for\n\nThere is no previous run")
+
+
+def test_a_fault_comes_with_its_detail_and_the_command_that_replays_it() -> None:
+    wrong = record("mismatched", detail="1 of 2 cases; case_1: 3 of 64 elements differ")
+    told = render([wrong])
+    assert f"≠ **mismatched**\n\n- `op-custom@{CELLS[0]}`\n\n```text\n1 of 2 cases; case_1: 3 of 64" in told
+    assert f"```text\n{wrong.verdict.replay('case_1')}\n```" in told
+
+
+def test_what_broke_and_what_was_fixed() -> None:
+    told = render([record("failed", detail="x"), record(place=1), record("failed", place=2, detail="x")],
+                  [record(), record("failed", place=1, detail="x")])  # fmt: skip
+    assert "Since the previous run: 1 broken, 1 fixed, 1 new." in told
+    assert f"**Newly broken**\n\n- `op-custom@{CELLS[0]}`: verified → failed\n\n" in told
+    assert f"**Newly fixed**\n\n- `op-custom@{CELLS[1]}`: failed → verified\n\n" in told
+    assert f"**New and wrong**\n\n- `op-custom@{CELLS[2]}`: failed\n\n" in told
+
+
+def test_the_table_has_a_row_per_torch_and_a_column_per_runtime() -> None:
+    lines = render(records(1)).splitlines()
+    rows = [line for line in lines if line.startswith("| operator")]
+    assert rows[0] == "| operator | torch | " + " | ".join(
+        f"ONNX Runtime {ort}" for ort in ("1.16", "1.18", "1.21", "1.24", "1.31")
+    ) + " |"  # fmt: skip
+    assert [row.split(" | ")[1] for row in rows[1:]] == ["1.13", "2.0", "2.6", "2.9", "2.13", "2.15", "without"]
+    assert rows[2] == "| operator\\_00-custom | 2.0 | ✓ 5 | ✗ 1, ✓ 4 | ✓ 5 | ✓ 5 | ✓ 5 |"
+    assert rows[-1] == "| operator\\_00-custom | without |  |  |  |  | ✓ 3 |"
+    assert sum("≠ 1" in row for row in rows) == sum(r.verdict.outcome == "mismatched" for r in records(1)) == 2
+
+
+def test_a_hostile_detail_stays_in_its_block() -> None:
+    hostile = "`````\n</sub><script>alert(1)</script> | @everybody\n# heading"
+    told = render([record("failed", detail=hostile)])
+    assert f"``````text\n{hostile}\n``````" in told
+    unsupported = render([record("unsupported", detail="<b>a|b</b> @all *x*")])
+    assert "\\<b\\>a\\|b\\</b\\> @\N{ZERO WIDTH SPACE}all \\*x\\*" in unsupported
+
+
+def test_unsupported_cases_of_verified_cells_are_told() -> None:
+    refused = CaseResult(case="float64", model="double", outcome="unsupported", detail="no float64 kernel")
+    found = record()
+    found = Record(cell=found.cell, verdict=replace(found.verdict, cases=(*found.verdict.cases, refused)))
+    assert "- `op-custom-float64` in 1 cell: no float64 kernel" in render([found])
+
+
+def test_a_summary_of_any_size_fits_in_a_comment() -> None:
+    """GitHub takes 65,536 characters."""
+    long = "\n".join("x" * 1000 for _ in range(100))
+    worst = [record("failed", place=place, op=f"an_operator_with_a_long_name_{op:02}", detail=f"{op} {place} {long}")
+             for op in range(40) for place in range(len(CELLS))]  # fmt: skip
+    right = [Record(cell=r.cell, verdict=replace(r.verdict, outcome="verified")) for r in worst]
+    told = render(worst, right)
+    assert 20_000 < len(told) < 65_000
+    assert "further faults stand in index.html" in told and "rows; those in which nothing is wrong" in told

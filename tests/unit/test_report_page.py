@@ -1,0 +1,134 @@
+"""The text of the page: whole, quiet, and nothing in the data gets out of it. tests/report opens it in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from pipeline.layout import Layout
+from pipeline.report import background, page
+from pipeline.report.background import Background
+from pipeline.report.changes import compare
+from pipeline.report.document import document
+from pipeline.report.records import Record
+from pipeline.report.template import TEMPLATES, in_script
+from tests.report.many import BACKGROUND, GRAPH, VERSIONS, cells, records, verdict
+
+CELL = next(cells())
+HOSTILE = "</script><script>alert(1)</script><!-- {{ script }} & \u2028 ]]> '\""
+
+
+def render(found: list[Record], behind: Background = BACKGROUND) -> str:
+    return page.render(document(found, VERSIONS), found, [behind] * len(found))
+
+
+def scripts(html: str) -> list[str]:
+    return re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+
+
+def embedded(html: str) -> dict[str, dict[str, dict[str, list[object]]]]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert found
+    loaded: dict[str, dict[str, dict[str, list[object]]]] = json.loads(found[1])
+    return loaded
+
+
+def test_everything_stands_in_one_file_that_names_no_other() -> None:
+    html = render(records(1))
+    assert "{{ " not in html.replace("{{ script }}", "")
+    assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", html)
+    assert not re.findall(r"<link(?! rel=\"icon\" href=\"data:,\")|<script src|<img|@import|url\(", html)
+
+
+def test_the_policy_forbids_what_does_not_stand_in_the_page() -> None:
+    html = render([])
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'" and "unsafe" not in policy
+    (script,) = scripts(html)
+    style = html.partition("<style>")[2].partition("</style>")[0]
+    for rule, text in (("script-src", script), ("style-src", style)):
+        assert rules[rule] == f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+    assert html.index("Content-Security-Policy") < html.index("<style>")
+
+
+def test_a_hostile_text_stays_data() -> None:
+    wrong = verdict(HOSTILE, CELL, "failed", detail=HOSTILE)
+    graph = GRAPH | {"inputs": [[0, HOSTILE, HOSTILE]]}
+    html = render([Record(cell=CELL, verdict=wrong)], Background(log=HOSTILE, pictures={HOSTILE: graph}))
+    assert len(re.findall("</script", html)) == len(re.findall("<script", html)) == 2
+    assert "alert(1)<" not in html
+    found = embedded(html)["cells"]
+    assert found["detail"]["values"] == found["log"]["values"] == found["op"]["values"] == [HOSTILE]
+
+
+def test_text_in_a_script_element_is_the_same_json() -> None:
+    assert json.loads(in_script(json.dumps(HOSTILE))) == HOSTILE
+    assert not {"<", ">", "&"} & {*in_script(json.dumps(HOSTILE))}
+
+
+def test_no_template_ends_its_own_element() -> None:
+    for path in TEMPLATES[1:]:
+        assert "</script" not in path.read_text() and "</style" not in path.read_text()
+
+
+def test_columns_hold_each_text_once_and_give_back_every_record() -> None:
+    found = records(2)
+    before = document([replace(r, verdict=replace(r.verdict, outcome="verified")) for r in found[:-1]], VERSIONS)
+    report = document(found, VERSIONS)
+    report["changes"] = compare(report, before)
+    data = page.data(report, found, [BACKGROUND] * len(found))
+    columns, cases = data["cells"], data["cases"]
+
+    def row(name: str, i: int) -> object:
+        return columns[name]["values"][columns[name]["rows"][i]]
+
+    start = 0
+    for i, r in enumerate(found):
+        assert [row(name, i) for name in ("op", "lowering", "torch", "exporter", "opset", "ort")] == [
+            r.verdict.op, r.verdict.lowering, r.cell.torch, r.cell.exporter, r.cell.opset, r.cell.ort,
+        ]  # fmt: skip
+        assert (row("outcome", i), row("detail", i)) == (r.verdict.outcome, r.verdict.detail)
+        assert columns["limit"][i] == (None if r.limit is None else pytest.approx(r.limit, rel=5e-3))
+        end = cases["ends"][i]
+        names = [cases["case"]["values"][k] for k in cases["case"]["rows"][start:end]]
+        assert names == [c.case for c in r.verdict.cases]
+        start = end
+    wrong = [i for i, r in enumerate(found[:-1]) if r.verdict.outcome in ("failed", "mismatched")]
+    assert [i for i in range(len(found)) if row("change", i) == "broken"] == wrong != []
+    assert row("change", len(found) - 1) == "new" and row("before", wrong[0]) == "verified"
+    assert len(data["graphs"]) == 1, "one picture stands for all that are alike"
+    assert len(columns["torch"]["values"]) == 7 and len(columns["ort"]["values"]) == 5
+
+
+def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    record = Record(cell=CELL, verdict=verdict("op", CELL))
+    assert background.read(layout, record) == Background()
+    path = layout.log(f"verify:{record.verdict}")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\xff first\n" + b"\n".join(b"line %d" % n for n in range(3000)))
+    log = background.read(layout, record).log.splitlines()
+    assert len(log) == 40 and log[-1] == "line 2999"
+    path.write_bytes(b"\xff only")
+    assert background.read(layout, record).log == "\N{REPLACEMENT CHARACTER} only"
+
+
+@pytest.mark.parametrize("damaged", ["", "{", "[]"])
+def test_pictures_that_cannot_be_read_are_none(tmp_path: Path, damaged: str) -> None:
+    layout = Layout(tmp_path)
+    path = layout.pictures("op", "custom", CELL)
+    path.parent.mkdir(parents=True)
+    path.write_text(damaged)
+    assert background.read(layout, Record(cell=CELL, verdict=verdict("op", CELL))).pictures == {}
+
+
+def test_the_page_of_many_cells_is_small() -> None:
+    """Of what 82 cells with 26 cases each take, most is cases: some 60 bytes each."""
+    assert len(render(records(10, cases=10))) < 2_000_000

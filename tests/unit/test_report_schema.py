@@ -1,0 +1,132 @@
+"""report.json keeps to the schema that is shipped, and docs/report.md describes all of it.
+
+The schema is read by a validator of the few words that it uses; a word that this does not know is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.report.changes import compare
+from pipeline.report.document import document, text
+from pipeline.report.records import OUTCOMES, SCHEMA
+from tests.report.many import VERSIONS, records
+
+WHOLE: dict[str, Any] = json.loads(resources.files("pipeline.report").joinpath("report.schema.json").read_text())
+TYPES: dict[str, Callable[[Any], bool]] = {
+    "object": lambda v: isinstance(v, dict),
+    "array": lambda v: isinstance(v, list),
+    "string": lambda v: isinstance(v, str),
+    "null": lambda v: v is None,
+    "integer": lambda v: isinstance(v, int) and not isinstance(v, bool),
+    "number": lambda v: isinstance(v, int | float) and not isinstance(v, bool),
+}
+
+
+def mistakes(value: Any, schema: dict[str, Any], at: str = "report") -> Iterator[str]:
+    for word, asked in schema.items():
+        match word:
+            case "$schema" | "$defs" | "title" | "description":
+                pass
+            case "$ref":
+                yield from mistakes(value, WHOLE["$defs"][asked.removeprefix("#/$defs/")], at)
+            case "type":
+                if not any(TYPES[name](value) for name in ([asked] if isinstance(asked, str) else asked)):
+                    yield f"{at}: {value!r} is no {asked}"
+            case "const" | "enum":
+                if value not in (asked if word == "enum" else [asked]):
+                    yield f"{at}: {value!r} is not {asked}"
+            case "anyOf":
+                if all(any(mistakes(value, one, at)) for one in asked):
+                    yield f"{at}: {value!r} is none of {asked}"
+            case "minimum":
+                if isinstance(value, int | float) and value < asked:
+                    yield f"{at}: {value!r} is below {asked}"
+            case "pattern":
+                if isinstance(value, str) and not re.search(asked, value):
+                    yield f"{at}: {value!r} does not match {asked}"
+            case "minItems" | "maxItems":
+                if isinstance(value, list) and (len(value) - asked) * (-1 if word == "minItems" else 1) > 0:
+                    yield f"{at}: {len(value)} items"
+            case "items":
+                for n, item in enumerate(value if isinstance(value, list) else ()):
+                    yield from mistakes(item, asked, f"{at}[{n}]")
+            case "required":
+                yield from (f"{at}: no {key!r}" for key in asked if isinstance(value, dict) and key not in value)
+            case "properties":
+                for key in asked.keys() & (value if isinstance(value, dict) else ()):
+                    yield from mistakes(value[key], asked[key], f"{at}.{key}")
+            case "additionalProperties":
+                for key in (value if isinstance(value, dict) else {}).keys() - schema.get("properties", {}).keys():
+                    yield from mistakes(value[key], asked, f"{at}.{key}")
+            case _:
+                raise AssertionError(f"the validator does not know {word!r}")
+
+
+def report() -> dict[str, Any]:
+    """Return a report that holds everything that one may hold, as it is read from its file."""
+    found, before = records(3), records(2)[1:]
+    made = document(found, VERSIONS)
+    made["changes"] = compare(made, document([*before, *records(4)[-1:]], VERSIONS | {"torch": "2.9.1"}))
+    loaded: dict[str, Any] = json.loads(text(made))
+    return loaded
+
+
+def test_a_report_keeps_to_the_schema() -> None:
+    whole = report()
+    assert not list(mistakes(whole, WHOLE))
+    assert not list(mistakes(whole | {"changes": None}, WHOLE))
+    assert all(whole["changes"][kind] for kind in ("new", "gone")) and whole["changes"]["versions"]
+    assert {c["outcome"] for c in whole["cells"]} == {*OUTCOMES}
+
+
+def _delete(found: dict[str, Any]) -> None:
+    del found["cells"][3]["ort"]
+
+
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [
+        (lambda r: r.update(schema=2), "report.schema: 2 is not 1"),
+        (lambda r: r["counts"].pop("failed"), "report.counts: no 'failed'"),
+        (_delete, "report.cells[3]: no 'ort'"),
+        (lambda r: r["cells"][0].update(outcome="fine"), "report.cells[0].outcome: 'fine' is not"),
+        (lambda r: r["cells"][0].update(torch="2.13.0"), "report.cells[0].torch: '2.13.0' is none of"),
+        (lambda r: r["cells"][0].update(opset=True), "report.cells[0].opset: True is no integer"),
+        (lambda r: r["cells"][0]["cases"][0].update(limit=-1), "report.cells[0].cases[0].limit: -1 is below 0"),
+        (lambda r: r["changes"]["new"][0].pop("now"), "report.changes.new[0]: no 'now'"),
+        (lambda r: r["changes"]["versions"].update(torch=["1"]), "report.changes.versions.torch: 1 items"),
+        (lambda r: r["changes"]["gone"][0].update(cell="op"), "report.changes.gone[0].cell: 'op' does not match"),
+    ],
+)
+def test_the_schema_refuses_what_is_wrong(plant: Callable[[dict[str, Any]], None], said: str) -> None:
+    whole = report()
+    plant(whole)
+    assert [m for m in mistakes(whole, WHOLE) if m.startswith(said)]
+
+
+def test_the_schema_has_the_version_and_the_outcomes_of_the_code() -> None:
+    assert WHOLE["properties"]["schema"]["const"] == SCHEMA
+    assert WHOLE["$defs"]["outcome"]["enum"] == [*OUTCOMES]
+
+
+def test_every_key_of_a_report_is_described_and_documented(root: Path) -> None:
+    page = (root / "docs/report.md").read_text()
+    whole = report()
+    described = {
+        "": (whole, WHOLE),
+        "changes": (whole["changes"], WHOLE["properties"]["changes"]),
+        "change": (whole["changes"]["new"][0], WHOLE["$defs"]["change"]),
+        "cell": (whole["cells"][0], WHOLE["$defs"]["cell"]),
+        "case": (whole["cells"][0]["cases"][0], WHOLE["$defs"]["case"]),
+    }
+    for where, (value, schema) in described.items():
+        assert value.keys() == schema["properties"].keys() == {*schema["required"]}, where
+        assert not [key for key in value if f"`{key}`" not in page], where
