@@ -34,7 +34,7 @@ BACKGROUND = Background(log="$ python -m pipeline verify\nline", pictures={"stat
 
 
 def cells() -> Iterator[Cell]:
-    """Yield 205 cells of torch, and three without."""
+    """Yield 265 cells with torch, and three without."""
     for ort in RUNTIMES:
         for torch, exporter, opsets in TORCH:
             yield from (Cell(torch=torch, exporter=exporter, opset=opset, ort=ort) for opset in opsets)

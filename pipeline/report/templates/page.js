@@ -303,7 +303,6 @@ function focusOn(i) {
   focused = i;
   const field = tdOf(i);
   field.tabIndex = 0;
-  field.setAttribute("aria-label", told(i)); // only now: to write ten thousand of them takes as long as the page
   field.focus({ preventScroll: true });
   reveal(field);
 }
@@ -359,7 +358,12 @@ function listen() {
   });
   box.addEventListener("mouseover", (event) => readout(event.target.closest("td[data-i]")));
   box.addEventListener("mouseleave", () => readout(document.activeElement?.closest("td[data-i]")));
-  box.addEventListener("focusin", (event) => readout(event.target.closest("td[data-i]")));
+  box.addEventListener("focusin", (event) => {
+    const field = event.target.closest("td[data-i]");
+    // Only now: to write ten thousand of them would take as long as the matrix.
+    field?.setAttribute("aria-label", told(Number(field.dataset.i)));
+    readout(field);
+  });
   box.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey || focused === null) return;
     if (MOVES[event.key]) moveTo(MOVES[event.key](focused));
@@ -466,7 +470,7 @@ function buildGone() {
   const gone = DATA.changes?.gone ?? [];
   if (!gone.length) return;
   const list = make("ul", {}, ...gone.map(({ cell, before }) => make("li", {}, `${MARKS[before]} ${cell}`)));
-  byId("gone").append(make("details", {}, make("summary", {}, `${gone.length} cells of the previous run are gone`), list));
+  byId("gone").append(make("details", {}, make("summary", {}, `Gone since the previous run: ${gone.length}`), list));
 }
 
 // The cell that is open.
