@@ -1,0 +1,92 @@
+"""Models as the report draws them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from pipeline.models.picture import picture
+
+
+def model(*nodes: NodeProto, names: tuple[str, str, str] = ("x", "h", "y")) -> ModelProto:
+    """Return a model from the first to the last of `names`; W is a weight of eight numbers."""
+    x = helper.make_tensor_value_info(names[0], TensorProto.FLOAT, ["n", 4])
+    y = helper.make_tensor_value_info(names[2], TensorProto.DOUBLE, None)
+    weight = numpy_helper.from_array(np.zeros((2, 4), np.float32), "W")
+    graph = helper.make_graph(list(nodes), "g", [x], [y], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("mine", 3)])
+
+
+def chain(names: tuple[str, str, str]) -> ModelProto:
+    x, h, y = names
+    shape = helper.make_node("Constant", [], [f"{h}_shape"], value=numpy_helper.from_array(np.array([0, -1])))
+    return model(
+        shape,
+        helper.make_node("norm", [x, "", "W"], [h], domain="mine", eps=1e-5, mode="fast"),
+        helper.make_node("Reshape", [h, f"{h}_shape"], [y]),
+        names=names,
+    )
+
+
+def test_a_custom_node_between_constants() -> None:
+    assert picture(chain(("x", "h", "y"))) == {
+        "inputs": [[0, "x", "float32[n, 4]"]],
+        "nodes": [
+            {"op": "norm", "domain": "mine", "version": 3, "in": [0, None, "float32[2, 4]"], "out": [1],
+             "attributes": {"eps": "1e-05", "mode": "'fast'"}},
+            {"op": "Reshape", "in": [1, "[0, -1]"], "out": [2], "attributes": {}},
+        ],
+        "outputs": [[2, "y", "float64"]],
+    }  # fmt: skip
+
+
+def test_names_of_inner_values_leave_no_trace() -> None:
+    assert picture(chain(("x", "h", "y"))) == picture(chain(("x", "/Reshape_output_0", "y")))
+
+
+def test_an_output_may_be_a_constant() -> None:
+    constant = helper.make_node("Constant", [], ["y"], value_float=0.5)
+    assert picture(model(constant))["outputs"] == [["0.5", "y", "float64"]]
+
+
+def test_a_node_that_is_named_as_a_constant_elsewhere_is_no_constant() -> None:
+    node = helper.make_node("Constant", [], ["y"], domain="mine", value=1)
+    assert picture(model(node))["nodes"][0]["op"] == "Constant"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, "3"),
+        (0.1, "0.1"),  # a float32, which is 0.10000000149
+        (float("nan"), "nan"),
+        ("a\n", "'a\\n'"),
+        (b"\xff", "'\N{REPLACEMENT CHARACTER}'"),
+        ([1, 2], "[1, 2]"),
+        ([0.5, 1e30], "[0.5, 1e+30]"),
+        (["a", "b"], "['a', 'b']"),
+        (list(range(100)), f"{str(list(range(100)))[:79]}…"),
+        (numpy_helper.from_array(np.array(7, np.int64)), "7"),
+        (numpy_helper.from_array(np.array([True, False])), "[True, False]"),
+        (numpy_helper.from_array(np.zeros((0, 3), np.float16)), "[]"),
+        (numpy_helper.from_array(np.zeros(7, np.float16)), "float16[7]"),
+        (helper.make_tensor("t", TensorProto.BFLOAT16, [1], [1.5]), "[1.5]"),
+        (helper.make_tensor("t", TensorProto.STRING, [1], [b"a"]), "string[1]"),
+        (helper.make_graph([], "inner", [], []), "graph"),
+    ],
+)
+def test_attributes_as_text(value: object, text: str) -> None:
+    node = helper.make_node("op", ["x"], ["y"], domain="mine")
+    node.attribute.append(helper.make_attribute("a", value))
+    found = picture(model(node))
+    assert found["nodes"][0]["attributes"] == {"a": text}
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_an_empty_list_is_one() -> None:
+    node = helper.make_node("op", ["x"], ["y"], domain="mine")
+    node.attribute.append(AttributeProto(name="a", type=AttributeProto.INTS))
+    assert picture(model(node))["nodes"][0]["attributes"] == {"a": "[]"}
