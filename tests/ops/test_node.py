@@ -19,6 +19,7 @@ from pipeline.load import Operator, load_operator
 from pipeline.matrix import Cell
 from pipeline.models import one_node
 from pipeline.models.demand import Demand
+from pipeline.models.picture import picture
 from pipeline.spec import Attribute
 from pipeline.stages import node
 from tests.ops.double import DYNAMIC, OPERATOR, SPEC, project
@@ -65,6 +66,7 @@ def test_one_node_with_the_declared_names(tmp_path: Path) -> None:
     assert made.ir_version == 8
     manifest = json.loads(layout.manifest("double", "custom", CELL).read_text())
     assert (manifest["cell"], list(manifest["models"])) == ("node-opset18", ["dynamic"])
+    assert json.loads(layout.pictures("double", "custom", CELL).read_text()) == {"dynamic": picture(made)}
 
 
 @pytest.mark.parametrize("opset", [7, 9, 25])

@@ -376,7 +376,7 @@ def test_hostile_texts_stay_texts(driver: webdriver.Chrome, tmp_path: Path) -> N
     page_.one("td.failed").click()
     assert page_.texts("#detail pre")[0] == HOSTILE
     assert page_.texts("#detail section:last-child pre") == [HOSTILE]
-    assert page_.run("return document.querySelector('svg text').textContent") == HOSTILE
+    assert page_.run("return document.querySelector('svg title').textContent") == f"{HOSTILE} {HOSTILE}"
     assert not page_.all("img") and driver.title == "opmatrix report"
 
 

@@ -12,7 +12,7 @@ const GAP = { across: 18, down: 26 };
 function boxesOf(graph) {
   const boxes = [], wires = [], maker = new Map();
   const add = (box) => boxes.push({ second: "", title: "", ...box }) - 1;
-  for (const [value, name, type] of graph.inputs) maker.set(value, add({ kind: "rim", text: name, second: type }));
+  for (const [value, name, type] of graph.inputs) maker.set(value, add(rim(name, type)));
   for (const node of graph.nodes) {
     const constants = node.in.filter((v) => typeof v === "string");
     const custom = Boolean(node.domain);
@@ -26,7 +26,7 @@ function boxesOf(graph) {
     for (const value of node.out) if (value !== null) maker.set(value, at);
   }
   for (const [value, name, type] of graph.outputs) {
-    const at = add({ kind: "rim", text: name, second: typeof value === "string" ? `${type} ${value}` : type });
+    const at = add(rim(name, typeof value === "string" ? `${type} ${value}` : type));
     if (maker.has(value)) wires.push([maker.get(value), at]);
   }
   for (const box of boxes) {
@@ -35,6 +35,8 @@ function boxesOf(graph) {
   }
   return [boxes, wires];
 }
+
+const rim = (name, type) => ({ kind: "rim", text: short(name), second: short(type), title: `${name} ${type}` });
 
 function short(text) {
   return text.length > 28 ? text.slice(0, 27) + "…" : text;
@@ -219,7 +221,7 @@ function shape({ box, x, y }) {
     group.append(svg("rect", { class: box.kind, x: left, y, width: box.width, height: box.height, rx: round }));
   }
   const name = box.kind === "custom" ? "custom-name" : "name";
-  group.append(svg("text", { class: name, x, y: y + (box.second ? 15 : 15) }, box.text));
+  group.append(svg("text", { class: name, x, y: y + 15 }, box.text));
   if (box.second) group.append(svg("text", { class: "second", x, y: y + 28.5 }, box.second));
   return group;
 }

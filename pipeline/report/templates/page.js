@@ -235,7 +235,7 @@ const WIDTHS = [0, 1].map((part) => Math.max(8, ...CELLS[part ? "lowering" : "op
 function rowTitle(op, lowering, ort) {
   const spans = [make("span", { title: op }, op), make("span", { className: "soft" }, lowering)];
   spans.forEach((span, part) => { span.style.width = `${Math.min(WIDTHS[part], 26) * 0.6 + 0.9}em`; });
-  if (runtimes.length > 1) spans.push(make("span", { className: "mono" }, ort));
+  if (runtimes.length > 1) spans.push(make("span", { className: "soft" }, ort));
   return spans;
 }
 
@@ -276,7 +276,7 @@ function fill(field, i, side, slowest) {
     if (value !== null) {
       text = chosen.metric === "limit" ? percent(value) : seconds(value);
       kind += " heat";
-      field.style.setProperty("--heat-of", Math.ceil(Math.sqrt(Math.min(1, part)) * 20) * 3);
+      field.style.setProperty("--heat-of", Math.ceil(Math.sqrt(Math.min(1, part)) * 19 + 1) * 3);
     }
   }
   field.textContent = text;
