@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from pipeline.report.records import Record
 
 _BYTES = 4096  # of a log's end: a crash may leave pages
 _LINES = 40
+_BLOCKED = re.compile(r"not run: (\w+:[\w.@-]+) failed")  # what pipeline.runner.failure writes to the verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +26,17 @@ class Background:
 
 
 def read(layout: Layout, record: Record) -> Background:
-    """Return what is there: a step that did not run has left no log, and an export that failed no picture."""
+    """Return what is there. Of a cell that was not verified because a step before it failed, that is the log of this
+    step: those of verify are of an earlier run, and so are pictures where the export failed.
+    """
     found = record.verdict
-    log = _end(layout.log(f"verify:{found}"))
-    return Background(log=log, pictures=_pictures(layout.pictures(found.op, found.lowering, record.cell)))
+    blocked = _BLOCKED.match(found.detail)
+    task = blocked[1] if blocked else f"verify:{found}"
+    if task.startswith("export:"):
+        return Background(log=_end(layout.log(task)))
+    return Background(
+        log=_end(layout.log(task)), pictures=_pictures(layout.pictures(found.op, found.lowering, record.cell))
+    )
 
 
 def _end(path: Path) -> str:

@@ -16,6 +16,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
 
 from pipeline.report import page
 from pipeline.report.background import Background
@@ -195,7 +196,7 @@ def test_a_click_opens_cases_log_replay_and_graph(shown: Page) -> None:
     assert f"@{wrong.cell}" in told and "newly broken: it was verified" in told
     assert wrong.verdict.detail in told and "line" in shown.texts("#detail section:last-child pre")[0]
     assert shown.texts(".cases td:nth-child(2) button") == ["case_0", "case_1"]
-    assert shown.texts('.cases tr[aria-selected="true"] td:nth-child(2)') == ["case_1"], "what is wrong is chosen"
+    assert shown.texts('.cases tr[aria-current="true"] td:nth-child(2)') == ["case_1"], "what is wrong is chosen"
     assert wrong.verdict.replay("case_1") in told
     shown.all(".cases button")[0].click()
     assert wrong.verdict.replay("case_0") in shown.one("#detail").text
@@ -305,6 +306,7 @@ def test_the_address_holds_the_view(shown: Page) -> None:
     shown.chip("torch", "null")
     shown.chip("torch", "2.6")
     shown.one("td.verified").click()
+    WebDriverWait(shown.driver, 10).until(lambda driver: "cell=" in driver.current_url)
     hash_, number, opened = shown.run("return location.hash"), shown.shown(), shown.opened()
     shown.driver.get("about:blank")
     shown.driver.get(shown.address + hash_)

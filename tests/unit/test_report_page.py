@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.report import background, page
 from pipeline.report.background import Background
@@ -18,6 +19,8 @@ from pipeline.report.changes import compare
 from pipeline.report.document import document
 from pipeline.report.records import Record
 from pipeline.report.template import TEMPLATES, in_script
+from pipeline.runner.failure import StepBlocked, StepFailed
+from pipeline.step import Config, Step
 from tests.report.many import BACKGROUND, GRAPH, VERSIONS, cells, records, verdict
 
 CELL = next(cells())
@@ -118,6 +121,22 @@ def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
     assert len(log) == 40 and log[-1] == "line 2999"
     path.write_bytes(b"\xff only")
     assert background.read(layout, record).log == "\N{REPLACEMENT CHARACTER} only"
+
+
+@pytest.mark.parametrize("task", ["compile:op", f"export:op-custom@{CELL.export_name}"])
+def test_the_log_is_that_of_the_step_that_failed(tmp_path: Path, task: str) -> None:
+    """What verify and the export left is of an earlier run."""
+    layout = Layout(tmp_path)
+    group, _, name = task.partition(":")
+    step = Step(group=group, name=name, command=(group,), reads=(), writes=(), config=Config("{}", ()))
+    blocked = StepBlocked("verify", StepFailed(step, summary="failed with exit code 3", output="error: no such thing"))
+    wrong = verdict("op", CELL, "failed", detail=blocked.detail)
+    for log, text in ((f"verify:{wrong}", "old"), (task, "error: no such thing")):
+        write_text(layout.log(log), text)
+    write_text(layout.pictures("op", "custom", CELL), json.dumps(BACKGROUND.pictures))
+    found = background.read(layout, Record(cell=CELL, verdict=wrong))
+    assert found.log == "error: no such thing"
+    assert bool(found.pictures) == (group == "compile")
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]"])

@@ -548,11 +548,11 @@ function caseTable(i, from, to) {
     const line = make("tr", {},
       make("td", {}, make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome])), make("td", {}, button),
       ...[number(CASES.error[k]), number(CASES.ulp[k]), percent(CASES.limit[k])].map((text) => make("td", {}, text)));
-    line.setAttribute("aria-selected", String(k === chosen.case));
+    if (k === chosen.case) line.setAttribute("aria-current", "true");
     line.addEventListener("click", () => {
       chosen.case = k;
       open(i);
-      byId("detail").querySelector('tr[aria-selected="true"] button').focus();
+      byId("detail").querySelector('tr[aria-current="true"] button').focus();
     });
     lines.push(line);
     if (why) lines.push(make("tr", { className: "why" }, make("td"), make("td", { colSpan: 4 }, why)));
@@ -595,14 +595,23 @@ function graph(i) {
 
 // The address keeps what is chosen, so that it can be sent to somebody, or gone back to.
 
+// Browsers refuse more than a hundred changes of it in half a minute, which a key that is held down makes.
+let writing = null;
 function writeHash() {
+  clearTimeout(writing);
+  writing = setTimeout(() => {
+    const hash = spellHash();
+    if (hash !== location.hash.slice(1)) history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+  }, 150);
+}
+
+function spellHash() {
   const parts = new URLSearchParams();
   for (const facet of FACETS) for (const value of chosen[facet]) parts.append(facet, String(value));
   if (chosen.operator) parts.set("operator", chosen.operator);
   if (chosen.metric !== "outcome") parts.set("show", chosen.metric);
   if (chosen.open !== null) parts.set("cell", name(chosen.open));
-  const hash = parts.toString();
-  if (hash !== location.hash.slice(1)) history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+  return parts.toString();
 }
 
 function readHash() {
