@@ -16,7 +16,8 @@ from pipeline.verdict import WRONG, Outcome, Verdict
 _ROWS = 100  # of the table, beyond which those without a fault are left out
 _FAULTS = 10
 _LINES = 8  # of a detail
-_WIDTH = 200  # of a line of it
+_WIDTH = 400  # of a line of it
+_LENGTH = 1200  # of all of it
 _NAMES = 10  # of cells that are told together
 
 _HEADINGS = {"broken": "Newly broken", "fixed": "Newly fixed", "changed": "Changed otherwise", "gone": "Gone"}
@@ -110,9 +111,9 @@ def _faults(records: Sequence[Record]) -> Iterator[str]:
 
 def _fault(outcome: Outcome, detail: str, alike: Sequence[Verdict]) -> str:
     cells = "\n".join(_list(_code(str(found)) for found in alike))
-    lines = [_cut(line) for line in detail.splitlines()]
-    if len(lines) > _LINES:
-        lines = [*lines[:_LINES], f"({len(lines) - _LINES} more lines in report.json)"]
+    lines = [_cut(line) for line in detail[:_LENGTH].splitlines()[:_LINES]]
+    if more := len(detail.splitlines()) - len(lines):
+        lines.append(f"({more} more lines in report.json)")
     case = next((c for c in alike[0].cases if c.outcome in WRONG), None)
     replay = f"\n\n{_block([alike[0].replay(case.case)])}" if case else ""
     return f"{MARKS[outcome][0]} **{outcome}**\n\n{cells}\n\n{_block(lines)}{replay}"
