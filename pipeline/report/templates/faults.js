@@ -1,0 +1,46 @@
+// What is not verified, by reason: cells, and unsupported cases in cells that are verified by their others.
+
+function buildFaults(visible) {
+  const groups = new Map();
+  const put = (key, fault, i) => {
+    if (!groups.has(key)) groups.set(key, { ...fault, cells: [] });
+    groups.get(key).cells.push(i);
+  };
+  const refused = CASES.outcome.values.indexOf("unsupported");
+  for (const i of visible) {
+    const outcome = of("outcome", i);
+    if (outcome !== "verified") {
+      put(`${outcome}\n${CELLS.detail.rows[i]}`, { outcome, title: name(i), detail: of("detail", i) }, i);
+      continue;
+    }
+    const [from, to] = cases(i);
+    for (let k = from; k < to; k++) {
+      if (CASES.outcome.rows[k] !== refused) continue;
+      const title = `${of("op", i)}-${of("lowering", i)}-${caseOf("case", k)}`;
+      put(title, { outcome: "unsupported", title, detail: caseOf("detail", k), single: true }, i);
+    }
+  }
+  const ranks = ["failed", "mismatched", "unsupported"];
+  const sorted = [...groups.values()].sort((a, b) => ranks.indexOf(a.outcome) - ranks.indexOf(b.outcome));
+  const box = byId("faults");
+  box.replaceChildren();
+  if (!sorted.length) return;
+  box.append(make("h2", {}, "Not verified, by reason"), ...sorted.slice(0, LISTED).map(fault));
+  if (sorted.length > LISTED) box.append(make("p", { className: "soft" }, `and ${sorted.length - LISTED} further reasons`));
+}
+
+function fault({ outcome, title, detail, single, cells }) {
+  const button = make("button", { type: "button", className: "mono" }, title);
+  button.addEventListener("click", () => { focusOn(cells[0]); open(cells[0]); });
+  const more = cells.length > 1 ? ` and ${cells.length - 1} more` : "";
+  const where = single ? ` in ${cells.length} cell${cells.length === 1 ? "" : "s"}` : more;
+  const said = make("div", {}, button, make("span", { className: "soft" }, where), make("pre", {}, detail));
+  return make("div", { className: "fault" }, make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome]), said);
+}
+
+function buildGone() {
+  const gone = DATA.changes?.gone ?? [];
+  if (!gone.length) return;
+  const list = make("ul", {}, ...gone.map(({ cell, before }) => make("li", {}, `${MARKS[before]} ${cell}`)));
+  byId("gone").append(make("details", {}, make("summary", {}, `Gone since the previous run: ${gone.length}`), list));
+}
