@@ -111,27 +111,36 @@ class Layout:
     def generated(self, name: str) -> Path:
         return self.build / f"generated/{name}"
 
-    def compiled(self, name: str, *, debug: bool = False) -> Path:
-        """The folder in which one ninja builds one operator: build.ninja, objects, libraries."""
-        return self.build / ("sanitize" if self.sanitized else "debug" if debug or self.debug else "compile") / name
+    def compiled(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
+        """The folder in which one ninja builds one operator: build.ninja, objects, libraries.
+
+        `torch`, such as "2.6", is one that has a library of its own; what depends on none is a folder further up.
+        """
+        kind = "sanitize" if self.sanitized else "debug" if debug or self.debug else "compile"
+        return self.build / f"{kind}/{name}" / (f"torch{torch}" if torch else "")
 
     @property
     def _special(self) -> bool:
         return self.sanitized or self.debug
 
-    def other_headers(self, name: str, *, debug: bool = False) -> Path:
+    def other_headers(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
         """A list of what the compiler has read for an operator beside the project's own files."""
-        return self.compiled(name, debug=debug) / "headers.txt"
+        return self.compiled(name, debug=debug, torch=torch) / "headers.txt"
 
-    def torch_library(self, name: str, *, debug: bool = False) -> Path:
-        return self.compiled(name, debug=debug) / f"lib{name}_torch.so"
+    def torch_library(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
+        """The library that gives torch the operator: one for many versions, or that of `torch` alone."""
+        return self.compiled(name, debug=debug, torch=torch) / f"lib{name}_torch.so"
 
     def ort_library(self, name: str, *, debug: bool = False) -> Path:
         return self.compiled(name, debug=debug) / f"lib{name}_ort.so"
 
-    def torch_version(self, name: str, *, debug: bool = False) -> Path:
-        """The version of torch that a torch.cc of the operator's own was compiled for."""
-        return self.compiled(name, debug=debug) / "torch.txt"
+    def torch_version(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
+        """The torch that a library over its C++ headers was compiled for."""
+        return self.compiled(name, debug=debug, torch=torch) / "torch.txt"
+
+    def torch_objects(self, name: str) -> tuple[Path, ...]:
+        """What the libraries for single versions of torch take from the build for all: the arithmetic, and checks."""
+        return tuple(self.compiled(name) / file for file in ("kernel.o", "runtime.o"))
 
     def ort_objects(self, name: str) -> tuple[Path, ...]:
         """What an operator gives to ONNX Runtime libraries: its own, and those of the operators that use it."""

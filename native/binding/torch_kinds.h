@@ -3,29 +3,15 @@
 
 #include <vector>
 
-#include "items.h"
-#include "torch.h"
+#include "torch_lists.h"
 
 namespace opmatrix::torch {
-
-/// Takes what torch put on the heap for an argument that may be None: the value, or 0.
-inline StableIValue take_optional(StableIValue value) {
-  auto* const box = std::bit_cast<StableIValue*>(value);
-  if (box == nullptr) return 0;
-  const StableIValue inner = *box;
-  if (torch_delete_stable_ivalue != nullptr) {
-    torch_delete_stable_ivalue(box);
-  } else {
-    delete box;  // as torch's own headers do before 2.13
-  }
-  return inner;
-}
 
 /// A tensor argument that may be None.
 class OptionalInput {
  public:
-  OptionalInput(const char* op, const char* name, StableIValue value)
-      : OptionalInput(value != 0, Input(op, name, take_optional(value))) {}
+  OptionalInput(const char* op, const char* name, Value value)
+      : OptionalInput(!is_none(value), Input(op, name, take_optional(value))) {}
 
   bool given() const { return given_; }
   void check_dense() {
@@ -51,33 +37,9 @@ class OptionalInput {
   Input input_;
 };
 
-/// A list on the stack, which is ours to drop.
-class StackList {
- public:
-  StackList(const char* op, StableIValue value) : op_(op), handle_(std::bit_cast<StableListHandle>(value)) {}
-  StackList(const StackList&) = delete;
-  StackList& operator=(const StackList&) = delete;
-  ~StackList() { torch_delete_list(handle_); }
-
-  std::size_t size() const {
-    std::size_t size = 0;
-    check_call(torch_list_size(handle_, &size), op_, "tell the length of a list");
-    return size;
-  }
-  StableIValue operator[](std::size_t index) const {
-    StableIValue item = 0;
-    check_call(torch_list_get_item(handle_, index, &item), op_, "give an item of a list");
-    return item;
-  }
-
- private:
-  const char* op_;
-  StableListHandle handle_;
-};
-
 /// Copies a list, each item made by `convert`.
 template <typename T>
-Items<T> to_items(const char* op, StableIValue value, T (*convert)(StableIValue)) {
+Items<T> to_items(const char* op, Value value, T (*convert)(Value)) {
   const StackList list(op, value);
   Items<T> items(list.size());
   for (std::size_t i = 0; i < items.size(); ++i) items[i] = convert(list[i]);
@@ -91,26 +53,10 @@ inline Items<float> to_floats(const char* op, const char* argument, const Items<
   return rounded;
 }
 
-/// Copies a text, with the NUL behind it.
-inline Items<char> to_text(const char* op, const char* argument, StableIValue value) {
-  struct Handle {
-    StringHandle text;
-    ~Handle() { torch_delete_string(text); }
-  } const handle{std::bit_cast<StringHandle>(value)};
-  const char* data = nullptr;
-  std::size_t length = 0;
-  check_call(torch_string_c_str(handle.text, &data), op, "give a text");
-  check_call(torch_string_length(handle.text, &length), op, "tell the length of a text");
-  KERNEL_CHECK(__builtin_strlen(data) == length, op, ": ", argument, " must hold no NUL");
-  Items<char> copy(length + 1);
-  __builtin_memcpy(copy.data(), data, length);
-  return copy;
-}
-
 /// The tensors of a variadic argument.
 class Inputs {
  public:
-  Inputs(const char* op, const char* name, StableIValue value) {
+  Inputs(const char* op, const char* name, Value value) {
     const StackList list(op, value);
     for (std::size_t i = 0; i < list.size(); ++i) inputs_.emplace_back(op, name, list[i]);
   }
@@ -153,13 +99,13 @@ class NewOutput {
 
   /// Throws unless the kernel has made it.
   Tensor take() {
-    KERNEL_CHECK(made_.get() != nullptr, op_, ": the kernel made no ", name_);
+    KERNEL_CHECK(made_.defined(), op_, ": the kernel made no ", name_);
     return std::move(made_);
   }
 
  private:
   T* make(Sizes sizes) {
-    KERNEL_CHECK(made_.get() == nullptr, op_, ": the kernel made ", name_, " twice");
+    KERNEL_CHECK(!made_.defined(), op_, ": the kernel made ", name_, " twice");
     KERNEL_CHECK(sizes.rank == rank_, op_, ": the kernel must make ", name_, " with ", rank_, " axes, got ", sizes);
     made_ = like_.new_tensor(sizes, dtype_of<T>);
     return made_.data<T>();

@@ -115,7 +115,7 @@ def _torch(
         ],
         "run_parameters": [f"torch::{i.torch_class}& {i.name}" for i in inputs]
         + [f"{a.parameter} {a.name}" for a in attributes]
-        + ["StableIValue* results"],
+        + ["torch::Value* results"],
         "run_arguments": [i.name for i in inputs] + [a.passed for a in attributes] + ["stack"],
         "compute_arguments": [i.torch_view for i in inputs]
         + [a.name for a in attributes]

@@ -8,6 +8,7 @@ import torch
 
 from pipeline.schema import attribute_values, torch_arguments, torch_name
 from pipeline.spec import Model, OpSpec
+from pipeline.toolchain.classic_torch import identity
 
 
 def torch_operator(spec: OpSpec) -> Any:
@@ -45,3 +46,8 @@ def _made_up_names(spec: OpSpec) -> dict[str, str]:
 def torch_minor() -> str:
     """Return the running torch as cells name it: "2.13"."""
     return ".".join(torch.__version__.split(".")[:2])
+
+
+def torch_identity() -> str:
+    """Return the running torch as it is written down beside the libraries that fit it alone."""
+    return identity(torch.__version__, cxx11_abi=torch._C._GLIBCXX_USE_CXX11_ABI)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,9 @@ import torch
 from pipeline.errors import RegisterError
 from pipeline.layout import Layout
 from pipeline.library import overridden, torch_op
-from pipeline.library.torch_call import inferred, torch_operator
+from pipeline.library.torch_call import inferred, torch_identity, torch_minor, torch_operator
 from pipeline.load import Operator
-from pipeline.schema import OWN_TORCH, is_own, torch_schema
+from pipeline.schema import OWN_TORCH, is_classic, is_own, stable_since, torch_schema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,31 +43,69 @@ def load(layout: Layout, operator: Operator) -> Loaded:
 
 
 def _load_library(layout: Layout, operator: Operator) -> None:
-    path = layout.torch_library(operator.name)
-    if not path.is_file():
-        raise RegisterError(f"{path} is missing. Build it with: python -m pipeline compile {operator.name}")
     own = is_own(OWN_TORCH, operator.spec, operator.written)
-    if own:
-        _check_version(layout, operator)
+    one = _one_torch(layout, operator, own=own)
+    path = layout.torch_library(operator.name, torch=one)
+    if not path.is_file():
+        raise RegisterError(f"{path} is missing{_which(operator, one)}. Build it with: {_compile(operator, one)}")
+    if own or one:
+        _check_version(layout, operator, one)
     try:
         torch.ops.load_library(path)  # type: ignore[no-untyped-call]
     except OSError as error:
-        raise RegisterError(f"{path} does not load in torch {torch.__version__}: {error}. Compile it anew") from error
+        raise RegisterError(
+            f"{path} does not load in torch {torch.__version__}: {error}. It fits {_fits(layout, operator, one, own)}. "
+            f"Compile it anew with: {_compile(operator, one)}"
+        ) from error
     if not own:
         _check_registered(str(path))
 
 
-def _check_version(layout: Layout, operator: Operator) -> None:
+def _one_torch(layout: Layout, operator: Operator, *, own: bool) -> str | None:
+    """Return the running torch where it has a library for itself, or None for the one that serves many.
+
+    A torch.cc by hand always fits one version alone; that of the environment that builds it is the one further up.
+    """
+    minor = torch_minor()
+    if own:
+        return minor if layout.torch_library(operator.name, torch=minor).is_file() else None
+    return minor if is_classic(operator.spec, minor) else None
+
+
+def _check_version(layout: Layout, operator: Operator, one: str | None) -> None:
     """Raise RegisterError where a library over torch's C++ headers was compiled for another torch: one that is 2 minor
     versions off may load, with its kernel missing."""
-    path = layout.torch_version(operator.name)
-    made_for = path.read_text().strip() if path.is_file() else "an unknown version"
-    if made_for != torch.__version__:
+    made_for, running = _made_for(layout, operator, one), torch_identity()
+    if made_for != running:
         raise RegisterError(
-            f"{layout.torch_library(operator.name)} is compiled for torch {made_for}, and this is {torch.__version__}; "
-            f"a torch.cc over torch's C++ headers fits one version alone. Compile it anew with: "
-            f"python -m pipeline compile {operator.name}"
+            f"{layout.torch_library(operator.name, torch=one)} is compiled for torch {made_for}, and this is {running}; "
+            f"a library over torch's C++ headers fits one version alone. Compile it anew with: "
+            f"{_compile(operator, one)}"
         )
+
+
+def _made_for(layout: Layout, operator: Operator, one: str | None) -> str:
+    path = layout.torch_version(operator.name, torch=one)
+    return path.read_text().strip() if path.is_file() else "an unknown version"
+
+
+def _fits(layout: Layout, operator: Operator, one: str | None, own: bool) -> str:
+    """Return which versions of torch a library fits."""
+    if own or one:
+        return f"torch {_made_for(layout, operator, one)} alone"
+    return f"torch {'.'.join(map(str, stable_since(operator.spec)))} and newer"
+
+
+def _which(operator: Operator, one: str | None) -> str:
+    return (
+        "" if one is None else f"; torch {one} has one of its own, since that for many serves "
+        f"{'.'.join(map(str, stable_since(operator.spec)))} and newer"
+    )
+
+
+def _compile(operator: Operator, one: str | None) -> str:
+    """Return the command that compiles the library."""
+    return f"python -m pipeline compile {operator.name}" + ("" if one is None else f" --torch {sys.prefix}")
 
 
 def _check_registered(path: str) -> None:

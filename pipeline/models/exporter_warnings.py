@@ -43,6 +43,11 @@ ACCEPTED = (
         reason="the translations of another package's operators are of no use here",
     ),
     Accepted(
+        text="Missing annotation for parameter",
+        torch="2.6",
+        reason="a parameter of a translation without one is taken for an input, which it is",
+    ),
+    Accepted(
         text="Setting 'keep_initializers_as_inputs=False' for opset version",
         torch="1.13 to 2.13",
         reason="below opset 9 initializers must be inputs; a gate holds that there are none",

@@ -52,9 +52,11 @@ def call(demand: Demand) -> Call:
     """Return the module that a model is exported from, in evaluation mode. Its attributes are constants."""
     spec, model = demand.spec, demand.model
     operator = functools.partial(torch_operator(spec), **torch_attributes(spec, model))
+    # Found out beforehand: what runs within compute is traced, and torch 2.6 knows little of iterators.
+    places = list(case_arguments(spec, model.cases[0], range(len(feeds(spec, model, model.cases[0])))))
 
     def compute(*inputs: torch.Tensor) -> Any:
-        given = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], inputs)]
+        given = [[inputs[i] for i in p] if isinstance(p, tuple) else None if p is None else inputs[p] for p in places]
         return model.around(operator, *given) if model.around else operator(*given)
 
     return Call(compute).eval()

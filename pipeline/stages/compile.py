@@ -15,28 +15,44 @@ from pipeline.errors import CompileError
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
-from pipeline.schema import OWN_TORCH, has_ort_library, has_torch_library, is_own
+from pipeline.schema import (
+    OWN_TORCH,
+    has_kernel_object,
+    has_ort_library,
+    has_torch_library,
+    is_classic,
+    is_own,
+    stable_since,
+)
 from pipeline.spec import OpSpec
 from pipeline.toolchain import headers, native_build, symbols
+from pipeline.toolchain.classic_torch import ClassicTorch, find_classic_torch
 from pipeline.toolchain.find import Toolchain, find_toolchain
 
 FINGERPRINTS = "sources.json"
 OTHERS = "headers.json"
+HEADERS = "headers.txt"
 COMMANDS = "compile_commands.json"
 
 
-def run(layout: Layout, operator: Operator, *, debug: bool = False) -> None:
-    """Bring the libraries up to date. Raises CompileError with the compiler's own message, or the gate's."""
-    name = operator.name
+def run(layout: Layout, operator: Operator, *, debug: bool = False, torch: Path | None = None) -> None:
+    """Bring the libraries up to date; with `torch`, the place of an environment, the library for that torch alone.
+
+    Raises CompileError with the compiler's own message, or the gate's.
+    """
     toolchain = find_toolchain(os.environ)
+    if torch:
+        _for_one_torch(layout, operator, toolchain=toolchain, torch=find_classic_torch(torch), debug=debug)
+        return
+    name = operator.name
     folder = layout.compiled(name, debug=debug)
-    rewritten = _write_build(layout, operator, toolchain=toolchain, debug=debug)
-    _distrust_time_stamps(layout, operator.spec, folder)
-    _ninja(toolchain, folder)
-    _list_headers(layout, name, toolchain=toolchain, debug=debug)
+    own = is_own(OWN_TORCH, operator.spec, operator.written)
+    installed = find_classic_torch(toolchain.torch_include.parent) if own else None
+    text = native_build.build_ninja(layout, operator.spec, toolchain=toolchain, written=operator.written, debug=debug)
+    rewritten = _build(layout, operator, folder, text, toolchain=toolchain, torch=installed)
     if layout.sanitized:  # the libraries ask for the sanitizers' own functions
         return
-    if is_own(OWN_TORCH, operator.spec, operator.written):
+    if own:
         symbols.check_own_torch_library(layout.torch_library(name, debug=debug))
     elif has_torch_library(operator.spec):
         symbols.check_torch_library(layout.torch_library(name, debug=debug), target=native_build.TORCH_TARGET)
@@ -46,10 +62,33 @@ def run(layout: Layout, operator: Operator, *, debug: bool = False) -> None:
         _write_compile_commands(layout, toolchain, folder)
 
 
-def _write_build(layout: Layout, operator: Operator, *, toolchain: Toolchain, debug: bool) -> bool:
-    """Write what ninja reads; return whether the text of build.ninja is another one than before."""
+def _for_one_torch(
+    layout: Layout, operator: Operator, *, toolchain: Toolchain, torch: ClassicTorch, debug: bool
+) -> None:
+    """Compile the binding for one torch, and link it to the kernel that all libraries of the operator share."""
+    name, own = operator.name, is_own(OWN_TORCH, operator.spec, operator.written)
+    if not own and not is_classic(operator.spec, torch.minor):
+        least = ".".join(map(str, stable_since(operator.spec)))
+        why = f"one library serves torch {least} and newer" if has_torch_library(operator.spec) else "it has no library"
+        raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch")
+    shared = [layout.compiled(name, debug=debug) / file for file in native_build.KERNEL_OBJECTS]
+    if has_kernel_object(operator.spec, operator.written) and (missing := [p for p in shared if not p.is_file()]):
+        raise CompileError(f"'{missing[0]}' is missing. Build it with: python -m pipeline compile {name}")
+    text = native_build.classic_ninja(layout, operator.spec, toolchain=toolchain, written=operator.written, debug=debug)
+    _build(
+        layout, operator, layout.compiled(name, debug=debug, torch=torch.minor), text, toolchain=toolchain, torch=torch
+    )
+    if layout.sanitized:
+        return
+    check = symbols.check_own_torch_library if own else symbols.check_classic_torch_library
+    check(layout.torch_library(name, debug=debug, torch=torch.minor))
+
+
+def _build(
+    layout: Layout, operator: Operator, folder: Path, text: str, *, toolchain: Toolchain, torch: ClassicTorch | None
+) -> bool:
+    """Write what ninja reads, and run it; return whether `text`, of build.ninja, is another one than before."""
     spec = operator.spec
-    folder = layout.compiled(spec.name, debug=debug)
     try:
         sdk = json.loads(layout.sdk.read_text())
     except FileNotFoundError as error:
@@ -57,19 +96,18 @@ def _write_build(layout: Layout, operator: Operator, *, toolchain: Toolchain, de
     files = json.dumps(sdk["files"], sort_keys=True)
     others = "".join(f"{version}\n" for version in headers.versions(spec))
     write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {sdk['version']} {files}\n{others}")
-    own_torch = is_own(OWN_TORCH, spec, operator.written)
-    if own_torch:
-        write_text(layout.torch_version(spec.name, debug=debug), f"{toolchain.torch_version}\n")
+    if torch:
+        write_text(folder / native_build.TORCH, f"{torch.identity}\n")
     places = native_build.sdk_ninja(
-        Path(sdk["path"]),
-        torch_include=toolchain.torch_include if own_torch else None,
-        headers=headers.find(spec, layout.root),
+        Path(sdk["path"]), torch=torch, openmp=toolchain.is_gcc, headers=headers.find(spec, layout.root)
     )
     write_text(folder / native_build.SDK, places)
     path = folder / "build.ninja"
-    text = native_build.build_ninja(layout, spec, toolchain=toolchain, written=operator.written, debug=debug)
     rewritten = not path.exists() or path.read_text() != text
     write_text(path, text)
+    _distrust_time_stamps(layout, spec, folder)
+    _ninja(toolchain, folder)
+    _list_headers(layout, folder, toolchain=toolchain, torch=torch)
     return rewritten
 
 
@@ -111,17 +149,20 @@ def _ninja(toolchain: Toolchain, folder: Path) -> None:
     print(done.stdout, end="", flush=True)
 
 
-def _list_headers(layout: Layout, name: str, *, toolchain: Toolchain, debug: bool) -> None:
-    """Write down what the compiler has read of others: doit must see when one of these changes, too."""
-    folder = layout.compiled(name, debug=debug)
+def _list_headers(layout: Layout, folder: Path, *, toolchain: Toolchain, torch: ClassicTorch | None) -> None:
+    """Write down what the compiler has read of others: doit must see when one of these changes, too.
+
+    For torch's own, which are more than a thousand, its version stands.
+    """
     done = subprocess.run(
         [toolchain.ninja, "-C", str(folder), "-t", "deps"], capture_output=True, text=True, check=True
     )
     read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}
-    own = tuple(f"{folder}/" for folder in (layout.native, layout.include, layout.binding, layout.build))
+    folders = (layout.native, layout.include, layout.binding, layout.build, *([torch.include] if torch else ()))
+    own = tuple(f"{folder}/" for folder in folders)
     others = sorted(path for path in read if not path.startswith(own))
     write_text(folder / OTHERS, json.dumps({path: _mark(path) for path in others}))
-    write_text(layout.other_headers(name, debug=debug), "".join(f"{path}\n" for path in others))
+    write_text(folder / HEADERS, "".join(f"{path}\n" for path in others))
 
 
 def _mark(path: str) -> list[int] | None:

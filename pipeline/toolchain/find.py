@@ -41,6 +41,11 @@ class Toolchain:
     torch_version: str
 
     @property
+    def is_gcc(self) -> bool:
+        """Whether it uses GCC's OpenMP, as torch does; a compiler of any other name is taken for one that does not."""
+        return any(re.fullmatch(r"(.*-)?(g|c)\+\+(-\d+)?", Path(word).name) for word in self.compiler)
+
+    @property
     def identity(self) -> str:
         """What a compiled library depends on beside sources, flags and ONNX Runtime's headers: no torch."""
         words = [shlex.join(self.compiler), self.compiler_identity, *self.settings]

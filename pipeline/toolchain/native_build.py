@@ -25,12 +25,16 @@ from pipeline.schema import (
     is_own,
 )
 from pipeline.spec import OpSpec
+from pipeline.toolchain.classic_torch import ClassicTorch
 from pipeline.toolchain.find import Toolchain
 
 TORCH_TARGET = "2.9"
 STUB = "stub/libtorch_cpu.so"
 SDK = "sdk.ninja"
 IDENTITY = "identity.txt"
+TORCH = "torch.txt"
+# The object that holds the arithmetic, and what it uses: one for all libraries of an operator.
+KERNEL_OBJECTS = ("kernel.o", "runtime.o")
 
 # C++20, without the extensions of a compiler's own dialect.
 _LANGUAGE = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
@@ -63,18 +67,13 @@ def build_ninja(
     """
     name = spec.name
     text = io.StringIO()
-    ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # typed as str, used as a file
-    ninja.comment(f"How the libraries of {name} are compiled. Written by `python -m pipeline compile {name}`.")
-    ninja.variable("ninja_required_version", "1.5")
-    ninja.variable("builddir", ".")
-    ninja.include(SDK)
-    ninja.newline()
+    ninja = _begin(text, f"How the libraries of {name} are compiled. Written by `python -m pipeline compile {name}`.")
     _variables(ninja, layout, spec, toolchain=toolchain, debug=debug)
     _rules(ninja)
     _objects(ninja, layout, spec, written)
-    kernel = ("kernel.o", "runtime.o") if has_kernel_object(spec, written) else ()
+    kernel = KERNEL_OBJECTS if has_kernel_object(spec, written) else ()
     if is_own(OWN_TORCH, spec, written):
-        _own_torch_library(ninja, layout, name, kernel)
+        _installed_torch_library(ninja, layout, name, kernel, script="own_torch.map")
     elif has_torch_library(spec):
         _torch_library(ninja, layout, name)
     if is_own(OWN_ORT, spec, written):
@@ -82,6 +81,40 @@ def build_ninja(
     elif has_ort_library(spec):
         _ort_library(ninja, layout, spec)
     return text.getvalue()
+
+
+def classic_ninja(
+    layout: Layout, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = ONLY_KERNEL, debug: bool = False
+) -> str:
+    """Return the text of build.ninja for the torch library of one version of torch.
+
+    Which one is said by `SDK` beside it, so that this text is the same for all. Only the binding is compiled anew: the
+    objects of the kernel are those of the folder above, since nothing of the standard library's classes, whose names
+    depend on the ABI, stands in what they show each other.
+    """
+    name, own = spec.name, is_own(OWN_TORCH, spec, written)
+    text = io.StringIO()
+    ninja = _begin(text, f"How {name} is compiled for one torch: `python -m pipeline compile {name} --torch PLACE`.")
+    _variables(ninja, layout, spec, toolchain=toolchain, debug=debug)
+    _rules(ninja)
+    source = layout.own(name, OWN_TORCH) if own else layout.generated(name) / OWN_TORCH
+    ours = _shell("-I" + str(layout.binding / "classic"))
+    flags = "$own $torch" if own else f"$binding $classic {ours} $torch"
+    ninja.build(["torch.o"], "object", [_path(source)], implicit=[IDENTITY, TORCH], variables={"more": flags})
+    ninja.newline()
+    kernel = tuple(f"../{file}" for file in KERNEL_OBJECTS) if has_kernel_object(spec, written) else ()
+    _installed_torch_library(ninja, layout, name, kernel, script="own_torch.map" if own else "torch.map")
+    return text.getvalue()
+
+
+def _begin(text: io.StringIO, comment: str) -> ninja_syntax.Writer:
+    ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # typed as str, used as a file
+    ninja.comment(comment)
+    ninja.variable("ninja_required_version", "1.5")
+    ninja.variable("builddir", ".")
+    ninja.include(SDK)
+    ninja.newline()
+    return ninja
 
 
 def _variables(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec, *, toolchain: Toolchain, debug: bool) -> None:
@@ -129,7 +162,7 @@ def _objects(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec, written: 
     generated = layout.generated(spec.name)
     more = {
         "kernel.cc": "$kernel",
-        "torch.cc": "$binding",
+        "torch.cc": f"$binding {_shell('-I' + str(layout.binding / 'stable'))}",
         "ort.cc": "$binding $ort",
         "ort_library.cc": "$binding $ort",
     }
@@ -139,7 +172,7 @@ def _objects(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec, written: 
     own = {file: flags for file, flags in _OWN_FLAGS.items() if is_own(file, spec, written)}
     sources |= {layout.own(spec.name, file): flags for file, flags in own.items()}
     for source, flags in sources.items():
-        known = [IDENTITY, *([layout.torch_version(spec.name).name] if "$torch" in flags else [])]
+        known = [IDENTITY, *([TORCH] if "$torch" in flags else [])]
         ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=known, variables={"more": flags})
     ninja.newline()
 
@@ -157,16 +190,18 @@ def _torch_library(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> Non
     )
 
 
-def _own_torch_library(ninja: ninja_syntax.Writer, layout: Layout, name: str, kernel: Sequence[str]) -> None:
-    """Link against the installed torch itself: what that lacks, the linker names."""
+def _installed_torch_library(
+    ninja: ninja_syntax.Writer, layout: Layout, name: str, kernel: Sequence[str], *, script: str
+) -> None:
+    """Link against an installed torch itself: what that lacks, the linker names."""
     _library(
         ninja,
         layout.torch_library(name).name,
         objects=("torch.o", *kernel),
-        script=layout.binding / "own_torch.map",
+        script=layout.binding / script,
         more="" if layout.sanitized else "-Wl,-z,defs",  # a sanitizer's own functions come with the process
         libraries="$torch_libraries",
-        further=(layout.torch_version(name).name,),
+        further=(TORCH,),
     )
 
 
@@ -205,13 +240,22 @@ def _library(
     )
 
 
-def sdk_ninja(ort_include: Path, *, torch_include: Path | None = None, headers: Sequence[Path] = ()) -> str:
-    """Return the text of the file `SDK`; `torch_include` is for a torch.cc of its own, `headers` are third parties'."""
+def sdk_ninja(
+    ort_include: Path, *, torch: ClassicTorch | None = None, openmp: bool = False, headers: Sequence[Path] = ()
+) -> str:
+    """Return the text of the file `SDK`; `torch` is for bindings over its C++ headers, `headers` are third parties'.
+
+    With `openmp` a generated binding uses the threads of that torch.
+    """
     lines = [f"ort_include = {_shell(str(ort_include))}"]
-    if torch_include:
-        folders = (torch_include, torch_include / "torch/csrc/api/include")
-        libraries = (str(torch_include.parent / "lib" / file) for file in ("libtorch_cpu.so", "libc10.so"))
-        lines += [f"torch = {_shell(*_system(folders))}", f"torch_libraries = {_shell(*libraries)}"]
+    if torch:
+        threads = ["-fopenmp"] if openmp and torch.openmp else []
+        abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}"
+        lines += [
+            f"classic = {_shell(f'-std={torch.standard}', *threads)}",
+            f"torch = {_shell(abi, *_system(torch.includes))}",
+            f"torch_libraries = {_shell(*map(str, torch.libraries))}",
+        ]
     if headers:
         lines.append(f"headers = {_shell(*_system(headers))}")
     return "".join(f"{line}\n" for line in lines)

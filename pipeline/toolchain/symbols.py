@@ -5,8 +5,10 @@ Format: System V ABI, "ELF-64 Object File Format"; symbol versions as in the Lin
 
 from __future__ import annotations
 
+import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +18,12 @@ from pipeline.errors import CompileError
 
 SHIMS = Path(__file__).parent / "torch_shims"
 
-_DYNAMIC, _DYNSYM, _VERSYM = 6, 11, 0x6FFFFFFF  # kinds of sections
+# The newest symbols that a library for many versions of a framework may need, so that it loads on older systems than
+# the one that compiled it: those of glibc 2.35 and GCC 12, as Ubuntu 22.04 has them and Debian 12 has newer ones.
+# https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html
+CEILING: Mapping[str, tuple[int, ...]] = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
+
+_DYNAMIC, _DYNSYM, _VERSYM, _VERNEED = 6, 11, 0x6FFFFFFF, 0x6FFFFFFE  # kinds of sections
 _NEEDED = 1  # a tag of the dynamic section
 _LOCAL, _WEAK = 0, 2  # bindings of symbols
 
@@ -26,12 +33,14 @@ class Symbols:
     """The dynamic symbols of a library.
 
     `needed` are the libraries that the loader fetches with it. `undefined` are the symbols that must be found in one of
-    them, but not those that carry a version: glibc's and libstdc++'s do, torch's and ONNX Runtime's do not.
+    them, but not those that carry a version: glibc's and libstdc++'s do, torch's and ONNX Runtime's do not. `versions`
+    are the newest of those that are asked for, by what they are versions of: ``{"GLIBC": (2, 14)}``.
     """
 
     defined: frozenset[str]
     undefined: frozenset[str]
     needed: tuple[str, ...]
+    versions: Mapping[str, tuple[int, ...]]
 
 
 class _Symbol(NamedTuple):
@@ -50,35 +59,62 @@ class _Section(NamedTuple):
 
 def read_symbols(path: Path) -> Symbols:
     """Return the symbols of a 64-bit little-endian library. Raises CompileError for any other file."""
-    content = path.read_bytes()
-    if content[:6] != b"\x7fELF\x02\x01":
-        raise CompileError(f"'{path}' is no 64-bit ELF library")
-    sections = list(_sections(content))
     defined: set[str] = set()
     undefined: set[str] = set()
-    for symbol in _symbols(content, sections):
-        if symbol.binding == _LOCAL:
-            continue  # for relocations alone: gold lists hidden thread-local variables so
-        if symbol.section:
-            defined.add(symbol.name)
-        elif symbol.binding != _WEAK and symbol.version < 2:  # 0 and 1: local and global, without a version
-            undefined.add(symbol.name)
-    return Symbols(defined=frozenset(defined), undefined=frozenset(undefined), needed=tuple(_needed(content, sections)))
+    with _mapped(path) as content:
+        sections = list(_sections(content))
+        for symbol in _symbols(content, sections):
+            if symbol.binding == _LOCAL:
+                continue  # for relocations alone: gold lists hidden thread-local variables so
+            if symbol.section:
+                defined.add(symbol.name)
+            elif symbol.binding != _WEAK and symbol.version < 2:  # 0 and 1: local and global, without a version
+                undefined.add(symbol.name)
+        return Symbols(
+            defined=frozenset(defined),
+            undefined=frozenset(undefined),
+            needed=tuple(_needed(content, sections)),
+            versions=_newest(_versions(content, sections)),
+        )
 
 
-def _sections(content: bytes) -> Iterator[_Section]:
+def needed_libraries(path: Path) -> tuple[str, ...]:
+    """Return the libraries that the loader fetches with one. Cheap for a large one: it is not read as a whole."""
+    with _mapped(path) as content:
+        return tuple(_needed(content, list(_sections(content))))
+
+
+def shows(path: Path, *beginnings: bytes) -> tuple[bool, ...]:
+    """Return for each of `beginnings` whether a name in the table of a library's dynamic symbols begins with it."""
+    with _mapped(path) as content:
+        sections = list(_sections(content))
+        names = [sections[table.link] for table in sections if table.kind == _DYNSYM]
+        return tuple(any(content.find(b"\0" + b, n.offset, n.offset + n.size) >= 0 for n in names) for b in beginnings)
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap]:
+    """Look at a file without reading it: libtorch_cpu.so has half a gigabyte."""
+    with path.open("rb") as file:
+        if file.read(6) != b"\x7fELF\x02\x01":
+            raise CompileError(f"'{path}' is no 64-bit ELF library")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            yield content
+
+
+def _sections(content: mmap.mmap) -> Iterator[_Section]:
     offset, size, count = struct.unpack_from("<Q", content, 40)[0], *struct.unpack_from("<HH", content, 58)
     for index in range(count):
         fields = struct.unpack_from("<IIQQQQIIQQ", content, offset + index * size)
         yield _Section(kind=fields[1], offset=fields[4], size=fields[5], link=fields[6])
 
 
-def _text(content: bytes, table: _Section, at: int) -> str:
+def _text(content: mmap.mmap, table: _Section, at: int) -> str:
     start = table.offset + at
-    return content[start : content.index(b"\0", start)].decode()
+    return content[start : content.find(b"\0", start)].decode()
 
 
-def _symbols(content: bytes, sections: list[_Section]) -> Iterator[_Symbol]:
+def _symbols(content: mmap.mmap, sections: list[_Section]) -> Iterator[_Symbol]:
     for table in (s for s in sections if s.kind == _DYNSYM):
         versions = next((s for s in sections if s.kind == _VERSYM), None)
         for index in range(1, table.size // 24):  # the first one is empty by definition
@@ -87,11 +123,41 @@ def _symbols(content: bytes, sections: list[_Section]) -> Iterator[_Symbol]:
             yield _Symbol(_text(content, sections[table.link], name), info >> 4, section, version & 0x7FFF)
 
 
-def _needed(content: bytes, sections: list[_Section]) -> Iterator[str]:
+def _needed(content: mmap.mmap, sections: list[_Section]) -> Iterator[str]:
     for table in (s for s in sections if s.kind == _DYNAMIC):
         for tag, value in struct.iter_unpack("<QQ", content[table.offset : table.offset + table.size]):
             if tag == _NEEDED:
                 yield _text(content, sections[table.link], value)
+
+
+def _versions(content: mmap.mmap, sections: list[_Section]) -> Iterator[str]:
+    """Yield the versions of symbols that a library asks other libraries for: ``GLIBC_2.14``."""
+    for table in (s for s in sections if s.kind == _VERNEED):
+        of_library = table.offset
+        while True:
+            _, count, _, first, following = struct.unpack_from("<HHIII", content, of_library)
+            entry = of_library + first
+            for _ in range(count):
+                _, _, _, name, following_entry = struct.unpack_from("<IHHII", content, entry)
+                yield _text(content, sections[table.link], name)
+                entry += following_entry
+            if not following:
+                break
+            of_library += following
+
+
+def _newest(versions: Iterator[str]) -> dict[str, tuple[int, ...]]:
+    """Return the newest of each kind; GLIBC_PRIVATE and the like are no versions."""
+    newest: dict[str, tuple[int, ...]] = {}
+    for version in versions:
+        kind, _, numbers = version.rpartition("_")
+        if all(part.isdecimal() for part in numbers.split(".")):
+            newest[kind] = max(newest.get(kind, ()), tuple(map(int, numbers.split("."))))
+    return dict(sorted(newest.items()))
+
+
+def spelled(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 @cache
@@ -111,6 +177,16 @@ def check_torch_library(path: Path, *, target: str) -> None:
         )
     if "libtorch_cpu.so" not in found.needed:
         raise CompileError(f"{path.name} does not ask for libtorch_cpu.so, so it cannot be loaded; link the stub")
+    _check_ceiling(path, found)
+
+
+def check_classic_torch_library(path: Path) -> None:
+    """Raise CompileError unless a generated binding over torch's C++ headers shows what it must alone, and asks for
+    torch's libraries. That this torch has all that it needs was the linker's to say."""
+    found = read_symbols(path)
+    _check_exports(path, found, allowed="opmatrix_error")
+    if missing := sorted({"libtorch_cpu.so", "libc10.so"} - {*found.needed}):
+        raise CompileError(f"{path.name} does not ask for {_list(missing)}, so it cannot be loaded by itself")
 
 
 def check_own_torch_library(path: Path) -> None:
@@ -145,6 +221,18 @@ def check_ort_library(path: Path) -> None:
         raise CompileError(
             f"{path.name} is linked against {_list(torch)}; ONNX Runtime's library must do without torch"
         )
+    _check_ceiling(path, found)
+
+
+def _check_ceiling(path: Path, found: Symbols) -> None:
+    """Raise CompileError where the library asks for newer symbols of the system's libraries than `CEILING` allows."""
+    for kind, newest in CEILING.items():
+        if (needed := found.versions.get(kind, ())) > newest:
+            raise CompileError(
+                f"{path.name} needs {kind}_{spelled(needed)}, newer than {kind}_{spelled(newest)}, which is the newest "
+                f"that it may: an older system could not load it. See which function asks for it with "
+                f"`objdump -T '{path}'`, or compile on an older system"
+            )
 
 
 def _check_exports(path: Path, found: Symbols, *, allowed: str) -> None:

@@ -1,4 +1,4 @@
-// What a generated torch binding stands on.
+// What a generated torch binding stands on from torch 2.9 on; for older ones, classic/torch.h says the same.
 //
 // It uses LibTorch's stable C interface ("shims") directly: one library runs on every torch from 2.9 on. The C++ layer
 // that torch puts on top of it (torch/csrc/stable) is left out: its errors hide what torch said behind the text of a
@@ -7,15 +7,18 @@
 
 #include <bit>
 #include <cstdio>
-#include <limits>
 #include <utility>
 
 #include "dtype.h"
 #include "kernel_threads.h"
 #include "opmatrix/tensor_view.h"
 #include "torch_shims.h"
+#include "torch_values.h"
 
 namespace opmatrix::torch {
+
+/// An argument or a result on torch's stack.
+using Value = StableIValue;
 
 /// Throws, unless a shim succeeded: what we wanted, and what torch says about it where it can (2.13).
 inline void check_call(AOTITorchError error, const char* op, const char* wanted) {
@@ -38,6 +41,7 @@ class Tensor {
     if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);
   }
 
+  bool defined() const { return handle_ != nullptr; }
   AtenTensorHandle get() const { return handle_; }
   AtenTensorHandle release() { return std::exchange(handle_, nullptr); }
 
@@ -187,15 +191,6 @@ inline StableIValue to_stack(Tensor&& tensor) {
   return std::bit_cast<StableIValue>(tensor.release());
 }
 
-/// A float argument is a double in torch and a float in ONNX; kernels see the float, so that both compute the same.
-inline float to_float(const char* op, const char* argument, double value) {
-  const auto rounded = static_cast<float>(value);
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  KERNEL_CHECK((rounded != infinity && rounded != -infinity) || static_cast<double>(rounded) == value, op, ": ",
-               argument, " must fit float32, got ", value);
-  return rounded;
-}
-
 /// torch's threads: none before 2.10.
 class TorchThreads final : public Threads {
  public:
@@ -213,19 +208,13 @@ class TorchThreads final : public Threads {
   }
 };
 
-/// The first failure of a registration in this library; empty where all went well.
-inline Error registration_error{""};
-
-/// What an operator asks of torch: lists and texts as arguments came with 2.10.
-enum class Since { torch_2_9, torch_2_10 };
-
 /// An operator of torch, for as long as the library is loaded.
 ///
 /// A failure must not leave a constructor that the loader runs, since that ends the process. So it is kept for
 /// opmatrix_error(), and printed for those who load the library by themselves.
 class Registration {
  public:
-  using Kernel = void (*)(StableIValue* stack, std::uint64_t arguments, std::uint64_t results);
+  using Kernel = void (*)(Value* stack, std::uint64_t arguments, std::uint64_t results);
 
   /// `schema` is without the namespace. `source` is what torch names in its own messages.
   Registration(const char* space, const char* name, const char* schema, Kernel kernel, const char* source,
@@ -235,7 +224,7 @@ class Registration {
                    ": needs torch 2.10 or newer, for its lists and texts");
       check_call(aoti_torch_library_init_fragment(space, source, 0, &definition_), name, "open its namespace");
       check_call(aoti_torch_library_def(definition_, schema), name,
-                 "define it; is another library with this operator loaded, or this one twice?");
+                 kDefine);
       // For every device and layout, so that our own checks refuse those that we do not serve, in one sentence.
       check_call(aoti_torch_library_init_impl(space, "CompositeExplicitAutograd", source, 0, &implementation_), name,
                  "open its namespace");
@@ -261,8 +250,3 @@ class Registration {
 };
 
 }  // namespace opmatrix::torch
-
-/// Why an operator of this library is not registered, or "".
-extern "C" [[gnu::used, gnu::visibility("default")]] inline const char* opmatrix_error() {
-  return opmatrix::torch::registration_error.what();
-}

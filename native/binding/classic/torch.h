@@ -1,0 +1,220 @@
+// What a generated torch binding stands on where torch has no stable interface, or one that cannot carry a declaration:
+// torch's C++ headers. A library fits the one version of torch that it is compiled for.
+//
+// stable/torch.h has the same names for newer torch, so that one generated torch.cc is compiled with either. Of torch's
+// headers, these few take 4 s to compile; torch/extension.h takes 18.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+#include <torch/version.h>
+
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "dtype.h"
+#include "kernel_threads.h"
+#include "opmatrix/tensor_view.h"
+#include "torch_values.h"
+
+namespace opmatrix::torch {
+
+/// An argument or a result on torch's stack.
+using Value = c10::IValue;
+
+/// Calls torch. What it throws becomes what we wanted, and what torch says about it.
+template <typename F>
+auto ask(const char* op, const char* wanted, const F& f) {
+  try {
+    return f();
+  } catch (const c10::Error& error) {
+    throw Error{op, ": torch could not ", wanted, ": ", error.what_without_backtrace()};
+  }
+}
+
+inline constexpr std::pair<at::ScalarType, DType> kTypes[] = {
+    {at::kHalf, DType::float16},
+    {at::kBFloat16, DType::bfloat16},
+    {at::kFloat, DType::float32},
+    {at::kDouble, DType::float64},
+    {at::kChar, DType::int8},
+    {at::kShort, DType::int16},
+    {at::kInt, DType::int32},
+    {at::kLong, DType::int64},
+    {at::kByte, DType::uint8},
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
+    {at::kUInt16, DType::uint16},
+    {at::kUInt32, DType::uint32},
+    {at::kUInt64, DType::uint64},
+#endif
+    {at::kBool, DType::boolean},
+    {at::kComplexFloat, DType::complex64},
+    {at::kComplexDouble, DType::complex128},
+};
+
+inline DType to_dtype(at::ScalarType type) {
+  for (const auto& [known, dtype] : kTypes) {
+    if (known == type) return dtype;
+  }
+  return DType::other;
+}
+
+inline at::ScalarType to_type(DType dtype) {
+  for (const auto& [type, known] : kTypes) {
+    if (known == dtype) return type;
+  }
+  throw Error{"opmatrix: this torch makes no tensor as ", name(dtype)};
+}
+
+/// A tensor of torch.
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(at::Tensor tensor) : tensor_(std::move(tensor)) {}
+
+  bool defined() const { return tensor_.defined(); }
+  at::Tensor release() { return std::move(tensor_); }
+
+  template <typename T>
+  T* data() const {
+    return static_cast<T*>(tensor_.data_ptr());
+  }
+
+ private:
+  at::Tensor tensor_;
+};
+
+/// A tensor argument of an operator.
+class Input {
+ public:
+  Input(const char* op, const char* name, const Value& value) : op_(op), name_(name), tensor_(value.toTensor()) {}
+
+  /// Throws unless the tensor is defined, on the CPU and dense. Everything below needs that.
+  void check_dense() {
+    KERNEL_CHECK(tensor_.defined(), op_, ": ", name_, " must be a tensor, got an undefined one");
+    const at::Device device = tensor_.device();
+    KERNEL_CHECK(device.is_cpu(), op_, ": ", name_, " must be on the CPU, got a tensor on ",
+                 device.is_cuda()   ? "CUDA"
+                 : device.is_meta() ? "the meta device"
+                                    : "another device");
+    KERNEL_CHECK(tensor_.layout() == at::kStrided, op_, ": ", name_,
+                 " must be a dense tensor, got a sparse or otherwise packed one");
+    // Asked in this order: a nested tensor says strided, and then has no sizes.
+    sizes_ = ask(op_, "tell the sizes of an argument", [&] {
+      const at::IntArrayRef sizes = tensor_.sizes();
+      return Sizes{sizes.data(), static_cast<std::int64_t>(sizes.size())};
+    });
+  }
+
+  DType dtype() const { return to_dtype(tensor_.scalar_type()); }
+  Sizes sizes() const { return sizes_; }
+
+  /// The elements in C order: a view of torch's memory, or of a copy that is kept here.
+  template <typename T>
+  TensorView<const T> view() {
+    if (!tensor_.is_contiguous()) {
+      copy_ = ask(op_, "copy an argument that is not contiguous", [&] { return tensor_.contiguous(); });
+    }
+    const at::Tensor& source = copy_.defined() ? copy_ : tensor_;
+    return {static_cast<const T*>(source.data_ptr()), sizes_};
+  }
+
+  /// A new contiguous tensor on the same device.
+  Tensor new_tensor(Sizes sizes, DType dtype) const {
+    const at::IntArrayRef shape(sizes.data, static_cast<std::size_t>(sizes.rank));
+    const auto options = at::TensorOptions().dtype(to_type(dtype)).device(tensor_.device());
+    return ask(op_, "allocate an output", [&] { return Tensor(at::empty(shape, options)); });
+  }
+
+ private:
+  const char* op_;
+  const char* name_;
+  at::Tensor tensor_;
+  at::Tensor copy_;
+  Sizes sizes_;
+};
+
+inline double to_double(Value value) {
+  return value.toDouble();
+}
+inline std::int64_t to_int(Value value) {
+  return value.toInt();
+}
+inline bool to_bool(Value value) {
+  return value.toBool();
+}
+inline Value to_stack(Tensor&& tensor) {
+  return tensor.release();
+}
+
+/// torch's threads: those of its own OpenMP, which the build links, since a second one would bring threads of its own.
+class TorchThreads final : public Threads {
+ public:
+  void run(std::int64_t begin, std::int64_t end, std::int64_t grain, Work work, void* context) override {
+    at::parallel_for(begin, end, grain, [&](std::int64_t from, std::int64_t to) { work(context, from, to); });
+  }
+};
+
+/// An operator of torch, for as long as the library is loaded.
+///
+/// A failure must not leave a constructor that the loader runs, since that ends the process. So it is kept for
+/// opmatrix_error(), and printed for those who load the library by themselves.
+class Registration {
+ public:
+  using Kernel = void (*)(Value* stack, std::uint64_t arguments, std::uint64_t results);
+
+  /// `schema` is without the namespace. `source` is what torch names in its own messages.
+  Registration(const char* space, const char* name, const char* schema, Kernel kernel, const char* source,
+               Since = Since::torch_2_9) noexcept {
+    using Library = ::torch::Library;
+    try {
+      auto boxed = std::make_unique<Boxed>(kernel);
+      ask(name, kDefine, [&] {
+        definition_ = std::make_unique<Library>(Library::FRAGMENT, space, c10::nullopt, source, 0);
+        c10::FunctionSchema parsed = ::torch::schema(schema);
+        boxed->arguments = parsed.arguments().size();
+        boxed->results = parsed.returns().size();
+        definition_->def(std::move(parsed));
+      });
+      ask(name, "take its kernel", [&] {
+        // For every device and layout, so that our own checks refuse those that we do not serve, in one sentence.
+        constexpr auto key = c10::DispatchKey::CompositeExplicitAutograd;
+        implementation_ = std::make_unique<Library>(Library::IMPL, space, key, source, 0);
+        implementation_->impl(name, ::torch::CppFunction::makeFromBoxedFunctor(std::move(boxed)));
+      });
+    } catch (const std::exception& error) {
+      registration_error = Error{error.what()};
+      std::fprintf(stderr, "opmatrix: %s::%s\n", space, registration_error.what());
+    }
+  }
+
+ private:
+  /// What torch calls: it takes the arguments from the stack, and puts the results there.
+  class Boxed final : public c10::OperatorKernel {
+   public:
+    explicit Boxed(Kernel kernel) : kernel_(kernel) {}
+
+    void operator()(const c10::OperatorHandle& /*op*/, c10::DispatchKeySet /*keys*/, ::torch::jit::Stack* stack) {
+      std::vector<Value> slots = ::torch::jit::pop(*stack, arguments);
+      slots.resize(std::max(arguments, results));
+      kernel_(slots.data(), arguments, results);
+      slots.resize(results);
+      for (Value& result : slots) stack->push_back(std::move(result));
+    }
+
+    std::size_t arguments = 0;
+    std::size_t results = 0;
+
+   private:
+    Kernel kernel_;
+  };
+
+  std::unique_ptr<::torch::Library> definition_;
+  std::unique_ptr<::torch::Library> implementation_;
+};
+
+}  // namespace opmatrix::torch
