@@ -135,18 +135,27 @@ def has_torch_library(spec: OpSpec) -> bool:
     return has_kernel(spec) and spec.torch is not None and not spec.torch.overrides and not spec.torch.python
 
 
-def stable_since(spec: OpSpec) -> tuple[int, int]:
+def stable_since(spec: OpSpec) -> str:
     """Return the torch from which on one library over LibTorch's stable ABI serves all: it has lists and texts as
     arguments since 2.10."""
     boxed = any(i.variadic for i in spec.inputs) or any(
         a.kind.endswith("s") or a.kind == "string" for a in spec.attributes
     )
-    return (2, 10) if boxed else (2, 9)
+    return "2.10" if has_torch_library(spec) and boxed else "2.9"
 
 
 def is_classic(spec: OpSpec, torch: str) -> bool:
     """Return whether `torch`, such as "2.6", needs a library of its own, over its C++ headers."""
-    return has_torch_library(spec) and tuple(map(int, torch.split(".")[:2])) < stable_since(spec)
+    return has_torch_library(spec) and older(torch, stable_since(spec))
+
+
+def older(version: str, than: str) -> bool:
+    """Return whether one version, such as 2.9 or 2.9.1, is older than another, by major and minor."""
+    return _minor(version) < _minor(than)
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
 
 
 def has_ort_library(spec: OpSpec) -> bool:

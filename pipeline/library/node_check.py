@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline.layout import Layout
+from pipeline.library import torch_versions
 from pipeline.library.samples import complete
 from pipeline.library.torch_call import torch_minor
 from pipeline.library.torch_library import Loaded
@@ -20,6 +21,9 @@ def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str
     opset = max(operator.spec.min_opset, LEGAL_OPSETS["dynamo"].start)
     found = []
     for exporter in TORCH_EXPORTERS:
+        if exporter == "dynamo" and not torch_versions.DYNAMO.here:
+            found.append({"model": operator.name, "check": exporter, "skipped": torch_versions.DYNAMO.skipped})
+            continue
         cell = Cell(torch=torch_minor(), exporter=exporter, opset=opset, ort="0.0")
         demand = Demand(
             spec=operator.spec, model=sample.model, lowering="custom", cell=cell, schema=glue.schema.schema()

@@ -78,8 +78,8 @@ def _check_version(layout: Layout, operator: Operator, one: str | None) -> None:
     made_for, running = _made_for(layout, operator, one), torch_identity()
     if made_for != running:
         raise RegisterError(
-            f"{layout.torch_library(operator.name, torch=one)} is compiled for torch {made_for}, and this is {running}; "
-            f"a library over torch's C++ headers fits one version alone. Compile it anew with: "
+            f"{layout.torch_library(operator.name, torch=one)} is compiled for torch {made_for}, and this is "
+            f"{running}; a library over torch's C++ headers fits one version alone. Compile it anew with: "
             f"{_compile(operator, one)}"
         )
 
@@ -93,13 +93,14 @@ def _fits(layout: Layout, operator: Operator, one: str | None, own: bool) -> str
     """Return which versions of torch a library fits."""
     if own or one:
         return f"torch {_made_for(layout, operator, one)} alone"
-    return f"torch {'.'.join(map(str, stable_since(operator.spec)))} and newer"
+    return f"torch {stable_since(operator.spec)} and newer"
 
 
 def _which(operator: Operator, one: str | None) -> str:
     return (
-        "" if one is None else f"; torch {one} has one of its own, since that for many serves "
-        f"{'.'.join(map(str, stable_since(operator.spec)))} and newer"
+        ""
+        if one is None
+        else f"; torch {one} has one of its own, since that for many serves {stable_since(operator.spec)} and newer"
     )
 
 

@@ -1,65 +1,31 @@
-"""Both exporters of torch, each as one function from a demand to a model. Needs torch, onnx and onnxscript.
+"""Both exporters of torch behind one function from a demand to a model. Needs torch and onnx, and for the dynamo
+exporter onnxscript.
 
 The operator itself must be defined in this process already: by its compiled library, or by its generated fake.py.
 """
 
 from __future__ import annotations
 
-import functools
-import io
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
-import onnx
 import torch
 from onnx import ModelProto
 
 from pipeline.data.numbers import case_arrays
 from pipeline.errors import ExportError
-from pipeline.feeds import case_arguments, feeds, node_inputs
-from pipeline.library.torch_call import torch_attributes, torch_operator
-from pipeline.lowering import dynamo as translations
-from pipeline.lowering import legacy as symbolics
-from pipeline.matrix import Exporter
-from pipeline.models import decomposition, targets, torchlib
-from pipeline.models.demand import Demand, qualified
+from pipeline.feeds import feeds
+from pipeline.library import torch_versions
+from pipeline.models import legacy_exporter
+from pipeline.models.demand import Demand
 from pipeline.models.exporter_errors import explain
 from pipeline.models.exporter_warnings import collected, unexpected
 from pipeline.models.glue import Glue, emitted, load_glue
 from pipeline.models.model_gates import check
-from pipeline.models.value_info import Shape
+from pipeline.models.traced import Call, Tensors
 from pipeline.schema import dtype_of
-from pipeline.spec import FromKernel, shape_of
+from pipeline.spec import shape_of
 
 __all__ = ["Glue", "Tensors", "example", "export", "load_glue", "warm_up"]
-
-Tensors = tuple[torch.Tensor, ...]
-
-
-class Call(torch.nn.Module):
-    """A module that computes one function of the model's inputs."""
-
-    def __init__(self, compute: Callable[..., Any]) -> None:
-        super().__init__()
-        self.compute = compute
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.compute(*inputs)
-
-
-def call(demand: Demand) -> Call:
-    """Return the module that a model is exported from, in evaluation mode. Its attributes are constants."""
-    spec, model = demand.spec, demand.model
-    operator = functools.partial(torch_operator(spec), **torch_attributes(spec, model))
-    # Found out beforehand: what runs within compute is traced, and torch 2.6 knows little of iterators.
-    places = list(case_arguments(spec, model.cases[0], range(len(feeds(spec, model, model.cases[0])))))
-
-    def compute(*inputs: torch.Tensor) -> Any:
-        given = [[inputs[i] for i in p] if isinstance(p, tuple) else None if p is None else inputs[p] for p in places]
-        return model.around(operator, *given) if model.around else operator(*given)
-
-    return Call(compute).eval()
 
 
 def example(demand: Demand) -> Tensors:
@@ -76,57 +42,6 @@ def example(demand: Demand) -> Tensors:
     )
 
 
-def legacy(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
-    """Export through TorchScript."""
-    declared = demand.signature
-    file = io.BytesIO()
-    with symbolics.registered(glue.lowered(demand.lowering), demand.cell.opset, targets.names(demand.spec)):
-        torch.onnx.export(
-            call(demand),
-            inputs,
-            file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
-            dynamo=False,  # torch 2.9 changed the default
-            opset_version=demand.cell.opset,
-            custom_opsets=dict(demand.versions),
-            input_names=[v.name for v in declared.inputs],
-            output_names=[v.name for v in declared.outputs],
-            dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := _dynamic(v.shape))},
-        )
-    return strip(_sized(onnx.load_model_from_string(file.getvalue()), demand))
-
-
-def dynamo(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
-    """Export through torch.export: capture the program, then translate it."""
-    declared = demand.signature
-    axes = [_dynamic(v.shape) for v in declared.inputs]
-    dims = {name: torch.export.Dim(name) for names in axes for name in names.values()}
-    program = torch.export.export(
-        call(demand),
-        inputs,
-        dynamic_shapes=(tuple({axis: dims[name] for axis, name in names.items()} for names in axes),),
-    )
-    table = translations.table(
-        glue.lowered(demand.lowering), demand.cell.opset, demand.versions, targets.overloads(demand.spec)
-    )
-    with torchlib.kept(), decomposition.skipped(program, table):
-        exported = torch.onnx.export(
-            program,
-            dynamo=True,
-            opset_version=demand.cell.opset,
-            custom_translation_table=table,
-            input_names=[v.name for v in declared.inputs],
-            output_names=[v.name for v in declared.outputs],
-            dynamic_shapes=(tuple(_each_name_once(axes)),) if dims else None,
-            external_data=False,
-            verbose=False,
-        )
-    assert exported is not None
-    return strip(_padded(exported.model_proto, demand))
-
-
-EXPORTERS: Mapping[Exporter, Callable[[Demand, Glue, Tensors], ModelProto]] = {"legacy": legacy, "dynamo": dynamo}
-
-
 def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Trace one model with `inputs` and hold it against every gate.
 
@@ -135,7 +50,7 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     demand = replace(demand, emitted=emitted(demand, glue), used=tuple(glue.used))
     with collected() as said:
         try:
-            proto = EXPORTERS[demand.cell.exporter](demand, glue, inputs)
+            proto = _write(demand, glue, inputs)
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
             if own := _own(error):
                 raise type(own)(f"{demand}: {own}") from error
@@ -157,39 +72,22 @@ def warm_up() -> None:
     registry: 3 CPU s, after which a dynamo export takes 0.2 s instead of 0.55. Registers nothing.
     """
     module, inputs = Call(torch.relu).eval(), (torch.zeros(2, 3),)
-    with collected(), torchlib.kept():
-        torch.onnx.export(module, inputs, io.BytesIO(), dynamo=False, opset_version=18)  # type: ignore[arg-type]
-        program = torch.export.export(module, inputs, dynamic_shapes=(({0: torch.export.Dim("N")},),))
-        torch.onnx.export(program, dynamo=True, opset_version=18, external_data=False, verbose=False)
+    with collected():
+        legacy_exporter.warm_up(module, inputs)
+        if torch_versions.DYNAMO.here:
+            from pipeline.models import dynamo_exporter
+
+            dynamo_exporter.warm_up(module, inputs)
 
 
-def _sized(proto: ModelProto, demand: Demand) -> ModelProto:
-    """Write the sizes that the lowering set, where this exporter drops them: it does so with all outputs of a node of
-    which one has a size that the kernel decides. The gates hold them against onnx's own inference."""
-    if any(isinstance(output.shape, FromKernel) for output in demand.spec.outputs):
-        for value, declared in zip(proto.graph.output, demand.signature.outputs, strict=True):
-            for dim, size in zip(value.type.tensor_type.shape.dim, declared.shape, strict=False):
-                if isinstance(size, int):
-                    dim.dim_value = size
-    return proto
+def _write(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
+    if demand.cell.exporter == "legacy":
+        return legacy_exporter.export(demand, glue, inputs)
+    if not torch_versions.DYNAMO.here:
+        raise ExportError(f"torch {torch.__version__} has no dynamo exporter: {torch_versions.DYNAMO.reason}")
+    from pipeline.models import dynamo_exporter  # it imports what older versions of torch have not
 
-
-def _padded(proto: ModelProto, demand: Demand) -> ModelProto:
-    """Write absent inputs that torch leaves out at the end of a node, though a variadic input may follow them."""
-    wanted = node_inputs(demand.spec, demand.model)
-    for node in proto.graph.node:
-        if qualified(node) == demand.node and not any(wanted[len(node.input) :]):
-            node.input.extend(wanted[len(node.input) :])
-    return proto
-
-
-def strip(proto: ModelProto) -> ModelProto:
-    """Remove metadata and doc strings: they hold absolute paths, and equal models must have equal bytes."""
-    graph = proto.graph
-    for part in (proto, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        part.ClearField("metadata_props")
-        part.ClearField("doc_string")
-    return proto
+    return dynamo_exporter.export(demand, glue, inputs)
 
 
 def _own(error: BaseException | None) -> ExportError | None:
@@ -197,19 +95,3 @@ def _own(error: BaseException | None) -> ExportError | None:
     while error and not isinstance(error, ExportError):
         error = error.__cause__ or error.__context__
     return error if isinstance(error, ExportError) else None
-
-
-def _dynamic(shape: Shape) -> dict[int, str]:
-    return {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
-
-
-def _each_name_once(shapes: list[dict[int, str]]) -> list[dict[int, str]]:
-    """Leave each name where it first stands: these only rename the program's own symbols, and the exporter warns of
-    a second name for one symbol even where it is the same."""
-    seen: set[str] = set()
-    kept = []
-    for axes in shapes:
-        first = {name: axis for axis, name in reversed(axes.items()) if name not in seen}
-        kept.append({axis: name for name, axis in reversed(first.items())})
-        seen.update(axes.values())
-    return kept

@@ -68,8 +68,11 @@ def _for_one_torch(
     """Compile the binding for one torch, and link it to the kernel that all libraries of the operator share."""
     name, own = operator.name, is_own(OWN_TORCH, operator.spec, operator.written)
     if not own and not is_classic(operator.spec, torch.minor):
-        least = ".".join(map(str, stable_since(operator.spec)))
-        why = f"one library serves torch {least} and newer" if has_torch_library(operator.spec) else "it has no library"
+        why = (
+            f"one library serves torch {stable_since(operator.spec)} and newer"
+            if has_torch_library(operator.spec)
+            else "it has no library"
+        )
         raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch")
     shared = [layout.compiled(name, debug=debug) / file for file in native_build.KERNEL_OBJECTS]
     if has_kernel_object(operator.spec, operator.written) and (missing := [p for p in shared if not p.is_file()]):

@@ -1,0 +1,47 @@
+"""What the versions of torch differ in, each thing with its reason. Nobody else asks which version is running.
+
+A check that a version cannot do is no failure there: its manifest says that it was skipped, and since when torch has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from pipeline.schema import older
+
+
+@dataclass(frozen=True, kw_only=True)
+class Since:
+    """Something that torch has from a version on, and what that means for us."""
+
+    version: str
+    reason: str
+
+    @property
+    def here(self) -> bool:
+        """Whether the running torch has it."""
+        return not older(torch.__version__, self.version)
+
+    @property
+    def skipped(self) -> str:
+        """What a manifest says of a check that needs it, where it is not there."""
+        return f"skipped: needs torch {self.version}"
+
+
+REGISTRATION = Since(
+    version="2.4",
+    reason="torch.library.register_fake, register_autograd and custom_op; before, a fake kernel is one for Meta",
+)
+OPCHECK = Since(version="2.4", reason="torch.library.opcheck; it judges what REGISTRATION registers")
+DYNAMO = Since(version="2.6", reason="the first torch.onnx.export with dynamo=True and custom_translation_table=")
+DYNAMO_ARGUMENT = Since(
+    version="2.1", reason="the first torch.onnx.export that takes dynamo=, and has to be told False"
+)
+DIMENSION_NAMES = Since(
+    version="2.7", reason="before, the exporter leaves its own names, s0 and s1, to the sizes of a captured program"
+)
+TYPED_RESULTS = Since(
+    version="2.0", reason="before, a type that a symbolic function sets is lost where a model has dynamic axes"
+)
