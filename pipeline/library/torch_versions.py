@@ -1,6 +1,7 @@
 """What the versions of torch differ in, each thing with its reason. Nobody else asks which version is running.
 
-A check that a version cannot do is no failure there: its manifest says that it was skipped, and since when torch has it.
+A check that a version cannot do is no failure there: its manifest says that it was skipped, and since when torch has
+it.
 """
 
 from __future__ import annotations
