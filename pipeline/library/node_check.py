@@ -18,7 +18,7 @@ def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str
     """Export one model through each exporter; the gates judge it as any other. Raises ExportError."""
     glue = load_glue(layout, operator.name)
     sample = next(complete(layout, operator, loaded, glue))
-    opset = max(operator.spec.min_opset, LEGAL_OPSETS["dynamo"].start)
+    opset = max(operator.spec.min_opset, LEGAL_OPSETS["dynamo"].start if torch_versions.DYNAMO.here else 17)
     found = []
     for exporter in TORCH_EXPORTERS:
         if exporter == "dynamo" and not torch_versions.DYNAMO.here:

@@ -11,7 +11,7 @@ import torch
 from pipeline.data.numbers import case_arrays, small_and_finite
 from pipeline.feeds import feeds
 from pipeline.layout import Layout
-from pipeline.library import torch_op
+from pipeline.library import torch_op, torch_versions
 from pipeline.library.inputs import arguments, tensors
 from pipeline.library.torch_library import Loaded
 from pipeline.load import Operator
@@ -34,11 +34,14 @@ class Sample:
 
 def complete(layout: Layout, operator: Operator, loaded: Loaded, glue: Glue | None) -> Iterator[Sample]:
     """Register the fake kernel and the gradient, then yield the first small, finite case of each choice of dtypes and
-    inputs: opcheck fails where an output is NaN. Without `glue` the operator is torch's own, with a fake kernel."""
+    inputs: opcheck fails where an output is NaN. A torch that takes no formula gets none.
+    Without `glue` the operator is torch's own, with a fake kernel."""
     assert operator.spec.torch is not None
     if glue and not operator.spec.torch.python:
         glue.fake.register_fake()
     gradient = torch_op.gradient(layout, operator.spec)
+    if gradient and not torch_versions.REGISTRATION.here:
+        gradient = None
     if gradient:
         gradient.register(loaded.overload.name())
     spec, seen = operator.spec, set()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
 from pipeline.errors import RegisterError
 from pipeline.layout import Layout
+from pipeline.library import torch_versions
 from pipeline.library.samples import Sample, complete
 from pipeline.library.torch_call import torch_attributes
 from pipeline.library.torch_library import Loaded
 from pipeline.load import Operator
 from pipeline.models import targets
-from pipeline.models.glue import load_glue
+from pipeline.models.glue import Glue, load_glue
+from pipeline.spec import FromKernel
 
 OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 
@@ -23,14 +26,45 @@ def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str
     assert operator.spec.torch is not None
     overridden = targets.overloads(operator.spec) if operator.spec.torch.overrides else ()
     glue = None if overridden else load_glue(layout, operator.name)
-    return [{"overload": str(overload), "check": "overridden"} for overload in overridden] + [
-        {"case": sample.case.name, "check": test}
-        for sample in list(complete(layout, operator, loaded, glue))
-        for test in _opcheck(operator, sample, loaded)
-    ]
+    return (
+        [{"overload": str(overload), "check": "overridden"} for overload in overridden]
+        + [
+            {"case": sample.case.name, "check": test}
+            for sample in list(complete(layout, operator, loaded, glue))
+            for test in (_opcheck if torch_versions.OPCHECK.here else _fake_kernel)(operator, sample, loaded, glue)
+        ]
+        + skipped()
+    )
 
 
-def _opcheck(operator: Operator, sample: Sample, loaded: Loaded) -> Iterator[str]:
+def skipped() -> list[dict[str, str]]:
+    """Return what this torch cannot check."""
+    if torch_versions.OPCHECK.here:
+        return []
+    return [{"check": test, "skipped": torch_versions.OPCHECK.skipped} for test in OPCHECKS]
+
+
+def _fake_kernel(operator: Operator, sample: Sample, loaded: Loaded, glue: Glue | None) -> Iterator[str]:
+    """Hold the fake kernel against the compiled one, where there is no opcheck: dtypes, ranks and known sizes."""
+    if glue is None or (operator.spec.torch and operator.spec.torch.python):
+        return  # torch's own, or one that comes as Python has it
+    attributes = torch_attributes(operator.spec, sample.model)
+    real, fake = (_tuple(call(*sample.arguments, **attributes)) for call in (loaded.overload, glue.fake.fake))
+    for output, a, b in zip(operator.spec.outputs, real, fake, strict=True):
+        known = not isinstance(output.shape, FromKernel)
+        if a.dtype != b.dtype or a.dim() != b.dim() or (known and a.shape != b.shape):
+            raise RegisterError(
+                f"{operator.name}-{sample.case.name}: the fake kernel gives {output.name} as {b.dtype} of shape "
+                f"{tuple(b.shape)}, the compiled one as {a.dtype} of shape {tuple(a.shape)}. {_remedy(operator)}"
+            )
+    yield "fake kernel"
+
+
+def _tuple(result: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+
+def _opcheck(operator: Operator, sample: Sample, loaded: Loaded, glue: Glue | None) -> Iterator[str]:
     """Yield the name of each of opcheck's tests."""
     outcomes = torch.library.opcheck(
         loaded.overload,

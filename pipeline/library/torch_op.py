@@ -19,6 +19,7 @@ import torch
 from pipeline.errors import RegisterError, did_you_mean
 from pipeline.files import load_module
 from pipeline.layout import Layout
+from pipeline.library import torch_versions
 from pipeline.spec import OpSpec
 
 
@@ -97,8 +98,9 @@ def _has_formula(name: str) -> bool:
 
 def _definition(name: str) -> Any:
     """Return the torch.library.custom_op of that name, or None. Each has a kernel for Autograd, formula or not."""
-    custom_ops = getattr(torch._library, "custom_ops", None)  # since torch 2.4
-    return getattr(custom_ops, "OPDEFS", {}).get(name)
+    if not torch_versions.REGISTRATION.here:
+        return None
+    return getattr(torch._library.custom_ops, "OPDEFS", {}).get(name)
 
 
 def _load(path: Path) -> ModuleType:

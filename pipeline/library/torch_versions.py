@@ -36,6 +36,7 @@ REGISTRATION = Since(
     reason="torch.library.register_fake, register_autograd and custom_op; before, a fake kernel is one for Meta",
 )
 OPCHECK = Since(version="2.4", reason="torch.library.opcheck; it judges what REGISTRATION registers")
+QUIET_EXPORT = Since(version="2.1", reason="2.0 prints a page of diagnostics on each export, whatever happened")
 DYNAMO = Since(version="2.6", reason="the first torch.onnx.export with dynamo=True and custom_translation_table=")
 DYNAMO_ARGUMENT = Since(
     version="2.1", reason="the first torch.onnx.export that takes dynamo=, and has to be told False"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import onnx
@@ -22,7 +24,8 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Export through TorchScript."""
     declared = demand.signature
     file = io.BytesIO()
-    with symbolics.registered(glue.lowered(demand.lowering), demand.cell.opset, targets.names(demand.spec)):
+    lowered = glue.lowered(demand.lowering)
+    with symbolics.registered(lowered, demand.cell.opset, targets.names(demand.spec)), quiet():
         torch.onnx.export(
             call(demand),
             inputs,
@@ -42,9 +45,20 @@ def chosen() -> dict[str, Any]:
     return {"dynamo": False} if torch_versions.DYNAMO_ARGUMENT.here else {}
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what an exporter prints to itself, where it prints without a reason."""
+    if torch_versions.QUIET_EXPORT.here:
+        yield
+        return
+    with redirect_stdout(io.StringIO()):
+        yield
+
+
 def warm_up(module: Call, inputs: Tensors) -> None:
     """Export a tiny module."""
-    torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **chosen())  # type: ignore[arg-type]
+    with quiet():
+        torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **chosen())  # type: ignore[arg-type]
 
 
 def _sized(proto: ModelProto, demand: Demand) -> ModelProto:

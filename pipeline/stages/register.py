@@ -20,7 +20,7 @@ from pipeline.data.dataset import read
 from pipeline.errors import RegisterError
 from pipeline.files import write_text
 from pipeline.layout import Layout
-from pipeline.library import torch_library, torch_op
+from pipeline.library import torch_library, torch_op, torch_versions
 from pipeline.library.kernel_check import CaseCheck, check_case
 from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
@@ -75,6 +75,8 @@ def _forbidden(layout: Layout, operator: Operator) -> list[dict[str, str]]:
 def _gradient(layout: Layout, operator: Operator) -> list[dict[str, str]]:
     from pipeline.library import gradient_check
 
+    if not torch_versions.REGISTRATION.here:
+        return [{"check": "gradient", "skipped": torch_versions.REGISTRATION.skipped}]
     return gradient_check.results(layout, operator)
 
 
