@@ -45,5 +45,6 @@ DIMENSION_NAMES = Since(
     version="2.7", reason="before, the exporter leaves its own names, s0 and s1, to the sizes of a captured program"
 )
 TYPED_RESULTS = Since(
-    version="2.0", reason="before, a type that a symbolic function sets is lost where a model has dynamic axes"
+    version="2.0",
+    reason="before, the exporter keeps of a type that a symbolic function sets no more than dtype and rank",
 )

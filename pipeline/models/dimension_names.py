@@ -29,6 +29,26 @@ def declared(proto: ModelProto, signature: Signature) -> ModelProto:
     return proto
 
 
+def for_lost_ones(proto: ModelProto, signature: Signature) -> ModelProto:
+    """Write the declared sizes of outputs where an exporter lost them: where it made up a name, or has no shape at all.
+
+    What it says of a size is left to the gates, a number above all.
+    """
+    known = {size for value in signature.inputs for size in value.shape}
+    for value, wanted in zip(proto.graph.output, signature.outputs, strict=True):
+        shape = value.type.tensor_type.shape
+        if not value.type.tensor_type.HasField("shape"):
+            shape.dim.extend(TensorShapeProto.Dimension() for _ in wanted.shape)
+        for dim, size in zip(shape.dim, wanted.shape, strict=False):
+            if size is None or dim.HasField("dim_value") or dim.dim_param in known:
+                continue
+            if isinstance(size, int):
+                dim.dim_value = size
+            else:
+                dim.dim_param = size
+    return proto
+
+
 def _dimensions(proto: ModelProto) -> Iterator[TensorShapeProto.Dimension]:
     graph = proto.graph
     for value in (*graph.input, *graph.output, *graph.value_info):
