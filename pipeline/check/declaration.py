@@ -20,8 +20,8 @@ from pipeline.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 RESERVED: Mapping[str, tuple[str, ...]] = {
     "a folder of native/ with another meaning": ("include", "binding"),
     "a file that is generated, or that generated files include": (
-        "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_shims", "ort", "ort_kinds",
-        "ort_library", "dtype", "items", "sizes",
+        "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_lists", "torch_shims",
+        "torch_values", "ort", "ort_kinds", "ort_library", "dtype", "items", "sizes",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "sdk", "glue", "compile", "data", "draw", "register", "export", "verify", "report", "sanitize",

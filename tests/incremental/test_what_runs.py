@@ -28,7 +28,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
         "compile",
     ),
     "header for bindings, a comment": (
-        lambda p: p.append("native/binding/torch.h", "// more\n"),
+        lambda p: p.append("native/binding/stable/torch.h", "// more\n"),
         "compile, register schema, register nodes",
     ),
     "template of a binding, a comment": (

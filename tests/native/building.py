@@ -40,6 +40,7 @@ def compile_program(source: str, folder: Path, *flags: str) -> Path:
     command = [
         *find_toolchain(os.environ).compiler, "-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror",
         "-Wno-psabi", f"-I{ROOT / 'native/include'}", f"-I{ROOT / 'native'}", f"-I{ROOT / 'native/binding'}",
+        f"-I{ROOT / 'native/binding/stable'}",
         str(path), str(ROOT / "native/binding/runtime.cc"), "-o", str(program), *flags,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)

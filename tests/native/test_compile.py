@@ -191,9 +191,9 @@ def test_the_torch_library_does_not_load_without_torch_but_loads_by_itself(built
 
 
 def test_a_symbol_beyond_the_target_is_refused(layout: Layout) -> None:
-    shims = layout.binding / "torch_shims.h"
+    shims = layout.binding / "stable/torch_shims.h"
     edit(shims, "[[gnu::weak]] AOTITorchError torch_parallel_for", "AOTITorchError torch_parallel_for")
-    edit(layout.binding / "torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return")
+    edit(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return")
     with pytest.raises(CompileError, match=r"needs 'torch_parallel_for', which torch 2\.9 does not export"):
         build(layout)
 

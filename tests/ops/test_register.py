@@ -202,7 +202,7 @@ def test_a_definition_in_python_that_differs_is_named(old: str, new: str, expect
 
 def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
     """The kernel is right, and so is everything in ONNX Runtime."""
-    few.replace("native/binding/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;")
+    few.replace("native/binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;")
     prepare(few, "sdk", "glue", "compile", "data")
     done = register(few, "kernel")
     assert done.returncode == 8

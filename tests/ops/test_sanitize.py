@@ -83,7 +83,7 @@ FAULTS = {
         "  y.data[y.numel()] = T(1);\n  parallel_for(", OUT_OF_BOUNDS, "verify custom_op_two",
     ),
     "torch's binding overflows": (
-        "dual_residual", "native/binding/torch.h", "    if (!contiguous) copy_",
+        "dual_residual", "native/binding/stable/torch.h", "    if (!contiguous) copy_",
         f"    {SUM}sizes_.rank; if (sum == 0) return {{}};\n    if (!contiguous) copy_", OVERFLOW,
         "register dual_residual",
     ),

@@ -30,7 +30,7 @@ FAULTS = {
         "the kernel writes into its input",
     ),
     "second": ("group_norm/kernel.h", NORMALIZE, f"static int n = 0; {NORMALIZE} m.mean += ++n;", "the second call"),
-    "strides": ("binding/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;", "y: "),
+    "strides": ("binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;", "y: "),
     "refuses": ("group_norm/kernel.h", "num_groups < 0x1p62F", "num_groups < 2", "the kernel refuses what the refer"),
     "accepts": (
         "group_norm/kernel.h",

@@ -143,7 +143,10 @@ def test_a_binding_that_is_wrong_for_one_layout_alone(kind: str, layout: Layout)
         "torch.h": (COPIES, COPIES + WRONG_COPY.replace("{condition}", STRIDES[kind])),
         "torch_shims.h": (SHIM, SHIM + SHIM.replace("sizes", "strides")),
     }
-    originals = {layout.native / "binding" / name: (layout.native / "binding" / name).read_text() for name in planted}
+    originals = {
+        layout.native / "binding/stable" / name: (layout.native / "binding/stable" / name).read_text()
+        for name in planted
+    }
     try:
         for path, text in originals.items():
             old, new = planted[path.name]

@@ -19,6 +19,7 @@ from pipeline.spec import Headers, OpSpec, Override, TorchOp
 from pipeline.step import Step
 from pipeline.steps import Plan, steps
 from pipeline.toolchain import headers
+from pipeline.toolchain.classic_torch import ClassicTorch
 from pipeline.toolchain.find import Toolchain
 from pipeline.toolchain.native_build import build_ninja, sdk_ninja
 
@@ -166,8 +167,11 @@ def test_warnings_of_what_people_bring_are_no_errors() -> None:
 def test_where_others_headers_are_is_not_in_the_text() -> None:
     """So another place of the environment compiles nothing."""
     assert "/env" not in ninja("seed_norm") and "$headers" in ninja("seed_norm")
-    places = sdk_ninja(Path("/ort"), torch_include=TOOLCHAIN.torch_include, headers=[Path("/env/a b")])
-    assert "torch = -isystem /env/torch/include -ffile-prefix-map=/env/torch/include=torch/include " in places
+    torch = ClassicTorch(version="2.6.0", include=Path("/env/torch/include"), openmp=None, cxx11_abi=False)
+    places = sdk_ninja(Path("/ort"), torch=torch, headers=[Path("/env/a b")])
+    assert "torch = -D_GLIBCXX_USE_CXX11_ABI=0 -isystem /env/torch/include " in places
+    assert "-ffile-prefix-map=/env/torch/include=torch/include " in places
+    assert "torch_libraries = /env/torch/lib/libtorch_cpu.so /env/torch/lib/libc10.so\n" in places
     assert "headers = -isystem '/env/a b' '-ffile-prefix-map=/env/a b=env/a b'\n" in places
 
 

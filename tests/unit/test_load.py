@@ -226,7 +226,7 @@ def test_every_file_and_group_that_an_operator_could_be_taken_for_is_reserved(ro
         name="", kernel="", runtime="kernel", uses=(), torch=SimpleNamespace(overrides=(), python=False)
     )
     generated = {Path(file).stem for file in native(cast(Any, spec), ONLY_KERNEL)} - {".h"}
-    headers = {path.stem for path in (root / "native/binding").glob("*.h")}
+    headers = {path.stem for path in (root / "native/binding").rglob("*.h")}
     folders = {path.name for path in (root / "native").iterdir()} - {path.name for path in (root / "ops").iterdir()}
     assert generated | headers | folders | set(GROUPS) <= reserved
 

@@ -223,8 +223,7 @@ class Registration {
       KERNEL_CHECK(since == Since::torch_2_9 || torch_library_impl != nullptr, name,
                    ": needs torch 2.10 or newer, for its lists and texts");
       check_call(aoti_torch_library_init_fragment(space, source, 0, &definition_), name, "open its namespace");
-      check_call(aoti_torch_library_def(definition_, schema), name,
-                 kDefine);
+      check_call(aoti_torch_library_def(definition_, schema), name, kDefine);
       // For every device and layout, so that our own checks refuse those that we do not serve, in one sentence.
       check_call(aoti_torch_library_init_impl(space, "CompositeExplicitAutograd", source, 0, &implementation_), name,
                  "open its namespace");
