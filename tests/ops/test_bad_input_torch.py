@@ -86,6 +86,26 @@ torch.testing.assert_close(op(x.mT, g, s, b), torch.nn.functional.group_norm(x, 
 print(json.dumps(said))
 """
 
+TWICE = """
+import ctypes, sys, torch
+for path in sys.argv[1:]:
+    torch.ops.load_library(path)
+    error = ctypes.CDLL(path).opmatrix_error
+    error.restype = ctypes.c_char_p
+    print(error().decode().splitlines()[:1])
+torch.ops.mynamespace.custom_group_norm(torch.randn(1, 2, 3), torch.ones(1), torch.ones(2), torch.ones(2))
+"""
+THREADS = """
+import sys, torch
+torch.ops.load_library(sys.argv[1])
+x, one = torch.randn(8, 64, 56, 56), torch.ones(64)
+results = []
+for threads in (1, 4):
+    torch.set_num_threads(threads)
+    results.append(torch.ops.mynamespace.custom_group_norm(x, torch.tensor([32.0]), one, one))
+assert torch.equal(*results)
+"""
+
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -117,16 +137,7 @@ def test_a_second_definition_is_a_message(library: Path, tmp_path: Path) -> None
     """torch itself would end the process."""
     copy = tmp_path / library.name
     copy.write_bytes(library.read_bytes())
-    program = """
-import ctypes, sys, torch
-for path in sys.argv[1:]:
-    torch.ops.load_library(path)
-    error = ctypes.CDLL(path).opmatrix_error
-    error.restype = ctypes.c_char_p
-    print(error().decode().splitlines()[:1])
-torch.ops.mynamespace.custom_group_norm(torch.randn(1, 2, 3), torch.ones(1), torch.ones(2), torch.ones(2))
-"""
-    done = subprocess.run([sys.executable, "-c", program, str(library), str(copy)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", TWICE, str(library), str(copy)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     assert first == "[]" and "custom_group_norm: torch could not define it" in second
@@ -134,14 +145,4 @@ torch.ops.mynamespace.custom_group_norm(torch.randn(1, 2, 3), torch.ones(1), tor
 
 
 def test_threads_change_nothing(library: Path) -> None:
-    program = """
-import sys, torch
-torch.ops.load_library(sys.argv[1])
-x, one = torch.randn(8, 64, 56, 56), torch.ones(64)
-results = []
-for threads in (1, 4):
-    torch.set_num_threads(threads)
-    results.append(torch.ops.mynamespace.custom_group_norm(x, torch.tensor([32.0]), one, one))
-assert torch.equal(*results)
-"""
-    subprocess.run([sys.executable, "-c", program, str(library)], check=True)
+    subprocess.run([sys.executable, "-c", THREADS, str(library)], check=True)

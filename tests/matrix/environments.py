@@ -1,0 +1,53 @@
+"""Environments with other versions of torch, for tests that need one: OPMATRIX_TORCH_ENVIRONMENTS names their folder,
+in which torch2.6/ and the like stand. Without it those tests are skipped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+VARIABLE = "OPMATRIX_TORCH_ENVIRONMENTS"
+ROOT = Path(__file__).resolve().parents[2]
+# Those that need libraries of their own for every operator.
+OLD = ("1.13", "2.0", "2.6")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One environment. It has torch and what the stages need of it, and uses the checkout's own pipeline."""
+
+    torch: str
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin/python"
+
+    def run(self, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+        """Run its Python."""
+        return subprocess.run(
+            [str(self.python), *arguments],
+            cwd=cwd,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+        )
+
+    def stage(self, project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a stage of the pipeline on a project."""
+        return self.run("-m", "pipeline", *arguments, cwd=project)
+
+
+def environment(torch: str) -> Environment:
+    """Return the environment with this torch, or skip the test that asks for it."""
+    given = os.environ.get(VARIABLE)
+    if not given:
+        pytest.skip(f"{VARIABLE} is not set: the folder with torch{torch}/ and the like")
+    folder = Path(given).resolve() / f"torch{torch}"
+    if not (folder / "bin/python").is_file():
+        pytest.skip(f"no environment '{folder}'")
+    return Environment(torch, folder)
