@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.errors import CompileError
 from pipeline.layout import Layout
+from pipeline.load import load_operator
 from pipeline.stages import compile
 from pipeline.toolchain import native_build, symbols
 from pipeline.toolchain.find import find_toolchain
@@ -188,6 +189,27 @@ def test_the_torch_library_does_not_load_without_torch_but_loads_by_itself(built
     code = f"import ctypes; ctypes.CDLL({str(libraries(built)[0])!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1 and "OSError: libtorch_cpu.so" in done.stderr
+
+
+@pytest.mark.parametrize("library", [0, 1])
+def test_a_library_that_older_systems_cannot_load_is_refused(
+    library: int, built: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it were compiled on a system newer than the ceiling, which every system is one day."""
+    path = libraries(built)[library]
+    check = (lambda p: symbols.check_torch_library(p, target="2.9"), symbols.check_ort_library)[library]
+    check(path)
+    needed = symbols.read_symbols(path).versions
+    assert all(needed[kind] <= ceiling for kind, ceiling in symbols.CEILING.items())
+    monkeypatch.setattr(symbols, "CEILING", {"GLIBC": (2, 2)})
+    with pytest.raises(CompileError, match=rf"{path.name} needs GLIBC_{symbols.spelled(needed['GLIBC'])}, newer than"):
+        check(path)
+
+
+def test_a_library_for_one_torch_is_refused_where_one_serves_many(built: Layout) -> None:
+    operator = load_operator(built, NAME)
+    with pytest.raises(CompileError, match=r"one library serves torch 2\.9 and newer\. Leave out --torch"):
+        compile.run(built, operator, torch=Path(sys.prefix))
 
 
 def test_a_symbol_beyond_the_target_is_refused(layout: Layout) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import _ctypes
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,20 @@ def test_no_shim_is_ever_removed() -> None:
     versions = ["2.8", "2.9", "2.10", "2.12", "2.13", "2.15"]
     for older, newer in itertools.pairwise(versions):
         assert symbols.torch_shims(older) < symbols.torch_shims(newer)
+
+
+def test_the_newest_versions_that_a_library_asks_for() -> None:
+    versions = symbols.read_symbols(Path(_ctypes.__file__)).versions
+    assert versions["GLIBC"] >= (2, 2, 5) and symbols.spelled((2, 14)) == "2.14"
+    assert symbols._newest(iter(["GLIBC_2.2.5", "GLIBC_2.14", "GLIBC_2.3.4", "GLIBC_PRIVATE"])) == {"GLIBC": (2, 14)}
+
+
+def test_a_gate_takes_milliseconds_and_no_framework() -> None:
+    """It runs after each compile."""
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom pipeline.toolchain import symbols\n"
+        "started = time.perf_counter()\nsymbols.read_symbols(Path(sys.argv[1]))\n"
+        "assert time.perf_counter() - started < 0.1\n"
+        "assert not {'torch', 'onnx', 'onnxruntime', 'numpy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program, _ctypes.__file__], check=True)

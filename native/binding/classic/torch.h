@@ -174,7 +174,8 @@ class Registration {
     try {
       auto boxed = std::make_unique<Boxed>(kernel);
       ask(name, kDefine, [&] {
-        definition_ = std::make_unique<Library>(Library::FRAGMENT, space, c10::nullopt, source, 0);
+        // Its optional is torch's own before 2.1 and the standard library's after, and {} is an empty one of either.
+        definition_.reset(new Library(Library::FRAGMENT, space, {}, source, 0));
         c10::FunctionSchema parsed = ::torch::schema(schema);
         boxed->arguments = parsed.arguments().size();
         boxed->results = parsed.returns().size();
