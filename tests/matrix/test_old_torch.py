@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -74,12 +75,20 @@ def test_the_library_shows_one_function_and_takes_the_kernel_as_it_is(layout: La
     assert not [*folder.glob("kernel.o")]
 
 
+def torchs_own(old: Environment, calls: Iterable[str]) -> list[str]:
+    """Return the calls that torch refuses before our binding is asked: 1.13 takes a kernel for all devices for one of
+    all but Meta."""
+    return [call for call in calls if "'meta'" in call] if old.torch == "1.13" else []
+
+
 def test_group_norm_says_what_it_says_elsewhere(layout: Layout, old: Environment) -> None:
     calls = [*plain.CALLS, *plain.REFUSED]
     done = old.run("-c", plain.PROGRAM, library(layout, old, "group_norm"), json.dumps(calls))
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert {call: said.get(call) for call in plain.CALLS} == plain.CALLS
+    expected = {call: text for call, text in plain.CALLS.items() if call not in torchs_own(old, calls)}
+    assert {call: said.get(call) for call in expected} == expected
+    assert all("from the 'AutogradMeta' backend" in said[call] for call in torchs_own(old, calls))
     assert all(said.get(call) for call in plain.REFUSED)
 
 
@@ -94,7 +103,8 @@ def test_the_others_say_what_they_say_elsewhere(name: str, layout: Layout, old: 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert {call: said.get(call) for call, text in calls.items() if text} == {c: t for c, t in calls.items() if t}
+    expected = {call: text for call, text in calls.items() if text and call not in torchs_own(old, calls)}
+    assert {call: said.get(call) for call in expected} == expected
     assert all(said.get(call) for call in calls)
 
 
