@@ -141,7 +141,7 @@ def test_a_library_for_another_torch_is_refused(project: Project) -> None:
     with edited(project, str(path.relative_to(project.root)), "2.13.0", "2.12.1"):
         done = pipeline(project, "register", "damped", "--part", "kernel")
     assert done.returncode == 8
-    assert "is compiled for torch 2.12.1+cpu, and this is 2.13.0+cpu; " in done.stderr
+    assert "is compiled for torch 2.12.1+cpu with the new C++ ABI, and this is 2.13.0+cpu with the" in done.stderr
     assert "Compile it anew with: python -m pipeline compile damped" in done.stderr
 
 
