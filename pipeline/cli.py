@@ -61,7 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     compiling = of_operator("compile", _compile, "build the operator's pair of libraries")
     compiling.add_argument("--debug", action="store_true", help="with debug information, in a folder of its own")
     compiling.add_argument(
-        "--torch", type=Path, metavar="PLACE", help="only the library for the torch of this environment, by its folder"
+        "--torch-root",
+        type=Path,
+        metavar="PLACE",
+        help="only the library for the torch of this environment, by its folder",
     )
     of_operator("data", _data, "write inputs and expected outputs of every case")
     of_operator("draw", _draw, "draw inputs from the declaration that are hard on a kernel")
@@ -115,7 +118,7 @@ def _glue(layout: Layout, options: argparse.Namespace) -> None:
 def _compile(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import compile
 
-    compile.run(layout, load_operator(layout, options.operator), debug=options.debug, torch=options.torch)
+    compile.run(layout, load_operator(layout, options.operator), debug=options.debug, torch=options.torch_root)
 
 
 def _data(layout: Layout, options: argparse.Namespace) -> None:

@@ -106,7 +106,7 @@ def _which(operator: Operator, one: str | None) -> str:
 
 def _compile(operator: Operator, one: str | None) -> str:
     """Return the command that compiles the library."""
-    return f"python -m pipeline compile {operator.name}" + ("" if one is None else f" --torch {sys.prefix}")
+    return f"python -m pipeline compile {operator.name}" + ("" if one is None else f" --torch-root {sys.prefix}")
 
 
 def _check_registered(path: str) -> None:

@@ -73,7 +73,7 @@ def _for_one_torch(
             if has_torch_library(operator.spec)
             else "it has no library"
         )
-        raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch")
+        raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch-root")
     shared = [layout.compiled(name, debug=debug) / file for file in native_build.KERNEL_OBJECTS]
     if has_kernel_object(operator.spec, operator.written) and (missing := [p for p in shared if not p.is_file()]):
         raise CompileError(f"'{missing[0]}' is missing. Build it with: python -m pipeline compile {name}")

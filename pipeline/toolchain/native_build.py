@@ -97,7 +97,9 @@ def classic_ninja(
     """
     name, own = spec.name, is_own(OWN_TORCH, spec, written)
     text = io.StringIO()
-    ninja = _begin(text, f"How {name} is compiled for one torch: `python -m pipeline compile {name} --torch PLACE`.")
+    ninja = _begin(
+        text, f"How {name} is compiled for one torch: `python -m pipeline compile {name} --torch-root PLACE`."
+    )
     _variables(ninja, layout, spec, toolchain=toolchain, debug=debug)
     _rules(ninja)
     source = layout.own(name, OWN_TORCH) if own else layout.generated(name) / OWN_TORCH

@@ -153,7 +153,7 @@ def test_a_library_for_another_torch_is_told(layout: Layout, old: Environment) -
         written.write_text(before)
     assert done.returncode == 8
     assert f"is compiled for torch 2.5.1+cpu with the new C++ ABI, and this is {old.torch}." in done.stderr
-    assert f"python -m pipeline compile group_norm --torch {old.folder}" in done.stderr
+    assert f"python -m pipeline compile group_norm --torch-root {old.folder}" in done.stderr
 
 
 def test_all_torches_write_the_same_nodes(layout: Layout, old: Environment) -> None:

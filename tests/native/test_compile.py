@@ -208,7 +208,7 @@ def test_a_library_that_older_systems_cannot_load_is_refused(
 
 def test_a_library_for_one_torch_is_refused_where_one_serves_many(built: Layout) -> None:
     operator = load_operator(built, NAME)
-    with pytest.raises(CompileError, match=r"one library serves torch 2\.9 and newer\. Leave out --torch"):
+    with pytest.raises(CompileError, match=r"one library serves torch 2\.9 and newer\. Leave out --torch-root"):
         compile.run(built, operator, torch=Path(sys.prefix))
 
 
