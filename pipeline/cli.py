@@ -16,8 +16,8 @@ from pipeline import check
 from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator, load_operators
-from pipeline.matrix import Cell, illegal
-from pipeline.project import default_cells, find_root
+from pipeline.matrix import Cell, Choice, illegal
+from pipeline.project import chosen_cells, find_root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,6 +56,8 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("operator", help="a folder of ops/")
         return added
 
+    making = stage("environment", _environment, "make the environment of another torch or ONNX Runtime")
+    making.add_argument("name", help="such as torch2.9 or ort1.18: requirements/ holds its pins")
     stage("sdk", _sdk, "find or fetch ONNX Runtime's headers")
     of_operator("glue", _glue, "write the bindings that follow from the declaration")
     compiling = of_operator("compile", _compile, "build the operator's pair of libraries")
@@ -93,8 +95,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     sanitizing.add_argument("--cell", type=Cell.parse, help="whose models; without it the first default one")
     reporting = stage("report", _report, "show and write what is known about every cell")
-    reporting.add_argument("--opsets", default="default", help="as doit's variable: default, all, or such as 18,20")
+    for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20")):
+        reporting.add_argument(f"--{name}", default="default", help=f"as doit's variable: default, all, or {example}")
     return parser
+
+
+def _environment(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import environment
+
+    environment.run(layout, options.name)
 
 
 def _sdk(layout: Layout, options: argparse.Namespace) -> None:
@@ -143,8 +152,10 @@ def _adopt(layout: Layout, options: argparse.Namespace) -> None:
 
 def _cells(layout: Layout, operator: Operator, options: argparse.Namespace) -> tuple[Cell, ...]:
     if options.cell is None:
-        return operator.cells(default_cells(layout))
-    if reason := illegal(options.cell.exporter, options.cell.opset) or operator.why_not_in(options.cell):
+        return operator.cells(chosen_cells(layout))
+    if reason := illegal(options.cell.exporter, options.cell.opset, options.cell.torch) or operator.why_not_in(
+        options.cell
+    ):
         raise UsageError(f"{options.cell}: {reason}")
     return (options.cell,)
 
@@ -194,7 +205,7 @@ def _sanitize(layout: Layout, options: argparse.Namespace) -> None:
 def _report(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import report
 
-    cells = default_cells(layout, opsets=options.opsets)
+    cells = chosen_cells(layout, Choice(torch=options.torch, ort=options.ort, opsets=options.opsets))
     report.run(
         layout,
         [

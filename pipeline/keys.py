@@ -19,9 +19,9 @@ from pipeline.feeds import feeds
 from pipeline.glue import names
 from pipeline.layout import Layout
 from pipeline.load import Operator
-from pipeline.matrix import Cell
+from pipeline.matrix import Cell, Choice
 from pipeline.project import Versions, minor
-from pipeline.schema import OWN_TORCH, has_function_body, has_torch_library, is_own
+from pipeline.schema import OWN_TORCH, has_function_body, has_torch_library, is_own, older, overridden_in, stable_since
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
 from pipeline.step import Config, Fingerprint, Server, Step
 from pipeline.toolchain.find import Toolchain
@@ -29,7 +29,7 @@ from pipeline.toolchain.find import Toolchain
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a graph is made from. `opsets` is the doit variable as it was given; `seconds` the time limit of a step."""
+    """What a graph is made from. `choice` holds the doit variables as they were given."""
 
     layout: Layout
     operators: Sequence[Operator]
@@ -37,9 +37,34 @@ class Plan:
     versions: Versions
     toolchain: Toolchain
     environ: Mapping[str, str]
-    opsets: str = "default"
+    choice: Choice = Choice()  # noqa: RUF009 - it is frozen
     seconds: float = 300
     megabytes: float = 8000
+
+    @cached_property
+    def torches(self) -> tuple[str, ...]:
+        """The versions of torch that have cells."""
+        return tuple(dict.fromkeys(cell.torch for cell in self.cells if cell.torch))
+
+    @cached_property
+    def environments(self) -> tuple[str, ...]:
+        """The environments beside the main one that cells need."""
+        places = [self.environment(torch=c.torch) for c in self.cells] + [
+            self.environment(ort=c.ort) for c in self.cells
+        ]
+        return tuple(dict.fromkeys(place for place in places if place))
+
+    def environment(self, *, torch: str | None = None, ort: str | None = None) -> str | None:
+        """Return the environment that has this torch, or this ONNX Runtime; None for the main one."""
+        if torch and torch != minor(self.versions.torch):
+            return f"torch{torch}"
+        if ort and ort != minor(self.versions.onnxruntime):
+            return f"ort{ort}"
+        return None
+
+    def is_main(self, cell: Cell) -> bool:
+        """Return whether all of a cell runs in the main environment."""
+        return not self.environment(torch=cell.torch) and not self.environment(ort=cell.ort)
 
 
 @dataclass(frozen=True)
@@ -67,21 +92,19 @@ class Part:
             self.plan, group, f"{self.name}{suffix}", self.name, *arguments, declared=self.declared, **fields
         )
 
-    def register(self, what: str, **fields: Any) -> Step:
-        """Make the step that proves one part of what torch is given."""
-        torch = minor(self.plan.versions.torch)
+    def register(self, what: str, *, torch: str, uses: Iterable[str] = (), **fields: Any) -> Step:
+        """Make the step that proves one part of what this torch is given."""
+        environment = self.plan.environment(torch=torch)
         return self.step(
             "register",
             f"-{what}@torch{torch}",
-            "--part", what,
+            "--part", what, *(["--torch", torch] if environment else []),
             writes=[self.layout.registered(self.name, what, torch=torch)],
             spec=self.interface,
-            **{"server": "torch"} | self.versions("torch") | fields,
+            environment=environment,
+            uses=("torch", *uses),
+            **{"server": "torch"} | fields,
         )  # fmt: skip
-
-    def versions(self, *packages: str) -> dict[str, str]:
-        """Return the versions of the packages that a step depends on."""
-        return {package: getattr(self.plan.versions, package) for package in packages}
 
     @cached_property
     def declared(self) -> tuple[Path, ...]:
@@ -104,6 +127,12 @@ class Part:
     def own_torch(self) -> bool:
         """Whether its torch binding is written by hand, over torch's C++ headers."""
         return is_own(OWN_TORCH, self.spec, self.written)
+
+    def loads_in(self, torch: str) -> bool:
+        """Return whether there is something of the operator to be proved in this torch."""
+        if self.plan.environment(torch=torch) and (self.own_torch or older(torch, stable_since(self.spec))):
+            return False  # it takes a library that is compiled for this torch alone
+        return not self.spec.torch or not self.spec.torch.overrides or bool(overridden_in(self.spec, torch))
 
     @cached_property
     def _interface(self) -> dict[str, Any]:
@@ -223,13 +252,21 @@ def make_step(
     after: Iterable[str] = (),
     found: Path | None = None,
     server: Server | None = None,
+    environment: str | None = None,
+    uses: Iterable[str] = (),
+    seconds: float | None = None,
     verdict: Path | None = None,
     **config: Any,
 ) -> Step:
     """Make a step of a group. Command and stage are called as the group where they are not given.
 
-    `config` is what it depends on beside its files, `code` the files that its stage reads, such as templates.
+    `config` is what it depends on beside its files, `code` the files that its stage reads, such as templates, `uses`
+    the packages: by their versions here, or by the files that hold those of another environment.
     """
+    if environment:
+        reads = [*reads, *(plan.layout.installed(environment, package) for package in uses)]
+    else:
+        config |= {package: getattr(plan.versions, package) for package in uses}
     return Step(
         group=group,
         name=name,
@@ -241,8 +278,9 @@ def make_step(
         found=str(found) if found else None,
         after=tuple(after),
         server=server,
+        environment=environment,
         verdict=str(verdict) if verdict else None,
-        seconds=plan.seconds,
+        seconds=seconds or plan.seconds,
         megabytes=plan.megabytes,
     )
 

@@ -6,6 +6,7 @@ joined in one go: doit asks for thousands of them on every command, and each `/`
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,6 +86,30 @@ class Layout:
         folders = (self.include, self.binding, self.kernel(name).parent)
         return tuple(sorted(p for folder in folders if folder.is_dir() for p in folder.rglob("*") if p.is_file()))
 
+    @cached_property
+    def requirements(self) -> Path:
+        """The pins, a file per environment."""
+        return self.root / "requirements"
+
+    def pins(self, environment: str) -> tuple[Path, ...]:
+        """What an environment beside the main one is made from: its lock and, for torch itself, a further one."""
+        found = [self.requirements / f"{environment}.txt"]
+        if environment.startswith("torch"):
+            found.append(self.requirements / f"{environment}-cpu.txt")
+        return tuple(found)
+
+    # The environments beside the main one, such as "torch2.9" and "ort1.18".
+
+    def environment(self, name: str) -> Path:
+        return self.root / ".venv-matrix" / name
+
+    def python(self, environment: str) -> Path:
+        return self.environment(environment) / "bin/python"
+
+    def installed(self, environment: str, package: str) -> Path:
+        """A file with the version of one package: what steps that run there are keyed by."""
+        return self.environment(environment) / f"versions/{package}"
+
     # What opmatrix writes.
 
     @cached_property
@@ -95,10 +120,10 @@ class Layout:
     def state(self) -> Path:
         return self.build / "state.db"
 
-    @property
-    def plan(self) -> Path:
-        """The steps that the last command planned."""
-        return self.build / "plan.pickle"
+    def plan(self, choice: str = "") -> Path:
+        """The steps that the last command with these variables planned."""
+        chosen = f"-{hashlib.sha256(choice.encode()).hexdigest()[:8]}" if choice else ""
+        return self.build / f"plan{chosen}.pickle"
 
     @property
     def lock(self) -> Path:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.errors import ToolchainError, UsageError
 from pipeline.layout import Layout
-from pipeline.matrix import EXPORTERS, Cell, Exporter, cells, choose_opsets, illegal
+from pipeline.matrix import EXPORTERS, ORT, TORCH, TORCH_EXPORTERS, Cell, Choice, Exporter, cells, illegal
 
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "hypothesis")
 
@@ -108,13 +108,29 @@ def default_opsets(layout: Layout) -> Mapping[Exporter, Sequence[int]]:
         opsets = named.get(exporter)
         if not isinstance(opsets, list) or not all(isinstance(o, int) for o in opsets):
             raise UsageError(f"{where}: {exporter}: found {opsets!r}, allowed: a list of opsets such as [18, 20]")
-        if reason := next((r for o in opsets if (r := illegal(exporter, o))), None):
-            raise UsageError(f"{where}: {exporter}: {reason}")
+        torches = tuple(TORCH) if exporter in TORCH_EXPORTERS else (None,)
+        for opset in opsets:
+            if all(reasons := [illegal(exporter, opset, torch) for torch in torches]):
+                raise UsageError(f"{where}: {exporter}: {reasons[-1]}")
     return {e: tuple(named[e]) for e in EXPORTERS}
 
 
-def default_cells(layout: Layout, *, opsets: str = "default", versions: Versions | None = None) -> tuple[Cell, ...]:
-    """Return the cells of this environment for the doit variable ``opsets``."""
+def chosen_cells(layout: Layout, choice: Choice = Choice(), *, versions: Versions | None = None) -> tuple[Cell, ...]:  # noqa: B008
+    """Return the cells of the doit variables; by default those of this environment. Raises UsageError."""
     versions = versions or installed()
-    chosen = choose_opsets(opsets, default_opsets(layout))
-    return tuple(cells(chosen, torch=minor(versions.torch), ort=minor(versions.onnxruntime)))
+    torch, ort = minor(versions.torch), minor(versions.onnxruntime)
+    return tuple(
+        cells(
+            choice,
+            default=default_opsets(layout),
+            torch=torch,
+            ort=ort,
+            torches=_with_environment(layout, "torch", TORCH, main=torch),
+            orts=_with_environment(layout, "ort", ORT, main=ort),
+        )
+    )
+
+
+def _with_environment(layout: Layout, factor: str, known: Iterable[str], *, main: str) -> tuple[str, ...]:
+    """Return the versions of one factor that there is an environment for, or pins to make one from."""
+    return tuple(v for v in known if v == main or all(p.is_file() for p in layout.pins(f"{factor}{v}")))

@@ -135,6 +135,30 @@ def has_torch_library(spec: OpSpec) -> bool:
     return has_kernel(spec) and spec.torch is not None and not spec.torch.overrides and not spec.torch.python
 
 
+def stable_since(spec: OpSpec) -> str:
+    """Return the torch from which on one library over LibTorch's stable ABI serves all: it has lists and texts as
+    arguments since 2.10."""
+    boxed = any(i.variadic for i in spec.inputs) or any(
+        a.kind.endswith("s") or a.kind == "string" for a in spec.attributes
+    )
+    return "2.10" if has_torch_library(spec) and boxed else "2.9"
+
+
+def overridden_in(spec: OpSpec, torch: str) -> tuple[str, ...]:
+    """Return the ATen operators that a declaration overrides in this torch."""
+    overrides = spec.torch.overrides if spec.torch else ()
+    return tuple(o.name for o in overrides if not older(torch, o.first or torch) and not older(o.last or torch, torch))
+
+
+def older(version: str, than: str) -> bool:
+    """Return whether one version, such as 2.9 or 2.9.1, is older than another, by major and minor."""
+    return _minor(version) < _minor(than)
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
 def has_ort_library(spec: OpSpec) -> bool:
     """Return whether there is a library that gives ONNX Runtime the operator, or those that it uses."""
     return spec.runtime == "kernel"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.code import digest
 from pipeline.glue import names
 from pipeline.keys import Part, Plan, make_step
-from pipeline.matrix import Cell
-from pipeline.project import lost_headers
+from pipeline.matrix import Cell, unreadable
+from pipeline.project import lost_headers, minor
 from pipeline.report.template import TEMPLATES
 from pipeline.schema import OWN_ORT, has_ort_library, has_torch_library
 from pipeline.spec import Lowering
@@ -19,10 +20,16 @@ from pipeline.toolchain.native_build import build_ninja
 
 __all__ = ["Plan", "steps"]
 
+# The packages that an export and a verification depend on.
+_EXPORTING = ("torch", "onnx", "onnxscript")
+_VERIFYING = ("onnx", "onnxruntime", "numpy")
+_INSTALLING = 3600  # seconds that an environment may take: a download of 200 MB
+
 
 def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
     yield _sdk(plan)
+    yield from (_environment(plan, name) for name in plan.environments)
     told: list[Path] = []
     for operator in plan.operators:
         part = Part(plan, operator)
@@ -30,23 +37,59 @@ def steps(plan: Plan) -> Iterator[Step]:
         if has_torch_library(operator.spec) or has_ort_library(operator.spec):
             yield _compile(part)
         yield _data(part)
-        if operator.spec.torch:
-            yield from (_register_schema(part), _register_kernel(part))
         if operator.spec.torch and not operator.spec.torch.overrides:
-            yield from (_register_nodes(part), _draw(part), _register_search(part))
-        if part.torch_op:  # of an operator that Python defines, the file itself says whether there is a formula
-            yield _register_gradient(part)
+            yield _draw(part)
+        for torch in plan.torches:
+            yield from _register(part, torch)
         cells = operator.cells(plan.cells)
+        # A model depends on no ONNX Runtime, and so nor does the step that writes it.
+        exported = tuple(dict.fromkeys(replace(cell, ort=minor(plan.versions.onnxruntime)) for cell in cells))
         for lowering in operator.spec.lowerings:
-            yield from ((_node if cell.torch is None else _export)(part, lowering, cell) for cell in cells)
-            if len(cells) > 1 and operator.spec.torch:
-                yield _agree(part, lowering, cells)
-            yield from (_verify(part, lowering, cell, crowd=cell == cells[0]) for cell in cells)
+            yield from ((_node if cell.torch is None else _export)(part, lowering, cell) for cell in exported)
+            if len(exported) > 1 and operator.spec.torch:
+                yield _agree(part, lowering, exported)
+            crowds = _first_ones(cells)
+            yield from (_verify(part, lowering, cell, crowd=cell in crowds) for cell in cells)
             told += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
             told += [plan.layout.pictures(operator.name, lowering, cell) for cell in cells]
-        if has_ort_library(operator.spec) and cells:
-            yield _sanitize(part, cells[0])
+        if has_ort_library(operator.spec) and (here := [cell for cell in cells if plan.is_main(cell)]):
+            yield _sanitize(part, here[0])
     yield _report(plan, told)
+
+
+def _first_ones(cells: Iterable[Cell]) -> set[Cell]:
+    """Return the first cell of each torch in each ONNX Runtime, of those that it reads: what is tried once stands
+    there, whatever other versions are planned beside them."""
+    first: dict[tuple[str | None, str], Cell] = {}
+    for cell in cells:
+        if not unreadable(cell):
+            first.setdefault((cell.torch, cell.ort), cell)
+    return {*first.values()}
+
+
+def _environment(plan: Plan, name: str) -> Step:
+    """Make the environment of another torch or ONNX Runtime."""
+    layout = plan.layout
+    packages = (*_EXPORTING, "numpy", "hypothesis") if name.startswith("torch") else _VERIFYING
+    return make_step(
+        plan,
+        "environment",
+        name,
+        name,
+        reads=layout.pins(name),
+        writes=[layout.installed(name, package) for package in packages],
+        seconds=_INSTALLING,
+    )
+
+
+def _register(part: Part, torch: str) -> Iterator[Step]:
+    if not part.spec.torch or not part.loads_in(torch):
+        return
+    yield from (_register_schema(part, torch), _register_kernel(part, torch))
+    if not part.spec.torch.overrides:
+        yield from (_register_nodes(part, torch), _register_search(part, torch))
+    if part.torch_op:  # of an operator that Python defines, the file itself says whether there is a formula
+        yield _register_gradient(part, torch)
 
 
 def _sdk(plan: Plan) -> Step:
@@ -103,7 +146,10 @@ def _data(part: Part) -> Step:
         server="onnx",
         spec=part.interface,
         models=part.models,
-        **part.versions("numpy", "onnx"),
+        uses=(
+            "numpy",
+            "onnx",
+        ),
     )
 
 
@@ -115,60 +161,74 @@ def _draw(part: Part) -> Step:
         server="onnx",
         spec=part.interface,
         models=part.models,
-        **part.versions("hypothesis", "numpy"),
+        uses=(
+            "hypothesis",
+            "numpy",
+        ),
     )
 
 
-def _register_schema(part: Part) -> Step:
+def _register_schema(part: Part, torch: str) -> Step:
     """Keyed by the binding and the fake kernel; the arithmetic may change without it."""
     return part.register(
         "schema",
+        torch=torch,
         reads=part.torch_interface,
         after=[f"compile:{part.name}"] if has_torch_library(part.spec) else [],
         server="export",
         models=part.models,
-        **part.versions("onnx"),
+        uses=("onnx",),
     )
 
 
-def _register_nodes(part: Part) -> Step:
+def _register_nodes(part: Part, torch: str) -> Step:
     return part.register(
         "nodes",
+        torch=torch,
         reads=part.torch_interface,
         after=[f"compile:{part.name}"] if has_torch_library(part.spec) else [],
         server="export",
         models=part.models,
         lowering=part.lowered["custom"],
-        **part.versions("onnx", "onnxscript"),
+        uses=(
+            "onnx",
+            "onnxscript",
+        ),
     )
 
 
-def _register_kernel(part: Part) -> Step:
+def _register_kernel(part: Part, torch: str) -> Step:
     return part.register(
         "kernel",
+        torch=torch,
         reads=[*part.torch_code, part.layout.data_manifest(part.name)],
         models=part.models,
         tolerances=part.tolerances.get("custom"),
-        **part.versions("numpy"),
+        uses=("numpy",),
     )
 
 
-def _register_search(part: Part) -> Step:
+def _register_search(part: Part, torch: str) -> Step:
     return part.register(
         "search",
+        torch=torch,
         reads=[*part.torch_code, part.layout.drawn(part.name), part.layout.reference(part.name)],
         tolerances=part.tolerances.get("custom"),
-        **part.versions("hypothesis", "numpy"),
+        uses=(
+            "hypothesis",
+            "numpy",
+        ),
     )
 
 
-def _register_gradient(part: Part) -> Step:
+def _register_gradient(part: Part, torch: str) -> Step:
     """Keyed by the formula and the reference that it is the derivative of: no kernel can change whether it is."""
     return part.register(
         "gradient",
+        torch=torch,
         reads=[*part.torch_op, part.layout.reference(part.name)],
         models=part.models,
-        **part.versions("numpy"),
+        uses=("numpy",),
     )
 
 
@@ -194,7 +254,8 @@ def _export(part: Part, lowering: Lowering, cell: Cell) -> Step:
         spec=part.interface,
         models=part.traced,
         lowering=part.lowered[lowering],
-        **part.versions("torch", "onnx", "onnxscript"),
+        environment=part.plan.environment(torch=cell.torch),
+        uses=_EXPORTING,
     )  # fmt: skip
 
 
@@ -215,14 +276,14 @@ def _node(part: Part, lowering: Lowering, cell: Cell) -> Step:
         server="onnx",
         spec=part.interface,
         models=part.traced,
-        **part.versions("onnx"),
+        uses=("onnx",),
     )  # fmt: skip
 
 
 def _agree(part: Part, lowering: Lowering, cells: Sequence[Cell]) -> Step:
     return part.step(
         "export",
-        f"-{lowering}-agreement",
+        f"-{lowering}-agreement@torch{'+'.join(dict.fromkeys(c.torch for c in cells if c.torch))}",
         "--lowering", lowering, *map(str, cells),
         stage="agree",
         command="agree",
@@ -252,7 +313,8 @@ def _verify(part: Part, lowering: Lowering, cell: Cell, *, crowd: bool) -> Step:
         models=part.models,
         tolerances=part.tolerances[lowering],
         crowd=crowd,
-        **part.versions("onnx", "onnxruntime", "numpy"),
+        environment=part.plan.environment(ort=cell.ort),
+        uses=_VERIFYING,
     )  # fmt: skip
 
 
@@ -285,7 +347,7 @@ def _sanitize(part: Part, cell: Cell) -> Step:
         spec=part.interface,
         models=part.models,
         tolerances=part.tolerances,
-        **part.versions("torch", "onnx", "onnxruntime", "numpy", "hypothesis"),
+        uses=("torch", "onnx", "onnxruntime", "numpy", "hypothesis",),
     )  # fmt: skip
 
 
@@ -295,9 +357,8 @@ def _report(plan: Plan, told: Sequence[Path]) -> Step:
         plan,
         "report",
         "",
-        "--opsets", plan.opsets,
+        *(word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)),
         reads=told,
         writes=plan.layout.reports,
         code=TEMPLATES,
-        opsets=plan.opsets,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pipeline.files import write_bytes
 from pipeline.layout import Layout
+from pipeline.matrix import Choice
 from pipeline.project import Versions, installed, lost_headers
 from pipeline.runner.fingerprint import Mark, mark, settled
 from pipeline.step import Step
@@ -28,14 +29,14 @@ Declared = tuple[str, str | None]  # a folder, and the distribution that it is o
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def planned(layout: Layout, *, opsets: str, environ: Mapping[str, str]) -> Sequence[Step]:
+def planned(layout: Layout, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
     """Return the steps of a project, planned anew if need be. Raises OpmatrixError for a mistake in what it is of."""
-    path, looked = layout.plan, time.time_ns()
+    path, looked = layout.plan(str(choice)), time.time_ns()
     versions, toolchain = installed(), find_toolchain(environ)
     marks = _marks(layout)
     key = (
         str(layout.root),
-        opsets,
+        choice,
         astuple(versions),
         astuple(toolchain),
         environ.get("OPMATRIX_ORT_INCLUDE"),
@@ -46,7 +47,7 @@ def planned(layout: Layout, *, opsets: str, environ: Mapping[str, str]) -> Seque
         known, headers, kept = pickle.loads(path.read_bytes())
         if known == key and headers == _headers(layout, headers):
             return [Step(**step) for step in kept]
-    steps, declared = _plan(layout, opsets=opsets, environ=environ, versions=versions, toolchain=toolchain)
+    steps, declared = _plan(layout, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
     if all(settled(found, looked) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that cannot be written is planned anew each time
             kept = [vars(step) for step in steps]
@@ -55,23 +56,23 @@ def planned(layout: Layout, *, opsets: str, environ: Mapping[str, str]) -> Seque
 
 
 def _plan(
-    layout: Layout, *, opsets: str, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
+    layout: Layout, *, choice: Choice, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
 ) -> tuple[Sequence[Step], Sequence[Declared]]:
     """Return the steps, and which headers of third parties are declared."""
     # Here, because these imports are a part of what a kept plan saves.
     from pipeline.load import load_operators
-    from pipeline.project import default_cells, step_megabytes, step_seconds
+    from pipeline.project import chosen_cells, step_megabytes, step_seconds
     from pipeline.steps import Plan, steps
 
     operators = load_operators(layout)
     plan = Plan(
         layout=layout,
         operators=operators,
-        cells=default_cells(layout, opsets=opsets, versions=versions),
+        cells=chosen_cells(layout, choice, versions=versions),
         versions=versions,
         toolchain=toolchain,
         environ=environ,
-        opsets=opsets,
+        choice=choice,
         seconds=step_seconds(layout),
         megabytes=step_megabytes(layout),
     )
@@ -92,8 +93,9 @@ def _marks(layout: Layout) -> dict[str, Mark | None]:
     code = {path: mark(path) for path in _files(_PACKAGE, links=False)}  # of a checkout, native/ is one
     ops = {path: mark(path) if path.endswith(_DECLARING) else None for path in _files(str(layout.ops))}
     native = dict.fromkeys(_files(str(layout.native)))
+    pins = dict.fromkeys(_files(str(layout.requirements)))
     settings = str(layout.root / "pyproject.toml")
-    return {settings: mark(settings), **code, **ops, **native}
+    return {settings: mark(settings), **code, **ops, **native, **pins}
 
 
 def _files(folder: str, *, links: bool = True) -> Iterator[str]:

@@ -74,7 +74,7 @@ class StepRunner(Runner):
             with self._cores.take(task) as taken:
                 ending = self._pool.run(
                     step.command,
-                    server=step.server,
+                    server=step.place,
                     log=log,
                     seconds=step.seconds,
                     megabytes=step.megabytes,

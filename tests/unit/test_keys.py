@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline.layout import Layout
 from pipeline.load import load_operators
-from pipeline.project import default_cells, installed
+from pipeline.project import chosen_cells, installed
 from pipeline.steps import Plan, steps
 from pipeline.toolchain.find import find_toolchain
 
@@ -19,7 +19,7 @@ def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
     plan = Plan(
         layout=layout,
         operators=load_operators(layout),
-        cells=default_cells(layout, versions=versions),
+        cells=chosen_cells(layout, versions=versions),
         versions=versions,
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
