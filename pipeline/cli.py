@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipeline import check
+from pipeline import check, home
 from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator, load_operators
@@ -26,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parser().parse_args(arguments)
         run: Callable[[Layout, argparse.Namespace], None] = options.run
         libraries = {kind: getattr(options, kind, False) for kind in ("sanitized", "debug")}
-        run(Layout(find_root(Path.cwd()), **libraries), options)
+        layout = Layout(find_root(Path.cwd()), **libraries)
+        _go_home(layout, options, arguments)
+        run(layout, options)
     except OpmatrixError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
@@ -37,6 +39,17 @@ def warm_up() -> None:
     """Build what every step needs, and nothing changes: a server does it once for all of its children (7 ms)."""
     _parser()
     check.warm_up()
+
+
+def _go_home(layout: Layout, options: argparse.Namespace, arguments: Sequence[str] | None) -> None:
+    """Run the command again in the environment of its cell, where that is another one."""
+    wanted: dict[home.Factor, str | None] = {"torch": getattr(options, "torch", None)}
+    if cell := getattr(options, "cell", None):
+        wanted = {"ort": cell.ort} if options.run is _verify else {"torch": cell.torch}
+    if options.run in (_verify, _export, _register):
+        for factor, version in wanted.items():
+            if version:
+                home.go(layout, sys.argv[1:] if arguments is None else arguments, factor=factor, version=version)
 
 
 @functools.cache
@@ -69,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     registering.add_argument(
         "--part", choices=parts, action="append", help="may be given again; without it all but 'forbidden'"
     )
+    registering.add_argument("--torch", metavar="VERSION", help="such as 2.9; without it that of this environment")
     adopting = of_operator("adopt", _adopt, "add a case that register's search found to cases.py")
     adopting.add_argument("case", help="its name, as the search said it")
     exporting = of_operator("export", _export, "export every model in one cell, or in all default ones")

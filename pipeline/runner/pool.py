@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pipeline.errors import OpmatrixError
+from pipeline.home import python_path
 from pipeline.layout import Layout
 from pipeline.runner.child import Entry, find_entry, warm_up
 from pipeline.runner.server import serve
@@ -153,9 +154,7 @@ class Pool:
         """Return the Python of an environment, and what it must be told: where this package is."""
         if not environment:
             return sys.executable, {}
-        package = str(Path(__file__).parents[2])
-        found = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-        return str(self._layout.python(environment)), {"PYTHONPATH": os.pathsep.join(found)}
+        return str(self._layout.python(environment)), python_path()
 
     def _fork(self) -> _Client:
         log = self._layout.log(f"server:{LIGHT}")
