@@ -209,6 +209,10 @@ class Layout:
         folder = self.compiled(name) if self._special else self.build / "verify" / name
         return folder / lowering / f"{cell}.json"
 
+    def judged(self, verdict: Path) -> tuple[str, str, str]:
+        """Return operator, lowering and cell of the path of a verdict."""
+        return verdict.parts[-3], verdict.parts[-2], verdict.stem
+
     def sanitized_verdict(self, name: str) -> Path:
         """What the sanitizers said of an operator."""
         return self.build / f"sanitize/{name}/verdict.json"
@@ -247,3 +251,8 @@ class Layout:
         """Every file that the report step writes anew."""
         folder = self.report
         return (self.report_data, folder / "junit.xml", folder / "summary.md", self.report_page)
+
+    @property
+    def standing(self) -> Path:
+        """The verdicts of earlier runs, in other cells, that a report tells as well: a path a line."""
+        return self.report / "standing.txt"

@@ -359,6 +359,7 @@ def _report(plan: Plan, told: Sequence[Path]) -> Step:
         "",
         *(word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)),
         reads=told,
+        found=plan.layout.standing,
         writes=plan.layout.reports,
         code=TEMPLATES,
     )  # fmt: skip

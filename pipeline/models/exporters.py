@@ -22,7 +22,7 @@ from pipeline.library.torch_call import torch_attributes, torch_operator
 from pipeline.lowering import dynamo as translations
 from pipeline.lowering import legacy as symbolics
 from pipeline.matrix import Exporter
-from pipeline.models import decomposition, targets, torchlib
+from pipeline.models import decomposition, guards, targets, torchlib
 from pipeline.models.demand import Demand, qualified
 from pipeline.models.exporter_errors import explain
 from pipeline.models.exporter_warnings import collected, unexpected
@@ -108,7 +108,7 @@ def dynamo(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     )
     with torchlib.kept(), decomposition.skipped(program, table):
         exported = torch.onnx.export(
-            program,
+            guards.unguarded(program),
             dynamo=True,
             opset_version=demand.cell.opset,
             custom_translation_table=table,
