@@ -46,7 +46,9 @@ def _go_home(layout: Layout, options: argparse.Namespace, arguments: Sequence[st
     wanted: dict[home.Factor, str | None] = {"torch": getattr(options, "torch", None)}
     if cell := getattr(options, "cell", None):
         wanted = {"ort": cell.ort} if options.run is _verify else {"torch": cell.torch}
-    if options.run in (_verify, _export, _register):
+    if options.run is _probe:
+        wanted = {options.factor: options.version}
+    if options.run in (_verify, _export, _register, _probe):
         for factor, version in wanted.items():
             if version:
                 home.go(layout, sys.argv[1:] if arguments is None else arguments, factor=factor, version=version)
@@ -108,6 +110,9 @@ def _parser() -> argparse.ArgumentParser:
         "sanitize", _sanitize, "run cases, drawn and illegal inputs with sanitizers that watch both libraries"
     )
     sanitizing.add_argument("--cell", type=Cell.parse, help="whose models; without it the first default one")
+    probing = stage("probe", _probe, "measure what the table of legal cells says of a torch or an ONNX Runtime")
+    probing.add_argument("factor", choices=("torch", "ort"))
+    probing.add_argument("--version", help="such as 2.9; without it that of this environment")
     reporting = stage("report", _report, "show and write what is known about every cell")
     for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20")):
         reporting.add_argument(f"--{name}", default="default", help=f"as doit's variable: default, all, or {example}")
@@ -214,6 +219,18 @@ def _sanitize(layout: Layout, options: argparse.Namespace) -> None:
 
     operator = load_operator(layout, options.operator)
     sanitize.run(layout, operator, cell=_cells(layout, operator, options)[0])
+
+
+def _probe(layout: Layout, options: argparse.Namespace) -> None:
+    if options.factor == "torch":
+        from pipeline.stages import probe_torch
+
+        probe_torch.run(layout)
+    else:
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+        from pipeline.stages import probe_ort
+
+        probe_ort.run(layout)
 
 
 def _report(layout: Layout, options: argparse.Namespace) -> None:

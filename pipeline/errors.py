@@ -88,6 +88,12 @@ class NoEnvironmentError(OpmatrixError):
     exit_code = 13
 
 
+class ProbeError(OpmatrixError):
+    """What was measured of a torch or an ONNX Runtime differs from what the table of legal cells says."""
+
+    exit_code = 14
+
+
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or nothing."""
     near = difflib.get_close_matches(found, list(allowed), n=1)

@@ -106,6 +106,10 @@ class Layout:
     def python(self, environment: str) -> Path:
         return self.environment(environment) / "bin/python"
 
+    def stamp(self, environment: str) -> Path:
+        """A folder that is there when an environment is complete."""
+        return self.environment(environment) / "stamp"
+
     def installed(self, environment: str, package: str) -> Path:
         """A file with the version of one package: what steps that run there are keyed by."""
         return self.environment(environment) / f"versions/{package}"
@@ -227,6 +231,10 @@ class Layout:
         yield from self.build.glob(f"*/{name}")
         for end in ("", "-*", "@*"):
             yield from self.build.glob(f"log/*/{name}{end}.log")
+
+    def probed(self, environment: str) -> Path:
+        """What was measured of one torch or ONNX Runtime, ``torch2.9``."""
+        return self.build / f"probe/{environment}.json"
 
     @property
     def report(self) -> Path:

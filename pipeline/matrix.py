@@ -60,6 +60,8 @@ ORT: Mapping[str, Ort] = {
     "1.31": Ort(ir=13, opset=26),
 }
 NODE = range(7, 26)
+# As the value of a variable: the versions whose environment is there, the main one among them.
+MADE = "made"
 
 # Models of the dynamo exporter have this IR version at every opset; those of the others the first that has the opset.
 _DYNAMO_IR = 10
@@ -109,6 +111,11 @@ class Choice:
     torch: str = "default"
     ort: str = "default"
     opsets: str = "default"
+
+    def plain(self, *, torch: str, ort: str) -> Choice:
+        """Return the same in one form alone, for an environment of these versions: what it has is the default."""
+        known = {"torch": torch, "ort": ort}
+        return Choice(**{n: "default" if value == known.get(n) else value for n, value in vars(self).items()})
 
     def __str__(self) -> str:
         """Return what is to be written after `doit`: ``torch=2.9 opsets=18``, or nothing."""
@@ -167,13 +174,14 @@ def cells(
     default: Mapping[Exporter, Sequence[int]],
     torch: str,
     ort: str,
-    torches: Sequence[str],
-    orts: Sequence[str],
+    torches: Mapping[str, bool],
+    orts: Mapping[str, bool],
 ) -> Iterator[Cell]:
     """Yield the cells that are chosen: by torch and ONNX Runtime, legacy first, by opset.
 
     `default` are the opsets where none are chosen; `torch` and `ort` what the main environment has; `torches` and
-    `orts` all that there is an environment for. Raises UsageError for what is unknown, and for what no torch writes.
+    `orts` all that there is an environment for, and whether it is made. Raises UsageError for what is unknown, and for
+    what no torch writes.
     """
     chosen = _versions("torch", choice.torch, torch, torches), _versions("ort", choice.ort, ort, orts)
     opsets = {version: choose_opsets(choice.opsets, default, version) for version in chosen[0]}
@@ -223,18 +231,20 @@ def _cells(
             yield Cell(torch=torch, exporter=exporter, opset=opset, ort=ort)
 
 
-def _versions(factor: str, asked: str, default: str, known: Sequence[str]) -> tuple[str, ...]:
+def _versions(factor: str, asked: str, default: str, known: Mapping[str, bool]) -> tuple[str, ...]:
     """Return the versions of one factor that are asked for, oldest first."""
     if asked == "default":
         return (default,)
     if asked == "all":
         return tuple(known)
+    if asked == MADE:
+        return tuple(version for version, is_made in known.items() if is_made)
     wanted = asked.split(",")
     for version in wanted:
         if version not in known:
             near = did_you_mean(version, known)
             raise UsageError(f"{factor}={asked!r}: unknown version {version!r}{near}; allowed: {', '.join(known)}, "
-                             "'default', 'all', or several of them with commas")  # fmt: skip
+                             "several of them with commas, 'default', 'all' or 'made'")  # fmt: skip
     return tuple(version for version in known if version in wanted)
 
 
@@ -242,7 +252,7 @@ def _row(factor: str, table: Mapping[str, _Row], version: str) -> _Row:
     if version in table:
         return table[version]
     raise UsageError(f"{factor} {version}: it has no row in pipeline/matrix.py, which has {', '.join(table)}. Measure "
-                     "it with `doit probe`, which prints the row, and add it there")  # fmt: skip
+                     f"it: `python -m pipeline probe {factor}` prints the row to add")  # fmt: skip
 
 
 def _span(opsets: range) -> str:

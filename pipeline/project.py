@@ -118,19 +118,24 @@ def default_opsets(layout: Layout) -> Mapping[Exporter, Sequence[int]]:
 def chosen_cells(layout: Layout, choice: Choice = Choice(), *, versions: Versions | None = None) -> tuple[Cell, ...]:  # noqa: B008
     """Return the cells of the doit variables; by default those of this environment. Raises UsageError."""
     versions = versions or installed()
+    torches, orts = with_environment(layout, versions=versions)
     torch, ort = minor(versions.torch), minor(versions.onnxruntime)
-    return tuple(
-        cells(
-            choice,
-            default=default_opsets(layout),
-            torch=torch,
-            ort=ort,
-            torches=_with_environment(layout, "torch", TORCH, main=torch),
-            orts=_with_environment(layout, "ort", ORT, main=ort),
-        )
+    found = cells(choice, default=default_opsets(layout), torch=torch, ort=ort, torches=torches, orts=orts)
+    return tuple(found)
+
+
+def with_environment(
+    layout: Layout, *, versions: Versions | None = None
+) -> tuple[Mapping[str, bool], Mapping[str, bool]]:
+    """Return the versions of torch and of ONNX Runtime that there are pins for, and whether their environment is
+    made, as that of the main ones is."""
+    versions = versions or installed()
+    return (
+        _with_environment(layout, "torch", TORCH, main=minor(versions.torch)),
+        _with_environment(layout, "ort", ORT, main=minor(versions.onnxruntime)),
     )
 
 
-def _with_environment(layout: Layout, factor: str, known: Iterable[str], *, main: str) -> tuple[str, ...]:
-    """Return the versions of one factor that there is an environment for, or pins to make one from."""
-    return tuple(v for v in known if v == main or all(p.is_file() for p in layout.pins(f"{factor}{v}")))
+def _with_environment(layout: Layout, factor: str, known: Iterable[str], *, main: str) -> Mapping[str, bool]:
+    found = [v for v in known if v == main or all(p.is_file() for p in layout.pins(f"{factor}{v}"))]
+    return {v: v == main or layout.stamp(f"{factor}{v}").is_dir() for v in found}

@@ -14,7 +14,7 @@ from pipeline.project import lost_headers, minor
 from pipeline.report.template import TEMPLATES
 from pipeline.schema import OWN_ORT, has_ort_library, has_torch_library
 from pipeline.spec import Lowering
-from pipeline.step import Step
+from pipeline.step import Server, Step
 from pipeline.toolchain import headers
 from pipeline.toolchain.native_build import build_ninja
 
@@ -55,6 +55,7 @@ def steps(plan: Plan) -> Iterator[Step]:
         if has_ort_library(operator.spec) and (here := [cell for cell in cells if plan.is_main(cell)]):
             yield _sanitize(part, here[0])
     yield _report(plan, told)
+    yield from _probes(plan)
 
 
 def _first_ones(cells: Iterable[Cell]) -> set[Cell]:
@@ -80,6 +81,28 @@ def _environment(plan: Plan, name: str) -> Step:
         writes=[layout.installed(name, package) for package in packages],
         seconds=_INSTALLING,
     )
+
+
+def _probes(plan: Plan) -> Iterator[Step]:
+    """Measure each torch and each ONNX Runtime that has cells: once, and anew with another version or table."""
+    probed: tuple[tuple[str, Server, tuple[str, ...]], ...] = (
+        ("torch", "export", _EXPORTING),
+        ("ort", "ort", ("onnx", "onnxruntime")),
+    )
+    for factor, server, uses in probed:
+        for version in dict.fromkeys(getattr(cell, factor) for cell in plan.cells if getattr(cell, factor)):
+            environment = plan.environment(**{factor: version})
+            yield make_step(
+                plan,
+                "probe",
+                f"{factor}{version}",
+                factor, *(["--version", version] if environment else []),
+                stage=f"probe_{factor}",
+                writes=[plan.layout.probed(f"{factor}{version}")],
+                server=server,
+                environment=environment,
+                uses=uses,
+            )  # fmt: skip
 
 
 def _register(part: Part, torch: str) -> Iterator[Step]:

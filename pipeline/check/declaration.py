@@ -24,7 +24,8 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
         "ort_library", "dtype", "items", "sizes",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
-        "environment", "sdk", "glue", "compile", "data", "draw", "register", "export", "verify", "report", "sanitize",
+        "environment", "sdk", "glue", "compile", "data", "draw", "register", "export", "verify", "report", "probe",
+        "sanitize",
     ),
     "a name that C++ or the bindings use": (
         "std", "name", "equal", "numel", "sqrt", "floor", "dtype_of", "check_dtype", "check_same_dtype", "parallel_for",

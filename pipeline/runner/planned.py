@@ -17,8 +17,8 @@ from pathlib import Path
 
 from pipeline.files import write_bytes
 from pipeline.layout import Layout
-from pipeline.matrix import Choice
-from pipeline.project import Versions, installed, lost_headers
+from pipeline.matrix import MADE, Choice
+from pipeline.project import Versions, installed, lost_headers, minor, with_environment
 from pipeline.runner.fingerprint import Mark, mark, settled
 from pipeline.step import Step
 from pipeline.toolchain.find import Toolchain, find_toolchain
@@ -31,8 +31,9 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 def planned(layout: Layout, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
     """Return the steps of a project, planned anew if need be. Raises OpmatrixError for a mistake in what it is of."""
-    path, looked = layout.plan(str(choice)), time.time_ns()
-    versions, toolchain = installed(), find_toolchain(environ)
+    looked, versions, toolchain = time.time_ns(), installed(), find_toolchain(environ)
+    choice = choice.plain(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
+    path = layout.plan(str(choice))
     marks = _marks(layout)
     key = (
         str(layout.root),
@@ -41,6 +42,7 @@ def planned(layout: Layout, *, choice: Choice, environ: Mapping[str, str]) -> Se
         astuple(toolchain),
         environ.get("OPMATRIX_ORT_INCLUDE"),
         lost_headers(layout),
+        with_environment(layout, versions=versions) if MADE in vars(choice).values() else None,
         marks,
     )
     with suppress(Exception):  # whatever is wrong with the file: it is only a cache

@@ -62,7 +62,9 @@ def test_legality_gives_its_reason(torch: str | None, exporter: Exporter, opset:
 
 
 def test_a_torch_without_a_row_is_no_legal_one() -> None:
-    with pytest.raises(UsageError, match=r"^torch 2\.14: it has no row in pipeline/matrix\.py, .* with `doit probe`"):
+    with pytest.raises(
+        UsageError, match=r"^torch 2\.14: it has no row in pipeline/matrix\.py, .* pipeline probe torch`"
+    ):
         illegal("legacy", 18, "2.14")
     with pytest.raises(UsageError, match=r"^ort 1\.17: it has no row"):
         unreadable(cell("node-opset18-ort1.17"))
@@ -96,8 +98,8 @@ def chosen(**choice: str) -> list[str]:
         default=DEFAULT,
         torch="2.13",
         ort="1.31",
-        torches=("1.13", "2.9", "2.13"),
-        orts=("1.18", "1.31"),
+        torches={"1.13": False, "2.9": True, "2.13": True},
+        orts={"1.18": False, "1.31": True},
     )
     return [str(c) for c in found]
 
@@ -127,6 +129,10 @@ def test_all_takes_of_each_torch_what_it_writes() -> None:
     assert [c for c in found if "1.13" in c] == ["torch1.13-legacy-opset9-ort1.18"]
     assert len(found) == 1 + 4 + 4 + 1
     assert chosen(torch="2.9", ort="all") == chosen(torch="2.9", ort="1.18,1.31")
+
+
+def test_made_takes_what_there_is() -> None:
+    assert chosen(torch="made", ort="made") == chosen(torch="2.9,2.13", ort="1.31")
 
 
 def test_opsets_all_is_every_legal_one() -> None:
@@ -172,3 +178,9 @@ def test_a_version_that_there_is_no_environment_for(choice: dict[str, str], mess
 def test_a_choice_prints_as_the_variables_of_doit() -> None:
     assert str(Choice()) == ""
     assert str(Choice(torch="2.9", opsets="18")) == "torch=2.9 opsets=18"
+
+
+def test_a_choice_of_what_is_here_is_the_default() -> None:
+    assert Choice(torch="2.13", ort="1.31").plain(torch="2.13", ort="1.31") == Choice()
+    both = Choice(torch="2.9,2.13", ort="all", opsets="18")
+    assert both.plain(torch="2.13", ort="1.31") == both
