@@ -54,12 +54,12 @@ def standing(layout: Layout, tasks: Sequence[Task], state: State) -> Standing:
 
 def _is_wrong(path: Path) -> bool:
     """Return whether a verdict is one that nobody may forget: it stays until its step has run again."""
-    from pipeline import verdict  # here, because a run with nothing to do pays for every import
+    from pipeline.verdict import WRONG  # here, because a run with nothing to do pays for every import
 
     try:
-        return verdict.read(path).outcome in verdict.WRONG
-    except ValueError:
-        return True
+        return json.loads(path.read_text())["outcome"] in WRONG
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _Journal:
         if self.state.journal.key(name) is None or not known or "config" not in known:
             return False
         return (
-            self._is_configured(name, json.loads(known["config"]))
+            self._is_configured(name, json.loads(known["config"] or "{}"))
             and self.state.unchanged(known["inputs"])
             and self.state.unchanged(known["outputs"])
             and (name.startswith("export:") or self._is_exported(name))
@@ -82,7 +82,7 @@ class _Journal:
 
     def _is_configured(self, name: str, known: Mapping[str, Any]) -> bool:
         """Compare what both have: the versions of another environment are among the inputs."""
-        now: Mapping[str, Any] = json.loads(self.siblings[_kind(name)].step.config)
+        now: Mapping[str, Any] = json.loads(self.siblings[_kind(name)].step.config or "{}")
         return all(known[part] == now[part] for part in known.keys() & now.keys() if part != _OWN)
 
     def _is_exported(self, name: str) -> bool:
