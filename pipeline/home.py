@@ -42,11 +42,19 @@ def _running(factor: Factor) -> str:
 def _start(layout: Layout, environment: str, arguments: Sequence[str]) -> NoReturn:
     sys.stdout.flush()
     python = str(layout.python(environment))
-    variables = {**os.environ, **python_path()}
+    variables = {**os.environ, **python_path(layout, environment)}
     os.execve(python, [python, "-m", "pipeline", *arguments], variables)
 
 
-def python_path() -> dict[str, str]:
-    """Return what tells the Python of another environment where this package is."""
-    package = str(Path(__file__).parents[1])
-    return {"PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])}
+def python_path(layout: Layout, environment: str) -> dict[str, str]:
+    """Return what tells the Python of another environment where this package is, and see to it that it is there.
+
+    It is alone in its folder: where it is installed, its neighbours are the packages of the main environment.
+    """
+    package, link = Path(__file__).parent, layout.package(environment)
+    if not link.is_symlink() or link.readlink() != package:
+        link.parent.mkdir(exist_ok=True)
+        temporary = link.with_name(f".{link.name}.{os.getpid()}")
+        temporary.symlink_to(package)
+        temporary.replace(link)
+    return {"PYTHONPATH": os.pathsep.join([str(link.parent), *filter(None, [os.environ.get("PYTHONPATH")])])}

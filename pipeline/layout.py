@@ -110,6 +110,10 @@ class Layout:
         """A folder that is there when an environment is complete."""
         return self.environment(environment) / "stamp"
 
+    def package(self, environment: str) -> Path:
+        """A link to this package, for the Python of an environment."""
+        return self.environment(environment) / "package/pipeline"
+
     def installed(self, environment: str, package: str) -> Path:
         """A file with the version of one package: what steps that run there are keyed by."""
         return self.environment(environment) / f"versions/{package}"

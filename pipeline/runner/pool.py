@@ -154,7 +154,7 @@ class Pool:
         """Return the Python of an environment, and what it must be told: where this package is."""
         if not environment:
             return sys.executable, {}
-        return str(self._layout.python(environment)), python_path()
+        return str(self._layout.python(environment)), python_path(self._layout, environment)
 
     def _fork(self) -> _Client:
         log = self._layout.log(f"server:{LIGHT}")
