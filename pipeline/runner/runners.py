@@ -65,10 +65,8 @@ class StepRunner(Runner):
         found = standing(self._layout, tasks, self.dep_manager)
         write_text(Path(task.step.found), "".join(f"{path}\n" for path in found.verdicts))
         if found.stale and isinstance(self.reporter, StepReporter):
-            count = f"{len(found.stale)} cell{'s' * (len(found.stale) > 1)}"
-            self.reporter.note(
-                f"{count} of earlier runs are out of date, and so not in the report: {_some(found.stale)}"
-            )
+            names = _some(found.stale)
+            self.reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")
 
     @cached_property
     def _pool(self) -> Pool:

@@ -81,7 +81,7 @@ def test_what_was_made_of_another_file_does_not(project: Project, name: str) -> 
     project.write(name, "edited")
     said = run(project, NEW)
     assert standing(project) == []
-    assert f"1 cell of earlier runs are out of date, and so not in the report: {OLD}" in said
+    assert f"not in the report, for what earlier runs verified is out of date: {OLD}\n" in said
 
 
 def test_what_was_made_by_other_code_does_not(project: Project) -> None:
