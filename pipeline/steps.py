@@ -30,7 +30,7 @@ def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
     yield _sdk(plan)
     yield from (_environment(plan, name) for name in plan.environments)
-    told: list[Path] = []
+    verdicts: list[Path] = []
     for operator in plan.operators:
         part = Part(plan, operator)
         yield _glue(part)
@@ -50,11 +50,10 @@ def steps(plan: Plan) -> Iterator[Step]:
                 yield _agree(part, lowering, exported)
             crowds = _first_ones(cells)
             yield from (_verify(part, lowering, cell, crowd=cell in crowds) for cell in cells)
-            told += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
-            told += [plan.layout.pictures(operator.name, lowering, cell) for cell in cells]
+            verdicts += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
         if has_ort_library(operator.spec) and (here := [cell for cell in cells if plan.is_main(cell)]):
             yield _sanitize(part, here[0])
-    yield _report(plan, told)
+    yield _report(plan, verdicts)
     yield from _probes(plan)
 
 
@@ -374,14 +373,16 @@ def _sanitize(part: Part, cell: Cell) -> Step:
     )  # fmt: skip
 
 
-def _report(plan: Plan, told: Sequence[Path]) -> Step:
-    """Verdicts and pictures; what a log says is new with its verdict."""
+def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
+    """Keyed by verdicts: what a log says, and a picture of another model, is new with its verdict. So a picture that is
+    missing, since its export failed, does not keep the report from being written."""
     return make_step(
         plan,
         "report",
         "",
         *(word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)),
-        reads=told,
+        reads=verdicts,
+        drawn=[digest("export"), digest("node")],
         found=plan.layout.standing,
         writes=plan.layout.reports,
         code=TEMPLATES,
