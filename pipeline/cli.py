@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipeline import check
+from pipeline import check, home
 from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator, load_operators
-from pipeline.matrix import Cell, illegal
-from pipeline.project import default_cells, find_root
+from pipeline.matrix import Cell, Choice, illegal
+from pipeline.project import chosen_cells, find_root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parser().parse_args(arguments)
         run: Callable[[Layout, argparse.Namespace], None] = options.run
         libraries = {kind: getattr(options, kind, False) for kind in ("sanitized", "debug")}
-        run(Layout(find_root(Path.cwd()), **libraries), options)
+        layout = Layout(find_root(Path.cwd()), **libraries)
+        _go_home(layout, options, arguments)
+        run(layout, options)
     except OpmatrixError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
@@ -37,6 +39,19 @@ def warm_up() -> None:
     """Build what every step needs, and nothing changes: a server does it once for all of its children (7 ms)."""
     _parser()
     check.warm_up()
+
+
+def _go_home(layout: Layout, options: argparse.Namespace, arguments: Sequence[str] | None) -> None:
+    """Run the command again in the environment of its cell, where that is another one."""
+    wanted: dict[home.Factor, str | None] = {"torch": getattr(options, "torch", None)}
+    if cell := getattr(options, "cell", None):
+        wanted = {"ort": cell.ort} if options.run is _verify else {"torch": cell.torch}
+    if options.run is _probe:
+        wanted = {options.factor: options.version}
+    if options.run in (_verify, _export, _register, _probe):
+        for factor, version in wanted.items():
+            if version:
+                home.go(layout, sys.argv[1:] if arguments is None else arguments, factor=factor, version=version)
 
 
 @functools.cache
@@ -56,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("operator", help="a folder of ops/")
         return added
 
+    making = stage("environment", _environment, "make the environment of another torch or ONNX Runtime")
+    making.add_argument("name", help="such as torch2.9 or ort1.18: requirements/ holds its pins")
     stage("sdk", _sdk, "find or fetch ONNX Runtime's headers")
     of_operator("glue", _glue, "write the bindings that follow from the declaration")
     compiling = of_operator("compile", _compile, "build the operator's pair of libraries")
@@ -73,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     registering.add_argument(
         "--part", choices=parts, action="append", help="may be given again; without it all but 'forbidden'"
     )
+    registering.add_argument("--torch", metavar="VERSION", help="such as 2.9; without it that of this environment")
     adopting = of_operator("adopt", _adopt, "add a case that register's search found to cases.py")
     adopting.add_argument("case", help="its name, as the search said it")
     exporting = of_operator("export", _export, "export every model in one cell, or in all default ones")
@@ -98,9 +116,19 @@ def _parser() -> argparse.ArgumentParser:
         "sanitize", _sanitize, "run cases, drawn and illegal inputs with sanitizers that watch both libraries"
     )
     sanitizing.add_argument("--cell", type=Cell.parse, help="whose models; without it the first default one")
+    probing = stage("probe", _probe, "measure what the table of legal cells says of a torch or an ONNX Runtime")
+    probing.add_argument("factor", choices=("torch", "ort"))
+    probing.add_argument("--version", help="such as 2.9; without it that of this environment")
     reporting = stage("report", _report, "show and write what is known about every cell")
-    reporting.add_argument("--opsets", default="default", help="as doit's variable: default, all, or such as 18,20")
+    for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20")):
+        reporting.add_argument(f"--{name}", default="default", help=f"as doit's variable: default, all, or {example}")
     return parser
+
+
+def _environment(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import environment
+
+    environment.run(layout, options.name)
 
 
 def _sdk(layout: Layout, options: argparse.Namespace) -> None:
@@ -149,8 +177,10 @@ def _adopt(layout: Layout, options: argparse.Namespace) -> None:
 
 def _cells(layout: Layout, operator: Operator, options: argparse.Namespace) -> tuple[Cell, ...]:
     if options.cell is None:
-        return operator.cells(default_cells(layout))
-    if reason := illegal(options.cell.exporter, options.cell.opset) or operator.why_not_in(options.cell):
+        return operator.cells(chosen_cells(layout))
+    if reason := illegal(options.cell.exporter, options.cell.opset, options.cell.torch) or operator.why_not_in(
+        options.cell
+    ):
         raise UsageError(f"{options.cell}: {reason}")
     return (options.cell,)
 
@@ -197,10 +227,22 @@ def _sanitize(layout: Layout, options: argparse.Namespace) -> None:
     sanitize.run(layout, operator, cell=_cells(layout, operator, options)[0])
 
 
+def _probe(layout: Layout, options: argparse.Namespace) -> None:
+    if options.factor == "torch":
+        from pipeline.stages import probe_torch
+
+        probe_torch.run(layout)
+    else:
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+        from pipeline.stages import probe_ort
+
+        probe_ort.run(layout)
+
+
 def _report(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import report
 
-    cells = default_cells(layout, opsets=options.opsets)
+    cells = chosen_cells(layout, Choice(torch=options.torch, ort=options.ort, opsets=options.opsets))
     report.run(
         layout,
         [

@@ -56,10 +56,12 @@ class Place:
     """Every path that is written: all beside each other in the checkout, all named .venv*."""
 
     root: Path
+    name: str = ".venv"
+    needed: int = NEEDED_BYTES
 
     @property
     def environment(self) -> Path:
-        return self.root / ".venv"
+        return self.root / self.name
 
     @property
     def stamp(self) -> Path:
@@ -71,11 +73,11 @@ class Place:
 
     @property
     def lock(self) -> Path:
-        return self.root / ".venv.lock"
+        return self.root / f"{self.name}.lock"
 
     @property
     def log(self) -> Path:
-        return self.root / ".venv.log"
+        return self.root / f"{self.name}.log"
 
 
 def say(text: str) -> None:
@@ -87,7 +89,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        with _only_one(place.lock) as lock:
+        with only_one(place.lock) as lock:
             bring_up_to_date(place, os.environ, lock=lock)
     except SetupError as failure:
         say(str(failure))
@@ -200,12 +202,12 @@ def check_compiler(environ: Mapping[str, str]) -> None:
 
 
 def check_disk(place: Place) -> None:
-    if shutil.disk_usage(place.root).free < NEEDED_BYTES:
+    if shutil.disk_usage(place.root).free < place.needed:
         raise _disk_full(place)
 
 
 def _disk_full(place: Place) -> SetupError:
-    folders = {str(place.root): f"{NEEDED_BYTES / 1e9:.0f} GB", tempfile.gettempdir(): "0.5 GB"}
+    folders = {str(place.root): f"{place.needed / 1e9:.0f} GB", tempfile.gettempdir(): "0.5 GB"}
     free = ", ".join(
         f"'{folder}' has {shutil.disk_usage(folder).free / 1e9:.1f} GB free and needs {needed}"
         for folder, needed in folders.items()
@@ -365,7 +367,7 @@ def explain(lines: Sequence[str], *, place: Place) -> SetupError:
 
 
 @contextlib.contextmanager
-def _only_one(path: Path) -> Iterator[int]:
+def only_one(path: Path) -> Iterator[int]:
     """Hold the lock: two first calls at once must not write one environment."""
     with path.open("w") as file:
         try:

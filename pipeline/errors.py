@@ -82,6 +82,18 @@ class SanitizeError(OpmatrixError):
     exit_code = 12
 
 
+class NoEnvironmentError(OpmatrixError):
+    """The environment of another torch or ONNX Runtime could not be made."""
+
+    exit_code = 13
+
+
+class ProbeError(OpmatrixError):
+    """What was measured of a torch or an ONNX Runtime differs from what the table of legal cells says."""
+
+    exit_code = 14
+
+
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or nothing."""
     near = difflib.get_close_matches(found, list(allowed), n=1)

@@ -6,6 +6,7 @@ joined in one go: doit asks for thousands of them on every command, and each `/`
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,6 +86,38 @@ class Layout:
         folders = (self.include, self.binding, self.kernel(name).parent)
         return tuple(sorted(p for folder in folders if folder.is_dir() for p in folder.rglob("*") if p.is_file()))
 
+    @cached_property
+    def requirements(self) -> Path:
+        """The pins, a file per environment."""
+        return self.root / "requirements"
+
+    def pins(self, environment: str) -> tuple[Path, ...]:
+        """What an environment beside the main one is made from: its lock and, for torch itself, a further one."""
+        found = [self.requirements / f"{environment}.txt"]
+        if environment.startswith("torch"):
+            found.append(self.requirements / f"{environment}-cpu.txt")
+        return tuple(found)
+
+    # The environments beside the main one, such as "torch2.9" and "ort1.18".
+
+    def environment(self, name: str) -> Path:
+        return self.root / ".venv-matrix" / name
+
+    def python(self, environment: str) -> Path:
+        return self.environment(environment) / "bin/python"
+
+    def stamp(self, environment: str) -> Path:
+        """A folder that is there when an environment is complete."""
+        return self.environment(environment) / "stamp"
+
+    def package(self, environment: str) -> Path:
+        """A link to this package, for the Python of an environment."""
+        return self.environment(environment) / "package/pipeline"
+
+    def installed(self, environment: str, package: str) -> Path:
+        """A file with the version of one package: what steps that run there are keyed by."""
+        return self.environment(environment) / f"versions/{package}"
+
     # What opmatrix writes.
 
     @cached_property
@@ -95,10 +128,10 @@ class Layout:
     def state(self) -> Path:
         return self.build / "state.db"
 
-    @property
-    def plan(self) -> Path:
-        """The steps that the last command planned."""
-        return self.build / "plan.pickle"
+    def plan(self, choice: str = "") -> Path:
+        """The steps that the last command with these variables planned."""
+        chosen = f"-{hashlib.sha256(choice.encode()).hexdigest()[:8]}" if choice else ""
+        return self.build / f"plan{chosen}.pickle"
 
     @property
     def lock(self) -> Path:
@@ -193,6 +226,10 @@ class Layout:
         folder = self.compiled(name) if self._special else self.build / "verify" / name
         return folder / lowering / f"{cell}.json"
 
+    def judged(self, verdict: Path) -> tuple[str, str, str]:
+        """Return operator, lowering and cell of the path of a verdict."""
+        return verdict.parts[-3], verdict.parts[-2], verdict.stem
+
     def sanitized_verdict(self, name: str) -> Path:
         """What the sanitizers said of an operator."""
         return self.build / f"sanitize/{name}/verdict.json"
@@ -207,6 +244,10 @@ class Layout:
         yield from self.build.glob(f"*/{name}")
         for end in ("", "-*", "@*"):
             yield from self.build.glob(f"log/*/{name}{end}.log")
+
+    def probed(self, environment: str) -> Path:
+        """What was measured of one torch or ONNX Runtime, ``torch2.9``."""
+        return self.build / f"probe/{environment}.json"
 
     @property
     def report(self) -> Path:
@@ -231,3 +272,8 @@ class Layout:
         """Every file that the report step writes anew."""
         folder = self.report
         return (self.report_data, folder / "junit.xml", folder / "summary.md", self.report_page)
+
+    @property
+    def standing(self) -> Path:
+        """The verdicts of earlier runs, in other cells, that a report tells as well: a path a line."""
+        return self.report / "standing.txt"

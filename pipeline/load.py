@@ -14,7 +14,7 @@ from pipeline.errors import SpecError, UsageError, did_you_mean
 from pipeline.files import load_module
 from pipeline.layout import Layout
 from pipeline.matrix import Cell
-from pipeline.schema import ONLY_KERNEL, OWN_ORT, WRITTEN, is_own
+from pipeline.schema import ONLY_KERNEL, OWN_ORT, WRITTEN, is_own, overridden_in
 from pipeline.spec import Model, OpSpec
 
 
@@ -38,6 +38,9 @@ class Operator:
                 f"node-opset18-ort{cell.ort}"  # fmt: skip
         if self.spec.torch is not None and by_node:
             return f"{self.name} has a torch operator, from which its models are exported; choose a cell of torch"
+        if cell.torch and self.spec.torch and self.spec.torch.overrides and not overridden_in(self.spec, cell.torch):
+            return f"it overrides nothing that torch {cell.torch} has; widen first= and last= of `overrides` in " \
+                f"ops/{self.name}/spec.py"  # fmt: skip
         if cell.opset < self.spec.min_opset:
             return f"its minimum opset is {self.spec.min_opset}; choose a higher opset, or lower min_opset in " \
                 f"ops/{self.name}/spec.py"  # fmt: skip

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.errors import ToolchainError, UsageError
 from pipeline.layout import Layout
-from pipeline.matrix import EXPORTERS, Cell, Exporter, cells, choose_opsets, illegal
+from pipeline.matrix import EXPORTERS, ORT, TORCH, TORCH_EXPORTERS, Cell, Choice, Exporter, cells, illegal
 
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "hypothesis")
 
@@ -108,13 +108,34 @@ def default_opsets(layout: Layout) -> Mapping[Exporter, Sequence[int]]:
         opsets = named.get(exporter)
         if not isinstance(opsets, list) or not all(isinstance(o, int) for o in opsets):
             raise UsageError(f"{where}: {exporter}: found {opsets!r}, allowed: a list of opsets such as [18, 20]")
-        if reason := next((r for o in opsets if (r := illegal(exporter, o))), None):
-            raise UsageError(f"{where}: {exporter}: {reason}")
+        torches = tuple(TORCH) if exporter in TORCH_EXPORTERS else (None,)
+        for opset in opsets:
+            if all(reasons := [illegal(exporter, opset, torch) for torch in torches]):
+                raise UsageError(f"{where}: {exporter}: {reasons[-1]}")
     return {e: tuple(named[e]) for e in EXPORTERS}
 
 
-def default_cells(layout: Layout, *, opsets: str = "default", versions: Versions | None = None) -> tuple[Cell, ...]:
-    """Return the cells of this environment for the doit variable ``opsets``."""
+def chosen_cells(layout: Layout, choice: Choice = Choice(), *, versions: Versions | None = None) -> tuple[Cell, ...]:  # noqa: B008
+    """Return the cells of the doit variables; by default those of this environment. Raises UsageError."""
     versions = versions or installed()
-    chosen = choose_opsets(opsets, default_opsets(layout))
-    return tuple(cells(chosen, torch=minor(versions.torch), ort=minor(versions.onnxruntime)))
+    torches, orts = with_environment(layout, versions=versions)
+    torch, ort = minor(versions.torch), minor(versions.onnxruntime)
+    found = cells(choice, default=default_opsets(layout), torch=torch, ort=ort, torches=torches, orts=orts)
+    return tuple(found)
+
+
+def with_environment(
+    layout: Layout, *, versions: Versions | None = None
+) -> tuple[Mapping[str, bool], Mapping[str, bool]]:
+    """Return the versions of torch and of ONNX Runtime that there are pins for, and whether their environment is
+    made, as that of the main ones is."""
+    versions = versions or installed()
+    return (
+        _with_environment(layout, "torch", TORCH, main=minor(versions.torch)),
+        _with_environment(layout, "ort", ORT, main=minor(versions.onnxruntime)),
+    )
+
+
+def _with_environment(layout: Layout, factor: str, known: Iterable[str], *, main: str) -> Mapping[str, bool]:
+    found = [v for v in known if v == main or all(p.is_file() for p in layout.pins(f"{factor}{v}"))]
+    return {v: v == main or layout.stamp(f"{factor}{v}").is_dir() for v in found}

@@ -149,6 +149,12 @@ def is_classic(spec: OpSpec, torch: str) -> bool:
     return has_torch_library(spec) and older(torch, stable_since(spec))
 
 
+def overridden_in(spec: OpSpec, torch: str) -> tuple[str, ...]:
+    """Return the ATen operators that a declaration overrides in this torch."""
+    overrides = spec.torch.overrides if spec.torch else ()
+    return tuple(o.name for o in overrides if not older(torch, o.first or torch) and not older(o.last or torch, torch))
+
+
 def older(version: str, than: str) -> bool:
     """Return whether one version, such as 2.9 or 2.9.1, is older than another, by major and minor."""
     return _minor(version) < _minor(than)

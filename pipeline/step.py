@@ -44,7 +44,8 @@ class Step:
     `declared` are the files that a part of it was read from, which the step reads again.
     `found` is a file in which the step lists, one a line, what else it has read: known once it has run.
     `after` names tasks that must have succeeded before, beyond those that write what this one reads.
-    `server` names the set of imports that a step is forked from; None runs it in a plain thread.
+    `server` names the set of imports that a step is forked from; None runs it in a plain thread. `environment` is the
+    one whose Python that is, such as "torch2.9"; None is the main one.
     `verdict` is where a step that dies leaves its outcome for the report. `seconds` is its time limit,
     `megabytes` that of the memory that it and its children may use together.
     """
@@ -59,9 +60,15 @@ class Step:
     found: str | None = None
     after: tuple[str, ...] = ()
     server: Server | None = None
+    environment: str | None = None
     verdict: str | None = None
     seconds: float = 300
     megabytes: float = 8000
+
+    @property
+    def place(self) -> str | None:
+        """The server of the environment: ``export@torch2.9``, or ``export`` of the main one."""
+        return f"{self.server}@{self.environment}" if self.server and self.environment else self.server
 
     @property
     def task(self) -> str:

@@ -25,6 +25,9 @@ constexpr std::size_t count_of(const T (&)[kCount]) {
 // Set by RegisterCustomOps, before anything else here is used.
 inline const OrtApi* api = nullptr;
 inline std::uint32_t version = 0;
+// Whether shapes may be inferred for a node one of whose inputs is absent before another: on 1.18 and 1.21 ONNX Runtime
+// itself then reads the type of the absent one through a null pointer, before it asks us. 1.24 and newer do not.
+inline bool infers_past_absent_inputs = false;
 
 /// An OrtStatus on its way to the C++ code that returns it to ONNX Runtime.
 struct StatusError {
@@ -338,8 +341,15 @@ struct CustomOp : OrtCustomOp {
         Kernel::infer_shapes(shapes);
       });
     };
+    if (may_lack_inner_inputs() && !infers_past_absent_inputs) InferOutputShapeFn = nullptr;
     GetStartVersion = [](const OrtCustomOp*) { return Kernel::kSinceVersion; };
     GetEndVersion = [](const OrtCustomOp*) { return INT32_MAX; };  // like ONNX's: until a newer schema replaces it
+  }
+
+  static constexpr bool may_lack_inner_inputs() {
+    for (std::size_t i = 0; i + 1 < count_of(Kernel::kInputs); ++i)
+      if (Kernel::kInputs[i].characteristic == INPUT_OUTPUT_OPTIONAL) return true;
+    return false;
   }
 
   static constexpr ONNXTensorElementDataType element_type(DType dtype) {

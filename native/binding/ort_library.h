@@ -22,6 +22,7 @@ inline bool choose_version(const OrtApiBase* base) {
   const auto chosen = static_cast<std::uint32_t>(minor < kNewest ? minor : kNewest);
   api = base->GetApi(chosen);
   version = chosen;
+  infers_past_absent_inputs = minor >= 24;
   if (minor < kOldest) {
     const Error error{"opmatrix: this library needs ONNX Runtime 1.", kOldest, " or newer, and was loaded by ",
                       running};

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from pipeline.check.mistake import Mistake, duplicates, not_one_of
 from pipeline.check.values import value_mistake
 from pipeline.errors import did_you_mean
-from pipeline.matrix import EXPORTERS, LEGAL_OPSETS
+from pipeline.matrix import NODE
 from pipeline.schema import DTYPES, torch_name
 from pipeline.sizes import why_no_size
 from pipeline.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
@@ -24,7 +24,8 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
         "torch_values", "ort", "ort_kinds", "ort_library", "dtype", "items", "sizes",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
-        "sdk", "glue", "compile", "data", "draw", "register", "export", "verify", "report", "sanitize",
+        "environment", "sdk", "glue", "compile", "data", "draw", "register", "export", "verify", "report", "probe",
+        "sanitize",
     ),
     "a name that C++ or the bindings use": (
         "std", "name", "equal", "numel", "sqrt", "floor", "dtype_of", "check_dtype", "check_same_dtype", "parallel_for",
@@ -193,8 +194,7 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
 
 
 def _lowerings(spec: OpSpec) -> Iterator[Mistake]:
-    first = min(LEGAL_OPSETS[e].start for e in EXPORTERS)
-    last = max(LEGAL_OPSETS[e].stop for e in EXPORTERS) - 1
+    first, last = NODE.start, NODE.stop - 1  # more than any exporter of torch writes
     if not first <= spec.min_opset <= last:
         yield Mistake("min_opset", f"found {spec.min_opset}, allowed: {first} to {last}; no exporter writes any other")
     if not spec.lowerings:

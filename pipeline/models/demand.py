@@ -76,7 +76,7 @@ def qualified(node: NodeProto) -> str:
 
 def check_legal(spec: OpSpec, cell: Cell) -> None:
     """Raise ExportError for a cell in which `spec` cannot be exported at all."""
-    if reason := illegal(cell.exporter, cell.opset):
+    if reason := illegal(cell.exporter, cell.opset, cell.torch):
         raise ExportError(f"{spec.name}@{cell.export_name}: {reason}. Choose a legal opset")
     if cell.opset < spec.min_opset:
         raise ExportError(

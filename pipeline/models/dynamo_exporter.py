@@ -8,7 +8,7 @@ from onnx import ModelProto
 from pipeline.feeds import node_inputs
 from pipeline.library import torch_versions
 from pipeline.lowering import dynamo as translations
-from pipeline.models import decomposition, dimension_names, targets, torchlib
+from pipeline.models import decomposition, dimension_names, guards, targets, torchlib
 from pipeline.models.demand import Demand, qualified
 from pipeline.models.glue import Glue
 from pipeline.models.traced import Call, Tensors, call, dynamic, strip
@@ -29,7 +29,7 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     )
     with torchlib.kept(), decomposition.skipped(program, table):
         exported = torch.onnx.export(
-            program,
+            guards.unguarded(program),
             dynamo=True,
             opset_version=demand.cell.opset,
             custom_translation_table=table,

@@ -6,7 +6,8 @@ import torch
 
 from pipeline.errors import ExportError
 from pipeline.library.torch_call import torch_minor
-from pipeline.spec import OpSpec, Override
+from pipeline.schema import overridden_in
+from pipeline.spec import OpSpec
 
 
 def names(spec: OpSpec) -> tuple[str, ...]:
@@ -18,8 +19,7 @@ def names(spec: OpSpec) -> tuple[str, ...]:
         raise ExportError(f"{spec.name} is declared without a torch operator: no exporter of torch can write it")
     if not spec.torch.overrides:
         return (spec.torch.name,)
-    found = tuple(o.name for o in spec.torch.overrides if _holds(o, torch_minor()))
-    if not found:
+    if not (found := overridden_in(spec, torch_minor())):
         ranges = ", ".join(
             f"{o.name} from torch {o.first or 'the first'} to {o.last or 'the last'}" for o in spec.torch.overrides
         )
@@ -43,12 +43,3 @@ def overloads(spec: OpSpec) -> tuple[torch._ops.OpOverload, ...]:
                 f"Bound the override with first= and last= in ops/{spec.name}/spec.py"
             ) from error
     return tuple(found)
-
-
-def _holds(override: Override, running: str) -> bool:
-    first, last = override.first or running, override.last or running
-    return _key(first) <= _key(running) <= _key(last)
-
-
-def _key(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))[:2]

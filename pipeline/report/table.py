@@ -22,6 +22,7 @@ MARKS: Mapping[Outcome, tuple[str, str, str]] = {
 }
 """A mark, so that nothing hangs on a colour, one for a terminal without Unicode, and the colour."""
 
+_ALIKE = 12  # verdicts of one reason that are named: an environment that could not be made stands behind hundreds
 _LINES = 8  # of a detail: a crash may leave pages, and report.json has all of them
 
 
@@ -30,8 +31,10 @@ def show(records: Sequence[Record], console: Console) -> None:
     console.print()
     console.print(_table(records, console))
     for (outcome, detail), alike in faults(records).items():
-        for found in alike:
+        for found in alike[:_ALIKE]:
             console.print(_mark(outcome, console, f" {outcome} {found}"), soft_wrap=True)
+        if len(alike) > _ALIKE:
+            console.print(f"  and {len(alike) - _ALIKE} more", highlight=False)
         # Not wrapped, so that a command in it can be copied.
         console.print(Text(_indented(detail, alike[0])), soft_wrap=True)
         console.print()

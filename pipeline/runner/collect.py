@@ -10,7 +10,10 @@ from doit.task import Task
 
 from pipeline.layout import Layout
 from pipeline.runner.journal import Journal
-from pipeline.runner.tasks import StepTask, operator_of
+from pipeline.runner.tasks import ENVIRONMENT, StepTask, operator_of
+
+# Steps that are named by an environment.
+_NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:")
 
 
 def collect_removed(layout: Layout, tasks: Sequence[Task], journal: Journal) -> list[str]:
@@ -32,6 +35,8 @@ def removed_operators(layout: Layout, tasks: Sequence[Task], journal: Journal) -
     present = {operator_of(task.step.name) for task in tasks if isinstance(task, StepTask)}
     gone: dict[str, list[str]] = {}
     for task in journal.steps:
+        if task.startswith(_NO_OPERATORS):
+            continue
         operator = operator_of(task.partition(":")[2])
         if operator not in present and not layout.op(operator).exists():
             gone.setdefault(operator, []).append(task)

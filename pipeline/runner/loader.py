@@ -22,7 +22,7 @@ from pipeline.runner.tasks import DEFAULT, StepTask
 from pipeline.step import Config, Fingerprint
 
 # What may be written as `doit NAME=VALUE`.
-VARIABLES = ("opsets",)
+VARIABLES = ("torch", "ort", "opsets")
 
 
 class Loader(NamespaceTaskLoader):

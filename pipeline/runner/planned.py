@@ -17,7 +17,8 @@ from pathlib import Path
 
 from pipeline.files import write_bytes
 from pipeline.layout import Layout
-from pipeline.project import Versions, installed, lost_headers
+from pipeline.matrix import MADE, Choice
+from pipeline.project import Versions, installed, lost_headers, minor, with_environment
 from pipeline.runner.fingerprint import Mark, mark, settled
 from pipeline.step import Step
 from pipeline.toolchain.find import Toolchain, find_toolchain
@@ -28,25 +29,27 @@ Declared = tuple[str, str | None]  # a folder, and the distribution that it is o
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def planned(layout: Layout, *, opsets: str, environ: Mapping[str, str]) -> Sequence[Step]:
+def planned(layout: Layout, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
     """Return the steps of a project, planned anew if need be. Raises OpmatrixError for a mistake in what it is of."""
-    path, looked = layout.plan, time.time_ns()
-    versions, toolchain = installed(), find_toolchain(environ)
+    looked, versions, toolchain = time.time_ns(), installed(), find_toolchain(environ)
+    choice = choice.plain(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
+    path = layout.plan(str(choice))
     marks = _marks(layout)
     key = (
         str(layout.root),
-        opsets,
+        choice,
         astuple(versions),
         astuple(toolchain),
         environ.get("OPMATRIX_ORT_INCLUDE"),
         lost_headers(layout),
+        with_environment(layout, versions=versions) if MADE in vars(choice).values() else None,
         marks,
     )
     with suppress(Exception):  # whatever is wrong with the file: it is only a cache
         known, headers, kept = pickle.loads(path.read_bytes())
         if known == key and headers == _headers(layout, headers):
             return [Step(**step) for step in kept]
-    steps, declared = _plan(layout, opsets=opsets, environ=environ, versions=versions, toolchain=toolchain)
+    steps, declared = _plan(layout, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
     if all(settled(found, looked) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that cannot be written is planned anew each time
             kept = [vars(step) for step in steps]
@@ -55,23 +58,23 @@ def planned(layout: Layout, *, opsets: str, environ: Mapping[str, str]) -> Seque
 
 
 def _plan(
-    layout: Layout, *, opsets: str, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
+    layout: Layout, *, choice: Choice, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
 ) -> tuple[Sequence[Step], Sequence[Declared]]:
     """Return the steps, and which headers of third parties are declared."""
     # Here, because these imports are a part of what a kept plan saves.
     from pipeline.load import load_operators
-    from pipeline.project import default_cells, step_megabytes, step_seconds
+    from pipeline.project import chosen_cells, step_megabytes, step_seconds
     from pipeline.steps import Plan, steps
 
     operators = load_operators(layout)
     plan = Plan(
         layout=layout,
         operators=operators,
-        cells=default_cells(layout, opsets=opsets, versions=versions),
+        cells=chosen_cells(layout, choice, versions=versions),
         versions=versions,
         toolchain=toolchain,
         environ=environ,
-        opsets=opsets,
+        choice=choice,
         seconds=step_seconds(layout),
         megabytes=step_megabytes(layout),
     )
@@ -92,8 +95,9 @@ def _marks(layout: Layout) -> dict[str, Mark | None]:
     code = {path: mark(path) for path in _files(_PACKAGE, links=False)}  # of a checkout, native/ is one
     ops = {path: mark(path) if path.endswith(_DECLARING) else None for path in _files(str(layout.ops))}
     native = dict.fromkeys(_files(str(layout.native)))
+    pins = dict.fromkeys(_files(str(layout.requirements)))
     settings = str(layout.root / "pyproject.toml")
-    return {settings: mark(settings), **code, **ops, **native}
+    return {settings: mark(settings), **code, **ops, **native, **pins}
 
 
 def _files(folder: str, *, links: bool = True) -> Iterator[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pipeline.errors import OpmatrixError
+from pipeline.home import python_path
 from pipeline.layout import Layout
 from pipeline.runner.child import Entry, find_entry, warm_up
 from pipeline.runner.server import serve
@@ -48,6 +49,9 @@ class _Client:
 
 class Pool:
     """Runs steps in children of warm servers. Any thread may call `run`; `prepare` is for the main one.
+
+    A server is named by the imports that it offers, ``export``, and, where it is one of another environment, by that as
+    well: ``export@torch2.9``.
 
     `entry` is what a child calls with the arguments of a step. `lock` is a descriptor that the servers keep open, so
     that the build folder is held until the last of them has ended. `started` is told of each server that imported what
@@ -121,13 +125,15 @@ class Pool:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         began = time.monotonic()
         with theirs, log.open("wb") as output:
+            imports, _, environment = server.partition("@")
+            python, variables = self._python(environment)
             process = subprocess.Popen(
-                [sys.executable, "-m", "pipeline.runner.warm", server, self._entry, str(os.getpid())],
+                [python, "-m", "pipeline.runner.warm", imports, self._entry, str(os.getpid())],
                 stdin=theirs.fileno(),
                 stdout=output,
                 stderr=output,
                 cwd=self._layout.root,
-                env=os.environ | ENVIRONMENT,
+                env={**os.environ, **ENVIRONMENT, **variables},
                 pass_fds=(self._lock,),
                 start_new_session=True,  # Ctrl-C in the terminal is for doit, which then ends the servers
             )
@@ -143,6 +149,12 @@ class Pool:
         if self._started:
             self._started(server, time.monotonic() - began, told["cpu"])
         return client
+
+    def _python(self, environment: str) -> tuple[str, dict[str, str]]:
+        """Return the Python of an environment, and what it must be told: where this package is."""
+        if not environment:
+            return sys.executable, {}
+        return str(self._layout.python(environment)), python_path(self._layout, environment)
 
     def _fork(self) -> _Client:
         log = self._layout.log(f"server:{LIGHT}")

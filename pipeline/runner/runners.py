@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ class StepRunner(Runner):
         """Return whether a task is to be executed, and see to it that nothing old passes for its result."""
         if node.task.name == REPORT:
             node.bad_deps, node.ignored_deps = [], []  # a report is written of what there is
+            self._look_around(node.task, [*tasks_dict.values()])
         if node.bad_deps:
             self._handle_task_error(node, StepBlocked(node.task.name, self._cause(node)))
             return False
@@ -51,6 +52,21 @@ class StepRunner(Runner):
                 Path(node.task.step.verdict).unlink(missing_ok=True)
             self._pool.prepare()
         return chosen
+
+    def _look_around(self, task: Task, tasks: Sequence[Task]) -> None:
+        """Write down which verdicts stand beside those of this run, where the report is about to be made anew."""
+        if not isinstance(task, StepTask) or not task.step.found:
+            return
+        if not self._seconds and self.dep_manager.get_status(task, {}).status == "up-to-date":
+            return
+        from pipeline.files import write_text  # here, as below
+        from pipeline.runner.standing import standing
+
+        found = standing(self._layout, tasks, self.dep_manager)
+        write_text(Path(task.step.found), "".join(f"{path}\n" for path in found.verdicts))
+        if found.stale and isinstance(self.reporter, StepReporter):
+            names = _some(found.stale)
+            self.reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")
 
     @cached_property
     def _pool(self) -> Pool:
@@ -74,7 +90,7 @@ class StepRunner(Runner):
             with self._cores.take(task) as taken:
                 ending = self._pool.run(
                     step.command,
-                    server=step.server,
+                    server=step.place,
                     log=log,
                     seconds=step.seconds,
                     megabytes=step.megabytes,
@@ -111,6 +127,10 @@ class StepRunner(Runner):
         """Return the failure at the root of a task that cannot run."""
         failure = self._failures[node.bad_deps[0].task.name]
         return failure.cause if isinstance(failure, StepBlocked) else failure
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 class ThreadRunner(StepRunner, MThreadRunner):

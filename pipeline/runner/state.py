@@ -122,6 +122,10 @@ class State(Dependency):
         found = _found(task.step.found) if task.step.found else ()
         return self._digests({*task.file_dep, *found}), self._digests(task.targets)
 
+    def unchanged(self, known: _Digests) -> bool:
+        """Return whether files, by path in the project, have the fingerprints that they had. Raises OSError."""
+        return all(self._files.digest(f"{self._prefix}{path}") == digest for path, digest in known.items())
+
     def _given(self, task: StepTask) -> _Digests:
         """Return the fingerprints that the inputs had as the step began, without what it was found to read."""
         before = self._before[task.name]

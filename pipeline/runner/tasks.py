@@ -9,8 +9,10 @@ from doit.task import Task
 
 from pipeline.step import Step
 
+ENVIRONMENT = "environment"
 # In the order in which data flows. The report runs whatever failed before it: it reports what there is.
 GROUPS: Mapping[str, str] = {
+    ENVIRONMENT: "make the environments of other versions of torch and ONNX Runtime",
     "sdk": "find or fetch ONNX Runtime's headers",
     "glue": "write the bindings that follow from each declaration",
     "compile": "build each operator's pair of libraries",
@@ -20,11 +22,12 @@ GROUPS: Mapping[str, str] = {
     "export": "export each operator through both exporters, at every opset",
     "verify": "run every model in ONNX Runtime against the expected outputs",
     "report": "show and write what is known about every cell",
+    "probe": "measure which cells are legal, and compare with pipeline/matrix.py, when asked for",
     "sanitize": "run each pair of libraries under AddressSanitizer and UBSan, when asked for",
 }
 REPORT = "report"
-# What `doit` runs where no task is named.
-DEFAULT = tuple(group for group in GROUPS if group != "sanitize")
+# What `doit` runs where no task is named. An environment is made for the steps that run in it.
+DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", ENVIRONMENT))
 
 
 class StepTask(Task):
@@ -54,6 +57,8 @@ def doit_tasks(steps: Iterable[Step]) -> Iterator[Task]:
     for step in steps:
         groups[step.group].append(StepTask(step))
     for group, tasks in groups.items():
+        if group == ENVIRONMENT and not tasks:  # most runs need none
+            continue
         if not (tasks and tasks[0].name == group):
             yield Task(group, None, task_dep=[t.name for t in tasks], has_subtask=True, doc=GROUPS[group])
         yield from tasks

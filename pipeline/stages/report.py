@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
 from rich.console import Console
 
@@ -17,16 +18,19 @@ from pipeline.project import installed
 from pipeline.report import background, junit, markdown, page, table
 from pipeline.report.changes import compare
 from pipeline.report.document import Document, document, parse, same, text
-from pipeline.report.records import collect
+from pipeline.report.records import collect, totals
 from pipeline.spec import Lowering
 
 
 def run(layout: Layout, expected: Sequence[tuple[str, Lowering, Cell]]) -> None:
     """Write every file of the report, and print the table, for the `expected` cells.
 
-    Raises ReportError unless each of them is verified, or unsupported for a reason.
+    The files hold beside them the verdicts of earlier runs that stand, in other cells. Raises ReportError unless each
+    of the expected cells is verified, or unsupported for a reason.
     """
-    records = [collect(layout, op, lowering, cell) for op, lowering, cell in expected]
+    asked = [collect(layout, op, lowering, cell) for op, lowering, cell in expected]
+    earlier = [collect(layout, *place) for place in _standing(layout, {*expected})]
+    records = [*asked, *earlier]
     report = document(records, {"python": platform.python_version(), **asdict(installed())})
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)
@@ -36,13 +40,31 @@ def run(layout: Layout, expected: Sequence[tuple[str, Lowering, Cell]]) -> None:
     write_text(summary, markdown.render(report, records))
     write_text(html, page.render(report, records, [background.read(layout, r) for r in records]))
     console = Console()
-    table.show(records, console)
+    table.show(asked, console)
+    if earlier:
+        console.print(f"beside them, of earlier runs: {totals(earlier)}", highlight=False)
     console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
-    if not records:
+    if not asked:
         raise ReportError("no cell was asked for: no operator in ops/ has an opset from its min_opset on")
-    if wrong := sum(r.verdict.outcome not in ("verified", "unsupported") for r in records):
+    if wrong := sum(r.verdict.outcome not in ("verified", "unsupported") for r in asked):
         path = data.relative_to(layout.root)
-        raise ReportError(f"{wrong} of {len(records)} cells are neither verified nor unsupported; all of it in {path}")
+        raise ReportError(f"{wrong} of {len(asked)} cells are neither verified nor unsupported; all of it in {path}")
+
+
+Place = tuple[str, Lowering, Cell]
+
+
+def _standing(layout: Layout, expected: Set[Place]) -> Iterator[Place]:
+    """Yield the cells of earlier runs whose verdicts the runner found to stand."""
+    try:
+        listed = layout.standing.read_text().splitlines()
+    except FileNotFoundError:
+        return
+    for path in map(Path, listed):
+        op, lowering, cell = layout.judged(path)
+        place = (op, cast(Lowering, lowering), Cell.parse(cell))
+        if place not in expected and path.is_file():
+            yield place
 
 
 def _previous(layout: Layout, report: Document) -> Document | None:

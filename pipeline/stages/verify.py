@@ -19,12 +19,12 @@ from pipeline.data.reference import Reference
 from pipeline.errors import DataError, UsageError, VerifyError, did_you_mean
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
-from pipeline.matrix import Cell
+from pipeline.matrix import Cell, unreadable
 from pipeline.project import minor
 from pipeline.schema import has_function_body
 from pipeline.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 from pipeline.trial.judge import Judgement, judge
-from pipeline.trial.runtime import RefusedError, Runtime
+from pipeline.trial.runtime import RefusedError, Runtime, TooNewError
 from pipeline.trial.trial import Trial
 from pipeline.verdict import WRONG, CaseResult, Outcome, Verdict
 
@@ -136,7 +136,10 @@ class Bench:
             trial = Trial(path, name=name, runtime=setting.runtime, operators=setting.operators)
             dataset.link(path.parent, folders)
         except VerifyError as error:
-            yield from (_not_run(model, case, error) for case in self._asked(model))
+            yield from (_not_run(model, case, error, self.cell) for case in self._asked(model))
+            return
+        if declared := unreadable(self.cell):
+            yield from (_read_after_all(model, case, declared) for case in self._asked(model))
             return
         found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
         # Of what ONNX Runtime computes itself, nothing is ours that threads could share.
@@ -150,7 +153,7 @@ class Bench:
                     raise data
                 evidence = trial.evidence(data, setting.tolerances)
             except (VerifyError, DataError) as error:
-                yield _not_run(model, case, error)
+                yield _not_run(model, case, error, self.cell)
                 continue
             judgement = judge(replace(evidence, crowd=crowd.get(case.name, "")))
             if self.only:
@@ -190,11 +193,18 @@ def _require_no_torch() -> None:
                           "spec.py and cases.py")  # fmt: skip
 
 
-def _not_run(model: Model, case: Case, error: Exception) -> CaseResult:
+def _not_run(model: Model, case: Case, error: Exception, cell: Cell) -> CaseResult:
     """Return the result of a case that did not run: as declared, where ONNX Runtime refuses what is unsupported."""
+    if isinstance(error, TooNewError) and (declared := unreadable(cell)):
+        return CaseResult(case=case.name, model=model.name, outcome="unsupported", detail=declared)
     if model.unsupported and isinstance(error, RefusedError):
         return _unsupported(model, case, f"ONNX Runtime: {error}")
     return CaseResult(case=case.name, model=model.name, outcome="failed", detail=str(error))
+
+
+def _read_after_all(model: Model, case: Case, declared: str) -> CaseResult:
+    detail = f"pipeline/matrix.py says that {declared}, but it does. Measure it anew with `doit probe`"
+    return CaseResult(case=case.name, model=model.name, outcome="failed", detail=detail)
 
 
 def _unsupported(model: Model, case: Case, said: str) -> CaseResult:

@@ -32,6 +32,10 @@ class RefusedError(VerifyError):
     """ONNX Runtime refuses a model, or a run of it."""
 
 
+class TooNewError(RefusedError):
+    """ONNX Runtime refuses a model for its IR version or its opset, whatever is in it."""
+
+
 class Session(Protocol):
     """What both onnxruntime.InferenceSession and onnx.reference.ReferenceEvaluator offer."""
 
@@ -63,7 +67,8 @@ class Runtime:
                 for name in settings or self._options
             }
         except ORT_ERRORS as error:
-            raise RefusedError(explain(str(error))) from error
+            kind = TooNewError if re.search(_TOO_NEW, str(error)) else RefusedError
+            raise kind(explain(str(error))) from error
 
 
 def _options(
@@ -83,6 +88,8 @@ def _options(
             raise VerifyError(explain(str(error))) from error
     return options
 
+
+_TOO_NEW = r"Unsupported model IR version|Opset \d+ is under development"
 
 # What ONNX Runtime says, and what it means to the person who reads it.
 _MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {

@@ -39,8 +39,8 @@ def task_steps():
     for step in json.loads((ROOT / "steps.json").read_text()):
         for field in ("reads", "writes", "declared"):
             step[field] = tuple(str(ROOT / p) for p in step.get(field, ()))
-        if "verdict" in step:
-            step["verdict"] = str(ROOT / step["verdict"])
+        for field in {"verdict", "found"} & step.keys():
+            step[field] = str(ROOT / step[field])
         steps.append(Step(**step | {"command": tuple(step["command"])}))
     return doit_tasks(steps)
 """

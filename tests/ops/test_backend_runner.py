@@ -19,7 +19,7 @@ from pipeline.data import dataset
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operators
 from pipeline.matrix import Cell
-from pipeline.project import default_cells
+from pipeline.project import chosen_cells
 from pipeline.schema import has_function_body
 from tests.ops.backend_runner import Folder, folders, run
 
@@ -39,7 +39,7 @@ def of(operator: Operator) -> list[Folder]:
     return [
         folder
         for lowering in operator.spec.lowerings
-        for cell in operator.cells(default_cells(LAYOUT))
+        for cell in operator.cells(chosen_cells(LAYOUT))
         for folder in folders(LAYOUT, operator, lowering, cell)
     ]
 
@@ -80,7 +80,7 @@ BODIES = [
     (operator, cell)
     for operator in OPERATORS
     if has_function_body(operator.spec)
-    for cell in operator.cells(default_cells(LAYOUT))
+    for cell in operator.cells(chosen_cells(LAYOUT))
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operators, operator_names
 from pipeline.matrix import Cell
-from pipeline.project import default_cells, installed, minor
+from pipeline.project import chosen_cells, installed, minor
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = Layout(ROOT)
@@ -21,7 +21,7 @@ NAMES = [
     f"{operator.name}-{lowering}@{cell}"
     for operator in load_operators(LAYOUT)
     for lowering in operator.spec.lowerings
-    for cell in operator.cells(default_cells(LAYOUT))
+    for cell in operator.cells(chosen_cells(LAYOUT))
 ]
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]

@@ -35,7 +35,7 @@ def project(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path
         (
             ["export", "group_norm", "--cell", "torch2.13-legacy-opset21-ort1.31"],
             UsageError.exit_code,
-            "torch2.13-legacy-opset21-ort1.31: the legacy exporter writes opsets 7 to 20, not 21",
+            "torch2.13-legacy-opset21-ort1.31: the legacy exporter of torch 2.13 writes opsets 7 to 20, not 21",
         ),
         (["report", "--opsets", "all,18"], UsageError.exit_code, "write 'default', 'all' or opsets like '18,20'"),
     ],

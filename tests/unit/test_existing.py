@@ -37,7 +37,7 @@ PLAN = Plan(
     layout=EXISTING,
     operators=[*OPERATORS.values()],
     cells=[Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")],
-    versions=Versions(torch="2.13.0", onnx="1", onnxscript="1", onnxruntime="1", numpy="1", hypothesis="1"),
+    versions=Versions(torch="2.13.0", onnx="1", onnxscript="1", onnxruntime="1.31.0", numpy="1", hypothesis="1"),
     toolchain=TOOLCHAIN,
     environ={},
 )

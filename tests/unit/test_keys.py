@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pipeline.keys import Part
 from pipeline.layout import Layout
-from pipeline.load import load_operators
-from pipeline.project import default_cells, installed
+from pipeline.load import load_operator, load_operators
+from pipeline.matrix import Choice
+from pipeline.project import chosen_cells, installed, with_environment
+from pipeline.step import Step
 from pipeline.steps import Plan, steps
 from pipeline.toolchain.find import find_toolchain
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
@@ -19,7 +24,7 @@ def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
     plan = Plan(
         layout=layout,
         operators=load_operators(layout),
-        cells=default_cells(layout, versions=versions),
+        cells=chosen_cells(layout, versions=versions),
         versions=versions,
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
@@ -37,3 +42,64 @@ def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
     keyed = {"compile", "register kernel", "register search", "verify custom"}
     assert {kind for kind in keyed if found[kind] != {True}} == set()
     assert found["verify decomposed"] == {False}
+
+
+def planned(torch: str, ort: str) -> dict[str, Step]:
+    """Return the steps of group_norm in these versions at opset 18, and what they depend on, by name."""
+    layout, versions = Layout(ROOT), installed()
+    choice = Choice(torch=torch, ort=ort, opsets="18")
+    plan = Plan(
+        layout=layout,
+        operators=[load_operator(layout, "group_norm")],
+        cells=chosen_cells(layout, choice, versions=versions),
+        versions=versions,
+        toolchain=find_toolchain(os.environ),
+        environ=os.environ,
+        choice=choice,
+    )
+    return {step.task: step for step in steps(plan)}
+
+
+def test_steps_of_other_versions_run_in_their_environments() -> None:
+    found = planned("2.9", "1.18")
+    places = {step.place for step in found.values() if step.environment}
+    assert places == {"torch@torch2.9", "export@torch2.9", "ort@ort1.18"}
+    export = found["export:group_norm-custom@torch2.9-dynamo-opset18"]
+    versions = [Path(path).relative_to(ROOT) for path in export.reads if ".venv-matrix" in path]
+    assert versions == [Path(f".venv-matrix/torch2.9/versions/{p}") for p in ("torch", "onnx", "onnxscript")]
+    assert "onnxscript" not in export.config, "the versions of the main environment do not count"
+    made = {path for name in ("torch2.9", "ort1.18") for path in found[f"environment:{name}"].writes}
+    assert {path for step in found.values() for path in step.reads if ".venv-matrix" in path} <= made
+    assert "environment:ort1.18" not in planned("default", "default")
+
+
+def test_a_step_is_the_same_whatever_else_is_planned() -> None:
+    """Else each choice of cells would make the other's results stale."""
+    alone = planned("default", "default")
+    together = planned("2.9,2.13,2.15", "all")
+    told = ("report", "agreement")  # what holds several cells against each other
+    changed = [name for name, step in alone.items() if step != together.get(name) and not any(t in name for t in told)]
+    assert changed == []
+
+
+def test_every_torch_and_every_onnx_runtime_is_tried_by_several_threads() -> None:
+    found = planned("all", "1.16,1.31")
+    verify = {name.partition("@")[2]: s for name, s in found.items() if name.startswith("verify:group_norm-custom@")}
+    crowded = {cell for cell, step in verify.items() if "--no-crowd" not in step.command}
+    torches, _ = with_environment(Layout(ROOT))
+    assert crowded == {f"torch{t}-legacy-opset18-ort{o}" for t in torches for o in ("1.16", "1.31")}
+
+
+def test_what_takes_a_library_of_its_own_is_not_proved_by_that_of_another_torch() -> None:
+    layout, versions = Layout(ROOT), installed()
+    plan = Plan(
+        layout=layout,
+        operators=(),
+        cells=(),
+        versions=versions,
+        toolchain=find_toolchain(os.environ),
+        environ=os.environ,
+    )
+    nms, group_norm = (Part(plan, load_operator(layout, name)) for name in ("nms", "group_norm"))
+    assert [group_norm.loads_in(t) for t in ("2.6", "2.9", "2.15")] == [False, True, True]
+    assert [nms.loads_in(t) for t in ("2.9", "2.13", "2.15")] == [False, True, True], "it has lists and a text"

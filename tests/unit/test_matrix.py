@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.matrix import Cell, cells, choose_opsets, illegal
+from pipeline.matrix import Cell, Choice, Exporter, cells, choose_opsets, illegal, ir, unreadable
 
-DEFAULT = {"legacy": (9, 18), "dynamo": (18, 25), "node": (18,)}
+DEFAULT: dict[Exporter, tuple[int, ...]] = {"legacy": (9, 18), "dynamo": (18, 25), "node": (18,)}
+cell = Cell.parse
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
 
 
@@ -39,24 +40,72 @@ def test_what_is_no_cell_is_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("exporter", "opset", "reason"),
+    ("torch", "exporter", "opset", "reason"),
     [
-        ("legacy", 6, "the legacy exporter writes opsets 7 to 20, not 6"),
-        ("legacy", 21, "the legacy exporter writes opsets 7 to 20, not 21"),
-        ("dynamo", 17, "the dynamo exporter writes opsets 18 to 25, not 17"),
-        ("dynamo", 26, "the dynamo exporter writes opsets 18 to 25, not 26"),
-        ("node", 26, "the node exporter writes opsets 7 to 25, not 26"),
-        ("legacy", 20, None),
-        ("dynamo", 18, None),
+        ("2.13", "legacy", 6, "the legacy exporter of torch 2.13 writes opsets 7 to 20, not 6"),
+        ("2.13", "legacy", 21, "the legacy exporter of torch 2.13 writes opsets 7 to 20, not 21: that would be a mere "
+         "label on the nodes of opset 20"),
+        ("2.15", "legacy", 24, "the legacy exporter of torch 2.15 writes opsets 7 to 20, not 24"),
+        ("2.9", "dynamo", 17, "the dynamo exporter of torch 2.9 writes opsets 18 to 25, not 17"),
+        ("2.13", "dynamo", 26, "the dynamo exporter of torch 2.13 writes opsets 18 to 25, not 26"),
+        ("1.13", "legacy", 18, "the legacy exporter of torch 1.13 writes opsets 7 to 17, not 18"),
+        ("2.0", "dynamo", 18, "torch 2.0 has no exporter that takes a custom_translation_table; torch 2.6 is the "
+         "first"),
+        (None, "node", 26, "the node exporter writes opsets 7 to 25, not 26"),
+        ("2.9", "legacy", 20, None),
+        ("2.0", "legacy", 18, None),
+        ("2.13", "dynamo", 18, None),
     ],
-)
-def test_legality_gives_its_reason(exporter: str, opset: int, reason: str | None) -> None:
-    assert illegal(exporter, opset) == reason  # type: ignore[arg-type]
+)  # fmt: skip
+def test_legality_gives_its_reason(torch: str | None, exporter: Exporter, opset: int, reason: str | None) -> None:
+    assert illegal(exporter, opset, torch) == reason
+
+
+def test_a_torch_without_a_row_is_no_legal_one() -> None:
+    with pytest.raises(
+        UsageError, match=r"^torch 2\.14: it has no row in pipeline/matrix\.py, .* pipeline probe torch`"
+    ):
+        illegal("legacy", 18, "2.14")
+    with pytest.raises(UsageError, match=r"^ort 1\.17: it has no row"):
+        unreadable(cell("node-opset18-ort1.17"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("torch2.13-dynamo-opset18-ort1.16", "ONNX Runtime 1.16 reads IR versions up to 9, and the dynamo exporter "
+         "writes 10"),
+        ("torch2.13-legacy-opset20-ort1.16", "ONNX Runtime 1.16 reads opsets up to 19, not 20"),
+        ("torch2.13-dynamo-opset23-ort1.21", "ONNX Runtime 1.21 reads opsets up to 22, not 23"),
+        ("torch2.13-legacy-opset18-ort1.16", None),
+        ("node-opset19-ort1.16", None),
+        ("torch2.13-dynamo-opset21-ort1.18", None),
+        ("torch2.13-dynamo-opset25-ort1.24", None),
+    ],
+)  # fmt: skip
+def test_what_an_onnx_runtime_reads(name: str, reason: str | None) -> None:
+    assert unreadable(cell(name)) == reason
+
+
+@pytest.mark.parametrize(("opset", "version"), [(7, 3), (9, 4), (14, 7), (15, 8), (18, 8), (19, 9), (20, 9), (25, 10)])
+def test_the_ir_version_of_a_model(opset: int, version: int) -> None:
+    assert ir("node", opset) == version
+
+
+def chosen(**choice: str) -> list[str]:
+    found = cells(
+        Choice(**choice),
+        default=DEFAULT,
+        torch="2.13",
+        ort="1.31",
+        torches={"1.13": False, "2.9": True, "2.13": True},
+        orts={"1.18": False, "1.31": True},
+    )
+    return [str(c) for c in found]
 
 
 def test_cells_are_sorted_by_exporter_and_opset() -> None:
-    found = [str(c) for c in cells(DEFAULT, torch="2.13", ort="1.31")]  # type: ignore[arg-type]
-    assert found == [
+    assert chosen() == [
         "torch2.13-legacy-opset9-ort1.31",
         "torch2.13-legacy-opset18-ort1.31",
         "torch2.13-dynamo-opset18-ort1.31",
@@ -65,21 +114,73 @@ def test_cells_are_sorted_by_exporter_and_opset() -> None:
     ]
 
 
+def test_another_torch_is_a_column_and_brings_no_second_node() -> None:
+    assert chosen(torch="2.13,2.9", opsets="18") == [
+        "torch2.9-legacy-opset18-ort1.31",
+        "torch2.9-dynamo-opset18-ort1.31",
+        "torch2.13-legacy-opset18-ort1.31",
+        "torch2.13-dynamo-opset18-ort1.31",
+        "node-opset18-ort1.31",
+    ]
+
+
+def test_all_takes_of_each_torch_what_it_writes() -> None:
+    found = chosen(torch="all", ort="1.18")
+    assert [c for c in found if "1.13" in c] == ["torch1.13-legacy-opset9-ort1.18"]
+    assert len(found) == 1 + 4 + 4 + 1
+    assert chosen(torch="2.9", ort="all") == chosen(torch="2.9", ort="1.18,1.31")
+
+
+def test_made_takes_what_there_is() -> None:
+    assert chosen(torch="made", ort="made") == chosen(torch="2.9,2.13", ort="1.31")
+
+
 def test_opsets_all_is_every_legal_one() -> None:
-    chosen = choose_opsets("all", DEFAULT)  # type: ignore[arg-type]
-    assert chosen == {"legacy": tuple(range(7, 21)), "dynamo": tuple(range(18, 26)), "node": tuple(range(7, 26))}
+    found = choose_opsets("all", DEFAULT, "2.13")
+    assert found == {"legacy": tuple(range(7, 21)), "dynamo": tuple(range(18, 26)), "node": tuple(range(7, 26))}
+    assert choose_opsets("all", DEFAULT, "1.13")["dynamo"] == ()
 
 
 def test_an_opset_goes_to_every_exporter_that_writes_it() -> None:
-    assert choose_opsets("9,18,25", DEFAULT) == DEFAULT | {"node": (9, 18, 25)}  # type: ignore[arg-type]
+    assert choose_opsets("9,18,25", DEFAULT, "2.13") == DEFAULT | {"node": (9, 18, 25)}
+    assert choose_opsets("9,18", DEFAULT, "1.13") == {"legacy": (9,), "dynamo": (), "node": (9, 18)}
 
 
 @pytest.mark.parametrize("asked", ["", "18,", "eighteen", "18 20", "-1"])
 def test_other_words_for_opsets_are_refused(asked: str) -> None:
     with pytest.raises(UsageError, match="write 'default', 'all' or opsets like '18,20'"):
-        choose_opsets(asked, DEFAULT)  # type: ignore[arg-type]
+        chosen(opsets=asked)
 
 
-def test_an_opset_that_no_exporter_writes_is_refused_with_both_reasons() -> None:
-    with pytest.raises(UsageError, match="legacy exporter writes opsets 7 to 20, not 30; the dynamo exporter"):
-        choose_opsets("18,30", DEFAULT)  # type: ignore[arg-type]
+def test_an_opset_that_no_chosen_torch_writes_is_refused_with_every_reason() -> None:
+    with pytest.raises(
+        UsageError, match=r"2\.13 writes opsets 7 to 20, not 30; the dynamo exporter of torch 2\.13 wri"
+    ):
+        chosen(opsets="18,30")
+    with pytest.raises(UsageError, match=r"torch 1\.13 writes opsets 7 to 17, not 18; torch 1\.13 has no exporter"):
+        chosen(torch="1.13", opsets="18")
+    assert chosen(torch="1.13,2.9", opsets="18")[0] == "torch2.9-legacy-opset18-ort1.31"
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"torch": "2.99"}, r"torch='2\.99': unknown version '2\.99'; did you mean '2\.9'\?; allowed: 1\.13, 2\.9"),
+        ({"ort": "1.31,1.17"}, r"ort='1\.31,1\.17': unknown version '1\.17'"),
+        ({"torch": ""}, "torch='': unknown version ''"),
+    ],
+)  # fmt: skip
+def test_a_version_that_there_is_no_environment_for(choice: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        chosen(**choice)
+
+
+def test_a_choice_prints_as_the_variables_of_doit() -> None:
+    assert str(Choice()) == ""
+    assert str(Choice(torch="2.9", opsets="18")) == "torch=2.9 opsets=18"
+
+
+def test_a_choice_of_what_is_here_is_the_default() -> None:
+    assert Choice(torch="2.13", ort="1.31").plain(torch="2.13", ort="1.31") == Choice()
+    both = Choice(torch="2.9,2.13", ort="all", opsets="18")
+    assert both.plain(torch="2.13", ort="1.31") == both

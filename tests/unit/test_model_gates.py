@@ -237,8 +237,8 @@ def test_a_wrong_shape_rule_is_seen_though_the_exporter_says_otherwise(demand: D
 @pytest.mark.parametrize(
     ("exporter", "opset", "expected"),
     [
-        ("legacy", 21, "the legacy exporter writes opsets 7 to 20, not 21. Choose a legal opset"),
-        ("dynamo", 17, "the dynamo exporter writes opsets 18 to 25, not 17. Choose a legal opset"),
+        ("legacy", 21, "the legacy exporter of torch 2.13 writes opsets 7 to 20, not 21: that would be a mere label"),
+        ("dynamo", 17, "the dynamo exporter of torch 2.13 writes opsets 18 to 25, not 17. Choose a legal opset"),
         ("legacy", 8, "its minimum opset is 9; choose a higher opset, or lower min_opset in ops/group_norm/spec.py"),
     ],
 )

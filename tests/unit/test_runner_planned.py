@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline.layout import Layout
+from pipeline.matrix import Choice
 from pipeline.project import Versions
 from pipeline.runner import planned
 from pipeline.step import Step
@@ -23,6 +24,9 @@ TOOLS = Toolchain(
     torch_version="2.13.0",
 )  # fmt: skip
 STEP = Step(group="verify", name="my_op", command=("verify", "my_op"), reads=("a",), writes=("b",), verdict="b")
+
+
+NONE = Choice()
 
 
 class Command:
@@ -39,16 +43,16 @@ class Command:
         self.anew += 1
         return (STEP,), [("third_party", None), ("include", "cmeel-eigen")]
 
-    def plans_anew(self, opsets: str = "default", **environ: str) -> bool:
+    def plans_anew(self, choice: Choice = NONE, **environ: str) -> bool:
         before = self.anew
-        assert list(planned.planned(self.layout, opsets=opsets, environ=environ)) == [STEP]
+        assert list(planned.planned(self.layout, choice=choice, environ=environ)) == [STEP]
         return self.anew > before
 
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     for name in ("ops/my_op/spec.py", "ops/my_op/cases.py", "ops/my_op/reference.py", "native/my_op/kernel.h",
-                 "third_party/theirs.h", "pyproject.toml"):  # fmt: skip
+                 "third_party/theirs.h", "pyproject.toml", "requirements/main.txt"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("as it was")
     time.sleep(0.06)  # so that a further write must show
@@ -88,12 +92,13 @@ def lose_a_header(command: Command) -> None:
         pytest.param(add("native/my_op/more.h"), id="a_header_more"),
         pytest.param(lambda c: (c.layout.root / "native/my_op/kernel.h").unlink(), id="a_header_less"),
         pytest.param(add("native/my_op/torch.cc"), id="a_binding_by_hand"),
+        pytest.param(add("requirements/torch2.99.txt"), id="another_environment"),
         pytest.param(add("third_party/more.h"), id="a_third_partys_header_more"),
         pytest.param(another(installed=VERSIONS.__class__(**vars(VERSIONS) | {"torch": "2.14.0"})), id="torch"),
         pytest.param(another(toolchain=TOOLS.__class__(**vars(TOOLS) | {"compiler_identity": "two"})), id="compiler"),
         pytest.param(lose_a_header, id="headers_lost"),
-        pytest.param(lambda c: c.layout.plan.write_bytes(b"no pickle"), id="damaged"),
-        pytest.param(lambda c: c.layout.plan.write_bytes(c.layout.plan.read_bytes()[:-9]), id="cut"),
+        pytest.param(lambda c: c.layout.plan().write_bytes(b"no pickle"), id="damaged"),
+        pytest.param(lambda c: c.layout.plan().write_bytes(c.layout.plan().read_bytes()[:-9]), id="cut"),
     ],
 )
 def test_what_a_plan_follows_from_plans_anew(command: Command, change: Callable[[Command], None]) -> None:
@@ -101,8 +106,10 @@ def test_what_a_plan_follows_from_plans_anew(command: Command, change: Callable[
     assert command.plans_anew()
 
 
-def test_the_variable_and_the_setting_count(command: Command) -> None:
-    assert command.plans_anew("all") and not command.plans_anew("all") and command.plans_anew()
+def test_the_variables_and_the_setting_count(command: Command) -> None:
+    more = Choice(opsets="all")
+    assert command.plans_anew(more) and not command.plans_anew(more)
+    assert not command.plans_anew(), "each choice of cells has a plan of its own"
     assert command.plans_anew(OPMATRIX_ORT_INCLUDE="/include")
 
 
@@ -137,5 +144,5 @@ def test_a_plan_of_what_was_just_written_is_not_kept(command: Command) -> None:
 
 def test_a_plan_that_cannot_be_written_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = Command(tmp_path, monkeypatch)
-    command.layout.plan.mkdir(parents=True)
+    command.layout.plan().mkdir(parents=True)
     assert command.plans_anew() and command.plans_anew()

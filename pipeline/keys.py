@@ -1,0 +1,296 @@
+"""What the steps of a plan are keyed by. Imports no framework, runs nothing.
+
+A step is keyed by the files that it reads and by its `config`: the fields of the declaration that it uses (not the
+file spec.py), the versions that it depends on, and the code of its stage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+from pipeline.code import digest, function
+from pipeline.feeds import feeds
+from pipeline.glue import names
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.matrix import Cell, Choice
+from pipeline.project import Versions, minor
+from pipeline.schema import OWN_TORCH, has_function_body, has_torch_library, is_own, older, overridden_in, stable_since
+from pipeline.spec import Lowering, OpSpec, as_data, shape_of
+from pipeline.step import Config, Fingerprint, Server, Step
+from pipeline.toolchain.find import Toolchain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a graph is made from. `choice` holds the doit variables as they were given."""
+
+    layout: Layout
+    operators: Sequence[Operator]
+    cells: Sequence[Cell]
+    versions: Versions
+    toolchain: Toolchain
+    environ: Mapping[str, str]
+    choice: Choice = Choice()  # noqa: RUF009 - it is frozen
+    seconds: float = 300
+    megabytes: float = 8000
+
+    @cached_property
+    def torches(self) -> tuple[str, ...]:
+        """The versions of torch that have cells."""
+        return tuple(dict.fromkeys(cell.torch for cell in self.cells if cell.torch))
+
+    @cached_property
+    def environments(self) -> tuple[str, ...]:
+        """The environments beside the main one that cells need."""
+        places = [self.environment(torch=c.torch) for c in self.cells] + [
+            self.environment(ort=c.ort) for c in self.cells
+        ]
+        return tuple(dict.fromkeys(place for place in places if place))
+
+    def environment(self, *, torch: str | None = None, ort: str | None = None) -> str | None:
+        """Return the environment that has this torch, or this ONNX Runtime; None for the main one."""
+        if torch and torch != minor(self.versions.torch):
+            return f"torch{torch}"
+        if ort and ort != minor(self.versions.onnxruntime):
+            return f"ort{ort}"
+        return None
+
+    def is_main(self, cell: Cell) -> bool:
+        """Return whether all of a cell runs in the main environment."""
+        return not self.environment(torch=cell.torch) and not self.environment(ort=cell.ort)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operator of a plan. What several of its steps are keyed by is made once."""
+
+    plan: Plan
+    operator: Operator
+
+    @property
+    def layout(self) -> Layout:
+        return self.plan.layout
+
+    @property
+    def spec(self) -> OpSpec:
+        return self.operator.spec
+
+    @property
+    def name(self) -> str:
+        return self.operator.name
+
+    def step(self, group: str, suffix: str = "", *arguments: str, **fields: Any) -> Step:
+        """Make a step of this operator, as `make_step` does."""
+        return make_step(
+            self.plan, group, f"{self.name}{suffix}", self.name, *arguments, declared=self.declared, **fields
+        )
+
+    def register(self, what: str, *, torch: str, uses: Iterable[str] = (), **fields: Any) -> Step:
+        """Make the step that proves one part of what this torch is given."""
+        environment = self.plan.environment(torch=torch)
+        return self.step(
+            "register",
+            f"-{what}@torch{torch}",
+            "--part", what, *(["--torch", torch] if environment else []),
+            writes=[self.layout.registered(self.name, what, torch=torch)],
+            spec=self.interface,
+            environment=environment,
+            uses=("torch", *uses),
+            **{"server": "torch"} | fields,
+        )  # fmt: skip
+
+    @cached_property
+    def declared(self) -> tuple[Path, ...]:
+        """The files of this operator, and of those that it uses, that the plan is made of."""
+        layout = self.layout
+        used = [path for name in self.spec.uses for path in (layout.spec(name), layout.cases(name))]
+        return (layout.spec(self.name), layout.cases(self.name), layout.lowering(self.name), *used)
+
+    @cached_property
+    def torch_op(self) -> tuple[Path, ...]:
+        """The operator's torch_op.py, where it has one."""
+        path = self.layout.torch_op(self.name)
+        return (path,) if path.is_file() else ()
+
+    @property
+    def written(self) -> frozenset[str]:
+        return self.operator.written
+
+    @property
+    def own_torch(self) -> bool:
+        """Whether its torch binding is written by hand, over torch's C++ headers."""
+        return is_own(OWN_TORCH, self.spec, self.written)
+
+    def loads_in(self, torch: str) -> bool:
+        """Return whether there is something of the operator to be proved in this torch."""
+        if self.plan.environment(torch=torch) and (self.own_torch or older(torch, stable_since(self.spec))):
+            return False  # it takes a library that is compiled for this torch alone
+        return not self.spec.torch or not self.spec.torch.overrides or bool(overridden_in(self.spec, torch))
+
+    @cached_property
+    def _interface(self) -> dict[str, Any]:
+        left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers")
+        return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
+
+    @cached_property
+    def documented(self) -> Fingerprint:
+        """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
+        return fingerprint(self._interface)
+
+    @cached_property
+    def interface(self) -> Fingerprint:
+        """The same without what is said to people, which only glue writes down."""
+        named = ("inputs", "attributes", "outputs")
+        silent = {
+            kind: [{k: v for k, v in part.items() if k != "doc"} for part in self._interface[kind]] for kind in named
+        }
+        return fingerprint({k: v for k, v in self._interface.items() if k != "summary"} | silent)
+
+    @cached_property
+    def used(self) -> Fingerprint:
+        """The declarations of the operators whose nodes stand in the models."""
+        return fingerprint([as_data(o.spec) for o in self.plan.operators if o.name in self.spec.uses])
+
+    @cached_property
+    def tolerances(self) -> dict[str, Any]:
+        found: dict[str, Any] = as_data(self.spec.tolerances)
+        return found
+
+    @cached_property
+    def _models(self) -> list[dict[str, Any]]:
+        return [as_data(model) for model in self.operator.models]
+
+    @cached_property
+    def models(self) -> Fingerprint:
+        return fingerprint(self._models)
+
+    @cached_property
+    def traced(self) -> Fingerprint:
+        """What an export takes from the models: no number of their cases, and no shape but those of the first."""
+        return fingerprint(
+            [
+                {field: value for field, value in data.items() if field != "cases"}
+                | {"shapes": [(f.name, shape_of(f.tensor)) for f in feeds(self.spec, model, model.cases[0])]}
+                for model, data in zip(self.operator.models, self._models, strict=True)
+            ]
+        )
+
+    @cached_property
+    def data_files(self) -> tuple[Path, ...]:
+        return tuple(
+            folder / f"{kind}_{k}.pb"
+            for model in self.operator.models
+            for n, case in enumerate(model.cases)
+            for folder in (self.layout.data(self.name, model.name, n),)  # made once: paths are dear by the thousand
+            for kind, parts in (("input", feeds(self.spec, model, case)), ("output", self.spec.outputs))
+            for k in range(len(parts))
+        )
+
+    @cached_property
+    def lowered(self) -> Mapping[Lowering, str]:
+        """What stands of each lowering in lowering.py: an edit of one leaves the exports of the other alone."""
+        path, names = self.layout.lowering(self.name), get_args(Lowering)
+        return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
+
+    @cached_property
+    def torch_code(self) -> tuple[Path, ...]:
+        """What computes on torch's side: the compiled library, or the operator in Python."""
+        return (self.layout.torch_library(self.name),) if has_torch_library(self.spec) else self.torch_op
+
+    @cached_property
+    def torch_interface(self) -> tuple[Path, ...]:
+        """What torch's view of the operator is made of: binding, schema, fake kernel, gradient, and no arithmetic."""
+        layout, spec = self.layout, self.spec
+        return (
+            *(layout.generated(spec.name) / file for file in names.PYTHON),
+            *self._torch_binding,
+            *self.torch_op,
+            *(layout.generated(name) / names.SCHEMA for name in spec.uses),
+        )
+
+    @property
+    def _torch_binding(self) -> tuple[Path, ...]:
+        layout, spec = self.layout, self.spec
+        if self.own_torch:  # what it reads is for the compiler to know, and it may hold arithmetic as well
+            return (layout.torch_library(spec.name),)
+        headers = (p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding))
+        return (*(layout.generated(spec.name) / file for file in names.torch_binding(spec)), *headers)
+
+    @cached_property
+    def supported(self) -> tuple[str, ...]:
+        """The models that are not declared unsupported."""
+        return tuple(model.name for model in self.operator.models if not model.unsupported)
+
+    def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
+        """Return the models of a cell but for those declared unsupported: the manifest says whether they exist."""
+        return tuple(self.layout.model(self.name, lowering, cell, name) for name in self.supported)
+
+    def function_models(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
+        """Return what is written with decomposed models: the custom ones with a function body."""
+        names = self.supported if lowering == "decomposed" and has_function_body(self.spec) else ()
+        return tuple(self.layout.function_model(self.name, cell, name) for name in names)
+
+
+def make_step(
+    plan: Plan,
+    group: str,
+    name: str = "",
+    *arguments: str,
+    command: str = "",
+    stage: str = "",
+    reads: Iterable[Path] = (),
+    writes: Iterable[Path] = (),
+    code: Iterable[Path] = (),
+    declared: Iterable[Path] = (),
+    after: Iterable[str] = (),
+    found: Path | None = None,
+    server: Server | None = None,
+    environment: str | None = None,
+    uses: Iterable[str] = (),
+    seconds: float | None = None,
+    verdict: Path | None = None,
+    **config: Any,
+) -> Step:
+    """Make a step of a group. Command and stage are called as the group where they are not given.
+
+    `config` is what it depends on beside its files, `code` the files that its stage reads, such as templates, `uses`
+    the packages: by their versions here, or by the files that hold those of another environment.
+    """
+    if environment:
+        reads = [*reads, *(plan.layout.installed(environment, package) for package in uses)]
+    else:
+        config |= {package: getattr(plan.versions, package) for package in uses}
+    return Step(
+        group=group,
+        name=name,
+        command=(command or group, *arguments),
+        reads=tuple(map(str, reads)),
+        writes=tuple(map(str, writes)),
+        config=_config(code=digest(stage or group, *code), **config),
+        declared=tuple(map(str, declared)),
+        found=str(found) if found else None,
+        after=tuple(after),
+        server=server,
+        environment=environment,
+        verdict=str(verdict) if verdict else None,
+        seconds=seconds or plan.seconds,
+        megabytes=plan.megabytes,
+    )
+
+
+def _config(**parts: Any) -> Config:
+    fingerprints = tuple(part for part in parts.values() if isinstance(part, Fingerprint))
+    return Config(json.dumps(parts, sort_keys=True), fingerprints)
+
+
+def fingerprint(data: Any) -> Fingerprint:
+    """Return a digest of JSON data: declarations are large, and each of hundreds of steps keeps its `config`."""
+    text = json.dumps(data, sort_keys=True)
+    return Fingerprint(hashlib.sha256(text.encode()).hexdigest()[:16], lambda: text)

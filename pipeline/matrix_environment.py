@@ -1,0 +1,136 @@
+"""Make the environment of another torch or ONNX Runtime, beside the main one: ``.venv-matrix/torch2.9``.
+
+It holds what steps import there, and no tool: doit, compiler and report stay in the main environment. What it is made
+from stands in requirements/. As with the main one, the stamp is written last, and what has none is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+from pipeline.environment import (
+    TORCH_INDEX,
+    Pip,
+    Place,
+    SetupError,
+    check_disk,
+    check_machine,
+    only_one,
+    say,
+    write_stamp,
+)
+from pipeline.errors import NoEnvironmentError, UsageError
+from pipeline.files import write_text
+from pipeline.layout import Layout
+from pipeline.matrix import ORT, TORCH
+
+_NEEDED_BYTES = {"torch": 2_500_000_000, "ort": 300_000_000}
+# What every environment must be able to import, by the first package of its steps.
+_IMPORTS = {"torch": "torch, onnx, onnxscript, numpy, hypothesis", "ort": "onnxruntime, onnx, numpy"}
+
+
+def bring_up_to_date(layout: Layout, name: str, environ: Mapping[str, str]) -> None:
+    """Make the environment, unless it stands as its pins say. Raises NoEnvironmentError with the reason in a sentence,
+    UsageError for an unknown one."""
+    factor, version = _parsed(layout, name)
+    folder = layout.environment(name)
+    place = Place(root=layout.root, name=str(folder.relative_to(layout.root)), needed=_NEEDED_BYTES[factor])
+    place.lock.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        python = find_python(name, newest=(TORCH if factor == "torch" else ORT)[version].python, environ=environ)
+        wanted = {path.name: path.read_bytes() for path in layout.pins(name)} | {"made": _version(python).encode()}
+        with only_one(place.lock) as lock:
+            if {path.name: path.read_bytes() for path in place.stamp.glob("*")} != wanted or not place.python.exists():
+                _make(layout, name, place, python=python, environ=environ, lock=lock)
+                write_stamp(place, wanted)
+    except (SetupError, OSError, subprocess.CalledProcessError) as error:
+        raise NoEnvironmentError(f"environment {name}: {error}") from error
+    for package, found in installed(folder).items():
+        write_text(layout.installed(name, package), f"{found}\n")
+
+
+def installed(environment: Path) -> dict[str, str]:
+    """Return the version of every package of an environment, without starting its Python."""
+    sites = [str(site) for site in environment.glob("lib/python3.*/site-packages")]
+    return {_normal(found.name): found.version for found in metadata.distributions(path=sites)}
+
+
+def find_python(name: str, *, newest: str, environ: Mapping[str, str]) -> str:
+    """Return a CPython of 3.11 to `newest`: the one that runs this, or one on PATH. Raises SetupError."""
+    last = int(newest.partition(".")[2])
+    if sys.version_info[1] <= last:
+        return sys.executable
+    for minor in range(last, 10, -1):
+        found = shutil.which(f"python3.{minor}", path=environ.get("PATH"))
+        if found and _version(found) == f"3.{minor}":
+            return found
+    allowed = "CPython 3.11" if last == 11 else f"CPython 3.11 to {newest}"
+    raise SetupError(72, f"{name} has wheels for {allowed}, and no such Python is on PATH; this is "
+                         f"{sys.version_info[0]}.{sys.version_info[1]}. Install one")  # fmt: skip
+
+
+def _parsed(layout: Layout, name: str) -> tuple[str, str]:
+    found = re.fullmatch(r"(torch|ort)(\d+\.\d+)", name)
+    if found and found[2] in (TORCH if found[1] == "torch" else ORT):
+        if missing := [path for path in layout.pins(name) if not path.is_file()]:
+            raise UsageError(f"environment {name}: its pins are missing, {missing[0].relative_to(layout.root)}")
+        return found[1], found[2]
+    known = [*(f"torch{version}" for version in TORCH), *(f"ort{version}" for version in ORT)]
+    raise UsageError(f"no environment {name!r}; allowed: {', '.join(known)}")
+
+
+def _make(layout: Layout, name: str, place: Place, *, python: str, environ: Mapping[str, str], lock: int) -> None:
+    check_machine()
+    place.log.unlink(missing_ok=True)
+    if place.environment.exists():
+        say(f"removing {place.name}, which is incomplete or made from other pins")
+        shutil.rmtree(place.environment)
+    check_disk(place)
+    say(f"making the environment in {place.name} (Python {_version(python)})")
+    subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", place.environment], check=True)
+    # The main environment has a pip; what is installed here is for the other Python.
+    pip = Pip(place=place, command=(sys.executable, "-m", "pip", "--python", str(place.python)), lock=lock)
+    lock_file, *torch = layout.pins(name)
+    pip.install("--require-hashes", "--no-deps", "-r", str(lock_file))
+    for pins in torch:
+        _install_torch(pip, pins, environ.get("OPMATRIX_TORCH_INDEX", TORCH_INDEX))
+    _check_imports(name, place)
+    say(f"the environment is ready ({pip.elapsed()})")
+
+
+def _install_torch(pip: Pip, pins: Path, index: str) -> None:
+    """Install a CPU build of torch, which needs none of the packages that torch's other builds ask for."""
+    say(f"installing torch from {index or 'what pip is configured with'}")
+    pip.install(*(("--index-url", index) if index else ()), "--no-deps", "-r", str(pins))
+
+
+def _check_imports(name: str, place: Place) -> None:
+    """Raise SetupError for an environment in which steps could not start, such as a torch that wants CUDA."""
+    wanted = next(imports for factor, imports in _IMPORTS.items() if name.startswith(factor))
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {"ORT_DISABLE_TELEMETRY": "1"}
+    command = [str(place.python), "-c", f"import {wanted}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise SetupError(70, f"what was installed cannot be imported: {said}. Is it a CPU build? The log is "
+                             f"'{place.log}'")  # fmt: skip
+
+
+def _version(python: str) -> str:
+    """Return ``3.11`` for the path of an interpreter, or nothing where it is none."""
+    program = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        return subprocess.run([python, "-c", program], capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

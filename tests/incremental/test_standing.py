@@ -1,0 +1,103 @@
+"""The report tells of other cells as well, as long as their verdicts stand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from tests.incremental.conftest import Project
+
+pytestmark = pytest.mark.incremental
+
+STANDING = "build/report/standing.txt"
+
+
+def plan(project: Project, *cells: str, code: str = "1", command: str = "verify") -> None:
+    """Plan an export and a verification of my_op in each cell, and a report, as a choice of cells does."""
+    project.steps.clear()
+    verdicts = []
+    for cell in cells:
+        verdict = f"build/verify/my_op/custom/{cell}.json"
+        manifest = f"build/export/my_op/custom/{cell.rpartition('-')[0]}/export.json"
+        config = json.dumps({"code": code, "crowd": cell == cells[0]})
+        project.step(f"export:my_op-custom@{cell.rpartition('-')[0]}", "copy", "lowering.txt", manifest, config=config)
+        step = {"group": "verify", "name": f"my_op-custom@{cell}", "command": [command, manifest, verdict]}
+        project.steps.append(step | {"reads": [manifest, "library.txt"], "writes": [verdict], "config": config})
+        project.steps[-1]["verdict"] = verdict
+        verdicts.append(verdict)
+    report = {"group": "report", "name": "", "command": ["report", *verdicts, "build/report.json"]}
+    report |= {"found": STANDING, "config": json.dumps({"cells": cells})}
+    project.steps.append(report | {"reads": verdicts, "writes": ["build/report.json"]})
+
+
+def standing(project: Project) -> list[str]:
+    """Return the cells of other runs that the report was told of."""
+    return [path.rpartition("/")[2].removesuffix(".json") for path in project.read(STANDING).splitlines()]
+
+
+def run(project: Project, *cells: str, **options: str) -> str:
+    plan(project, *cells, **options)
+    return project.doit().stdout
+
+
+OLD, NEW, RUN_ONLY = (
+    "torch2.9-legacy-opset18-ort1.31",
+    "torch2.13-legacy-opset18-ort1.31",
+    "torch2.13-legacy-opset18-ort1.18",
+)
+
+
+@pytest.fixture(autouse=True)
+def sources(project: Project) -> None:
+    for name in ("lowering.txt", "library.txt"):
+        project.write(name, "as it was")
+
+
+def cells_after(project: Project, *runs: Sequence[str]) -> list[str]:
+    for cells in runs:
+        run(project, *cells)
+    return standing(project)
+
+
+def test_what_other_runs_verified_stands(project: Project) -> None:
+    assert cells_after(project, [NEW]) == []
+    assert cells_after(project, [OLD]) == [NEW]
+    assert cells_after(project, [RUN_ONLY]) == [NEW, OLD]
+    assert cells_after(project, [OLD, NEW]) == [RUN_ONLY]
+
+
+def test_a_run_with_nothing_to_do_looks_at_nothing(project: Project) -> None:
+    cells_after(project, [OLD], [NEW])
+    project.write(STANDING, project.read(STANDING))
+    assert "all up to date" in run(project, NEW)
+
+
+@pytest.mark.parametrize("name", ["library.txt", "lowering.txt"])
+def test_what_was_made_of_another_file_does_not(project: Project, name: str) -> None:
+    """The library is read by the verification itself; the lowering by the export alone, which nobody ran anew."""
+    cells_after(project, [OLD], [NEW])
+    project.write(name, "edited")
+    said = run(project, NEW)
+    assert standing(project) == []
+    assert f"not in the report, for what earlier runs verified is out of date: {OLD}\n" in said
+
+
+def test_what_was_made_by_other_code_does_not(project: Project) -> None:
+    cells_after(project, [OLD], [NEW])
+    run(project, NEW, code="2")
+    assert standing(project) == []
+
+
+def test_a_verdict_that_somebody_wrote_does_not(project: Project) -> None:
+    cells_after(project, [OLD])
+    project.write(f"build/verify/my_op/custom/{OLD}.json", '{"outcome": "verified"} ')
+    assert cells_after(project, [NEW]) == []
+
+
+def test_what_failed_is_not_forgotten(project: Project) -> None:
+    run(project, OLD, command="throw")
+    assert cells_after(project, [NEW]) == [OLD]
+    project.write("library.txt", "edited")
+    assert cells_after(project, [NEW]) == [OLD]

@@ -1,0 +1,178 @@
+"""pipeline.matrix_environment: its decisions and its messages, with a stub for pip and no network."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import environment, matrix_environment
+from pipeline.environment import SetupError
+from pipeline.errors import NoEnvironmentError, UsageError
+from pipeline.layout import Layout
+from pipeline.stages import environment as stage
+
+PACKAGES = {"torch": "2.9.1+cpu", "onnx": "1.23.2", "onnx_ir": "1.1.0"}
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    made = Layout(tmp_path)
+    made.requirements.mkdir()
+    for name in ("torch2.9.txt", "torch2.9-cpu.txt", "ort1.18.txt"):
+        (made.requirements / name).write_text(f"# {name}\n")
+    return made
+
+
+@pytest.fixture
+def asked(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What pip was asked for, which it then did: it is there, and can be imported."""
+    calls: list[tuple[str, ...]] = []
+
+    def install(pip: environment.Pip, *arguments: str) -> None:
+        calls.append(arguments)
+        site = pip.place.environment / f"lib/python3.{sys.version_info[1]}/site-packages"
+        for name, version in PACKAGES.items():
+            info = site / f"{name}-{version}.dist-info"
+            info.mkdir(parents=True, exist_ok=True)
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+    monkeypatch.setattr(environment.Pip, "install", install)
+    monkeypatch.setattr(matrix_environment, "_check_imports", lambda *_: None)
+    monkeypatch.setattr(matrix_environment, "check_disk", lambda _: None)
+    return calls
+
+
+def version(layout: Layout, package: str) -> str:
+    return layout.installed("torch2.9", package).read_text()
+
+
+def test_it_is_made_once(layout: Layout, asked: list[tuple[str, ...]]) -> None:
+    stage.run(layout, "torch2.9")
+    lock, torch = asked
+    assert lock == ("--require-hashes", "--no-deps", "-r", str(layout.requirements / "torch2.9.txt"))
+    assert torch[:2] == ("--index-url", environment.TORCH_INDEX)
+    assert torch[-3:] == ("--no-deps", "-r", str(layout.requirements / "torch2.9-cpu.txt"))
+    assert (version(layout, "torch"), version(layout, "onnx-ir")) == ("2.9.1+cpu\n", "1.1.0\n")
+    stage.run(layout, "torch2.9")
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("name", ["torch2.9.txt", "torch2.9-cpu.txt"])
+def test_other_pins_make_it_anew(layout: Layout, asked: list[tuple[str, ...]], name: str) -> None:
+    stage.run(layout, "torch2.9")
+    rest = layout.environment("torch2.9") / "rest"
+    rest.touch()
+    (layout.requirements / name).write_text("# changed\n")
+    stage.run(layout, "torch2.9")
+    assert len(asked) == 4 and not rest.exists()
+
+
+def test_an_interrupted_try_starts_clean(
+    layout: Layout, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(matrix_environment, "_check_imports", stop)
+        with pytest.raises(KeyboardInterrupt):
+            stage.run(layout, "torch2.9")
+    assert not layout.stamp("torch2.9").exists() and not layout.installed("torch2.9", "torch").exists()
+    rest = layout.environment("torch2.9") / "rest"
+    rest.touch()
+    stage.run(layout, "torch2.9")
+    assert not rest.exists() and layout.stamp("torch2.9").is_dir()
+
+
+def test_an_empty_index_leaves_torch_to_pips_own_sources(
+    layout: Layout, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPMATRIX_TORCH_INDEX", "")
+    stage.run(layout, "torch2.9")
+    assert "--index-url" not in asked[1]
+
+
+def test_what_pip_says_is_the_reason(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise SetupError(69, "no network: pip cannot reach its package index.")
+
+    monkeypatch.setattr(environment.Pip, "install", refuse)
+    monkeypatch.setattr(matrix_environment, "check_disk", lambda _: None)
+    with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: no network: pip cannot reach"):
+        stage.run(layout, "ort1.18")
+
+
+def test_a_full_disk(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix_environment, "_NEEDED_BYTES", {"torch": 2, "ort": 10**18})
+    with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: the disk is full: .* needs 1000000000 GB"):
+        stage.run(layout, "ort1.18")
+    assert not layout.environment("ort1.18").exists()
+
+
+def test_what_cannot_be_imported_is_no_environment(layout: Layout, tmp_path: Path) -> None:
+    place = environment.Place(root=tmp_path, name=".venv-matrix/torch2.9")
+    place.python.parent.mkdir(parents=True)
+    place.python.write_text("#!/bin/sh\necho 'OSError: libcudart.so.12: no such file' >&2\nexit 1\n")
+    place.python.chmod(0o755)
+    with pytest.raises(SetupError, match=r"cannot be imported: OSError: libcudart\.so\.12: .* Is it a CPU build\?"):
+        matrix_environment._check_imports("torch2.9", place)
+
+
+def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 13, 0))
+    for minor, says in ((12, "3.9"), (11, "3.11")):  # the first of them is not what its name says
+        path = tmp_path / f"python3.{minor}"
+        path.write_text(f"#!/bin/sh\necho {says}\n")
+        path.chmod(0o755)
+    environ: dict[str, str] = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert matrix_environment.find_python("ort1.18", newest="3.12", environ=environ) == str(tmp_path / "python3.11")
+    assert matrix_environment.find_python("torch2.9", newest="3.13", environ=environ) == sys.executable
+    (tmp_path / "python3.11").unlink()
+    with pytest.raises(
+        SetupError, match=r"^ort1\.16 has wheels for CPython 3\.11, and no such Python is on PATH"
+    ) as info:
+        matrix_environment.find_python("ort1.16", newest="3.11", environ={"PATH": str(tmp_path)})
+    assert info.value.code == 72
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("torch2.14", "no environment 'torch2.14'; allowed: torch1.13, torch2.0, "),
+        ("python", "no environment 'python'"),
+        ("ort1.21", "environment ort1.21: its pins are missing, requirements/ort1.21.txt"),
+    ],
+)
+def test_an_unknown_one(layout: Layout, name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        stage.run(layout, name)
+
+
+def test_every_pin_of_this_project_is_whole(root: Path) -> None:
+    """Each lock names what its .in file asks for, with hashes; torch alone stands in a file of its own, by version."""
+    for path in (root / "requirements").glob("*.in"):
+        if path.stem == "main":
+            continue
+        asked = environment.requirements(path.read_text())
+        lock = path.with_suffix(".txt").read_text()
+        assert asked and asked <= environment.requirements(lock), path.name
+        assert "torch==" not in lock and lock.count("==") <= lock.count("--hash=sha256:"), path.name
+        if path.stem.startswith("torch"):
+            pin = (root / f"requirements/{path.stem}-cpu.txt").read_text()
+            assert re.search(rf"^torch=={re.escape(path.stem.removeprefix('torch'))}\.\d+$", pin, re.MULTILINE)
+
+
+def test_versions_are_read_without_starting_a_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("nothing is to be started")
+
+    info = tmp_path / "lib/python3.11/site-packages/Some_Package-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Some_Package\nVersion: 1.0\n")
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    assert matrix_environment.installed(tmp_path) == {"some-package": "1.0"}

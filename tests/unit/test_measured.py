@@ -1,0 +1,68 @@
+"""What a probe says: every difference from the table, and the row that would be right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipeline.matrix import ORT, TORCH, ir
+from pipeline.measured import Export, ort_differences, torch_differences, torch_row
+
+
+def declared(version: str) -> list[Export]:
+    """Return what a probe finds of a torch that is as its row says."""
+    row = TORCH[version]
+    found = [Export(exporter="legacy", opset=o, ir=ir("legacy", o)) for o in row.legacy]
+    found += [Export(exporter="legacy", opset=o, ir=9, label=True) for o in row.label]
+    found.append(Export(exporter="legacy", opset=24, wrong="it raised ValueError"))
+    found.append(Export(exporter="dynamo", opset=17, wrong="it wrote opset 18"))
+    return found + [Export(exporter="dynamo", opset=o, ir=10) for o in row.dynamo]
+
+
+def test_nothing_to_say() -> None:
+    assert torch_differences("2.13", declared("2.13")) == []
+    assert torch_differences("1.13", declared("1.13")) == []
+    assert all(ort_differences(v, ir=row.ir, opset=row.opset) == [] for v, row in ORT.items())
+
+
+def test_a_legal_opset_that_does_not_run() -> None:
+    found = declared("2.13")
+    found[-1] = replace(found[-1], wrong="it wrote opset 18")
+    assert torch_differences("2.13", found) == [
+        "torch 2.13, dynamo exporter, opset 25: declared legal, and it wrote opset 18",
+        'The row that was measured: "2.13": Torch(legacy=range(7, 21), dynamo=range(18, 25), label=range(21, 24))',
+    ]
+
+
+def test_an_illegal_opset_that_runs() -> None:
+    found = [replace(one, wrong="", ir=10) if one.wrong else one for one in declared("2.13")]
+    told = [line for line in torch_differences("2.13", found) if "illegal" in line]
+    assert told == [
+        "torch 2.13, legacy exporter, opset 24: declared illegal, and it runs",
+        "torch 2.13, dynamo exporter, opset 17: declared illegal, and it runs",
+    ]
+
+
+def test_a_label_and_an_ir_version() -> None:
+    found = declared("2.13")
+    found[0], found[14] = replace(found[0], ir=4), replace(found[14], label=False, wrong="it raised ValueError")
+    told = torch_differences("2.13", found)
+    assert told[0] == "torch 2.13, legacy exporter, opset 7: IR version 4, declared: 3"
+    assert told[1] == "torch 2.13, legacy exporter, opset 21: not a mere label, declared otherwise"
+
+
+def test_a_new_version_gets_its_row() -> None:
+    (told,) = torch_differences("2.17", declared("2.13"))
+    assert told.startswith("torch 2.17 has no row. Add to TORCH in pipeline/matrix.py: ")
+    assert eval(told.partition('"2.17": ')[2], {"Torch": type(TORCH["2.13"]), "range": range}) == TORCH["2.13"]
+    assert ort_differences("1.33", ir=13, opset=27) == [
+        'ONNX Runtime 1.33 has no row. Add to ORT in pipeline/matrix.py: "1.33": Ort(ir=13, opset=27)'
+    ]
+
+
+def test_a_torch_without_a_dynamo_exporter() -> None:
+    assert torch_row("1.13", declared("1.13")) == '"1.13": Torch(legacy=range(7, 18), no_dynamo=...)'
+
+
+def test_an_onnx_runtime_that_reads_more() -> None:
+    told = ort_differences("1.18", ir=10, opset=22)
+    assert told[0] == "ONNX Runtime 1.18 reads opsets up to 22, declared: 21"
