@@ -21,7 +21,7 @@ from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell, Choice
 from pipeline.project import Versions, minor
-from pipeline.schema import OWN_TORCH, has_function_body, has_torch_library, is_own, older, overridden_in, stable_since
+from pipeline.schema import OWN_TORCH, has_function_body, has_torch_library, is_classic, is_own, overridden_in
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
 from pipeline.step import Config, Fingerprint, Server, Step
 from pipeline.toolchain.find import Toolchain
@@ -130,9 +130,12 @@ class Part:
 
     def loads_in(self, torch: str) -> bool:
         """Return whether there is something of the operator to be proved in this torch."""
-        if self.plan.environment(torch=torch) and (self.own_torch or older(torch, stable_since(self.spec))):
-            return False  # it takes a library that is compiled for this torch alone
         return not self.spec.torch or not self.spec.torch.overrides or bool(overridden_in(self.spec, torch))
+
+    def library_of(self, torch: str) -> str | None:
+        """Return this torch where it has a library of its own, None where that for many versions serves."""
+        elsewhere = self.plan.environment(torch=torch) and self.own_torch
+        return torch if elsewhere or is_classic(self.spec, torch) else None
 
     @cached_property
     def _interface(self) -> dict[str, Any]:
@@ -199,10 +202,16 @@ class Part:
         path, names = self.layout.lowering(self.name), get_args(Lowering)
         return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
 
-    @cached_property
-    def torch_code(self) -> tuple[Path, ...]:
-        """What computes on torch's side: the compiled library, or the operator in Python."""
-        return (self.layout.torch_library(self.name),) if has_torch_library(self.spec) else self.torch_op
+    def torch_code(self, torch: str) -> tuple[Path, ...]:
+        """What computes on this torch's side: the compiled library, or the operator in Python."""
+        if not has_torch_library(self.spec):
+            return self.torch_op
+        return (self.layout.torch_library(self.name, torch=self.library_of(torch)),)
+
+    def compiled_for(self, torch: str) -> list[str]:
+        """Return the step that makes the library of this torch, as `after` names it."""
+        one = self.library_of(torch)
+        return [f"compile:{self.name}{f'@torch{one}' if one else ''}"] if has_torch_library(self.spec) else []
 
     @cached_property
     def torch_interface(self) -> tuple[Path, ...]:

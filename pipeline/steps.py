@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,11 @@ from pipeline.keys import Part, Plan, make_step
 from pipeline.matrix import Cell, unreadable
 from pipeline.project import lost_headers, minor
 from pipeline.report.template import TEMPLATES
-from pipeline.schema import OWN_ORT, has_ort_library, has_torch_library
+from pipeline.schema import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from pipeline.spec import Lowering
 from pipeline.step import Server, Step
 from pipeline.toolchain import headers
-from pipeline.toolchain.native_build import build_ninja
+from pipeline.toolchain.native_build import build_ninja, classic_ninja
 
 __all__ = ["Plan", "steps"]
 
@@ -107,6 +108,8 @@ def _probes(plan: Plan) -> Iterator[Step]:
 def _register(part: Part, torch: str) -> Iterator[Step]:
     if not part.spec.torch or not part.loads_in(torch):
         return
+    if part.library_of(torch):
+        yield _compile_for(part, torch)
     yield from (_register_schema(part, torch), _register_kernel(part, torch))
     if not part.spec.torch.overrides:
         yield from (_register_nodes(part, torch), _register_search(part, torch))
@@ -150,7 +153,12 @@ def _compile(part: Part) -> Step:
         ],
         writes=[
             *([layout.torch_library(name)] if has_torch_library(spec) else ()),
-            *(ort if has_ort_library(spec) else ()),
+            *dict.fromkeys(
+                [
+                    *(ort if has_ort_library(spec) else ()),
+                    *(layout.torch_objects(name) if has_kernel_object(spec, part.written) else ()),
+                ]
+            ),
         ],
         found=layout.other_headers(name),
         ninja=build_ninja(layout, spec, toolchain=part.plan.toolchain, written=part.written),
@@ -158,6 +166,32 @@ def _compile(part: Part) -> Step:
         headers=headers.versions(spec),
         torch=part.plan.versions.torch if part.own_torch else "",
     )
+
+
+def _compile_for(part: Part, torch: str) -> Step:
+    """Make the library of one torch, of the objects that all libraries of the operator share."""
+    layout, name, spec = part.layout, part.name, part.spec
+    environment = part.plan.environment(torch=torch)
+    place = layout.environment(environment) if environment else Path(sys.prefix)
+    return part.step(
+        "compile",
+        f"@torch{torch}",
+        "--torch-root", str(place),
+        reads=[
+            layout.sdk,
+            *(layout.torch_objects(name) if has_kernel_object(spec, part.written) else ()),
+            *(layout.generated(name) / file for file in names.native(spec, part.written)),
+            *layout.native_sources(name),
+            *headers.files(spec, layout.root),
+            *([layout.installed(environment, "torch")] if environment else []),
+        ],
+        writes=[layout.torch_library(name, torch=torch)],
+        found=layout.other_headers(name, torch=torch),
+        ninja=classic_ninja(layout, spec, toolchain=part.plan.toolchain, written=part.written),
+        compiler=part.plan.toolchain.identity,
+        headers=headers.versions(spec),
+        torch=part.plan.versions.torch if not environment else "",
+    )  # fmt: skip
 
 
 def _data(part: Part) -> Step:
@@ -196,7 +230,7 @@ def _register_schema(part: Part, torch: str) -> Step:
         "schema",
         torch=torch,
         reads=part.torch_interface,
-        after=[f"compile:{part.name}"] if has_torch_library(part.spec) else [],
+        after=part.compiled_for(torch),
         server="export",
         models=part.models,
         uses=("onnx",),
@@ -208,7 +242,7 @@ def _register_nodes(part: Part, torch: str) -> Step:
         "nodes",
         torch=torch,
         reads=part.torch_interface,
-        after=[f"compile:{part.name}"] if has_torch_library(part.spec) else [],
+        after=part.compiled_for(torch),
         server="export",
         models=part.models,
         lowering=part.lowered["custom"],
@@ -223,7 +257,7 @@ def _register_kernel(part: Part, torch: str) -> Step:
     return part.register(
         "kernel",
         torch=torch,
-        reads=[*part.torch_code, part.layout.data_manifest(part.name)],
+        reads=[*part.torch_code(torch), part.layout.data_manifest(part.name)],
         models=part.models,
         tolerances=part.tolerances.get("custom"),
         uses=("numpy",),
@@ -234,7 +268,7 @@ def _register_search(part: Part, torch: str) -> Step:
     return part.register(
         "search",
         torch=torch,
-        reads=[*part.torch_code, part.layout.drawn(part.name), part.layout.reference(part.name)],
+        reads=[*part.torch_code(torch), part.layout.drawn(part.name), part.layout.reference(part.name)],
         tolerances=part.tolerances.get("custom"),
         uses=(
             "hypothesis",

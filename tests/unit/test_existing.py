@@ -238,7 +238,19 @@ def test_no_step_waits_for_an_object_that_is_not_made() -> None:
         return {Path(p).name for p in step.writes}
 
     assert wrote("seed_norm") == {"libseed_norm_torch.so", "libseed_norm_ort.so"}
-    assert wrote("damped") == {"libdamped_torch.so", "libdamped_ort.so", "kernel.o", "ort.o"}
+    assert wrote("damped") == {"libdamped_torch.so", "libdamped_ort.so", "kernel.o", "ort.o", "runtime.o"}
+
+
+def test_another_torch_has_a_library_of_its_own_of_the_same_kernel() -> None:
+    """A binding by hand fits one version alone, wherever it is compiled."""
+    plan = replace(PLAN, cells=[Cell.parse(f"torch{t}-legacy-opset17-ort1.31") for t in ("1.13", "2.15")])
+    planned = {step.task: step for step in steps(plan)}
+    for torch in ("1.13", "2.15"):
+        made = planned[f"compile:damped@torch{torch}"]
+        assert [Path(p).parent.name for p in made.writes] == [f"torch{torch}"]
+        assert str(EXISTING.compiled("damped") / "kernel.o") in made.reads
+        assert {*made.writes} <= {*planned[f"register:damped-kernel@torch{torch}"].reads}
+        assert made.task in planned[f"register:damped-schema@torch{torch}"].after
 
 
 def test_a_file_more_is_another_plan() -> None:
