@@ -1,5 +1,4 @@
-"""Environments with other versions of torch, for tests that need one: OPMATRIX_TORCH_ENVIRONMENTS names their folder,
-in which torch2.6/ and the like stand. Without it those tests are skipped."""
+"""Stages by hand in the environments of old torch."""
 
 from __future__ import annotations
 
@@ -8,9 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+from pipeline.layout import Layout
 
-VARIABLE = "OPMATRIX_TORCH_ENVIRONMENTS"
 ROOT = Path(__file__).resolve().parents[2]
 # Those that need libraries of their own for every operator.
 OLD = ("1.13", "2.0", "2.6")
@@ -43,11 +41,5 @@ class Environment:
 
 
 def environment(torch: str) -> Environment:
-    """Return the environment with this torch, or skip the test that asks for it."""
-    given = os.environ.get(VARIABLE)
-    if not given:
-        pytest.skip(f"{VARIABLE} is not set: the folder with torch{torch}/ and the like")
-    folder = Path(given).resolve() / f"torch{torch}"
-    if not (folder / "bin/python").is_file():
-        pytest.skip(f"no environment '{folder}'")
-    return Environment(torch, folder)
+    """Return the environment with this torch."""
+    return Environment(torch, Layout(ROOT).environment(f"torch{torch}"))

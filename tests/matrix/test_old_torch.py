@@ -17,12 +17,13 @@ from pipeline.layout import Layout
 from pipeline.load import load_operator
 from pipeline.stages import compile, data, draw
 from pipeline.toolchain.symbols import read_symbols
+from tests.matrix.conftest import Needs
 from tests.matrix.environments import OLD, Environment, environment
 from tests.native.building import build, copy_project
 from tests.ops import test_bad_input_kinds as kinds
 from tests.ops import test_bad_input_torch as plain
 
-pytestmark = [pytest.mark.compile, pytest.mark.environments]
+pytestmark = [pytest.mark.matrix, pytest.mark.compile]
 
 # How many threads a call of ours adds to those that torch has started, and how many OpenMPs there are.
 THREADS_USED = """
@@ -40,7 +41,8 @@ NAMES = ("group_norm", "dual_residual", "nms")
 
 
 @pytest.fixture(scope="module", params=OLD)
-def old(request: pytest.FixtureRequest) -> Environment:
+def old(request: pytest.FixtureRequest, needs: Needs) -> Environment:
+    needs(f"torch{request.param}")
     return environment(request.param)
 
 
