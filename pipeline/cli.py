@@ -146,7 +146,8 @@ def _glue(layout: Layout, options: argparse.Namespace) -> None:
 def _compile(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import compile
 
-    compile.run(layout, load_operator(layout, options.operator), debug=options.debug, torch=options.torch_root)
+    place = options.torch_root.absolute() if options.torch_root else None
+    compile.run(layout, load_operator(layout, options.operator), debug=options.debug, torch=place)
 
 
 def _data(layout: Layout, options: argparse.Namespace) -> None:

@@ -132,10 +132,17 @@ class Part:
         """Return whether there is something of the operator to be proved in this torch."""
         return not self.spec.torch or not self.spec.torch.overrides or bool(overridden_in(self.spec, torch))
 
-    def library_of(self, torch: str) -> str | None:
-        """Return this torch where it has a library of its own, None where that for many versions serves."""
-        elsewhere = self.plan.environment(torch=torch) and self.own_torch
-        return torch if elsewhere or is_classic(self.spec, torch) else None
+    def alone(self, torch: str) -> str | None:
+        """Return this torch, where it takes a library that is compiled for it alone; None where one serves many, and
+        for a torch.cc by hand in the main environment, which is compiled with the rest."""
+        beside = self.plan.environment(torch=torch) is not None and has_torch_library(self.spec)
+        return torch if beside and (self.own_torch or is_classic(self.spec, torch)) else None
+
+    def compiled(self, torch: str) -> list[str]:
+        """Return the task that compiles what this torch loads, if there is one."""
+        if not has_torch_library(self.spec):
+            return []
+        return [f"compile:{self.name}" + (f"@torch{torch}" if self.alone(torch) else "")]
 
     @cached_property
     def _interface(self) -> dict[str, Any]:
@@ -203,32 +210,24 @@ class Part:
         return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
 
     def torch_code(self, torch: str) -> tuple[Path, ...]:
-        """What computes on this torch's side: the compiled library, or the operator in Python."""
-        if not has_torch_library(self.spec):
-            return self.torch_op
-        return (self.layout.torch_library(self.name, torch=self.library_of(torch)),)
+        """What computes on torch's side: the compiled library, or the operator in Python."""
+        library = self.layout.torch_library(self.name, torch=self.alone(torch))
+        return (library,) if has_torch_library(self.spec) else self.torch_op
 
-    def compiled_for(self, torch: str) -> list[str]:
-        """Return the step that makes the library of this torch, as `after` names it."""
-        one = self.library_of(torch)
-        return [f"compile:{self.name}{f'@torch{one}' if one else ''}"] if has_torch_library(self.spec) else []
-
-    @cached_property
-    def torch_interface(self) -> tuple[Path, ...]:
+    def torch_interface(self, torch: str) -> tuple[Path, ...]:
         """What torch's view of the operator is made of: binding, schema, fake kernel, gradient, and no arithmetic."""
         layout, spec = self.layout, self.spec
         return (
             *(layout.generated(spec.name) / file for file in names.PYTHON),
-            *self._torch_binding,
+            *self._torch_binding(torch),
             *self.torch_op,
             *(layout.generated(name) / names.SCHEMA for name in spec.uses),
         )
 
-    @property
-    def _torch_binding(self) -> tuple[Path, ...]:
+    def _torch_binding(self, torch: str) -> tuple[Path, ...]:
         layout, spec = self.layout, self.spec
         if self.own_torch:  # what it reads is for the compiler to know, and it may hold arithmetic as well
-            return (layout.torch_library(spec.name),)
+            return (layout.torch_library(spec.name, torch=self.alone(torch)),)
         headers = (p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding))
         return (*(layout.generated(spec.name) / file for file in names.torch_binding(spec)), *headers)
 

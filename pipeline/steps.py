@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,8 +107,8 @@ def _probes(plan: Plan) -> Iterator[Step]:
 def _register(part: Part, torch: str) -> Iterator[Step]:
     if not part.spec.torch or not part.loads_in(torch):
         return
-    if part.library_of(torch):
-        yield _compile_for(part, torch)
+    if part.alone(torch):
+        yield _compile_alone(part, torch)
     yield from (_register_schema(part, torch), _register_kernel(part, torch))
     if not part.spec.torch.overrides:
         yield from (_register_nodes(part, torch), _register_search(part, torch))
@@ -168,29 +167,28 @@ def _compile(part: Part) -> Step:
     )
 
 
-def _compile_for(part: Part, torch: str) -> Step:
-    """Make the library of one torch, of the objects that all libraries of the operator share."""
+def _compile_alone(part: Part, torch: str) -> Step:
+    """Compile the library for one torch, in whose environment its headers are."""
     layout, name, spec = part.layout, part.name, part.spec
-    environment = part.plan.environment(torch=torch)
-    place = layout.environment(environment) if environment else Path(sys.prefix)
+    place = f"torch{torch}"
     return part.step(
         "compile",
-        f"@torch{torch}",
-        "--torch-root", str(place),
+        f"@{place}",
+        "--torch-root", str(layout.environment(place).relative_to(layout.root)),
         reads=[
             layout.sdk,
-            *(layout.torch_objects(name) if has_kernel_object(spec, part.written) else ()),
             *(layout.generated(name) / file for file in names.native(spec, part.written)),
+            *(layout.torch_objects(name) if has_kernel_object(spec, part.written) else ()),
             *layout.native_sources(name),
             *headers.files(spec, layout.root),
-            *([layout.installed(environment, "torch")] if environment else []),
+            layout.installed(place, "torch"),
         ],
         writes=[layout.torch_library(name, torch=torch)],
+        after=[f"compile:{name}"],
         found=layout.other_headers(name, torch=torch),
         ninja=classic_ninja(layout, spec, toolchain=part.plan.toolchain, written=part.written),
         compiler=part.plan.toolchain.identity,
         headers=headers.versions(spec),
-        torch=part.plan.versions.torch if not environment else "",
     )  # fmt: skip
 
 
@@ -229,8 +227,8 @@ def _register_schema(part: Part, torch: str) -> Step:
     return part.register(
         "schema",
         torch=torch,
-        reads=part.torch_interface,
-        after=part.compiled_for(torch),
+        reads=part.torch_interface(torch),
+        after=part.compiled(torch),
         server="export",
         models=part.models,
         uses=("onnx",),
@@ -241,8 +239,8 @@ def _register_nodes(part: Part, torch: str) -> Step:
     return part.register(
         "nodes",
         torch=torch,
-        reads=part.torch_interface,
-        after=part.compiled_for(torch),
+        reads=part.torch_interface(torch),
+        after=part.compiled(torch),
         server="export",
         models=part.models,
         lowering=part.lowered["custom"],

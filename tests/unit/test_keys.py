@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.keys import Part
 from pipeline.layout import Layout
 from pipeline.load import load_operator, load_operators
-from pipeline.matrix import Choice, opsets_of
+from pipeline.matrix import Choice, illegal
 from pipeline.project import chosen_cells, installed, with_environment
 from pipeline.step import Step
 from pipeline.steps import Plan, steps
@@ -86,20 +86,34 @@ def test_every_torch_and_every_onnx_runtime_is_tried_by_several_threads() -> Non
     found = planned("all", "1.16,1.31")
     verify = {name.partition("@")[2]: s for name, s in found.items() if name.startswith("verify:group_norm-custom@")}
     crowded = {cell for cell, step in verify.items() if "--no-crowd" not in step.command}
-    torches = [t for t in with_environment(Layout(ROOT))[0] if 18 in opsets_of("legacy", t)]
+    torches = [t for t in with_environment(Layout(ROOT))[0] if not illegal("legacy", 18, t)]
+    assert len(torches) > 2
     assert crowded == {f"torch{t}-legacy-opset18-ort{o}" for t in torches for o in ("1.16", "1.31")}
 
 
-def test_a_torch_that_the_stable_library_does_not_serve_has_one_of_its_own() -> None:
-    layout, versions = Layout(ROOT), installed()
+def test_what_takes_a_library_of_its_own_has_a_step_that_compiles_it() -> None:
+    old, new = planned("2.6", "default"), planned("2.15", "default")
+    compiled = old["compile:group_norm@torch2.6"]
+    layout = Layout(ROOT)
+    library = str(layout.torch_library("group_norm", torch="2.6"))
+    assert compiled.writes == (library,)
+    assert str(layout.installed("torch2.6", "torch")) in compiled.reads
+    assert library in old["register:group_norm-kernel@torch2.6"].reads
+    assert old["register:group_norm-schema@torch2.6"].after == ("compile:group_norm@torch2.6",)
+    assert "compile:group_norm@torch2.15" not in new, "one library serves 2.9 and newer"
+    assert str(layout.torch_library("group_norm")) in new["register:group_norm-kernel@torch2.15"].reads
+
+
+def test_lists_and_texts_take_a_library_of_its_own_for_longer() -> None:
     plan = Plan(
-        layout=layout,
+        layout=Layout(ROOT),
         operators=(),
         cells=(),
-        versions=versions,
+        versions=installed(),
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
     )
-    nms, group_norm = (Part(plan, load_operator(layout, name)) for name in ("nms", "group_norm"))
-    assert [group_norm.library_of(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", None, None]
-    assert [nms.library_of(t) for t in ("2.9", "2.13", "2.15")] == ["2.9", None, None], "it has lists and a text"
+    nms, group_norm = (Part(plan, load_operator(plan.layout, name)) for name in ("nms", "group_norm"))
+    assert [group_norm.alone(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", None, None]
+    assert [nms.alone(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", "2.9", None]
+    assert nms.alone("2.13") is None
