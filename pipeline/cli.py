@@ -154,6 +154,7 @@ def _add_checks(stages: Any) -> None:
     running.add_argument("--of", default="test_data_set_0", help="who expects what lies beside the model")
     comparing = part("compare", "name the first node that differs from its reference", "a model.onnx")
     comparing.add_argument("--differs", action="store_true", help="the outputs are known to be wrong")
+    comparing.add_argument("--own", action="store_true", help="only the nodes of this project's operators")
     for added in (running, comparing):
         added.add_argument("--library", action="append", type=Path, default=[], help="a custom-op library")
         added.add_argument("--inputs", type=Path, help="a .npz file")
@@ -298,7 +299,9 @@ def _check(layout: Layout, options: argparse.Namespace) -> None:
     else:
         from pipeline.stages import check_compare
 
-        check_compare.run(layout, model=model, libraries=options.library, differs=options.differs, **given)
+        check_compare.run(
+            layout, model=model, libraries=options.library, differs=options.differs, own=options.own, **given
+        )
 
 
 def _report(layout: Layout, options: argparse.Namespace) -> None:

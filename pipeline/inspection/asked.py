@@ -30,8 +30,8 @@ class Asked:
     tolerance: tuple[str, ...] = ()
 
 
-def asked(model: str, options: Mapping[str, Any], folder: Path) -> Asked:
-    """Return what was asked in `folder`. Raises UsageError for what cannot be meant."""
+def asked(model: str, options: Mapping[str, Any], folder: Path, *, torch: str) -> Asked:
+    """Return what was asked in `folder`, where `torch`, "2.13", is installed. Raises UsageError for what cannot be."""
     place, colon, function = model.rpartition(":")
     path = folder / model
     if path.exists() or not colon:
@@ -51,7 +51,7 @@ def asked(model: str, options: Mapping[str, Any], folder: Path) -> Asked:
         raise UsageError(f"{model!r} is no model; write {FORMS}")
     if options["inputs"]:
         raise UsageError(f"--inputs is for an .onnx file; {function}() gives the inputs of its model itself")
-    exporters, left_out = _exporters(options["exporter"], options["opset"])
+    exporters, left_out = _exporters(options["exporter"], options["opset"], torch)
     return Asked(
         model=model,
         function=True,
@@ -92,11 +92,11 @@ def _tolerance(options: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _exporters(wanted: str, opset: int) -> tuple[tuple[Exporter, ...], tuple[str, ...]]:
+def _exporters(wanted: str, opset: int, torch: str) -> tuple[tuple[Exporter, ...], tuple[str, ...]]:
     """Return the exporters that can write the opset, and why others cannot. Raises UsageError where none can."""
     if wanted not in ("both", *TORCH_EXPORTERS):
         raise UsageError(f"--exporter {wanted}: allowed: {', '.join(TORCH_EXPORTERS)}, both")
-    reasons = {e: illegal(e, opset) for e in TORCH_EXPORTERS if wanted in (e, "both")}
+    reasons = {e: illegal(e, opset, torch) for e in TORCH_EXPORTERS if wanted in (e, "both")}
     legal = tuple(e for e, reason in reasons.items() if not reason)
     why = tuple(reason for reason in reasons.values() if reason)
     if not legal:

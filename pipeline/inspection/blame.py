@@ -17,10 +17,13 @@ def first_wrong(held: Sequence[Held]) -> Held | None:
     return next((h for h in held if h.wrong), None)
 
 
-def blame(held: Sequence[Held], operators: Sequence[OpSpec], *, differs: bool, replay: str = "") -> Iterator[Finding]:
+def blame(
+    held: Sequence[Held], operators: Sequence[OpSpec], *, differs: bool, own: bool = False, replay: str = ""
+) -> Iterator[Finding]:
     """Name the first node that differs from its reference, if any.
 
-    `differs` says whether the outputs do, `replay` how the node is tried alone.
+    `differs` says whether the outputs do, `own` that only the nodes of this project were held, `replay` how the node is
+    tried alone.
     """
     compared = [h for h in held if h.comparison]
     if found := first_wrong(held):
@@ -37,7 +40,8 @@ def blame(held: Sequence[Held], operators: Sequence[OpSpec], *, differs: bool, r
             "or errors add up: see --rtol and --atol",
         )
     else:
-        text = f"with onnx.reference and the references of this project, node by node: {len(compared)} nodes"
+        whom = "the references of this project" if own else "onnx.reference and the references of this project"
+        text = f"with {whom}, node by node: {len(compared)} node{'s' * (len(compared) != 1)}"
         yield Finding(question=AGREES, mark="ok", text=text)
     if skipped := [h for h in held if h.skipped]:
         names = ", ".join(sorted({qualified(h.node) for h in skipped})[:5])

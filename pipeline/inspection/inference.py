@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
@@ -43,8 +43,11 @@ def checker(model: ModelProto, found: Sequence[defs.OpSchema]) -> Iterator[Findi
         )
 
 
-def inference(model: ModelProto, found: Sequence[defs.OpSchema]) -> Iterator[Finding]:
-    """Say where a dtype or a rank gets lost, and where what is inferred is not what the model says of its outputs."""
+def inference(model: ModelProto, found: Sequence[defs.OpSchema], faulty: Collection[str] = ()) -> Iterator[Finding]:
+    """Say where a dtype or a rank gets lost, and where what is inferred is not what the model says of its outputs.
+
+    `faulty` are nodes with which something else is wrong, so that a loss there is no wonder.
+    """
     try:
         known = _inferred(model, found)
     except onnx.shape_inference.InferenceError as error:
@@ -58,12 +61,16 @@ def inference(model: ModelProto, found: Sequence[defs.OpSchema]) -> Iterator[Fin
     ours = {(s.domain, s.name) for s in found} | {(f.domain, f.name) for f in model.functions}
     lost = list(_lost(model, known))
     for node, output, what in lost[:1]:
-        standard = not node.domain
-        further = f"; {len(lost) - 1} later values with it" if len(lost) > 1 else ""
+        others = len(lost) - 1
+        further = f", and so of {others} value{'s' * (others > 1)} behind it" if others else ""
+        text = f"the {what} of {output!r} is lost at {called(node)}{further}"
+        if called(node) in faulty:
+            yield Finding(question=QUESTION, mark="note", text=f"{text}: no wonder, see above")
+            continue
         yield Finding(
             question=QUESTION,
-            mark="note" if standard else "wrong",
-            text=f"the {what} of {output!r} is lost at {called(node)}{further}",
+            mark="wrong" if node.domain else "note",
+            text=text,
             remedy=_remedy(node, declared=(node.domain, node.op_type) in ours),
         )
     differing = list(_differing(model, known))

@@ -14,12 +14,17 @@ from pathlib import Path
 from pipeline.inspection.finding import Finding
 from pipeline.layout import Layout
 from pipeline.load import Operator
-from pipeline.schema import OWN_ORT, has_ort_library
+from pipeline.schema import OWN_ORT, has_kernel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Needed:
-    """The libraries; `link` are the groups of operators of which one must be linked first, as ``a+b``."""
+    """The libraries; `link` are the groups of operators of which one must be linked first, as ``a+b``.
+
+    `own` is whether there are operators of this project at all, whoever's kernel computes them.
+    """
+
+    own: bool
 
     libraries: tuple[Path, ...]
     link: tuple[tuple[str, ...], ...]
@@ -28,7 +33,7 @@ class Needed:
 
 def needed(layout: Layout, operators: Sequence[Operator]) -> Needed:
     """Return what the operators of a model need."""
-    ours = sorted((o for o in operators if has_ort_library(o.spec)), key=lambda o: (o.spec.onnx.domain, o.name))
+    ours = sorted((o for o in operators if has_kernel(o.spec)), key=lambda o: (o.spec.onnx.domain, o.name))
     libraries: list[Path] = []
     link: list[tuple[str, ...]] = []
     findings = [f for o in ours for f in _missing(layout, o)]
@@ -55,7 +60,7 @@ def needed(layout: Layout, operators: Sequence[Operator]) -> Needed:
         shown = ", ".join(str(p.relative_to(layout.root)) for p in libraries)
         why = f" (one of {' and '.join('+'.join(n) for n in link)}, which share a domain)" if link else ""
         findings.append(Finding(question="libraries", mark="ok", text=f"{shown}{why}"))
-    return Needed(libraries=tuple(libraries), link=tuple(link), findings=tuple(findings))
+    return Needed(own=bool(operators), libraries=tuple(libraries), link=tuple(link), findings=tuple(findings))
 
 
 def _missing(layout: Layout, operator: Operator) -> list[Finding]:

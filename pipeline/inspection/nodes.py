@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
@@ -30,6 +30,11 @@ def used(model: ModelProto, operators: Sequence[OpSpec]) -> tuple[OpSpec, ...]:
     """Return the operators of this project that a model has nodes of."""
     found = {(n.domain, n.op_type) for n in nodes(model)}
     return tuple(o for o in operators if (o.onnx.domain, o.onnx.op_type) in found)
+
+
+def faulty(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> set[str]:
+    """Return what `called` calls the nodes with which something is wrong."""
+    return {called(n) for n in nodes(model) if next(_faults(n, model, operators, builtin), None)}
 
 
 def node_findings(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> Iterator[Finding]:
@@ -82,7 +87,10 @@ def _faults(node: NodeProto, model: ModelProto, operators: Sequence[OpSpec], bui
             f"the model imports version {imported[domain]} of {domain!r}, and ops/{operator.name} has: {versions}",
             f"Export it at one of these, or add the version to `versions` in ops/{operator.name}/spec.py",
         )
-    if operator:
+    if operator and operator.uses:
+        names = " and ".join(operator.uses)
+        yield f"ops/{operator.name} has no node of its own: it is written as nodes of {names}", "Export it again"
+    elif operator:
         yield from _undeclared(node, operator, imported.get("", 0))
     elif not body and node.domain in ONNX_DOMAINS:
         yield from _standard(node, imported.get(domain, 0), operators)
@@ -99,7 +107,7 @@ def _unknown(node: NodeProto, operators: Sequence[OpSpec], builtin: Builtin) -> 
             f"Did you mean {others[0].onnx.domain}::{node.op_type}?",
         )
     theirs = [f"{domain}::{name}" for domain, name in builtin if domain == node.domain]
-    near = did_you_mean(qualified(node), [*known, *theirs]).removeprefix("; ").capitalize()
+    near = _near(qualified(node), [*known, *theirs])
     has = f"This project has: {', '.join(sorted(known)) or 'none'}"
     return "neither this project nor ONNX Runtime has such an operator", near or has
 
@@ -110,13 +118,18 @@ def _standard(node: NodeProto, opset: int, operators: Sequence[OpSpec]) -> Itera
     if not history:
         ours = next((o for o in operators if o.onnx.op_type == node.op_type), None)
         names = {s.name for s in defs.get_all_schemas() if s.domain == _domain(node)}
-        near = did_you_mean(node.op_type, names).removeprefix("; ").capitalize()
+        near = _near(node.op_type, names)
         remedy = f"Give the node the domain {ours.onnx.domain!r} of ops/{ours.name}" if ours else near
         yield "ONNX has no such operator", remedy
     elif opset < (first := min(s.since_version for s in history)):
         yield f"the model has opset {opset}, and the operator begins at {first}", f"Export at opset {first} or above"
     elif defs.get_schema(node.op_type, opset, _domain(node)).deprecated:
         yield f"no operator of opset {opset} any more", "Export it again; onnx.version_converter may do as well"
+
+
+def _near(found: str, allowed: Iterable[str]) -> str:
+    """Return ``Did you mean 'x'?`` as a sentence, or nothing."""
+    return did_you_mean(found, allowed).removeprefix("; ").replace("did", "Did", 1)
 
 
 def _domain(node: NodeProto) -> str:
@@ -140,7 +153,7 @@ def _undeclared(node: NodeProto, spec: OpSpec, opset: int) -> Iterator[Fault]:
     for name, attribute in given.items():
         if name not in declared:
             has = ", ".join(declared) or "none"
-            near = did_you_mean(name, declared).removeprefix("; ").capitalize()
+            near = _near(name, declared)
             yield f"it has no attribute {name!r}; declared: {has}", near or f"Remove it, or declare it in {where}"
         elif why := _attribute_fault(declared[name], attribute):
             yield f"attribute {name!r}: {why}", f"Compare with {where}"

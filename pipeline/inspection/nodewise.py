@@ -67,11 +67,14 @@ def nodewise(
     runtime: Runtime,
     operators: Operators,
     limits: Mapping[str, Tolerance],
+    *,
+    own: bool = False,
 ) -> Iterator[Held]:
-    """Yield every node of the graph, in its order, held against its reference."""
+    """Yield every node of the graph, in its order, held against its reference; with `own` those of `operators`."""
+    ours = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
     constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
     outside = {*constants, *fed, ""}
-    nodes = list(model.graph.node)
+    nodes = [n for n in model.graph.node if not own or (n.domain, n.op_type) in ours]
     for start in range(0, len(nodes), BATCH):
         batch = nodes[start : start + BATCH]
         wanted = {name for node in batch for name in (*node.input, *captured(node), *node.output)} - outside

@@ -46,5 +46,5 @@ class Teller:
     def sum_up(self) -> None:
         """Print the last line: whether all is well."""
         notes = f", {self.counts['note']} to know" if self.counts["note"] else ""
-        said = f"{self.wrong} wrong" if self.wrong else "all is well"
-        self._console.print(Text(f"{said}: {self.counts['ok']} answers are good{notes}"), soft_wrap=True)
+        said = f"{self.wrong} wrong, " if self.wrong else "all is well: "
+        self._console.print(Text(f"{said}{self.counts['ok']} right{notes}"), soft_wrap=True)

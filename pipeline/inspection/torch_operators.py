@@ -21,8 +21,8 @@ from pipeline.lowering import dynamo as translations
 from pipeline.lowering import legacy as symbolics
 from pipeline.lowering.arguments import Lowered
 from pipeline.models import decomposition, legacy_exporter, targets, torchlib
-from pipeline.models.traced import strip
 from pipeline.models.glue import load_glue
+from pipeline.models.traced import strip
 
 
 @dataclass(frozen=True, kw_only=True)

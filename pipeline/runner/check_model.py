@@ -11,6 +11,7 @@ from doit.cmd_base import Command
 
 from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
+from pipeline.project import installed, minor
 from pipeline.runner.lock import hold
 
 
@@ -52,7 +53,7 @@ class Check(Command):
         try:
             if len(args) != 1:
                 raise UsageError(f"doit check takes one model, and was given {len(args)}; write {FORMS}")
-            what = asked(args[0], params, layout.root)
+            what = asked(args[0], params, layout.root, torch=minor(installed().torch))
             from pipeline.inspection.told import Teller
             from pipeline.runner.check_parts import Parts
 

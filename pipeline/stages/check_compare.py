@@ -33,20 +33,24 @@ def run(
     rtol: float | None,
     atol: float | None,
     differs: bool,
+    own: bool,
     into: Path,
 ) -> None:
-    """Write the findings; `differs` says that the outputs are not the expected ones."""
+    """Write the findings; `differs` says that the outputs are not the expected ones.
+
+    With `own` only the nodes of this project's operators are held.
+    """
     proto = onnx.load_model(model)
     specs = used(proto, [o.spec for o in load_operators(layout)])
     try:
         fed = feeding(proto, model, inputs)
         references = [(spec, Reference(layout, spec)) for spec in specs]
         limits = tolerances(rtol, atol)
-        held = list(nodewise(proto, fed.inputs, Runtime(None, more=libraries), references, limits))
+        held = list(nodewise(proto, fed.inputs, Runtime(None, more=libraries), references, limits, own=own))
         wrong = first_wrong(held)
         alone = write_alone(wrong, proto, into / "first_node") if wrong else None
         replay = f" It alone: doit check {os.path.relpath(alone)}" if alone else ""
-        findings = list(blame(held, specs, differs=differs, replay=replay))
+        findings = list(blame(held, specs, differs=differs, own=own, replay=replay))
     except OpmatrixError as error:
         findings = [Finding(question=QUESTION, mark="wrong", text=f"cannot be looked for: {error}")]
     finding.write(into / PART, findings)

@@ -16,7 +16,7 @@ from pipeline.inspection import finding
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.inference import checker, inference, schemas
 from pipeline.inspection.libraries import Needed, needed
-from pipeline.inspection.nodes import Builtin, node_findings, used
+from pipeline.inspection.nodes import Builtin, faulty, node_findings, used
 from pipeline.inspection.versions import minor, versions
 from pipeline.inspection.walk import opsets
 from pipeline.layout import Layout
@@ -46,6 +46,7 @@ def run(layout: Layout, *, model: Path, ort: str, into: Path) -> None:
         findings,
         error=error,
         libraries=[str(p) for p in libraries.libraries] if libraries else [],
+        own=bool(libraries and libraries.own),
         link=list(libraries.link) if libraries else [],
     )
 
@@ -69,12 +70,13 @@ class NoModelError(OpmatrixError):
 
 def _findings(proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries: Needed, ort: str) -> Iterator[Finding]:
     imported = opsets(proto)
-    nodes = list(node_findings(proto, specs, builtin()))
+    theirs = builtin()
+    nodes = list(node_findings(proto, specs, theirs))
     yield from nodes
     yield from libraries.findings
     yield from _data_beside(proto, path)
     found = schemas(used(proto, specs))
-    types = list(inference(proto, found))
+    types = list(inference(proto, found, faulty(proto, specs, theirs)))
     # What is wrong with a node has been told in our own words already, and would only follow again.
     if all(f.mark != "wrong" for f in (*nodes, *types)):
         yield from checker(proto, found)
