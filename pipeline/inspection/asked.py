@@ -69,7 +69,7 @@ def _check_file(path: Path, model: str) -> None:
         raise UsageError(f"{model!r} is a folder; write {FORMS}")
     if not path.is_file():
         near = did_you_mean(path.name, (p.name for p in path.parent.glob("*.onnx")))
-        raise UsageError(f"there is no file {model!r}{near}; write {FORMS}")
+        raise UsageError(f"there is no file {model!r}; write {FORMS}{near}")
     if path.suffix == ".py":
         raise UsageError(f"{model!r} is no model; name a function in it that builds one, such as {model}:build")
 

@@ -39,7 +39,7 @@ def blame(
             remedy="So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
             "or errors add up: see --rtol and --atol",
         )
-    else:
+    elif compared:
         whom = "the references of this project" if own else "onnx.reference and the references of this project"
         text = f"with {whom}, node by node: {len(compared)} node{'s' * (len(compared) != 1)}"
         yield Finding(question=AGREES, mark="ok", text=text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
@@ -29,24 +30,34 @@ def _schema(spec: OpSpec) -> defs.OpSchema:
     return made
 
 
-def checker(model: ModelProto, found: Sequence[defs.OpSchema]) -> Iterator[Finding]:
-    """onnx's full check: that types fit what nodes take, above all. An operator of no known schema passes it."""
+def checker(model: ModelProto, path: Path | None, found: Sequence[defs.OpSchema]) -> Iterator[Finding]:
+    """onnx's full check: that types fit what nodes take, above all. An operator of no known schema passes it.
+
+    A model with data beside it can be checked by its path alone.
+    """
+    beside = any(i.data_location == TensorProto.EXTERNAL for i in model.graph.initializer)
     try:
         with registered(*found):
-            onnx.checker.check_model(model, full_check=True)
+            onnx.checker.check_model(str(path) if path and beside else model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         yield Finding(
             question=QUESTION,
             mark="wrong",
             text=f"onnx.checker refuses the model: {_short(error)}",
-            remedy="An initializer, an input or a Cast of another dtype mends it, where types differ",
         )
 
 
-def inference(model: ModelProto, found: Sequence[defs.OpSchema], faulty: Collection[str] = ()) -> Iterator[Finding]:
+def inference(
+    model: ModelProto,
+    found: Sequence[defs.OpSchema],
+    *,
+    faulty: Collection[str] = (),
+    builtin: Collection[tuple[str, str]] = (),
+) -> Iterator[Finding]:
     """Say where a dtype or a rank gets lost, and where what is inferred is not what the model says of its outputs.
 
-    `faulty` are nodes with which something else is wrong, so that a loss there is no wonder.
+    `faulty` are nodes with which something else is wrong, so that a loss there is no wonder; `builtin` are operators
+    that ONNX Runtime has, and whose types it infers itself.
     """
     try:
         known = _inferred(model, found)
@@ -67,12 +78,11 @@ def inference(model: ModelProto, found: Sequence[defs.OpSchema], faulty: Collect
         if called(node) in faulty:
             yield Finding(question=QUESTION, mark="note", text=f"{text}: no wonder, see above")
             continue
-        yield Finding(
-            question=QUESTION,
-            mark="wrong" if node.domain else "note",
-            text=text,
-            remedy=_remedy(node, declared=(node.domain, node.op_type) in ours),
-        )
+        operator = (node.domain, node.op_type)
+        if operator not in ours and (operator in builtin or not node.domain):
+            yield Finding(question=QUESTION, mark="note", text=f"{text}: onnx cannot tell it, ONNX Runtime may")
+        else:
+            yield Finding(question=QUESTION, mark="wrong", text=text, remedy=_remedy(declared=operator in ours))
     differing = list(_differing(model, known))
     yield from differing
     if not lost and not differing:
@@ -80,9 +90,7 @@ def inference(model: ModelProto, found: Sequence[defs.OpSchema], faulty: Collect
         yield Finding(question=QUESTION, mark="ok", text=f"inferred throughout: {outputs}")
 
 
-def _remedy(node: NodeProto, *, declared: bool) -> str:
-    if not node.domain:
-        return "ONNX's own operator, whose result depends on values here; harmless, unless a node behind needs it"
+def _remedy(*, declared: bool) -> str:
     if declared:
         return "Mend the shape rule of its declaration"
     return (

@@ -24,7 +24,7 @@ from pipeline.errors import VerifyError
 from pipeline.files import write_bytes
 from pipeline.inspection.feeding import spread
 from pipeline.inspection.running import PLAIN, held
-from pipeline.inspection.walk import called, captured
+from pipeline.inspection.walk import called, captured, within
 from pipeline.spec import OpSpec, Tolerance
 from pipeline.trial.oracle import Oracle
 from pipeline.trial.runtime import Runtime, call
@@ -70,11 +70,14 @@ def nodewise(
     *,
     own: bool = False,
 ) -> Iterator[Held]:
-    """Yield every node of the graph, in its order, held against its reference; with `own` those of `operators`."""
+    """Yield every node of the graph, in its order, held against its reference.
+
+    With `own` only those of `operators`, and those that hold such within. What an If or a Loop holds is held with it.
+    """
     ours = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
     constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
     outside = {*constants, *fed, ""}
-    nodes = [n for n in model.graph.node if not own or (n.domain, n.op_type) in ours]
+    nodes = [node for node in model.graph.node if not own or any((n.domain, n.op_type) in ours for n in within([node]))]
     for start in range(0, len(nodes), BATCH):
         batch = nodes[start : start + BATCH]
         wanted = {name for node in batch for name in (*node.input, *captured(node), *node.output)} - outside

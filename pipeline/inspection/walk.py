@@ -27,16 +27,17 @@ def called(node: NodeProto) -> str:
 
 def nodes(model: ModelProto) -> Iterator[NodeProto]:
     """Yield every node: of the graph, of the graphs within it, and of the model's own functions."""
-    yield from _within(model.graph.node)
+    yield from within(model.graph.node)
     for function in model.functions:
-        yield from _within(function.node)
+        yield from within(function.node)
 
 
-def _within(found: Iterable[NodeProto]) -> Iterator[NodeProto]:
+def within(found: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Yield nodes, and after each those of the graphs that it holds."""
     for node in found:
         yield node
         for graph in subgraphs(node):
-            yield from _within(graph.node)
+            yield from within(graph.node)
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from onnx import ModelProto
 from torch.utils import _pytree
 
 from pipeline.data import dataset
@@ -43,7 +44,9 @@ def run(layout: Layout, *, target: str, exporters: Sequence[Exporter], opset: in
             f"{n} {described(to_array(t))}" for n, t in zip(model.input_names, model.inputs, strict=True)
         )
         record.add(
-            Finding(question="function", mark="ok", text=f"gives a {type(model.module).__name__}, inputs: {inputs}")
+            Finding(
+                question="function", mark="ok", text=f"gives the module {type(model.module).__name__}, inputs: {inputs}"
+            )
         )
         record.doing(f"the model ran in torch {torch_minor()}")
         outputs = _run(model, target, loaded)
@@ -139,11 +142,11 @@ def _export(
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the model raise
             own = error if isinstance(error, OpmatrixError) else None
             text = str(own) if own else explain(error)
-            record.add(Finding(question="export", mark="wrong", text=f"the {exporter} exporter raised {text[:900]}"))
+            record.add(Finding(question="export", mark="wrong", text=f"the {exporter} exporter raised {text[:500]}"))
             return None
     path = folder / "model.onnx"
     write_bytes(path, proto.SerializeToString(deterministic=True))
-    record.add(Finding(question="export", mark="ok", text=f"{exporter}, opset {opset}: {len(proto.graph.node)} nodes"))
+    record.add(Finding(question="export", mark="ok", text=f"{exporter}, opset {opset}: {_many(proto)}"))
     for text in unexpected(said):
         record.add(Finding(question="export", mark="note", text=f"the exporter warned: {text}"))
     got = {o.domain: o.version for o in proto.opset_import}.get("")
@@ -152,3 +155,8 @@ def _export(
         remedy = "Choose an opset that the model's operators have: --opset"
         record.add(Finding(question="export", mark="wrong", text=text, remedy=remedy))
     return path
+
+
+def _many(proto: ModelProto) -> str:
+    count = len(proto.graph.node)
+    return f"{count} node{'s' * (count != 1)}"

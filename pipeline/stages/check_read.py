@@ -74,12 +74,13 @@ def _findings(proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries:
     nodes = list(node_findings(proto, specs, theirs))
     yield from nodes
     yield from libraries.findings
-    yield from _data_beside(proto, path)
+    beside = list(_data_beside(proto, path))
+    yield from beside
     found = schemas(used(proto, specs))
-    types = list(inference(proto, found, faulty(proto, specs, theirs)))
+    types = list(inference(proto, found, faulty=faulty(proto, specs, theirs), builtin=theirs))
     # What is wrong with a node has been told in our own words already, and would only follow again.
-    if all(f.mark != "wrong" for f in (*nodes, *types)):
-        yield from checker(proto, found)
+    if all(f.mark != "wrong" for f in (*nodes, *beside, *types)):
+        yield from checker(proto, path, found)
     yield from types
     for version in dict.fromkeys(v for v in (".".join(onnxruntime.__version__.split(".")[:2]), ort) if v):
         wrong = list(versions(proto.ir_version, imported.get("", 0), ort=version))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
@@ -65,6 +66,8 @@ def test_the_first_node_that_loses_a_dtype_is_named(root: Path) -> None:
     text = "the dtype of 'b' is lost at other::Unknown 'lost', and so of 2 values behind it"
     assert said(made, root) == [("wrong", text)]
     assert said(made, root, faulty={"other::Unknown 'lost'"}) == [("note", f"{text}: no wonder, see above")]
+    known = f"{text}: onnx cannot tell it, ONNX Runtime may"
+    assert said(made, root, builtin={("other", "Unknown")}) == [("note", known)]
 
 
 def test_the_first_node_that_loses_a_rank_is_named(root: Path) -> None:
@@ -74,7 +77,7 @@ def test_the_first_node_that_loses_a_rank_is_named(root: Path) -> None:
         inputs={"x": (F, ["N", 4]), "shape": (I64, ["K"])},
     )
     text = "the rank of 'a' is lost at Reshape 'again', and so of 1 value behind it"
-    assert said(made, root) == [("note", text)]
+    assert said(made, root) == [("note", f"{text}: onnx cannot tell it, ONNX Runtime may")]
 
 
 def test_a_rank_that_an_operator_of_ours_loses_is_wrong(root: Path) -> None:
@@ -109,10 +112,20 @@ def test_outputs_that_are_said_to_be_something_else_are_found(root: Path, output
 
 def test_the_checker_speaks_of_what_inference_passes_over() -> None:
     made = model(relu("x", "y"), relu("x", "y"))
-    (found,) = checker(made, ())
+    (found,) = checker(made, None, ())
     assert found.mark == "wrong"
     assert "onnx.checker refuses the model" in found.text
-    assert not list(checker(model(relu("x", "y")), ()))
+    assert not list(checker(model(relu("x", "y")), None, ()))
+
+
+def test_the_checker_finds_data_beside_the_model(tmp_path: Path) -> None:
+    made = model(helper.make_node("Mul", ["x", "c"], ["y"]), constants={"c": np.float32([1] * 4)})
+    path = tmp_path / "big.onnx"
+    onnx.save(made, path, save_as_external_data=True, location="big.data", size_threshold=0)
+    read = onnx.load_model(path, load_external_data=False)
+    assert not list(checker(read, path, ()))
+    (tmp_path / "big.data").unlink()
+    assert "big.data" in next(iter(checker(read, path, ()))).text
 
 
 @pytest.mark.parametrize(
@@ -230,7 +243,12 @@ def test_an_exporter_that_cannot_write_the_opset_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("what", "options", "words"),
     [
-        ("b.onnx", {}, "there is no file 'b.onnx'; did you mean 'a.onnx'?"),
+        (
+            "b.onnx",
+            {},
+            "there is no file 'b.onnx'; write an .onnx file, module:function, or path/to/file.py:function; "
+            "did you mean 'a.onnx'?",
+        ),
         (".", {}, "is a folder; write an .onnx file, module:function, or path/to/file.py:function"),
         ("m.py", {}, "name a function in it that builds one, such as m.py:build"),
         ("n.py:build", {}, "there is no file 'n.py', so no function 'build' in it"),
