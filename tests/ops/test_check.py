@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,11 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from pipeline.errors import CompileError
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operator
+from pipeline.runner.lock import hold
+from pipeline.stages import link
 from tests.ops.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
@@ -352,6 +359,20 @@ def test_a_kernel_that_is_wrong_in_both_frameworks_is_named(kernel: Project, fun
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(
+    "kernel",
+    [("group_norm", "const double factor = rate *", "if (c == 1) __builtin_trap();\nconst double factor = rate *")],
+    indirect=True,
+)
+def test_a_crash_in_torch_is_a_finding(kernel: Project, function: str) -> None:
+    code, text = checked(kernel, f"{function}:build")
+    assert code == 1
+    assert wrong(text) == ["torch"]
+    assert "while the model ran in torch 2.13: died of SIGILL" in text
+    assert "Replay: python -m pipeline check-capture chain.py:build" in text
+
+
+@pytest.mark.torch
 def test_a_lowering_that_is_wrong_is_told_from_a_wrong_kernel(project: Project, function: str) -> None:
     """Then each node computes what it should, and the model is another one than torch's."""
     path = project.root / "ops/group_norm/lowering.py"
@@ -365,6 +386,52 @@ def test_a_lowering_that_is_wrong_is_told_from_a_wrong_kernel(project: Project, 
     assert wrong(text) == ["agrees", "first node"]
     assert "not with torch 2.13: output 'normed': " in text
     assert "So the model itself is another one (its exporter, a lowering)" in text
+
+
+def operators(project: Project, *names: str) -> list[Operator]:
+    return [load_operator(project.layout, name) for name in names]
+
+
+def test_a_linked_library_has_equal_bytes_and_no_path_of_the_project(project: Project) -> None:
+    def made() -> bytes:
+        return link.run(project.layout, operators(project, "custom_op_one", "custom_op_two", "group_norm")).read_bytes()
+
+    first = made()
+    shutil.rmtree(project.layout.linked(["custom_op_one", "custom_op_two", "group_norm"]))
+    assert made() == first
+    assert str(project.root).encode() not in first
+
+
+def test_what_cannot_be_linked_is_refused(project: Project) -> None:
+    with pytest.raises(CompileError, match="inverse has no objects: its kernel is ONNX Runtime's own"):
+        link.run(project.layout, operators(project, "inverse"))
+    (by_hand,) = (replace(o, written=o.written | {"ort.cc"}) for o in operators(project, "group_norm"))
+    with pytest.raises(CompileError, match=r"native/group_norm/ort\.cc has a RegisterCustomOps of its own"):
+        link.run(project.layout, [by_hand])
+    elsewhere = Layout(project.root, debug=True)
+    with pytest.raises(CompileError, match=r"kernel.o is missing. Build it: doit compile:group_norm"):
+        link.run(elsewhere, operators(project, "group_norm"))
+
+
+def test_a_missing_library_is_told_with_what_builds_it(project: Project) -> None:
+    path = project.layout.ort_library("group_norm")
+    kept = path.read_bytes()
+    path.unlink()
+    try:
+        code, text = checked(project, model(norm("x", "y")))
+    finally:
+        path.write_bytes(kept)
+    assert code == 1
+    assert wrong(text) == ["libraries"]
+    assert "libgroup_norm_ort.so is missing. Build it: doit compile:group_norm" in text
+
+
+def test_another_run_is_waited_for(project: Project) -> None:
+    onnx.save(model(norm("x", "y")), project.root / "model.onnx")
+    with hold(project.layout.lock):
+        done = project.doit("check", "model.onnx")
+    assert done.returncode == 2
+    assert "another run (process" in done.stderr
 
 
 def test_help_names_what_there_is(project: Project) -> None:
