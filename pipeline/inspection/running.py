@@ -39,7 +39,7 @@ def run(path: Path, runtime: Runtime, fed: Feeding) -> tuple[list[Finding], Answ
             text = f"ONNX Runtime {version} fails ({setting}), {fed}: {error}"
             return [_wrong(text, ours)], answers
         took = time.perf_counter() - began
-    text = f"in ONNX Runtime {version}, optimised and not, {took * 1000:.1f} ms; {fed}"
+    text = f"in ONNX Runtime {version}, optimised and not, {took * 1000:.2g} ms; {fed}"
     return [Finding(question="runs", mark="ok", text=text)], answers
 
 

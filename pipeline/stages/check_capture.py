@@ -148,7 +148,7 @@ def _export(
     write_bytes(path, proto.SerializeToString(deterministic=True))
     record.add(Finding(question="export", mark="ok", text=f"{exporter}, opset {opset}: {_many(proto)}"))
     for text in unexpected(said):
-        record.add(Finding(question="export", mark="note", text=f"the exporter warned: {text}"))
+        record.add(Finding(question="export", mark="note", text=f"the exporter warned: {text.partition('. ')[0]}"))
     got = {o.domain: o.version for o in proto.opset_import}.get("")
     if got != opset:
         text = f"asked for opset {opset}, the exporter wrote {got}"

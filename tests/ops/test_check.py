@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,6 +74,21 @@ def checked(project: Project, what: ModelProto | str, *options: str) -> tuple[in
         onnx.save(what, project.root / name)
     done = project.doit("check", name, *options, NO_COLOR="1", PYTHONIOENCODING="utf-8")
     return done.returncode, done.stdout + done.stderr
+
+
+PAGE = Path(__file__).parents[2] / "docs/check.md"
+
+
+def bare(text: str) -> list[str]:
+    """Return lines without what differs between machines: milliseconds, and what paths are abbreviated to."""
+    return re.sub(r"[\d.e+-]+ ms|-[0-9a-f]{8}\b", "", text).splitlines()
+
+
+def shown(command: str) -> list[str]:
+    """Return what docs/check.md shows as the output of a command."""
+    _, found, rest = PAGE.read_text().partition(f"```console\n$ ./run doit check {command}\n{command}\n")
+    assert found, command
+    return bare(f"{command}\n" + rest.partition("```")[0])
 
 
 def wrong(text: str) -> list[str]:
@@ -187,6 +204,9 @@ def test_a_wrong_kernel_in_the_middle_of_a_chain_is_named(kernel: Project) -> No
     code, text = checked(kernel, model(*CHAIN))
     assert code == 1
     assert wrong(text) == ["first node"]
+    assert bare(text.replace("model.onnx\n", "chain.onnx\n", 1).replace("check/model-", "check/chain-")) == shown(
+        "chain.onnx"
+    )
     (line,) = (line for line in text.splitlines() if "first node" in line)
     assert "test.customop::CustomOpOne 'one_b': 1 of 24 elements differs beyond rtol=0.0001 atol=1e-05" in line
     assert "first at (0, 1, 2). Its inputs: a float32[2, 4, 3] in -" in line
@@ -319,6 +339,14 @@ def test_a_torch_function_with_two_of_our_operators_agrees_through_both_exporter
     assert text.count(own) == 2
     assert text.count("with torch 2.13: 2 outputs within rtol=0.0001 atol=1e-05") == 2
     assert text.count("normed float32[N, 4, 6], inverse float32[3, 3]") == 2
+
+
+@pytest.mark.torch
+def test_the_page_shows_what_is_printed(project: Project) -> None:
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert code
+    (project.root / "model.py").write_text(code[1])
+    assert bare(checked(project, "model.py:build")[1]) == shown("model.py:build")
 
 
 @pytest.mark.torch
