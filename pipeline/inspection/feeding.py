@@ -40,7 +40,7 @@ def feeding(model: ModelProto, path: Path, given: Path | None) -> Feeding:
     folder = path.parent / f"{DATA_SET}0"
     if given:
         return Feeding(inputs=_fit(_read_npz(given), wanted, str(given)), source=f"from {given.name}")
-    if folder.is_dir() and path.name == "model.onnx":
+    if folder.is_dir():
         return _data_set(folder, model)
     numbers, sizes = _drawn(wanted)
     told = "".join(f", {name} = {size}" for name, size in sizes.items())

@@ -246,6 +246,19 @@ def test_a_hang_is_a_finding(kernel: Project) -> None:
     assert "the process did not end within 4 s and was stopped" in text
 
 
+def test_too_much_memory_is_a_finding(project: Project) -> None:
+    settings = project.root / "pyproject.toml"
+    before = settings.read_text()
+    settings.write_text(before.replace("megabytes = 8000", "megabytes = 40"))  # less than onnx takes
+    try:
+        code, text = checked(project, model(norm("x", "y")))
+    finally:
+        settings.write_text(before)
+    assert code == 1
+    assert wrong(text) == ["nodes"]
+    assert "the process took more than 40 MB of memory and was stopped" in text
+
+
 def test_outputs_that_are_expected_beside_the_model(project: Project) -> None:
     from pipeline.data import dataset
 
@@ -339,6 +352,21 @@ def test_a_torch_function_with_two_of_our_operators_agrees_through_both_exporter
     assert text.count(own) == 2
     assert text.count("with torch 2.13: 2 outputs within rtol=0.0001 atol=1e-05") == 2
     assert text.count("normed float32[N, 4, 6], inverse float32[3, 3]") == 2
+
+
+@pytest.mark.torch
+def test_a_torch_library_that_is_missing_is_told_with_what_builds_it(project: Project, function: str) -> None:
+    path = project.layout.torch_library("group_norm")
+    kept = path.read_bytes()
+    path.unlink()
+    try:
+        code, text = checked(project, f"{function}:build")
+    finally:
+        path.write_bytes(kept)
+    assert code == 2
+    assert "the module raised AttributeError" in text
+    assert "libgroup_norm_torch.so is missing" in text.splitlines()[-1]
+    assert "python -m pipeline compile group_norm" in text.splitlines()[-1]
 
 
 @pytest.mark.torch
