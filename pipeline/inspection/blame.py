@@ -68,4 +68,6 @@ def _remedy(found: Held, operators: Sequence[OpSpec]) -> str:
         return f"Kernel and ops/{ours.name}/reference.py differ: is the kernel built anew, and which of them is right?"
     if ours:
         return f"ONNX Runtime's own kernel and ops/{ours.name}/reference.py differ: look at the reference first"
-    return "No operator of this project: is it a known fault of this ONNX Runtime?"
+    return (
+        "No operator of this project: a fault of this ONNX Runtime, or of onnx.reference; try the node in another one"
+    )

@@ -52,24 +52,29 @@ class Parts:
                 self._model(found["model"], folder / cell, of=of)
 
     def _capture(self, folder: Path) -> dict[str, Any]:
-        """Build, run and export the function's model; return what is known of each cell."""
-        exporters = [word for e in self._asked.exporters for word in ("--exporter", e)]
-        findings, known, died = self._part(
-            "capture", self._asked.model, folder, *exporters, "--opset", str(self._asked.opset)
-        )
-        cells: dict[str, Any] = dict(known.get("cells", {}))
-        cell = known.get("cell", "")
-        if died:
-            told = Finding(
-                question="export" if cell else "torch",
-                mark="wrong",
-                text=f"while {known.get('doing', 'it began')}: {died}",
+        """Build, run and export the function's model; return what is known of each cell.
+
+        Where an exporter takes its process along, the others have their turn in another one.
+        """
+        cells: dict[str, Any] = {}
+        waiting = list(self._asked.exporters)
+        while waiting:
+            exporters = [word for e in waiting for word in ("--exporter", e)]
+            findings, known, died = self._part(
+                "capture", self._asked.model, folder, *exporters, "--opset", str(self._asked.opset)
             )
-            if cell:
-                cells[cell] = {"findings": [*cells[cell]["findings"], vars(told)], "model": None}
-            else:
-                findings.append(told)
-        self._teller.tell(findings)
+            cell, before = known.get("cell", ""), len(cells)
+            cells |= known.get("cells", {})
+            waiting = waiting[len(cells) - before :] if died and cell else []
+            if died:
+                text = f"while {known.get('doing', 'it began')}: {died}"
+                told = Finding(question="export" if cell else "torch", mark="wrong", text=text)
+                if cell:
+                    cells[cell]["findings"].append(vars(told))
+                else:
+                    findings.append(told)
+            if not before:
+                self._teller.tell(findings)
         notes = (Finding(question="export", mark="note", text=f"left out: {why}") for why in self._asked.left_out)
         self._teller.tell(notes)
         return cells
@@ -88,7 +93,7 @@ class Parts:
         own = known["own"]
         findings, known, died = self._part("run", model, folder, *options, "--of", of)
         self._teller.tell([*findings, *_death("runs", died)])
-        agrees = not died and known["expected"] and not known["differs"]
+        agrees = not died and known["agrees"]
         if died or not known["ran"] or (agrees and not own):
             return
         # torch and ONNX Runtime share a kernel: that they agree says nothing of it.

@@ -15,6 +15,8 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from pipeline.errors import CompileError
+from pipeline.inspection import running
+from pipeline.inspection.tolerances import tolerances
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.runner.lock import hold
@@ -244,6 +246,62 @@ def test_a_hang_is_a_finding(kernel: Project) -> None:
     assert code == 1
     assert wrong(text) == ["runs"]
     assert "the process did not end within 4 s and was stopped" in text
+
+
+def test_what_an_optimisation_alone_makes_wrong_is_told() -> None:
+    right, off = np.float32([[1, 2]]), np.float32([[1, 2.5]])
+    made = model(plain("Relu", "x", "y"))
+    answers = {"optimised": [off], "not optimised": [right]}
+    for found in (
+        *running.agreement(made, answers, {"y": right}, tolerances(None, None), of="torch"),
+        *running.same(made, answers, tolerances(None, None)),
+    ):
+        assert found.mark == "wrong"
+        assert "worst at (0, 1): expected 2.0, got 2.5" in found.text
+        assert found.remedy.startswith("An optimisation of ONNX Runtime changes the result")
+    (found,) = running.agreement(
+        made, answers | {"optimised": [right]}, {"y": right}, tolerances(None, None), of="torch"
+    )
+    assert found.mark == "ok"
+
+
+def test_an_output_of_another_shape_or_dtype_is_told() -> None:
+    made, want = model(plain("Relu", "x", "y")), np.float32([[1, 2]])
+    for got, words in (
+        (np.float64([[1, 2]]), "dtype is float64"),
+        (np.float32([1, 2]), "shape is (2,)"),
+        ([], "a list"),
+    ):
+        answers = {"optimised": [got], "not optimised": [got]}
+        (found,) = running.agreement(made, answers, {"y": want}, tolerances(None, None), of="torch")  # type: ignore[arg-type]
+        assert found.mark == "wrong"
+        assert words in found.text
+
+
+EXPORT_CRASH = """
+import os
+import torch
+
+class Fragile(torch.nn.Module):
+    def forward(self, x):
+        if torch.onnx.is_in_onnx_export() and not torch.compiler.is_exporting():
+            os.abort()
+        return torch.relu(x)
+
+def build():
+    return Fragile(), (torch.zeros(2),)
+"""
+
+
+@pytest.mark.torch
+def test_an_exporter_that_dies_leaves_the_other_its_turn(project: Project) -> None:
+    (project.root / "fragile.py").write_text(EXPORT_CRASH)
+    code, text = checked(project, "fragile:build")
+    assert code == 1
+    assert wrong(text) == ["export"]
+    assert "while the legacy exporter ran: died of SIGABRT" in text
+    assert text.count("gives the module Fragile") == 1
+    assert "with torch 2.13: 1 output" in text.partition("torch2.13-dynamo-opset18")[2]
 
 
 def test_too_much_memory_is_a_finding(project: Project) -> None:
