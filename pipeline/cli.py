@@ -11,12 +11,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pipeline import check, home
 from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator, load_operators
-from pipeline.matrix import Cell, Choice, illegal
+from pipeline.matrix import TORCH_EXPORTERS, Cell, Choice, illegal
 from pipeline.project import chosen_cells, find_root
 
 
@@ -119,6 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     probing = stage("probe", _probe, "measure what the table of legal cells says of a torch or an ONNX Runtime")
     probing.add_argument("factor", choices=("torch", "ort"))
     probing.add_argument("--version", help="such as 2.9; without it that of this environment")
+    linking = stage("link", _link, "link one ONNX Runtime library of several operators")
+    linking.add_argument("operators", nargs="+", metavar="OPERATOR", help="folders of ops/, each compiled already")
+    _add_checks(stages)
     reporting = stage("report", _report, "show and write what is known about every cell")
     for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20")):
         reporting.add_argument(f"--{name}", default="default", help=f"as doit's variable: default, all, or {example}")
@@ -129,6 +133,33 @@ def _environment(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import environment
 
     environment.run(layout, options.name)
+
+
+def _add_checks(stages: Any) -> None:
+    """Add the parts of `doit check`, each as a stage with a name of two words."""
+
+    def part(name: str, purpose: str, model: str) -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = stages.add_parser(f"check-{name}", help=purpose, description=purpose)
+        added.set_defaults(run=_check, part=name)
+        added.add_argument("model", help=model)
+        added.add_argument("--into", type=Path, required=True, help="a folder for what is found")
+        return added
+
+    capturing = part("capture", "build, run and export a person's torch model", "module:function or file.py:function")
+    capturing.add_argument("--exporter", action="append", choices=TORCH_EXPORTERS, required=True)
+    capturing.add_argument("--opset", type=int, required=True)
+    reading = part("read", "hold a model against the declarations, without running it", "a model.onnx")
+    reading.add_argument("--ort", default="", help="another version of ONNX Runtime, which need not be installed")
+    running = part("run", "run a model in ONNX Runtime", "a model.onnx")
+    running.add_argument("--of", default="test_data_set_0", help="who expects what lies beside the model")
+    comparing = part("compare", "name the first node that differs from its reference", "a model.onnx")
+    comparing.add_argument("--differs", action="store_true", help="the outputs are known to be wrong")
+    comparing.add_argument("--own", action="store_true", help="only the nodes of this project's operators")
+    for added in (running, comparing):
+        added.add_argument("--library", action="append", type=Path, default=[], help="a custom-op library")
+        added.add_argument("--inputs", type=Path, help="a .npz file")
+        added.add_argument("--rtol", type=float)
+        added.add_argument("--atol", type=float)
 
 
 def _sdk(layout: Layout, options: argparse.Namespace) -> None:
@@ -238,6 +269,40 @@ def _probe(layout: Layout, options: argparse.Namespace) -> None:
         from pipeline.stages import probe_ort
 
         probe_ort.run(layout)
+
+
+def _link(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import link
+
+    link.run(layout, [load_operator(layout, name) for name in options.operators])
+
+
+def _check(layout: Layout, options: argparse.Namespace) -> None:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    if options.part == "capture":
+        from pipeline.stages import check_capture
+
+        check_capture.run(
+            layout, target=options.model, exporters=options.exporter, opset=options.opset, into=options.into
+        )
+        return
+    model = Path(options.model)
+    if options.part == "read":
+        from pipeline.stages import check_read
+
+        check_read.run(layout, model=model, ort=options.ort, into=options.into)
+        return
+    given = {name: getattr(options, name) for name in ("inputs", "rtol", "atol", "into")}
+    if options.part == "run":
+        from pipeline.stages import check_run
+
+        check_run.run(layout, model=model, libraries=options.library, of=options.of, **given)
+    else:
+        from pipeline.stages import check_compare
+
+        check_compare.run(
+            layout, model=model, libraries=options.library, differs=options.differs, own=options.own, **given
+        )
 
 
 def _report(layout: Layout, options: argparse.Namespace) -> None:

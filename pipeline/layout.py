@@ -7,7 +7,7 @@ joined in one go: doit asks for thousands of them on every command, and each `/`
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -248,6 +248,19 @@ class Layout:
     def probed(self, environment: str) -> Path:
         """What was measured of one torch or ONNX Runtime, ``torch2.9``."""
         return self.build / f"probe/{environment}.json"
+
+    def linked(self, names: Sequence[str]) -> Path:
+        """The folder in which one ONNX Runtime library is linked of several operators."""
+        joined = "+".join(names)
+        return self.build / "link" / (joined if len(joined) < 100 else hashlib.sha256(joined.encode()).hexdigest()[:16])
+
+    def linked_library(self, names: Sequence[str]) -> Path:
+        folder = self.linked(names)
+        return folder / f"lib{folder.name}_ort.so"
+
+    def checked(self, label: str) -> Path:
+        """What `doit check` finds out about one model."""
+        return self.build / "check" / label
 
     @property
     def report(self) -> Path:

@@ -18,7 +18,8 @@ class Comparison:
     `error` is the absolute error, inf where a NaN or an infinity stands on one side only. `ulp` is the error in units
     in the last place of the expected value; a zero has none, so that `atol` alone judges it. `share` is the part of
     the tolerance that was used up: 1.0 is just allowed. `worst` is the index with the largest share; `expected` and
-    `actual` are the values there, in the fewest digits that tell them apart from their neighbours.
+    `actual` are the values there, in the fewest digits that tell them apart from their neighbours. `first` is the first
+    index, in C order, that is beyond the tolerance.
     """
 
     tolerance: Tolerance
@@ -26,6 +27,7 @@ class Comparison:
     elements: int = 0
     differing: int = 0
     worst: tuple[int, ...] | None = None
+    first: tuple[int, ...] | None = None
     expected: str = ""
     actual: str = ""
     subject: str = ""  # what the message begins with, such as the output's name where there are several
@@ -72,11 +74,14 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
     share = _share(error, flat, tolerance)
     at = int(share.argmax())
     worst = np.unravel_index(at, expected.shape)
+    beyond = share > 1
+    first = np.unravel_index(int(beyond.argmax()), expected.shape) if share[at] > 1 else None
     return Comparison(
         tolerance=tolerance,
         elements=expected.size,
-        differing=int((share > 1).sum()),
+        differing=int(beyond.sum()),
         worst=tuple(int(i) for i in worst),
+        first=None if first is None else tuple(int(i) for i in first),
         expected=str(expected[worst]),
         actual=str(actual[worst]),
         error=float(error.max()),

@@ -48,6 +48,11 @@ def read(folder: Path) -> DataSet:
     return DataSet(inputs=_read(folder, "input", found), outputs=_read(folder, "output", found))
 
 
+def read_outputs(folder: Path) -> dict[str, Array]:
+    """Read the expected outputs alone, of a model without inputs. Raises DataError as `read` does."""
+    return _read(folder, "output", {p.name for p in folder.iterdir()})
+
+
 def _read(folder: Path, kind: str, found: Container[str]) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     while (name := f"{kind}_{len(arrays)}.pb") in found:

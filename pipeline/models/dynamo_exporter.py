@@ -35,7 +35,7 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
             custom_translation_table=table,
             input_names=[v.name for v in declared.inputs],
             output_names=[v.name for v in declared.outputs],
-            dynamic_shapes=(tuple(_each_name_once(axes)),) if dims else None,
+            dynamic_shapes=(tuple(each_name_once(axes)),) if dims else None,
             external_data=False,
             verbose=False,
         )
@@ -62,7 +62,7 @@ def _padded(proto: ModelProto, demand: Demand) -> ModelProto:
     return proto
 
 
-def _each_name_once(shapes: list[dict[int, str]]) -> list[dict[int, str]]:
+def each_name_once(shapes: list[dict[int, str]]) -> list[dict[int, str]]:
     """Leave each name where it first stands: these only rename the program's own symbols, and the exporter warns of
     a second name for one symbol even where it is the same."""
     seen: set[str] = set()

@@ -35,6 +35,8 @@ IDENTITY = "identity.txt"
 TORCH = "torch.txt"
 # The object that holds the arithmetic, and what it uses: one for all libraries of an operator.
 KERNEL_OBJECTS = ("kernel.o", "runtime.o")
+ORT_LIBRARY = "ort_library.cc"
+OBJECTS = ("kernel", "ort")  # what an operator gives to a library for ONNX Runtime
 
 # C++20, without the extensions of a compiler's own dialect.
 _LANGUAGE = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
@@ -213,7 +215,7 @@ def _installed_torch_library(
 def _ort_library(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> None:
     own = [] if spec.uses else ["kernel.o", "ort.o"]
     # Relative, as ninja's folder is: a library is then of the same bytes in any folder. Compiled by another ninja.
-    others = [f"../{used}/{stem}.o" for used in spec.uses for stem in ("kernel", "ort")]
+    others = [f"../{used}/{stem}.o" for used in spec.uses for stem in OBJECTS]
     _library(
         ninja,
         layout.ort_library(spec.name).name,
@@ -221,6 +223,44 @@ def _ort_library(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> No
         script=layout.binding / "ort.map",
         more="-Wl,-z,defs",
     )
+
+
+def link_ninja(layout: Layout, names: Sequence[str], *, toolchain: Toolchain) -> str:
+    """Return the text of the build.ninja that links one ONNX Runtime library of the objects of several operators.
+
+    A session takes each domain from one library alone. The objects are those of the operators' own libraries: each is
+    compiled once, by its own ninja. `ORT_LIBRARY` and `SDK` lie beside it.
+    """
+    text = io.StringIO()
+    ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # as above
+    ninja.comment(f"How one library is linked of {', '.join(names)}. Written by `python -m pipeline link`.")
+    ninja.variable("ninja_required_version", "1.5")
+    ninja.variable("builddir", ".")
+    ninja.include(SDK)
+    ninja.newline()
+    folders = (layout.include, layout.binding)
+    prefix = f"-ffile-prefix-map={layout.root}=."
+    ninja.variable("cxx", _shell(*toolchain.compiler))
+    ninja.variable("flags", _shell(*_LANGUAGE, *_WARNINGS, prefix, *(f"-I{folder}" for folder in folders)))
+    ninja.variable("binding", _shell(*_BINDING))
+    ninja.variable("ort", "-isystem $ort_include")
+    linker = [f"-fuse-ld={toolchain.linker}"] if toolchain.linker else []
+    ninja.variable("link", _shell("-shared", *linker, "-Wl,-s"))
+    ninja.newline()
+    _rules(ninja)
+    for source in (Path(ORT_LIBRARY), layout.binding / "runtime.cc"):
+        more = {"more": "$binding $ort"}
+        ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=[IDENTITY], variables=more)
+    ninja.newline()
+    objects = [f"../../{layout.compiled(n).relative_to(layout.build)}/{stem}.o" for n in names for stem in OBJECTS]
+    _library(
+        ninja,
+        layout.linked_library(names).name,
+        objects=(*objects, "ort_library.o", "runtime.o"),
+        script=layout.binding / "ort.map",
+        more="-Wl,-z,defs",
+    )
+    return text.getvalue()
 
 
 def _library(

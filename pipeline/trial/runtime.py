@@ -43,24 +43,29 @@ class Session(Protocol):
 
 
 class Runtime:
-    """ONNX Runtime with one custom-op library, or without any.
+    """ONNX Runtime with one custom-op library, or without any; `more` are others, each with domains of its own.
 
     Under sanitizers each tensor is allocated by itself: within an arena they see nothing.
     """
 
-    def __init__(self, library: Path | None, *, sanitized: bool = False) -> None:
-        """Load the library. Raises VerifyError where it is missing or no custom-op library."""
+    def __init__(self, library: Path | None, *, more: Sequence[Path] = (), sanitized: bool = False) -> None:
+        """Load the libraries. Raises VerifyError where one is missing or no custom-op library."""
         self.library = library
-        if library and not library.exists():
-            raise VerifyError(f"{library} is missing. Build it: python -m pipeline compile {library.parent.name}")
+        libraries = (*([library] if library else ()), *more)
+        for path in libraries:
+            if not path.exists():
+                raise VerifyError(f"{path} is missing. Build it: python -m pipeline compile {path.parent.name}")
         self._options = {
-            name: _options(level, threads, library, arena=not sanitized)
+            name: _options(level, threads, libraries, arena=not sanitized)
             for name, (level, threads) in SETTINGS.items()
             if threads == 1 or library  # how ONNX Runtime's own kernels split their work is not on trial here
         }
 
-    def sessions(self, model: bytes, *, settings: Sequence[str] | None = None) -> dict[str, Session]:
-        """Return one session per setting, all by default. Raises RefusedError where ONNX Runtime refuses the model."""
+    def sessions(self, model: bytes | str, *, settings: Sequence[str] | None = None) -> dict[str, Session]:
+        """Return one session per setting, all by default; a text is the path of a model, which may have data beside it.
+
+        Raises RefusedError where ONNX Runtime refuses the model.
+        """
         try:
             return {
                 name: ort.InferenceSession(model, self._options[name], providers=["CPUExecutionProvider"])
@@ -72,7 +77,7 @@ class Runtime:
 
 
 def _options(
-    level: ort.GraphOptimizationLevel, threads: int, library: Path | None, *, arena: bool
+    level: ort.GraphOptimizationLevel, threads: int, libraries: Sequence[Path], *, arena: bool
 ) -> ort.SessionOptions:
     options = ort.SessionOptions()
     options.enable_cpu_mem_arena = options.enable_mem_pattern = arena
@@ -81,7 +86,7 @@ def _options(
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # a second thread would burn its core
     options.log_severity_level = 4  # what fails comes as an exception; the log would say it twice
-    if library:
+    for library in libraries:
         try:
             options.register_custom_ops_library(str(library))
         except ORT_ERRORS as error:

@@ -1,0 +1,73 @@
+"""What is said of nodes that were held against their references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pipeline.inspection.finding import Finding
+from pipeline.inspection.nodewise import Held
+from pipeline.inspection.walk import called, qualified
+from pipeline.spec import OpSpec
+
+QUESTION, AGREES = "first node", "agrees"
+
+
+def first_wrong(held: Sequence[Held]) -> Held | None:
+    """Return the first node that differs from its reference."""
+    return next((h for h in held if h.wrong), None)
+
+
+def blame(
+    held: Sequence[Held], operators: Sequence[OpSpec], *, differs: bool, own: bool = False, replay: str = ""
+) -> Iterator[Finding]:
+    """Name the first node that differs from its reference, if any.
+
+    `differs` says whether the outputs do, `own` that only the nodes of this project were held, `replay` how the node is
+    tried alone.
+    """
+    compared = [h for h in held if h.comparison]
+    if found := first_wrong(held):
+        others = sum(h.wrong for h in held) - 1
+        more = f". {others} further node{'s differ' if others > 1 else ' differs'} as well" if others else ""
+        yield Finding(question=QUESTION, mark="wrong", text=f"{found}{more}", remedy=_remedy(found, operators) + replay)
+    elif differs:
+        yield Finding(
+            question=QUESTION,
+            mark="wrong",
+            text=f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers"
+            + _nearest(compared),
+            remedy="So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
+            "or errors add up: see --rtol and --atol",
+        )
+    elif compared:
+        whom = "the references of this project" if own else "onnx.reference and the references of this project"
+        text = f"with {whom}, node by node: {len(compared)} node{'s' * (len(compared) != 1)}"
+        yield Finding(question=AGREES, mark="ok", text=text)
+    if skipped := [h for h in held if h.skipped]:
+        names = ", ".join(sorted({qualified(h.node) for h in skipped})[:5])
+        yield Finding(
+            question=QUESTION if differs else AGREES,
+            mark="note",
+            text=f"{len(skipped)} node{'s' * (len(skipped) > 1)} without a reference to hold against ({names}): "
+            f"{skipped[0].skipped}",
+        )
+
+
+def _nearest(compared: Sequence[Held]) -> str:
+    """Return which node comes nearest to its limit."""
+    worst = max(compared, key=lambda h: h.comparison.share if h.comparison else 0, default=None)
+    if worst is None or worst.comparison is None:
+        return ""
+    return f"; the nearest to its limit is {called(worst.node)}, {worst.comparison.share:.0%} of it"
+
+
+def _remedy(found: Held, operators: Sequence[OpSpec]) -> str:
+    node = found.node
+    ours = next((o for o in operators if (o.onnx.domain, o.onnx.op_type) == (node.domain, node.op_type)), None)
+    if ours and ours.runtime == "kernel":
+        return f"Kernel and ops/{ours.name}/reference.py differ: is the kernel built anew, and which of them is right?"
+    if ours:
+        return f"ONNX Runtime's own kernel and ops/{ours.name}/reference.py differ: look at the reference first"
+    return (
+        "No operator of this project: a fault of this ONNX Runtime, or of onnx.reference; try the node in another one"
+    )

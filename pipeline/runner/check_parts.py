@@ -1,0 +1,157 @@
+"""The parts of `doit check`, each after what it needs, and what is said where one of them dies."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pipeline.errors import UsageError
+from pipeline.inspection import finding
+from pipeline.inspection.asked import Asked
+from pipeline.inspection.finding import Finding
+from pipeline.inspection.told import Teller
+from pipeline.layout import Layout
+from pipeline.project import installed, minor, step_megabytes, step_seconds
+from pipeline.runner.failure import read_output
+from pipeline.runner.pool import Ending, Pool
+
+Known = Mapping[str, Any]
+
+
+class Parts:
+    """Runs them in children of the light server, which import what they need: torch and ONNX Runtime never both."""
+
+    def __init__(self, layout: Layout, asked: Asked, *, lock: int, teller: Teller) -> None:
+        self._layout, self._asked, self._teller = layout, asked, teller
+        self._seconds, self._megabytes = step_seconds(layout), step_megabytes(layout)
+        self._pool = Pool(layout, entry="pipeline.cli:main", lock=lock)
+
+    def __enter__(self) -> Self:
+        self._pool.prepare()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._pool.close()
+
+    def check(self) -> None:
+        """Print everything. Raises UsageError for what is no model, or no function that builds one."""
+        folder = self._layout.checked(self._asked.label)
+        self._teller.title(self._shown(self._asked.model))
+        if not self._asked.function:
+            self._model(self._asked.model, folder, of="test_data_set_0")
+            return
+        of = f"torch {minor(installed().torch)}"
+        for cell, found in self._capture(folder).items():
+            self._teller.title(f"{cell}  {self._shown(found['model'] or '')}".rstrip())
+            self._teller.tell(Finding(**f) for f in found["findings"])
+            if found["model"]:
+                self._model(found["model"], folder / cell, of=of)
+
+    def _capture(self, folder: Path) -> dict[str, Any]:
+        """Build, run and export the function's model; return what is known of each cell.
+
+        Where an exporter takes its process along, the others have their turn in another one.
+        """
+        cells: dict[str, Any] = {}
+        waiting = list(self._asked.exporters)
+        while waiting:
+            exporters = [word for e in waiting for word in ("--exporter", e)]
+            findings, known, died = self._part(
+                "capture", self._asked.model, folder, *exporters, "--opset", str(self._asked.opset)
+            )
+            cell, before = known.get("cell", ""), len(cells)
+            cells |= known.get("cells", {})
+            waiting = waiting[len(cells) - before :] if died and cell else []
+            if died:
+                text = f"while {known.get('doing', 'it began')}: {died}"
+                told = Finding(question="export" if cell else "torch", mark="wrong", text=text)
+                if cell:
+                    cells[cell]["findings"].append(vars(told))
+                else:
+                    findings.append(told)
+            if not before:
+                self._teller.tell(findings)
+        notes = (Finding(question="export", mark="note", text=f"left out: {why}") for why in self._asked.left_out)
+        self._teller.tell(notes)
+        return cells
+
+    def _model(self, model: str, folder: Path, *, of: str) -> None:
+        """Read, run and compare one model.onnx."""
+        ort = ["--ort", self._asked.ort] if self._asked.ort else []
+        findings, known, died = self._part("read", model, folder, *ort)
+        self._teller.tell([*findings, *_death("nodes", died)])
+        if died or any(f.mark == "wrong" and f.question == "libraries" for f in findings):
+            return
+        if not all(self._link(names) for names in known["link"]):
+            return
+        options = [word for path in known["libraries"] for word in ("--library", path)]
+        options += [*self._asked.inputs, *self._asked.tolerance]
+        own = known["own"]
+        findings, known, died = self._part("run", model, folder, *options, "--of", of)
+        self._teller.tell([*findings, *_death("runs", died)])
+        agrees = not died and known["agrees"]
+        if died or not known["ran"] or (agrees and not own):
+            return
+        # torch and ONNX Runtime share a kernel: that they agree says nothing of it.
+        more = ["--own"] if agrees else ["--differs"] if known["differs"] else []
+        findings, _, died = self._part("compare", model, folder, *options, *more)
+        self._teller.tell([*findings, *_death("first node", died)])
+
+    def _link(self, names: Sequence[str]) -> bool:
+        """Link one library of operators that share a domain; return whether there is one."""
+        log = self._layout.log(f"link:{self._layout.linked(names).name}")
+        ending = self._run(["link", *names], log)
+        if ending.status:
+            said = read_output(log) or self._end(ending, log)
+            self._teller.tell([Finding(question="libraries", mark="wrong", text=said)])
+        return not ending.status
+
+    def _part(self, part: str, model: str, folder: Path, *options: str) -> tuple[list[Finding], Known, str]:
+        """Run one part; return its findings, what else it knows, and how it died where it did.
+
+        Raises UsageError with what the part says of a model that is none.
+        """
+        path = folder / f"{part}.json"
+        path.unlink(missing_ok=True)
+        log = self._layout.log(
+            f"check:{folder.relative_to(self._layout.checked('')).as_posix().replace('/', '-')}-{part}"
+        )
+        arguments = [f"check-{part}", model, "--into", str(folder), *options]
+        ending = self._run(arguments, log)
+        died = self._end(ending, log, arguments) if ending.status else ""
+        try:
+            findings, known = finding.read(path)
+        except FileNotFoundError:
+            return [], {}, died
+        if error := known.get("error"):
+            raise UsageError(error)
+        return findings, known, died
+
+    def _run(self, arguments: Sequence[str], log: Path) -> Ending:
+        return self._pool.run(arguments, server=None, log=log, seconds=self._seconds, megabytes=self._megabytes)
+
+    def _end(self, ending: Ending, log: Path, arguments: Sequence[str] = ()) -> str:
+        """Return how a process ended that did not end well, and where more is to be read."""
+        if ending.stopped == "time":
+            how = f"did not end within {self._seconds:g} s and was stopped"
+        elif ending.stopped:
+            how = f"took more than {self._megabytes:g} MB of memory and was stopped"
+        elif ending.status < 0:
+            how = f"died of {signal.Signals(-ending.status).name} after {ending.seconds:.1f} s"
+        else:
+            last = read_output(log).splitlines()[-1:]
+            how = f"failed: {''.join(last)}"
+        replay = f". Replay: {shlex.join(['python', '-m', 'pipeline', *arguments])}" if arguments else ""
+        return f"{how}. Log: {self._shown(str(log))}{replay}"
+
+    def _shown(self, path: str) -> str:
+        inside = Path(path).is_relative_to(self._layout.root)
+        return str(Path(path).relative_to(self._layout.root)) if inside else path
+
+
+def _death(question: str, died: str) -> list[Finding]:
+    return [Finding(question=question, mark="wrong", text=f"the process {died}")] if died else []

@@ -1,0 +1,162 @@
+"""Build a person's torch model, run it, and export it: what `doit check` needs torch for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from onnx import ModelProto
+from torch.utils import _pytree
+
+from pipeline.data import dataset
+from pipeline.errors import OpmatrixError, UsageError
+from pipeline.files import write_bytes
+from pipeline.inspection import finding, torch_operators
+from pipeline.inspection.feeding import described
+from pipeline.inspection.finding import Finding
+from pipeline.inspection.torch_model import TorchModel, build, to_array, told
+from pipeline.layout import Layout
+from pipeline.library.torch_call import torch_minor
+from pipeline.load import load_operators
+from pipeline.matrix import Exporter
+from pipeline.models.exporter_errors import explain
+from pipeline.models.exporter_warnings import collected, unexpected
+
+PART = "capture.json"
+
+
+def run(layout: Layout, *, target: str, exporters: Sequence[Exporter], opset: int, into: Path) -> None:
+    """Write a folder per exporter, model.onnx with what torch computes as test_data_set_0, and findings.
+
+    What is being done is written down first, so that it can be told of a process that dies of it. A person's mistake
+    is no error of this stage but what it has found: `error` in capture.json.
+    """
+    record = _Record(into / PART)
+    try:
+        record.doing(f"the operators of this project were loaded into torch {torch_minor()}")
+        loaded = torch_operators.load(layout, load_operators(layout))
+        record.doing(f"{target} ran")
+        model = build(target, layout.root)
+        model.module.eval()
+        inputs = ", ".join(
+            f"{n} {described(to_array(t))}" for n, t in zip(model.input_names, model.inputs, strict=True)
+        )
+        record.add(
+            Finding(
+                question="function", mark="ok", text=f"gives the module {type(model.module).__name__}, inputs: {inputs}"
+            )
+        )
+        record.doing(f"the model ran in torch {torch_minor()}")
+        outputs = _run(model, target, loaded)
+    except OpmatrixError as error:
+        record.fail(str(error))
+        return
+    names = _names(model, len(outputs), target)
+    shown = ", ".join(f"{n} {described(to_array(t))}" for n, t in zip(names, outputs, strict=True))
+    record.add(Finding(question="torch", mark="ok", text=f"runs in torch {torch.__version__}; outputs: {shown}"))
+    for exporter in exporters:
+        name = f"torch{torch_minor()}-{exporter}-opset{opset}"
+        record.doing(f"the {exporter} exporter ran", name)
+        path = _export(model, loaded, exporter=exporter, opset=opset, names=names, folder=into / name, record=record)
+        if path:
+            data = dataset.DataSet(
+                inputs={n: to_array(t) for n, t in zip(model.input_names, model.inputs, strict=True)},
+                outputs={n: to_array(t) for n, t in zip(names, outputs, strict=True)},
+            )
+            dataset.write(path.parent / f"{dataset.DATA_SET}0", data)
+            record.made(name, path)
+    record.doing("")
+
+
+class _Record:
+    """What is known so far, in the file that the caller reads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._findings, self._cells = path, list[Finding](), dict[str, Any]()
+        self._doing = self._cell = ""
+
+    def doing(self, what: str, cell: str = "") -> None:
+        self._doing, self._cell = what, cell
+        if cell:
+            self._cells[cell] = {"findings": [], "model": None}
+        self._write()
+
+    def add(self, found: Finding) -> None:
+        if self._cell:
+            self._cells[self._cell]["findings"].append(vars(found))
+        else:
+            self._findings.append(found)
+        self._write()
+
+    def made(self, cell: str, model: Path) -> None:
+        self._cells[cell]["model"] = str(model)
+        self._write()
+
+    def fail(self, error: str) -> None:
+        self._doing = ""
+        self._write(error)
+
+    def _write(self, error: str = "") -> None:
+        more = {"cells": self._cells, "doing": self._doing, "cell": self._cell, "error": error}
+        finding.write(self._path, self._findings, **more)
+
+
+def _run(model: TorchModel, target: str, loaded: torch_operators.Loaded) -> tuple[torch.Tensor, ...]:
+    """Return the outputs of the module. Raises UsageError where it raises, or gives what is no tensor."""
+    try:
+        with torch.no_grad():
+            given = model.module(*(t.clone() for t in model.inputs))
+    except Exception as error:  # whatever a person's module raises
+        text = f"{target}: the module raised {told(error)}"
+        missing = next((why for name, why in loaded.missing.items() if name.partition("::")[2] in str(error)), "")
+        raise UsageError(f"{text}. {missing}" if missing else text) from error
+    leaves = _pytree.tree_leaves(given)
+    if not leaves or not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        kinds = ", ".join(sorted({type(leaf).__name__ for leaf in leaves})) or "nothing"
+        raise UsageError(f"{target}: the module returned {kinds}; it must return tensors")
+    return tuple(leaves)
+
+
+def _names(model: TorchModel, count: int, target: str) -> tuple[str, ...]:
+    names = model.output_names or (("output",) if count == 1 else tuple(f"output_{n}" for n in range(count)))
+    return names if len(names) == count else tuple(f"output_{n}" for n in range(count))
+
+
+def _export(
+    model: TorchModel,
+    loaded: torch_operators.Loaded,
+    *,
+    exporter: Exporter,
+    opset: int,
+    names: Sequence[str],
+    folder: Path,
+    record: _Record,
+) -> Path | None:
+    """Write model.onnx; return its path, or None where the exporter raised."""
+    with collected() as said:
+        try:
+            with torch.no_grad():
+                proto = torch_operators.EXPORTERS[exporter](model, loaded, opset, names)
+        except Exception as error:  # an exporter raises whatever its tracer, its passes and the model raise
+            own = error if isinstance(error, OpmatrixError) else None
+            text = str(own) if own else explain(error)
+            record.add(Finding(question="export", mark="wrong", text=f"the {exporter} exporter raised {text[:500]}"))
+            return None
+    path = folder / "model.onnx"
+    write_bytes(path, proto.SerializeToString(deterministic=True))
+    record.add(Finding(question="export", mark="ok", text=f"{exporter}, opset {opset}: {_many(proto)}"))
+    for text in unexpected(said):
+        record.add(Finding(question="export", mark="note", text=f"the exporter warned: {text.partition('. ')[0]}"))
+    got = {o.domain: o.version for o in proto.opset_import}.get("")
+    if got != opset:
+        text = f"asked for opset {opset}, the exporter wrote {got}"
+        remedy = "Choose an opset that the model's operators have: --opset"
+        record.add(Finding(question="export", mark="wrong", text=text, remedy=remedy))
+    return path
+
+
+def _many(proto: ModelProto) -> str:
+    count = len(proto.graph.node)
+    return f"{count} node{'s' * (count != 1)}"

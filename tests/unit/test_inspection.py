@@ -1,0 +1,324 @@
+"""What `doit check` says of types, versions and inputs, what it was asked, and how it is printed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from pipeline.data import dataset
+from pipeline.errors import UsageError
+from pipeline.inspection import finding
+from pipeline.inspection.asked import asked
+from pipeline.inspection.feeding import feeding, spread
+from pipeline.inspection.finding import Finding
+from pipeline.inspection.inference import checker, inference, schemas
+from pipeline.inspection.told import Teller
+from pipeline.inspection.tolerances import tolerances
+from pipeline.inspection.versions import versions
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+
+F, D, I64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
+Shape = list[str | int | None]
+
+
+def model(
+    *nodes: NodeProto,
+    inputs: Mapping[str, tuple[int, Shape | None]] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    output: tuple[int, Shape | None] = (F, ["N", 4]),
+) -> ModelProto:
+    infos = [helper.make_tensor_value_info(n, *t) for n, t in (inputs or {"x": (F, ["N", 4])}).items()]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        infos,
+        [helper.make_tensor_value_info("y", *output)],
+        [numpy_helper.from_array(np.asarray(a), n) for n, a in (constants or {}).items()],
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("mydomain", 1), helper.make_opsetid("other", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def relu(x: str, y: str) -> NodeProto:
+    return helper.make_node("Relu", [x], [y], name=f"relu_{y}")
+
+
+def said(made: ModelProto, root: Path, **more: Any) -> list[tuple[str, str]]:
+    schema = schemas([load_operator(Layout(root), "group_norm").spec])
+    return [(f.mark, f.text) for f in inference(made, schema, **more)]
+
+
+def test_types_that_infer_are_told_of_the_outputs(root: Path) -> None:
+    assert said(model(relu("x", "y")), root) == [("ok", "inferred throughout: y float32[N, 4]")]
+
+
+def test_the_first_node_that_loses_a_dtype_is_named(root: Path) -> None:
+    unknown = helper.make_node("Unknown", ["a"], ["b"], domain="other", name="lost")
+    made = model(relu("x", "a"), unknown, relu("b", "c"), relu("c", "y"))
+    text = "the dtype of 'b' is lost at other::Unknown 'lost', and so of 2 values behind it"
+    assert said(made, root) == [("wrong", text)]
+    assert said(made, root, faulty={"other::Unknown 'lost'"}) == [("note", f"{text}: no wonder, see above")]
+    known = f"{text}: onnx cannot tell it, ONNX Runtime may"
+    assert said(made, root, builtin={("other", "Unknown")}) == [("note", known)]
+
+
+def test_the_first_node_that_loses_a_rank_is_named(root: Path) -> None:
+    made = model(
+        helper.make_node("Reshape", ["x", "shape"], ["a"], name="again"),
+        relu("a", "y"),
+        inputs={"x": (F, ["N", 4]), "shape": (I64, ["K"])},
+    )
+    text = "the rank of 'a' is lost at Reshape 'again', and so of 1 value behind it"
+    assert said(made, root) == [("note", f"{text}: onnx cannot tell it, ONNX Runtime may")]
+
+
+def test_a_rank_that_an_operator_of_ours_loses_is_wrong(root: Path) -> None:
+    norm = helper.make_node("mygroupnorm", ["x", "n", "s", "b"], ["y"], domain="mydomain", name="norm")
+    ports: dict[str, tuple[int, Shape | None]] = {"x": (F, None), "n": (F, [1]), "s": (F, [4]), "b": (F, [4])}
+    assert said(model(norm, inputs=ports, output=(F, None)), root) == [
+        ("wrong", "the rank of 'y' is lost at mydomain::mygroupnorm 'norm'")
+    ]
+
+
+def test_an_initializer_of_the_wrong_dtype_is_found(root: Path) -> None:
+    made = model(helper.make_node("Mul", ["x", "c"], ["y"], name="scale"), constants={"c": np.float64(2)})
+    ((mark, text),) = said(made, root)
+    assert mark == "wrong"
+    assert "shape inference fails" in text and "scale" in text and "B has inconsistent type tensor(double)" in text
+
+
+def test_the_same_holds_of_an_operator_of_ours(root: Path) -> None:
+    constants = {"n": np.float32([2]), "s": np.float64([1] * 4), "b": np.float32([1] * 4)}
+    norm = helper.make_node("mygroupnorm", ["x", "n", "s", "b"], ["y"], domain="mydomain", name="norm")
+    ((mark, text),) = said(model(norm, constants=constants), root)
+    assert mark == "wrong"
+    assert "node name: norm): scale has inconsistent type tensor(double)" in text
+
+
+@pytest.mark.parametrize("output", [(D, ["N", 4]), (F, ["N", 5]), (F, ["N", 4, 1])], ids=["dtype", "size", "rank"])
+def test_outputs_that_are_said_to_be_something_else_are_found(root: Path, output: tuple[int, Shape]) -> None:
+    ((mark, text),) = said(model(relu("x", "y"), output=output), root)
+    assert mark == "wrong"
+    assert text.startswith("the model says that output 'y' is ") and text.endswith("inferred: float32[N, 4]")
+
+
+def test_the_checker_speaks_of_what_inference_passes_over() -> None:
+    made = model(relu("x", "y"), relu("x", "y"))
+    (found,) = checker(made, None, ())
+    assert found.mark == "wrong"
+    assert "onnx.checker refuses the model" in found.text
+    assert not list(checker(model(relu("x", "y")), None, ()))
+
+
+def test_the_checker_finds_data_beside_the_model(tmp_path: Path) -> None:
+    made = model(helper.make_node("Mul", ["x", "c"], ["y"]), constants={"c": np.float32([1] * 4)})
+    path = tmp_path / "big.onnx"
+    onnx.save(made, path, save_as_external_data=True, location="big.data", size_threshold=0)
+    read = onnx.load_model(path, load_external_data=False)
+    assert not list(checker(read, path, ()))
+    (tmp_path / "big.data").unlink()
+    assert "big.data" in next(iter(checker(read, path, ()))).text
+
+
+@pytest.mark.parametrize(
+    ("ir", "opset", "ort", "marks", "words"),
+    [
+        (8, 18, "1.18", [], ""),
+        (10, 21, "1.18.1", [], ""),
+        (10, 22, "1.18", ["wrong"], "the model has opset 22, and ONNX Runtime 1.18 reads 21 at most. Export at opset "
+         "21 or below, or install ONNX Runtime 1.21 or newer"),
+        (11, 18, "1.18", ["wrong"], "IR version 11, and ONNX Runtime 1.18 reads 10 at most. Export at a lower opset"),
+        (13, 25, "1.16", ["wrong", "wrong"], "opset 25, and ONNX Runtime 1.16 reads 19 at most"),
+        (10, 21, "1.20", [], ""),
+        (10, 22, "1.20", ["note"], "whether ONNX Runtime 1.20 reads opset 22 was never measured: 1.18 reads 21 at "
+         "most, 1.21 22"),
+        (10, 23, "1.20", ["wrong"], "and ONNX Runtime 1.21 reads 22 at most"),
+        (13, 27, "1.99", ["note"], "1.31 reads 26 at most, and nothing newer is known"),
+    ],
+)  # fmt: skip
+def test_what_an_onnx_runtime_reads_is_known_from_data(
+    ir: int, opset: int, ort: str, marks: list[str], words: str
+) -> None:
+    found = list(versions(ir, opset, ort=ort))
+    assert [f.mark for f in found] == marks
+    assert words in " ".join(map(str, found))
+
+
+@pytest.mark.parametrize(
+    ("ort", "words"), [("new", "no version"), ("1.15", "nothing is known of versions before 1.16")]
+)
+def test_a_version_that_is_none_is_refused(ort: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        list(versions(8, 18, ort=ort))
+
+
+def test_inputs_are_drawn_small_and_so_said(tmp_path: Path) -> None:
+    ports: dict[str, tuple[int, Shape | None]] = {"x": (F, ["N", 4, "L"]), "i": (I64, ["N"]), "one": (F, [1])}
+    made = model(relu("x", "y"), inputs=ports)
+    found = feeding(made, tmp_path / "model.onnx", None)
+    assert str(found) == "inputs drawn, N = 2, L = 3: x float32[2, 4, 3], i int64[2], one float32[1]"
+    assert found.inputs["one"].tolist() == [1.0]
+    assert set(found.inputs["i"].tolist()) <= {0, 1}
+    again = feeding(made, tmp_path / "model.onnx", None)
+    assert found.inputs["x"].tobytes() == again.inputs["x"].tobytes()
+
+
+def test_an_initializer_needs_no_input(tmp_path: Path) -> None:
+    ports: dict[str, tuple[int, Shape | None]] = {"x": (F, [2, 4]), "c": (F, [])}
+    made = model(helper.make_node("Mul", ["x", "c"], ["y"]), inputs=ports, constants={"c": np.float32(1)})
+    assert list(feeding(made, tmp_path / "model.onnx", None).inputs) == ["x"]
+
+
+def test_the_data_set_beside_a_model_is_taken(tmp_path: Path) -> None:
+    x, y = np.float32([[1, 2, 3, 4]]), np.float32([[5, 6, 7, 8]])
+    dataset.write(tmp_path / "test_data_set_0", dataset.DataSet(inputs={"x": x}, outputs={"y": y}))
+    found = feeding(model(relu("x", "y")), tmp_path / "model.onnx", None)
+    assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
+    renamed = dataset.DataSet(inputs={"some": x}, outputs={"other": y})  # as others name them
+    dataset.write(tmp_path / "test_data_set_0", renamed)
+    found = feeding(model(relu("x", "y")), tmp_path / "model.onnx", None)
+    assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"z": np.float32([[1] * 4])}, "no input 'z', it has: x"),
+        ({}, "nothing for the input 'x', a float32[N, 4]"),
+        ({"x": np.float64([[1] * 4])}, "'x' is float64[1, 4], the model takes float32[N, 4]"),
+        ({"x": np.float32([[1] * 5])}, "'x' is float32[1, 5], the model takes float32[N, 4]"),
+        ({"x": np.float32([1] * 4)}, "'x' is float32[4], the model takes float32[N, 4]"),
+        (None, "no .npz file"),
+    ],
+    ids=["surplus", "missing", "dtype", "size", "rank", "text"],
+)
+def test_inputs_that_do_not_fit_are_refused(tmp_path: Path, given: dict[str, Any] | None, words: str) -> None:
+    path = tmp_path / "in.npz"
+    path.write_text("text") if given is None else np.savez(path, **given)
+    with pytest.raises(UsageError) as error:
+        feeding(model(relu("x", "y")), tmp_path / "model.onnx", path)
+    assert words in str(error.value)
+
+
+def test_a_range_tells_what_is_no_number() -> None:
+    assert spread(np.float32([[1, -2], [np.nan, np.inf]])) == "float32[2, 2] in -2 to 1 and 2 NaN or infinite"
+    assert spread(np.zeros((0, 3), np.int64)) == "int64[0, 3]"
+
+
+def test_tolerances_have_defaults_per_dtype_and_follow_what_is_asked() -> None:
+    assert tolerances(None, None)["float64"].rtol == 1e-9
+    assert {(t.rtol, t.atol) for t in tolerances(0.5, 0.25).values()} == {(0.5, 0.25)}
+
+
+DEFAULTS = {"ort": "", "inputs": "", "exporter": "both", "opset": 18, "rtol": "", "atol": ""}
+
+
+def test_a_file_and_a_function_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "a.onnx").touch()
+    (tmp_path / "m.py").touch()
+    assert not asked("a.onnx", DEFAULTS, tmp_path, torch="2.13").function
+    of_file, of_module = (
+        asked("m.py:build", DEFAULTS, tmp_path, torch="2.13"),
+        asked("package.m:build", DEFAULTS, tmp_path, torch="2.13"),
+    )
+    assert of_file.function and of_module.function
+    assert of_file.exporters == ("legacy", "dynamo")
+    assert of_file.label != of_module.label
+
+
+def test_an_exporter_that_cannot_write_the_opset_is_left_out() -> None:
+    found = asked("m:build", DEFAULTS | {"opset": 12}, Path(), torch="2.13")
+    assert found.exporters == ("legacy",)
+    assert found.left_out == ("the dynamo exporter of torch 2.13 writes opsets 18 to 25, not 12",)
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "words"),
+    [
+        (
+            "b.onnx",
+            {},
+            "there is no file 'b.onnx'; write an .onnx file, module:function, or path/to/file.py:function; "
+            "did you mean 'a.onnx'?",
+        ),
+        (".", {}, "is a folder; write an .onnx file, module:function, or path/to/file.py:function"),
+        ("m.py", {}, "name a function in it that builds one, such as m.py:build"),
+        ("n.py:build", {}, "there is no file 'n.py', so no function 'build' in it"),
+        ("m.py:", {}, "is no model"),
+        ("m.py:build", {"inputs": "x.npz"}, "build() gives the inputs of its model itself"),
+        (
+            "m.py:build",
+            {"opset": 3},
+            "--opset 3: the legacy exporter of torch 2.13 writes opsets 7 to 20, not 3; the dynamo",
+        ),
+        (
+            "m.py:build",
+            {"opset": 12, "exporter": "dynamo"},
+            "--opset 12: the dynamo exporter of torch 2.13 writes opsets 18 to 25",
+        ),
+        ("m.py:build", {"exporter": "new"}, "--exporter new: allowed: legacy, dynamo, both"),
+        ("a.onnx", {"rtol": "-1"}, "--rtol -1: write a number that is not negative"),
+        ("a.onnx", {"atol": "much"}, "--atol much: write a number"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, what: str, options: dict[str, Any], words: str) -> None:
+    (tmp_path / "a.onnx").touch()
+    (tmp_path / "m.py").touch()
+    with pytest.raises(UsageError) as error:
+        asked(what, DEFAULTS | options, tmp_path, torch="2.13")
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+WRONG = Finding(question="nodes", mark="wrong", text="it is\nso.", remedy="Do that")
+FINE = Finding(question="runs", mark="ok", text="fast")
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Plain(io.StringIO):
+    encoding = "ascii"
+
+
+def test_a_finding_is_one_line_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    shown = {}
+    for stream in (Terminal(), Plain()):
+        teller = Teller(stream)
+        teller.tell([WRONG, FINE])
+        teller.sum_up()
+        shown[type(stream)] = stream.getvalue()
+    assert "\x1b[31m✗" in shown[Terminal]
+    assert shown[Plain].splitlines() == [
+        "  X nodes             it is so. Do that",
+        "  ok runs              fast",
+        "1 wrong, 1 right",
+    ]
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    teller = Teller(stream := Terminal())
+    teller.tell([WRONG])
+    assert "✗" in stream.getvalue()
+    assert "\x1b[31m" not in stream.getvalue()
+
+
+def test_findings_go_through_a_file(tmp_path: Path) -> None:
+    finding.write(tmp_path / "a.json", [WRONG, FINE], error="none", link=[["a", "b"]])
+    assert finding.read(tmp_path / "a.json") == ([WRONG, FINE], {"error": "none", "link": [["a", "b"]]})

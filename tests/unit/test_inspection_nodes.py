@@ -1,0 +1,284 @@
+"""What `doit check` says of the nodes of a model, and of the libraries that they need: a fault planted for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from pipeline.inspection.finding import Finding
+from pipeline.inspection.libraries import needed
+from pipeline.inspection.nodes import faulty, node_findings, used
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operators
+from pipeline.spec import OpSpec
+
+BUILTIN = {("com.microsoft", "Inverse"), ("com.microsoft", "BiasGelu"), ("", "Relu")}
+
+
+@pytest.fixture(scope="module")
+def operators(root: Path) -> tuple[Operator, ...]:
+    return load_operators(Layout(root))
+
+
+@pytest.fixture(scope="module")
+def specs(operators: tuple[Operator, ...]) -> list[OpSpec]:
+    return [o.spec for o in operators]
+
+
+def norm(op_type: str = "mygroupnorm", *, inputs: str = "x groups scale bias", **more: Any) -> NodeProto:
+    """Return group_norm's node, named "norm", as it should be but for what is given."""
+    attributes = {"domain": "mydomain", "epsilon": 1e-5} | more
+    return helper.make_node(op_type, inputs.split(" "), ["y"], name="norm", **attributes)
+
+
+def model(*nodes: NodeProto, opset: int = 18, **versions: int) -> ModelProto:
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 4, "L"]) for n in "xy")
+    numbers = {"groups": [2.0], "scale": [1.0] * 4, "bias": [0.0] * 4}
+    constants = [numpy_helper.from_array(np.array(v, np.float32), name) for name, v in numbers.items()]
+    imports = {"": opset, "mydomain": 1} | versions
+    return helper.make_model(
+        helper.make_graph(nodes, "graph", [x], [y], constants),
+        opset_imports=[helper.make_opsetid(domain, version) for domain, version in imports.items()],
+        ir_version=8,
+    )
+
+
+def test_sound_nodes_are_counted_and_named(specs: list[OpSpec]) -> None:
+    inverse = helper.make_node("Inverse", ["y"], ["z"], domain="com.microsoft")
+    theirs = helper.make_node("BiasGelu", ["z", "bias"], ["w"], domain="com.microsoft")
+    found = list(
+        node_findings(
+            model(norm(), helper.make_node("Relu", ["x"], ["r"]), inverse, theirs, **{"com.microsoft": 1}),
+            specs,
+            BUILTIN,
+        )
+    )
+    assert [(f.mark, f.text) for f in found] == [
+        (
+            "ok",
+            "4 nodes, custom: 1 com.microsoft::BiasGelu (ONNX Runtime's own), 1 com.microsoft::Inverse (ops/inverse), "
+            "1 mydomain::mygroupnorm (ops/group_norm)",
+        )
+    ]
+
+
+NORM = "mydomain::mygroupnorm 'norm'"
+
+
+@pytest.mark.parametrize(
+    ("planted", "text", "remedy"),
+    [
+        (
+            lambda: model(norm("mygroupnrm")),
+            "mydomain::mygroupnrm 'norm': neither this project nor ONNX Runtime has such an operator",
+            "Did you mean 'mydomain::mygroupnorm'?",
+        ),
+        (
+            lambda: model(norm(domain="my.domain"), **{"my.domain": 1}),
+            "my.domain::mygroupnorm 'norm': no operator of this project; its op type is that of ops/group_norm, in "
+            "another domain",
+            "Did you mean mydomain::mygroupnorm?",
+        ),
+        (
+            lambda: model(norm(domain="")),
+            "mygroupnorm 'norm': ONNX has no such operator",
+            "Give the node the domain 'mydomain' of ops/group_norm",
+        ),
+        (
+            lambda: model(helper.make_node("BiasGelo", ["x"], ["y"], domain="com.microsoft"), **{"com.microsoft": 1}),
+            "com.microsoft::BiasGelo (gives 'y'): neither this project nor ONNX Runtime has such an operator",
+            "Did you mean 'com.microsoft::BiasGelu'?",
+        ),
+        (
+            lambda: model(norm(), mydomain=3),
+            f"{NORM}: the model imports version 3 of 'mydomain', and ops/group_norm has: 1, 2",
+            "Export it at one of these, or add the version to `versions` in ops/group_norm/spec.py",
+        ),
+        (
+            lambda: model(helper.make_node("CustomOpTwo", ["x"], ["y"], domain="test.customop")),
+            "test.customop::CustomOpTwo (gives 'y'): the model does not import its domain 'test.customop'",
+            "Export it again with the domain's version (custom_opsets), or add helper.make_opsetid",
+        ),
+        (
+            lambda: model(norm(epsilom=1e-5)),
+            f"{NORM}: it has no attribute 'epsilom'; declared: epsilon",
+            "Did you mean 'epsilon'?",
+        ),
+        (
+            lambda: model(norm(epsilon=1)),
+            f"{NORM}: attribute 'epsilon': it is INT, declared: FLOAT",
+            "Compare with ops/group_norm/spec.py",
+        ),
+        (
+            lambda: model(norm(epsilon=-1.0)),
+            f"{NORM}: attribute 'epsilon': found -1.0, allowed: 0.0 to inf",
+            "Compare with ops/group_norm/spec.py",
+        ),
+        (
+            lambda: model(helper.make_node("cstDualResidual", ["x", "x"], ["y", "z"], domain="rknn_cst"), rknn_cst=1),
+            "rknn_cst::cstDualResidual (gives 'y'): attribute 'alpha' is missing and has no default",
+            "Write it, a float; see ops/dual_residual/spec.py",
+        ),
+        (
+            lambda: model(
+                helper.make_node("cstDualResidual", ["x", "x"], ["y", "z"], domain="rknn_cst", alpha=2.0),
+                opset=9,
+                rknn_cst=1,
+            ),
+            "rknn_cst::cstDualResidual (gives 'y'): the model has opset 9, and ops/dual_residual is declared from 12 "
+            "on",
+            "Export at opset 12 or above",
+        ),
+        (
+            lambda: model(norm(inputs="x groups scale")),
+            f"{NORM}: its input 'bias', number 4 of 4 (x, num_groups, scale, bias), is missing",
+            "An attribute given as an input, or the other way round, leaves such a gap; compare with "
+            "ops/group_norm/spec.py",
+        ),
+        (
+            lambda: model(norm(inputs="x  scale bias")),
+            f"{NORM}: its input 'num_groups', number 2 of 4 (x, num_groups, scale, bias), is missing",
+            "An attribute given as an input, or the other way round, leaves such a gap; compare with "
+            "ops/group_norm/spec.py",
+        ),
+        (
+            lambda: model(norm(inputs="x groups scale bias bias")),
+            f"{NORM}: it has 5 inputs, declared: 4 (x, num_groups, scale, bias)",
+            "Compare with ops/group_norm/spec.py",
+        ),
+        (
+            lambda: model(
+                helper.make_node("CustomOpTwo", ["x"], ["y", "z"], domain="test.customop"), **{"test.customop": 1}
+            ),
+            "test.customop::CustomOpTwo (gives 'y'): it has 2 outputs, declared: 1 (y)",
+            "Compare with ops/custom_op_two/spec.py",
+        ),
+        (
+            lambda: model(
+                helper.make_node("AddAndRound", ["x"], ["y"], domain="test.customop"), **{"test.customop": 1}
+            ),
+            "test.customop::AddAndRound (gives 'y'): ops/add_and_round has no node of its own: it is written as nodes "
+            "of custom_op_one and custom_op_two",
+            "Export it again",
+        ),
+        (
+            lambda: model(helper.make_node("Relo", ["x"], ["y"])),
+            "Relo (gives 'y'): ONNX has no such operator",
+            "Did you mean 'Relu'?",
+        ),
+        (
+            lambda: model(helper.make_node("Gelu", ["x"], ["y"])),
+            "Gelu (gives 'y'): the model has opset 18, and the operator begins at 20",
+            "Export at opset 20 or above",
+        ),
+        (
+            lambda: model(helper.make_node("Upsample", ["x", "scale"], ["y"])),
+            "Upsample (gives 'y'): no operator of opset 18 any more",
+            "Export it again; onnx.version_converter may do as well",
+        ),
+    ],
+    ids=lambda value: "" if callable(value) else str(value)[:30],
+)
+def test_a_planted_fault_is_named(
+    specs: list[OpSpec], planted: Callable[[], ModelProto], text: str, remedy: str
+) -> None:
+    found = list(node_findings(planted(), specs, BUILTIN))
+    assert [(f.mark, f.text, f.remedy) for f in found] == [("wrong", text, remedy)]
+
+
+def test_an_attribute_with_a_default_may_be_missing(specs: list[OpSpec]) -> None:
+    node = norm()
+    del node.attribute[:]
+    assert [f.mark for f in node_findings(model(node), specs, BUILTIN)] == ["ok"]
+
+
+def test_optional_and_variadic_inputs_are_counted_as_declared(specs: list[OpSpec]) -> None:
+    def nms(*inputs: str) -> ModelProto:
+        outputs = ["indices", "selected", "kept"]
+        node = helper.make_node("NonMaximumSuppression", inputs, outputs, domain="opmatrix", format="center")
+        return model(node, opmatrix=1)
+
+    for inputs in (("x", "s"), ("x", "s", "", "v"), ("x", "s", "", "", "a", "b", "c")):
+        assert [f.mark for f in node_findings(nms(*inputs), specs, BUILTIN)] == ["ok"], inputs
+    (found,) = node_findings(nms("x"), specs, BUILTIN)
+    assert "its input 'scores', number 2 of 5" in found.text
+
+
+def test_a_value_that_is_not_allowed_is_named_with_those_that_are(specs: list[OpSpec]) -> None:
+    node = helper.make_node("NonMaximumSuppression", ["x", "s"], ["i"], domain="opmatrix", format="centre")
+    (found,) = node_findings(model(node, opmatrix=1), specs, BUILTIN)
+    assert "attribute 'format': found 'centre', allowed: 'corners', 'center'; did you mean" in found.text
+
+
+def test_one_fault_of_several_nodes_is_told_once(specs: list[OpSpec]) -> None:
+    (found,) = node_findings(model(norm("mygroupnrm"), norm("mygroupnrm")), specs, BUILTIN)
+    assert found.text.startswith("mydomain::mygroupnrm 'norm' (and 1 more nodes): ")
+
+
+def test_a_node_within_a_branch_is_seen(specs: list[OpSpec]) -> None:
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    branch = helper.make_graph([norm("mygroupnrm")], "branch", [], [y])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
+    found = list(node_findings(model(node), specs, BUILTIN))
+    assert [f.mark for f in found] == ["wrong"]
+    assert faulty(model(node), specs, BUILTIN) == {"mydomain::mygroupnrm 'norm'"}
+
+
+def test_a_function_of_the_model_needs_no_operator(specs: list[OpSpec]) -> None:
+    made = model(helper.make_node("Twice", ["x"], ["y"], domain="local"), local=1)
+    body = [helper.make_node("Add", ["a", "a"], ["b"])]
+    made.functions.append(helper.make_function("local", "Twice", ["a"], ["b"], body, [helper.make_opsetid("", 18)]))
+    (found,) = node_findings(made, specs, BUILTIN)
+    assert (found.mark, found.text) == ("ok", "2 nodes, custom: 1 local::Twice (a function of the model)")
+
+
+def libraries(layout: Layout, operators: tuple[Operator, ...], *names: str) -> tuple[list[str], list[Finding]]:
+    found = needed(layout, [o for o in operators if o.name in names])
+    return [str(p.relative_to(layout.root)) for p in found.libraries], list(found.findings)
+
+
+def built(layout: Layout, *names: str) -> None:
+    for name in names:
+        layout.ort_library(name).parent.mkdir(parents=True)
+        layout.ort_library(name).touch()
+
+
+def test_operators_of_different_domains_keep_their_libraries(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
+    layout = Layout(tmp_path)
+    built(layout, "group_norm", "dual_residual")
+    paths, (found,) = libraries(layout, operators, "group_norm", "dual_residual", "inverse")
+    assert [Path(p).name for p in paths] == ["libgroup_norm_ort.so", "libdual_residual_ort.so"]
+    assert found.mark == "ok"
+
+
+def test_operators_of_one_domain_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
+    layout = Layout(tmp_path)
+    built(layout, "custom_op_one", "custom_op_two")
+    paths, (found,) = libraries(layout, operators, "custom_op_two", "custom_op_one")
+    assert [Path(p).name for p in paths] == ["libcustom_op_one+custom_op_two_ort.so"]
+    assert "which share a domain" in found.text
+
+
+def test_a_missing_library_is_named_with_what_builds_it(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
+    _, (found,) = libraries(Layout(tmp_path), operators, "group_norm")
+    assert (found.mark, found.remedy) == ("wrong", "Build it: doit compile:group_norm")
+    assert found.text.endswith("libgroup_norm_ort.so is missing")
+
+
+def test_a_binding_by_hand_cannot_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
+    layout = Layout(tmp_path)
+    built(layout, "custom_op_one", "custom_op_two")
+    by_hand = tuple(replace(o, written=o.written | {"ort.cc"}) if o.name == "custom_op_two" else o for o in operators)
+    _, (found,) = libraries(layout, by_hand, "custom_op_one", "custom_op_two")
+    assert found.mark == "wrong"
+    assert "ops/custom_op_two has an ort.cc of its own" in found.text
+
+
+def test_the_operators_of_a_model_are_found(specs: list[OpSpec]) -> None:
+    assert [o.name for o in used(model(norm()), specs)] == ["group_norm"]
