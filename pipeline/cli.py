@@ -126,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     reporting = stage("report", _report, "show and write what is known about every cell")
     for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20")):
         reporting.add_argument(f"--{name}", default="default", help=f"as doit's variable: default, all, or {example}")
+    stage("count", _count, "write into README.md how much the last report says is verified")
     return parser
 
 
@@ -318,3 +319,9 @@ def _report(layout: Layout, options: argparse.Namespace) -> None:
             for cell in operator.cells(cells)
         ],
     )
+
+
+def _count(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import count
+
+    count.run(layout)

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.layout import Layout
+from pipeline.load import load_operators
+from pipeline.matrix import Choice
+from pipeline.project import chosen_cells
 from tests.ops.projects import Project
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +35,17 @@ def test_lines_are_counted() -> None:
     assert len(rows) == 5
     for path, lines in rows:
         assert len((ROOT / path).read_text().splitlines()) == int(lines), path
+
+
+def test_the_matrix_is_counted_as_it_is_planned() -> None:
+    """The sentence comes from a report; how many cells there are now is known without one."""
+    layout = Layout(ROOT)
+    cells = chosen_cells(layout, Choice(torch="all", ort="all"))
+    planned = [cell for o in load_operators(layout) for _ in o.spec.lowerings for cell in o.cells(cells)]
+    found = re.search(
+        r"\*\*([\d,]+) cells: [\d,]+ verified, [\d,]+ unsupported for a stated reason, 0 failed\*\*", README
+    )
+    assert found and int(found[1].replace(",", "")) == len(planned)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
