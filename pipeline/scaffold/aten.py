@@ -89,14 +89,16 @@ def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: st
         tolerances={"custom": limits},
     )
     shape = tuple(runs.get("shape", (3, 4)))
-    return checked(
-        Draft(
-            spec=spec, formula=formula, aten=schema.qualified, notes=tuple(_notes(schema, runs)),
-            origin=f"declared from {schema.text} of torch {found['torch']}",
-            examples={i.name: shape for i in inputs},
-            attributes={a.name: _value(a) for a in attributes if a.default is None},
-        )
-    )  # fmt: skip
+    draft = Draft(
+        spec=spec,
+        notes=tuple(_notes(schema, runs)),
+        formula=formula,
+        aten=schema.qualified,
+        origin=f"declared from {schema.text} of torch {found['torch']}",
+        examples=dict.fromkeys([i.name for i in inputs], shape),
+        attributes={a.name: _value(a) for a in attributes if a.default is None},
+    )
+    return checked(draft)
 
 
 def _default_overload(found: Mapping[str, Any], qualified: str) -> str:

@@ -48,9 +48,8 @@ def by_operator(found: Mapping[str, Any], shown: str, *, op_type: str = "") -> d
     if op_type:
         chosen = {k: v for k, v in nodes.items() if op_type in (k, k.rpartition("::")[2])}
         if not chosen:
-            raise UsageError(
-                f"{shown}: no unknown node {op_type!r}, there is: {', '.join(nodes)}{did_you_mean(op_type, nodes)}"
-            )
+            near = did_you_mean(op_type, [*nodes, *(k.rpartition("::")[2] for k in nodes)])
+            raise UsageError(f"{shown}: no unknown node {op_type!r}, there is: {', '.join(nodes)}{near}")
         return chosen
     return nodes
 
@@ -88,12 +87,15 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
         tolerances={"custom": tolerances(types, outputs)},
     )
     values = {a.name: v for a in attributes for v in [_value(first, a)] if v is not None}
-    return checked(
-        Draft(
-            spec=spec, notes=tuple(_notes(nodes, guessed)), origin=f"declared from {len(nodes)} "
-            f"node{'s' * (len(nodes) > 1)} of {shown}", guessed=guessed, seen=_seen(spec, first, values),
-        )
-    )  # fmt: skip
+    draft = Draft(
+        spec=spec,
+        notes=tuple(_notes(nodes, guessed)),
+        origin=f"declared from {len(nodes)} node{'s' * (len(nodes) > 1)} of {shown}",
+        attributes=values,
+        guessed=guessed,
+        seen=_seen(spec, first, values),
+    )
+    return checked(draft)
 
 
 def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, name: str = "") -> Draft:
