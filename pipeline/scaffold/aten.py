@@ -169,7 +169,7 @@ def _sorted(attributes: Iterator[Attribute]) -> tuple[Attribute, ...]:
 def _value(attribute: Attribute) -> AttributeValue:
     """Return what `aten_child` called the operator with."""
     values: Mapping[AttributeKind, AttributeValue] = {
-        "int": 1, "float": 0.5, "bool": True, "string": "none", "ints": (0,), "floats": (0.5,), "bools": (True,),
+        "int": 1, "float": 0.5, "bool": True, "string": "none", "ints": (0,), "floats": (0.5,),
     }  # fmt: skip
     return values[attribute.kind]
 

@@ -18,11 +18,21 @@ SHAPES = ((3, 4), (4, 4), (2, 3, 4), (2, 4, 4), (2, 3, 4, 4), (12,))
 def describe(name: str) -> dict[str, Any]:
     """Return the schemas of an operator by overload, or, where there is none, the names that are near."""
     qualified, _, _ = name.partition(".")
-    found = {s.overload_name: str(s) for s in torch._C._jit_get_schemas_for_operator(qualified)}
+    schemas = torch._C._jit_get_schemas_for_operator(qualified)
+    found = {s.overload_name: str(s) for s in schemas if _is_dispatched(qualified, s.overload_name)}
     if found:
         return {"torch": torch.__version__, "schemas": found, "runs": {k: _runs(qualified, k) for k in found}}
     known = sorted({s.name for s in torch._C._jit_get_all_schemas() if s.name.startswith("aten::")})
     return {"torch": torch.__version__, "schemas": {}, "near": difflib.get_close_matches(qualified, known, n=3)}
+
+
+def _is_dispatched(qualified: str, overload: str) -> bool:
+    """Return whether an overload is one of tensors: TorchScript has others of the same name, for numbers and lists."""
+    try:
+        torch._C._dispatch_find_schema_or_throw(qualified, overload)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _runs(qualified: str, overload: str) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from pipeline.torch_schema import Parameter, Schema, Type
 TENSORS = ("Tensor", "Tensor?", "Tensor[]")
 KINDS: Mapping[str, AttributeKind] = {
     "float": "float", "int": "int", "bool": "bool", "str": "string",
-    "float[]": "floats", "int[]": "ints", "bool[]": "bools",
+    "float[]": "floats", "int[]": "ints",
 }  # fmt: skip
 ALLOWED = ", ".join((*TENSORS, *KINDS))
 
@@ -164,6 +164,8 @@ def why_no_type(found: Type) -> str:
         return (
             f"{name} may be None, and an attribute of ONNX may not: write {name[:-1]}, and give a default that means it"
         )
+    if name.startswith("bool["):
+        return f"{name} is a list that torch's legacy exporter cannot trace: write int[], of 0 and 1"
     if name == "str[]":
         return "str[] is a list of texts, which is not supported yet: write str, and part it in the kernel"
     if element in _REASONS:

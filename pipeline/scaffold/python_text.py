@@ -14,7 +14,7 @@ from pipeline.spec import Attribute, AttributeValue, Input, OpSpec, SameAs, as_d
 WIDTH = 120
 _TYPES: Mapping[str, str] = {
     "float": "float", "int": "int", "bool": "bool", "string": "str", "floats": "tuple[float, ...]",
-    "ints": "tuple[int, ...]", "bools": "tuple[bool, ...]",
+    "ints": "tuple[int, ...]",
 }  # fmt: skip
 
 

@@ -122,7 +122,7 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
             if key not in declared:
                 wrong.append(f"{_who(node)} has an attribute {key!r}, the schema: {', '.join(declared) or 'none'}"
                              f"{did_you_mean(key, declared)}")  # fmt: skip
-            elif kind != {"bool": "int", "bools": "ints"}.get(declared[key].kind, declared[key].kind):
+            elif kind != ("int" if declared[key].kind == "bool" else declared[key].kind):
                 wrong.append(f"{_who(node)} has {key!r} as {kind}, the schema as {declared[key].kind}")
     if wrong:
         known = f"{shown}: the schema does not fit {first['domain']}::{first['op_type']}:"

@@ -6,8 +6,7 @@ SCHEMAS = (
     "bool strict=True, int n=3) -> (Tensor, Tensor z)",
     "my::one(Tensor x) -> Tensor",
     "my::first_is_optional(Tensor? mask, Tensor x) -> Tensor",
-    "my::lists(Tensor x, float[] a, int[] b=[], bool[] c=[True, False], float[] d=[0.5], int[] e=[1], "
-    "str s='it is \"so\"') -> Tensor",
+    "my::lists(Tensor x, float[] a, int[] b=[], float[] d=[0.5], int[] e=[1], str s='it is \"so\"') -> Tensor",
     "my::a_long_name_of_an_operator_that_somebody_has_chosen(Tensor the_first_of_all_of_its_inputs, Tensor? "
     "another_input_that_may_be_absent, Tensor[] and_any_number_of_tensors_more, float a_factor_with_a_long_name=0.125, "
     "int[] a_list_with_a_name_that_is_rather_long=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]) -> (Tensor the_first_of_its_outputs, "

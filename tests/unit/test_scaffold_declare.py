@@ -57,6 +57,7 @@ REFUSED = [
     ("my::f(Tensor x, int? n=None) -> Tensor", 17, "write int, and give a default that means it"),
     ("my::f(Tensor x, int n=None) -> Tensor", 21, "'n' cannot be None: it is int"),
     ("my::f(Tensor x, int[2] size) -> Tensor", 17, "has a fixed length, which a declaration cannot say: write int[]"),
+    ("my::f(Tensor x, bool[] flags) -> Tensor", 17, "a list that torch's legacy exporter cannot trace: write int[]"),
     ("my::f(Tensor x, str[] names) -> Tensor", 17, "a list of texts, which is not supported yet"),
     ("my::f(Tensor?[] xs, Tensor x) -> Tensor", 7, "Tensor?[] is any number of tensors, any of them absent"),
     ("my::f(Tensor x, Tensor[]? xs) -> Tensor", 17, "write Tensor[], of which none may be given"),
