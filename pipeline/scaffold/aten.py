@@ -36,23 +36,29 @@ from pipeline.spec import (
 )
 from pipeline.torch_schema import Parameter, Schema
 
+_INVERSE = {"deviation": 0.1}  # of functions from -1 to 1
+_POSITIVE = {"mean": 3.0, "deviation": 0.3}  # of functions from 1 on, or from 0
+_RANGES: Mapping[str, Mapping[str, float]] = {
+    **dict.fromkeys(("acos", "asin", "atanh"), _INVERSE),
+    **dict.fromkeys(("acosh", "log", "log10", "log1p", "log2", "rsqrt", "sqrt"), _POSITIVE),
+}
 _SAME = (
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "exp2", "expm1", "log", "log10", "log1p",
     "log2", "sin", "sinh", "tan", "tanh", "trunc",
 )  # fmt: skip
-# What is known of functions of one number: their names in C++ and NumPy.
+_CPP_AND_NUMPY: Mapping[str, tuple[str, str]] = {
+    **{n: (f"std::{n}(value)", f"np.{n.replace('a', 'arc', 1) if n[0] == 'a' else n}(exact)") for n in _SAME},
+    "abs": ("std::abs(value)", "np.abs(exact)"),
+    "ceil": ("std::ceil(value)", "np.ceil(exact)"),
+    "neg": ("-value", "-exact"),
+    "reciprocal": ("1 / value", "1 / exact"),
+    "rsqrt": ("1 / std::sqrt(value)", "1 / np.sqrt(exact)"),
+    "sigmoid": ("1 / (1 + std::exp(-value))", "1 / (1 + np.exp(-exact))"),
+    "sqrt": ("std::sqrt(value)", "np.sqrt(exact)"),
+}
+# What is known of functions of one number.
 FORMULAS: Mapping[str, Formula] = {
-    **{
-        n: Formula(cpp=f"std::{n}(value)", numpy=f"np.{n.replace('a', 'arc', 1) if n[0] == 'a' else n}(exact)")
-        for n in _SAME
-    },
-    "abs": Formula(cpp="std::abs(value)", numpy="np.abs(exact)"),
-    "ceil": Formula(cpp="std::ceil(value)", numpy="np.ceil(exact)"),
-    "neg": Formula(cpp="-value", numpy="-exact"),
-    "reciprocal": Formula(cpp="1 / value", numpy="1 / exact"),
-    "rsqrt": Formula(cpp="1 / std::sqrt(value)", numpy="1 / np.sqrt(exact)"),
-    "sigmoid": Formula(cpp="1 / (1 + std::exp(-value))", numpy="1 / (1 + np.exp(-exact))"),
-    "sqrt": Formula(cpp="std::sqrt(value)", numpy="np.sqrt(exact)"),
+    name: Formula(cpp=cpp, numpy=numpy, **_RANGES.get(name, {})) for name, (cpp, numpy) in _CPP_AND_NUMPY.items()
 }
 _LIMITS = {"float32": Tolerance(rtol=2e-6, atol=1e-6), "float64": Tolerance(rtol=1e-13, atol=1e-14)}
 # How ATen's types are declared. A number of no fixed kind is one that the default shows.

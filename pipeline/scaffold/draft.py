@@ -39,10 +39,15 @@ VALUES: Mapping[AttributeKind, tuple[AttributeValue, AttributeValue]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Formula:
-    """A function of one number: in C++ of `value`, in NumPy of `exact`, a longdouble."""
+    """A function of one number: in C++ of `value`, in NumPy of `exact`, a longdouble.
+
+    `mean` and `deviation` are of random numbers for which it is defined: opcheck fails where an output is NaN.
+    """
 
     cpp: str
     numpy: str
+    mean: float = 0.0
+    deviation: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

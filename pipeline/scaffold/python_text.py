@@ -174,15 +174,23 @@ def case_inputs(draft: Draft) -> list[str]:
     for part in draft.spec.inputs:
         tensor = "Random(shape=shape)"
         if part is draft.first:
-            tensor = (
-                "Random(shape=shape, layout=layout" + ", specials=SPECIALS if special else {}" * special(draft) + ")"
-            )
+            fields = ["shape=shape", *_range(draft), "layout=layout"]
+            fields += ["specials=SPECIALS if special else {}"] if special(draft) else []
+            tensor = f"Random({', '.join(fields)})"
         if part.variadic:
             tensor = f"({tensor}, {tensor}) if whole else ()"
         elif part.optional:
             tensor += " if whole else None"
         found.append(f"{literal(part.name)}: {tensor}")
     return found
+
+
+def _range(draft: Draft) -> Iterator[str]:
+    """Yield what of `Random` says that numbers are such as the formula is defined for."""
+    if draft.formula and draft.formula.mean:
+        yield f"mean={draft.formula.mean}"
+    if draft.formula and draft.formula.deviation != 1.0:
+        yield f"deviation={draft.formula.deviation}"
 
 
 def special(draft: Draft) -> bool:

@@ -75,7 +75,9 @@ def _spec(draft: Draft) -> dict[str, Any]:
     return {
         "draft": draft,
         "spec": spec,
-        "docstring": python_text.docstring(f"{MARK}: what {spec.name} is.", draft.origin),
+        "docstring": python_text.docstring(
+            f"{MARK}: what {spec.name} is.", draft.origin[:1].upper() + draft.origin[1:]
+        ),
         "imports": python_text.bracket("from pipeline.spec import ", python_text.spec_imports(draft), ""),
         "comment": python_text.comment,
     }
