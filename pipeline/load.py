@@ -66,7 +66,7 @@ def load_operators(layout: Layout) -> tuple[Operator, ...]:
         operator, wrong = _read(layout, name)
         mistakes += wrong
         found += [operator] if operator else []
-    mistakes += _clashes(found)
+    mistakes += clashes(found)
     if mistakes:
         raise SpecError("\n".join(mistakes))
     return tuple(found)
@@ -136,7 +136,7 @@ def _lines(layout: Layout, path: Path, mistakes: Iterable[Mistake]) -> list[str]
     return [f"{shown}: {m.field}: {m.text}" for m in mistakes]
 
 
-def _clashes(operators: Sequence[Operator]) -> Iterator[str]:
+def clashes(operators: Sequence[Operator]) -> Iterator[str]:
     """Yield the names that two operators claim: either framework would keep only one of them."""
     for field in ("onnx", "torch"):
         seen: dict[str, str] = {}

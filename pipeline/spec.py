@@ -20,7 +20,7 @@ DType = Literal[
 AttributeKind = Literal["float", "int", "string", "bool", "floats", "ints", "strings", "bools", "tensor"]
 Lowering = Literal["custom", "decomposed"]
 Layout = Literal["contiguous", "transposed", "sliced", "expanded", "flipped"]
-AttributeValue = float | int | str | bool | tuple[float, ...] | tuple[int, ...] | tuple[str, ...]
+AttributeValue = float | int | str | bool | tuple[float, ...] | tuple[int, ...] | tuple[str, ...] | tuple[bool, ...]
 Scalar = float | int | bool | str
 Nested = Scalar | tuple["Nested", ...]
 

@@ -1,0 +1,88 @@
+"""From a schema to a verified operator of one's own: `doit new` and `doit`, in seconds and CPU seconds.
+
+    ./run python benchmarks/new.py [--rounds 3]
+
+Each round adds one operator to a project in which another one is up to date, and builds with a cold start: servers are
+processes of the one run. What the steps and the starts of servers cost is told by the run itself (docs/events.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from measuring import DOIT, HEAD, ROOT, Measured, measure, nothing
+
+GOAL = 10  # seconds from the command to green
+SCHEMA = "my::scale_shift_{0}(Tensor x, Tensor scale, float shift=0.0) -> Tensor"
+
+
+def project_in(folder: Path) -> Path:
+    """Make a project of one operator, built."""
+    project = folder / "project"
+    for name in ("native/include", "native/binding"):
+        shutil.copytree(ROOT / name, project / name)
+    for name in ("dodo.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, project / name)
+    measure(1, nothing, *command_new("first"), cwd=project)
+    measure(1, nothing, *DOIT, cwd=project)
+    return project
+
+
+def command_new(name: str) -> tuple[str, ...]:
+    return (*DOIT, "new", "--schema", SCHEMA.format(name), "--domain", f"my.{name}")
+
+
+def by_kind(events: Path) -> Mapping[str, float]:
+    """Return the CPU seconds of the steps of each group, and of the servers' starts."""
+    cpu: dict[str, float] = defaultdict(float)
+    for event in map(json.loads, events.read_text().splitlines()):
+        if "cpu" in event:
+            kind = f"server {event['server']}" if event["event"] == "server" else f"step {event['step'].split(':')[0]}"
+            cpu[kind] += event["cpu"]
+    return cpu
+
+
+def total(parts: list[Measured]) -> Measured:
+    """Return the sum of commands that follow each other, round by round."""
+    return Measured(
+        cpu=[sum(p) for p in zip(*(m.cpu for m in parts), strict=True)],
+        wall=[sum(p) for p in zip(*(m.wall for m in parts), strict=True)],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory(prefix="opmatrix-benchmark-") as folder:
+        project, kinds = project_in(Path(folder)), []
+        events = project / "events"
+        written, built = Measured(cpu=[], wall=[]), Measured(cpu=[], wall=[])
+        for number in range(rounds):
+            for into, command in (
+                (written, command_new(f"round_{number}")),
+                (built, (*DOIT, "-r", "jsonl", "-o", str(events))),
+            ):
+                found = measure(1, nothing, *command, cwd=project)
+                into.cpu.extend(found.cpu)
+                into.wall.extend(found.wall)
+            kinds.append(by_kind(events))
+    print(f"{'':32} {HEAD}")
+    for name, measured in (("doit new", written), ("doit", built), ("both", both := total([written, built]))):
+        print(f"{name:32} {measured}")
+    print("\nCPU seconds in doit, medians:")
+    medians = {k: statistics.median(kind.get(k, 0.0) for kind in kinds) for k in set().union(*kinds)}
+    for kind, seconds in sorted(medians.items(), key=lambda item: -item[1]):
+        print(f"  {kind:30} {seconds:8.2f}")
+    print(f"\ngoal: {GOAL} s, median {statistics.median(both.wall):.1f} s of wall time")
+
+
+if __name__ == "__main__":
+    main()

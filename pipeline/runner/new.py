@@ -1,0 +1,87 @@
+"""`doit new`: write the files of an operator. A doit command; all that it knows stands in pipeline.scaffold."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from doit import doit_cmd
+from doit.cmd_base import Command
+from doit.cmdparse import CmdParseError
+
+from pipeline.errors import OpmatrixError, UsageError, did_you_mean
+from pipeline.layout import Layout
+from pipeline.project import find_root
+
+
+def _option(name: str, help: str) -> dict[str, Any]:
+    return {"name": name, "long": name.replace("_", "-"), "type": str, "default": "", "help": help}
+
+
+class New(Command):
+    """No tasks are loaded: an operator with a mistake in it keeps nobody from another one."""
+
+    name = "new"
+    doc_purpose = "write the files of a new operator, which is green at once, with the places to fill in marked"
+    doc_usage = "[--schema SCHEMA | --override aten::NAME | --from-onnx FILE] [--domain DOMAIN]"
+    doc_description = (
+        "Declaration, cases, reference, README and kernel: of a torch schema, of an operator of torch's own, or of "
+        "the nodes of a model that ONNX Runtime does not know. Without any of them it asks, in a terminal. Nothing is "
+        "overwritten. Exit codes: 0 written, 2 refused, 130 interrupted."
+    )
+    cmd_options = (
+        _option("schema", "torch schema, such as 'my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor'"),
+        _option("domain", "ONNX domain of its node, such as my.domain"),
+        _option("name", "name of its folders and its kernel; otherwise the schema's"),
+        _option(
+            "op_type", "name of its node in ONNX, otherwise ScaleShift for scale_shift; with --from-onnx, which one"
+        ),
+        _option("override", "an operator of torch's own, such as aten::sinc, to be exported as one of yours"),
+        _option("from_onnx", "a model: each operator in it that nobody knows is declared"),
+    )
+
+    def parse_execute(self, in_args: Sequence[str]) -> int:
+        try:
+            return int(super().parse_execute(_typed(in_args, command=self.name)))
+        except CmdParseError as error:
+            known = [f"--{o['long']}" for o in self.cmd_options]
+            near = next((n for word in str(error).split() if (n := did_you_mean(word, known))), "")
+            print(f"doit new: {error}{near}; allowed: {', '.join(known)}", file=sys.stderr)
+            return UsageError.exit_code
+        except OpmatrixError as error:
+            print(error, file=sys.stderr)
+            return error.exit_code
+        except (KeyboardInterrupt, EOFError):
+            print("\ndoit new: interrupted; nothing was written", file=sys.stderr)
+            return 130
+
+    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        from pipeline.scaffold import ask, make, texts, write  # with jinja2, which no other command is to pay for
+        from pipeline.scaffold.request import Request
+
+        if args:
+            raise UsageError(f"doit new: found {' '.join(args)!r}, allowed: options alone. A schema stands in quotes")
+        layout = Layout(find_root(Path.cwd()))
+        request = Request(**{option["name"]: params[option["name"]].strip() for option in self.cmd_options})
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            request = ask.complete(request, check=make.check_answer)
+        drafts = make.drafts(layout, request)
+        write.refuse_what_is_there(layout, [draft.spec for draft in drafts])
+        files = {path: text for draft in drafts for path, text in texts.render(draft).items()}
+        write.write(layout, files)
+        run = "./run doit" if (layout.root / "run").is_file() else "doit"
+        for line in make.said(drafts, files, run=run):
+            print(line)
+        return 0
+
+
+def _typed(given: Sequence[str], *, command: str) -> list[str]:
+    """Return the arguments as they were typed.
+
+    doit takes every one with '=' in it away, as a variable, and most schemas have a default.
+    """
+    if not doit_cmd._CMDLINE_VARS or command not in sys.argv:
+        return list(given)
+    return sys.argv[sys.argv.index(command) + 1 :]

@@ -1,0 +1,75 @@
+"""ATen operators as overrides, from what a process with torch tells of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.scaffold.aten import from_aten
+from pipeline.spec import FromKernel, Override, SameAs
+
+
+def facts(*schemas: str, shape: tuple[int, ...] = (3, 4), outputs: tuple[tuple[tuple[int, ...], str], ...] = ()) -> Any:
+    runs = {"shape": list(shape), "outputs": [{"shape": list(s), "dtype": d} for s, d in outputs]} if outputs else None
+    by_overload = {s.partition("(")[0].partition(".")[2]: s for s in schemas}
+    return {"torch": "2.13.0", "schemas": by_overload, "runs": dict.fromkeys(by_overload, runs), "near": ["aten::sinh"]}
+
+
+F32 = (((3, 4), "float32"),)
+
+
+def test_a_function_of_one_number_is_known() -> None:
+    draft = from_aten(facts("aten::sinh(Tensor self) -> Tensor", outputs=F32), "aten::sinh", domain="my.aten")
+    assert draft.formula and draft.formula.cpp == "std::sinh(value)"
+    torch = draft.spec.torch
+    assert torch and torch.name == "aten::sinh" and torch.overrides == (Override(name="aten::sinh"),)
+    assert [i.name for i in draft.spec.inputs] == ["x"] and draft.spec.onnx.op_type == "Sinh"
+
+
+def test_what_cannot_be_an_attribute_is_left_out_where_it_has_a_default() -> None:
+    text = (
+        "aten::softmax_like(Tensor self, int dim, Scalar beta=1, SymInt[2] size=0, ScalarType? dtype=None, "
+        "int? n=None, MemoryFormat f=contiguous_format) -> Tensor"
+    )
+    draft = from_aten(facts(text, outputs=F32), "aten::softmax_like", domain="my.aten")
+    assert [(a.name, a.kind, a.default) for a in draft.spec.attributes] == [
+        ("dim", "int", None), ("beta", "int", 1), ("size", "ints", (0, 0)),
+    ]  # fmt: skip
+    assert "dtype, n, f" in draft.notes[0] and draft.aten and not draft.formula and not draft.copies
+
+
+def test_outputs_are_as_torch_gave_them() -> None:
+    text = "aten::split_up(Tensor self, Tensor other) -> (Tensor values, Tensor indices)"
+    draft = from_aten(facts(text, outputs=(((3, 4), "float32"), ((12,), "int64"))), "aten::split_up", domain="my.aten")
+    assert [(o.name, o.type, o.shape) for o in draft.spec.outputs] == [
+        ("values", "T", SameAs(input="x")), ("indices", "int64", FromKernel(rank=1)),
+    ]  # fmt: skip
+
+
+def test_a_name_that_is_reserved_is_another() -> None:
+    draft = from_aten(facts("aten::sqrt(Tensor self) -> Tensor", outputs=F32), "aten::sqrt", domain="my.aten")
+    assert (draft.spec.name, draft.spec.onnx.op_type) == ("aten_sqrt", "Sqrt")
+
+
+@pytest.mark.parametrize(
+    ("found", "name", "message"),
+    [
+        (facts(), "aten::sinnh", "torch 2.13.0 has no operator 'aten::sinnh'; did you mean 'aten::sinh'?"),
+        (facts("aten::add.Tensor(Tensor self, Tensor other) -> Tensor"), "aten::add", "without a default overload"),
+        (
+            facts("aten::sum(Tensor self) -> Tensor", "aten::sum.dim(Tensor self, int[1] dim) -> Tensor"),
+            "aten::sum.dim",
+            "the overload 'dim' of aten::sum cannot be overridden: .* torch 2.13.0 has aten::sum.default, ",
+        ),
+        (facts("aten::relu_(Tensor(a!) self) -> Tensor(a!)"), "aten::relu_", "column 13: .*written in place"),
+        (facts("aten::f(Tensor self, int? n) -> Tensor"), "aten::f", "int.* may be None"),
+        (facts("aten::f(Tensor self, int dim, Tensor index) -> Tensor"), "aten::f", "ahead of a tensor"),
+        (facts("aten::f(Tensor self) -> Tensor[]"), "aten::f", "any number of outputs"),
+        (facts("aten::f(int n) -> Tensor"), "aten::f", "no argument is a Tensor"),
+    ],
+)
+def test_what_cannot_be_overridden_is_refused(found: Any, name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        from_aten(found, name, domain="my.aten")

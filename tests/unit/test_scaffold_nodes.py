@@ -1,0 +1,168 @@
+"""Nodes that nobody has declared, as operators: what a model tells of them, and what it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.scaffold.draft import Draft
+from pipeline.scaffold.unknown_nodes import by_operator, from_nodes, from_nodes_and_schema
+from pipeline.spec import Random
+
+F32, F64, I64 = "float32", "float64", "int64"
+
+
+def value(name: str = "v", dtype: str | None = F32, shape: list[Any] | None = None) -> dict[str, Any]:
+    return {"name": name, "dtype": dtype, "shape": shape}
+
+
+def node(*inputs: Any, outputs: Any = None, name: str = "node_1", **attributes: tuple[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name, "domain": "acme.ops", "op_type": "FastThing", "inputs": list(inputs),
+        "outputs": outputs or [value("out")],
+        "attributes": {k: {"kind": kind, "value": v} for k, (kind, v) in attributes.items()},
+    }  # fmt: skip
+
+
+def draft(*nodes: dict[str, Any]) -> Draft:
+    return from_nodes(nodes, shown="model.onnx")
+
+
+def test_one_node() -> None:
+    made = draft(
+        node(
+            value("x", shape=["N", 3]), value("layer.weight", shape=[3]), value("ids", I64, [3]),
+            alpha=("float", 0.10000000149011612), axes=("ints", [0, 1]), mode=("string", "fast"),
+        )
+    )  # fmt: skip
+    spec = made.spec
+    assert (spec.name, spec.onnx.domain, spec.onnx.op_type, spec.torch) == ("fast_thing", "acme.ops", "FastThing", None)
+    assert [(i.name, i.type, i.optional) for i in spec.inputs] == [
+        ("x", "T", False), ("weight", "T", False), ("ids", "int64", False),
+    ]  # fmt: skip
+    assert spec.types == {"T": ("float32",)}
+    assert [(a.name, a.kind, a.default) for a in spec.attributes] == [
+        ("alpha", "float", None), ("axes", "ints", None), ("mode", "string", None),
+    ]  # fmt: skip
+    assert made.attributes == {"alpha": 0.1, "axes": (0, 1), "mode": "fast"}
+    assert made.seen and made.seen.cases[0].inputs == {
+        "x": Random(shape=(2, 3)), "weight": Random(shape=(3,)), "ids": Random(shape=(3,)),
+    }  # fmt: skip
+    assert "(N, 3)" in spec.inputs[0].doc and not made.notes
+
+
+def test_what_some_nodes_lack_is_optional_or_has_a_default_that_is_a_guess() -> None:
+    made = draft(
+        node(value("x"), value("bias"), k=("int", 3)),
+        node(value("y"), name="node_2"),
+        node(value("z"), None, value("scale"), name="node_3", k=("int", 4)),
+    )
+    assert [(i.name, i.optional) for i in made.spec.inputs] == [("x", False), ("bias", True), ("scale", True)]
+    assert [(a.name, a.default) for a in made.spec.attributes] == [("k", 0)]
+    assert made.guessed == ("k",) and "k: left out by some nodes" in made.notes[0]
+
+
+def test_dtypes_that_go_together_are_one_type_variable() -> None:
+    made = draft(
+        node(value("x"), value("weight")), node(value("x", F64), value("weight", F64), outputs=[value("o", F64)])
+    )
+    assert made.spec.types == {"T": ("float32", "float64")}
+    assert {i.type for i in made.spec.inputs} == {"T"} == {o.type for o in made.spec.outputs}
+
+
+def test_an_output_of_another_dtype_has_that() -> None:
+    made = draft(node(value("x"), outputs=[value("values"), value("indices", I64)]))
+    assert [(o.name, o.type) for o in made.spec.outputs] == [("y0", "T"), ("y1", "int64")]
+
+
+def test_a_dtype_that_nothing_tells_is_a_float() -> None:
+    made = draft(node(value("x", None)))
+    assert made.spec.types == {"T": ("float32", "float64")} and "does not tell the dtype" in made.notes[0]
+    assert made.seen is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [
+        (
+            [node(value("x", "float16"))],
+            "node 'node_1': 'x' is float16, not supported yet: cast it to float32 and back",
+        ),
+        ([node(value("x", "string"))], "holds texts, not supported yet"),
+        ([node(value("x", "float8e4m3fn"))], "'x' is float8e4m3fn, which no operator of ours takes"),
+        ([node(value("x", "sequence_type"))], "'x' is sequence_type"),
+        (
+            [node(value("x"), table=("tensor", None))],
+            "attribute 'table' is of the kind tensor, not supported: make it an",
+        ),
+        ([node(value("x"), body=("graph", None))], "of the kind graph, not supported: leave it out"),
+        (
+            [node(value("x"), op=("int", 1))],
+            "attribute 'op' is no name that Python, C++ and the generated code can have",
+        ),
+        ([node(value("x"), k=("int", 1)), node(value("x"), k=("float", 1.0))], "of the kind float, elsewhere of int"),
+        ([node()], "has no first input"),
+        ([node(None, value("x"))], "has no first input"),
+        ([node(value("x")), node(value("x"), outputs=[value(), value()])], "different numbers of outputs"),
+        (
+            [node(value("x"), value("w", I64)), node(value("x"), value("w", F64))],
+            "input 1 is float64 or int64, and not as the first input is",
+        ),
+    ],
+)
+def test_what_cannot_be_declared_is_refused(nodes: list[dict[str, Any]], reason: str) -> None:
+    with pytest.raises(UsageError, match=r"^model.onnx: acme.ops::FastThing cannot be declared:") as raised:
+        draft(*nodes)
+    assert reason in str(raised.value)
+
+
+def facts(*nodes: dict[str, Any]) -> dict[str, Any]:
+    return {"nodes": list(nodes), "domains": ["", "com.microsoft"], "functions": []}
+
+
+def test_nodes_of_one_operator_go_together() -> None:
+    other = node(value("x")) | {"op_type": "Other"}
+    found = by_operator(facts(node(value("x")), other, node(value("y"))), "m.onnx")
+    assert {k: len(v) for k, v in found.items()} == {"acme.ops::FastThing": 2, "acme.ops::Other": 1}
+    assert [*by_operator(facts(node(value("x")), other), "m.onnx", op_type="Other")] == ["acme.ops::Other"]
+
+
+@pytest.mark.parametrize(
+    ("found", "op_type", "message"),
+    [
+        (facts(), "", r"m.onnx: every node is known: .*'ai.onnx', 'com.microsoft'.* There is nothing to declare."),
+        ({"error": "DecodeError: x"}, "", "m.onnx: no model of ONNX can be read: DecodeError: x"),
+        (facts(node(value())), "FastThink", "no unknown node 'FastThink', there is: acme.ops::FastThing; did you mean"),
+    ],
+)
+def test_where_there_is_nothing_to_declare_it_is_said(found: dict[str, Any], op_type: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        by_operator(found, "m.onnx", op_type=op_type)
+
+
+def test_a_schema_gives_it_a_torch_side() -> None:
+    nodes = [node(value("x"), value("w"), alpha=("float", 0.5), strict=("int", 1))]
+    schema = "my::fast(Tensor x, Tensor w, float alpha, bool strict=False) -> Tensor"
+    spec = from_nodes_and_schema(nodes, schema, shown="m.onnx").spec
+    assert (spec.name, spec.onnx.domain, spec.onnx.op_type) == ("fast", "acme.ops", "FastThing")
+    assert spec.torch and spec.torch.name == "my::fast"
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("my::f(Tensor x, float alpha) -> Tensor", "has 2 inputs, the schema 1"),
+        ("my::f(Tensor x, Tensor y, Tensor z, Tensor? w, float alpha) -> Tensor", "has 2 inputs, the schema 3 to 4"),
+        (
+            "my::f(Tensor x, Tensor y, float alfa) -> Tensor",
+            "an attribute 'alpha', the schema: alfa; did you mean 'alfa'?",
+        ),
+        ("my::f(Tensor x, Tensor y, int alpha) -> Tensor", "has 'alpha' as float, the schema as int"),
+    ],
+)
+def test_a_schema_that_does_not_fit_the_node_is_refused(schema: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=r"the schema does not fit acme.ops::FastThing") as raised:
+        from_nodes_and_schema([node(value("x"), value("w"), alpha=("float", 0.5))], schema, shown="m.onnx")
+    assert reason in str(raised.value)
