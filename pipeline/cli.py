@@ -120,8 +120,8 @@ def _parser() -> argparse.ArgumentParser:
     probing = stage("probe", _probe, "measure what the table of legal cells says of a torch or an ONNX Runtime")
     probing.add_argument("factor", choices=("torch", "ort"))
     probing.add_argument("--version", help="such as 2.9; without it that of this environment")
-    linking = stage("link", _link, "link one ONNX Runtime library of several operators")
-    linking.add_argument("operators", nargs="+", metavar="OPERATOR", help="folders of ops/, each compiled already")
+    combining = stage("combine", _combine, "link one ONNX Runtime library of several operators")
+    combining.add_argument("operators", nargs="+", metavar="OPERATOR", help="folders of ops/, each compiled already")
     _add_checks(stages)
     reporting = stage("report", _report, "show and write what is known about every cell")
     for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20")):
@@ -272,10 +272,10 @@ def _probe(layout: Layout, options: argparse.Namespace) -> None:
         probe_ort.run(layout)
 
 
-def _link(layout: Layout, options: argparse.Namespace) -> None:
-    from pipeline.stages import link
+def _combine(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import combine
 
-    link.run(layout, [load_operator(layout, name) for name in options.operators])
+    combine.run(layout, [load_operator(layout, name) for name in options.operators])
 
 
 def _check(layout: Layout, options: argparse.Namespace) -> None:

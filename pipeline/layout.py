@@ -249,13 +249,17 @@ class Layout:
         """What was measured of one torch or ONNX Runtime, ``torch2.9``."""
         return self.build / f"probe/{environment}.json"
 
-    def linked(self, names: Sequence[str]) -> Path:
+    def combined(self, names: Sequence[str]) -> Path:
         """The folder in which one ONNX Runtime library is linked of several operators."""
         joined = "+".join(names)
-        return self.build / "link" / (joined if len(joined) < 100 else hashlib.sha256(joined.encode()).hexdigest()[:16])
+        return (
+            self.build
+            / "combined"
+            / (joined if len(joined) < 100 else hashlib.sha256(joined.encode()).hexdigest()[:16])
+        )
 
-    def linked_library(self, names: Sequence[str]) -> Path:
-        folder = self.linked(names)
+    def combined_library(self, names: Sequence[str]) -> Path:
+        folder = self.combined(names)
         return folder / f"lib{folder.name}_ort.so"
 
     def checked(self, label: str) -> Path:

@@ -54,7 +54,7 @@ def needed(layout: Layout, operators: Sequence[Operator]) -> Needed:
                 )
             )
         else:
-            libraries.append(layout.linked_library(names))
+            libraries.append(layout.combined_library(names))
             link.append(names)
     if libraries and not findings:
         shown = ", ".join(str(p.relative_to(layout.root)) for p in libraries)

@@ -225,7 +225,7 @@ def _ort_library(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> No
     )
 
 
-def link_ninja(layout: Layout, names: Sequence[str], *, toolchain: Toolchain) -> str:
+def combined_ninja(layout: Layout, names: Sequence[str], *, toolchain: Toolchain) -> str:
     """Return the text of the build.ninja that links one ONNX Runtime library of the objects of several operators.
 
     A session takes each domain from one library alone. The objects are those of the operators' own libraries: each is
@@ -233,7 +233,7 @@ def link_ninja(layout: Layout, names: Sequence[str], *, toolchain: Toolchain) ->
     """
     text = io.StringIO()
     ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # as above
-    ninja.comment(f"How one library is linked of {', '.join(names)}. Written by `python -m pipeline link`.")
+    ninja.comment(f"How one library is linked of {', '.join(names)}. Written by `python -m pipeline combine`.")
     ninja.variable("ninja_required_version", "1.5")
     ninja.variable("builddir", ".")
     ninja.include(SDK)
@@ -255,7 +255,7 @@ def link_ninja(layout: Layout, names: Sequence[str], *, toolchain: Toolchain) ->
     objects = [f"../../{layout.compiled(n).relative_to(layout.build)}/{stem}.o" for n in names for stem in OBJECTS]
     _library(
         ninja,
-        layout.linked_library(names).name,
+        layout.combined_library(names).name,
         objects=(*objects, "ort_library.o", "runtime.o"),
         script=layout.binding / "ort.map",
         more="-Wl,-z,defs",

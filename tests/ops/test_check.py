@@ -20,7 +20,7 @@ from pipeline.inspection.tolerances import tolerances
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.runner.lock import hold
-from pipeline.stages import link
+from pipeline.stages import combine
 from tests.ops.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
@@ -506,25 +506,27 @@ def operators(project: Project, *names: str) -> list[Operator]:
     return [load_operator(project.layout, name) for name in names]
 
 
-def test_a_linked_library_has_equal_bytes_and_no_path_of_the_project(project: Project) -> None:
+def test_a_combined_library_has_equal_bytes_and_no_path_of_the_project(project: Project) -> None:
     def made() -> bytes:
-        return link.run(project.layout, operators(project, "custom_op_one", "custom_op_two", "group_norm")).read_bytes()
+        return combine.run(
+            project.layout, operators(project, "custom_op_one", "custom_op_two", "group_norm")
+        ).read_bytes()
 
     first = made()
-    shutil.rmtree(project.layout.linked(["custom_op_one", "custom_op_two", "group_norm"]))
+    shutil.rmtree(project.layout.combined(["custom_op_one", "custom_op_two", "group_norm"]))
     assert made() == first
     assert str(project.root).encode() not in first
 
 
 def test_what_cannot_be_linked_is_refused(project: Project) -> None:
     with pytest.raises(CompileError, match="inverse has no objects: its kernel is ONNX Runtime's own"):
-        link.run(project.layout, operators(project, "inverse"))
+        combine.run(project.layout, operators(project, "inverse"))
     (by_hand,) = (replace(o, written=o.written | {"ort.cc"}) for o in operators(project, "group_norm"))
     with pytest.raises(CompileError, match=r"native/group_norm/ort\.cc has a RegisterCustomOps of its own"):
-        link.run(project.layout, [by_hand])
+        combine.run(project.layout, [by_hand])
     elsewhere = Layout(project.root, debug=True)
     with pytest.raises(CompileError, match=r"kernel.o is missing. Build it: doit compile:group_norm"):
-        link.run(elsewhere, operators(project, "group_norm"))
+        combine.run(elsewhere, operators(project, "group_norm"))
 
 
 def test_a_missing_library_is_told_with_what_builds_it(project: Project) -> None:

@@ -32,17 +32,17 @@ def run(layout: Layout, operators: Sequence[Operator]) -> Path:
     except FileNotFoundError as error:
         raise CompileError(f"'{layout.sdk}' is missing. Run `python -m pipeline sdk` first.") from error
     toolchain = find_toolchain(os.environ)
-    folder = layout.linked(names)
+    folder = layout.combined(names)
     write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {sdk['version']}\n")
     write_text(folder / native_build.SDK, native_build.sdk_ninja(Path(sdk["path"])))
     write_text(folder / native_build.ORT_LIBRARY, ort_library(names))
-    write_text(folder / "build.ninja", native_build.link_ninja(layout, names, toolchain=toolchain))
+    write_text(folder / "build.ninja", native_build.combined_ninja(layout, names, toolchain=toolchain))
     command = [toolchain.ninja, "--quiet", "-j", "1", "-C", str(folder)]
     print("$", shlex.join(command), flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     if done.returncode != 0:
         raise CompileError(f"one library of {', '.join(names)} cannot be linked:\n{done.stdout.strip()}")
-    path = layout.linked_library(names)
+    path = layout.combined_library(names)
     symbols.check_ort_library(path)
     return path
 
