@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pipeline import check, home
+from pipeline.dist import settings
+from pipeline.dist.settings import Dist
 from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator, load_operators
@@ -119,6 +121,8 @@ def _parser() -> argparse.ArgumentParser:
     probing = stage("probe", _probe, "measure what the table of legal cells says of a torch or an ONNX Runtime")
     probing.add_argument("factor", choices=("torch", "ort"))
     probing.add_argument("--version", help="such as 2.9; without it that of this environment")
+    stage("link", _link, "link the operators that ship into one pair of libraries")
+    stage("dist", _dist, "build a wheel of the operators that ship")
     reporting = stage("report", _report, "show and write what is known about every cell")
     for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20")):
         reporting.add_argument(f"--{name}", default="default", help=f"as doit's variable: default, all, or {example}")
@@ -237,6 +241,28 @@ def _probe(layout: Layout, options: argparse.Namespace) -> None:
         from pipeline.stages import probe_ort
 
         probe_ort.run(layout)
+
+
+def _shipped(layout: Layout) -> tuple[Dist, tuple[Operator, ...]]:
+    operators = load_operators(layout)
+    if found := settings.read(layout, operators):
+        return found, found.chosen(operators)
+    raise UsageError(
+        f"pyproject.toml says nothing of a wheel. Write {settings.TABLE} there, with name = 'my_ops' and "
+        "version = '1.0.0'; without operators = ['...'] it takes all that have a library of ours"
+    )
+
+
+def _link(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import link
+
+    link.run(layout, *_shipped(layout))
+
+
+def _dist(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import dist
+
+    dist.run(layout, *_shipped(layout))
 
 
 def _report(layout: Layout, options: argparse.Namespace) -> None:

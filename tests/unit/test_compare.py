@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.arrays import numpy_dtype
+from pipeline.data.dtypes import numpy_dtype
 from pipeline.data.compare import EXACT, Comparison, compare, mismatch
 from pipeline.spec import DType, Tolerance
 
