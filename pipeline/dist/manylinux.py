@@ -8,6 +8,7 @@ packages and a search for libraries on this machine, where libtorch need not be.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def platform(libraries: Sequence[Needs]) -> str:
 def highest(libraries: Sequence[Needs]) -> dict[str, str]:
     """Return the highest version that is needed of each family: ``{"GLIBC": "2.14", "GLIBCXX": "3.4.29"}``."""
     found: dict[str, str] = {}
-    for family, _, number in (v.rpartition("_") for needs in libraries for v in needs.versions):
-        if number.replace(".", "").isdigit():
+    for version in (version for needs in libraries for version in needs.versions):
+        if numbered := re.fullmatch(r"([A-Z]+)_([\d.]+)", version):
+            family, number = numbered.groups()
             found[family] = max(found.get(family, "0"), number, key=lambda text: [*map(int, text.split("."))])
     return dict(sorted(found.items()))
