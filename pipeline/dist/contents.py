@@ -81,7 +81,7 @@ def _variables(dist: Dist, specs: Sequence[OpSpec], modules: Mapping[str, Sequen
         "sequences": any("Sequence" in typed for f in functions for typed in f["typed"]),
         "completed": [spec.name for spec in specs if any(i.variadic for i in spec.inputs)],
         "decomposed_doc": _DECOMPOSED,
-        "versions": ", ".join(sorted({f"{s.onnx.domain} {s.onnx.since_version}" for s in specs})),
+        "later": sorted({f"{s.onnx.domain} {s.onnx.since_version}" for s in specs if s.onnx.since_version > 1}),
     }
 
 

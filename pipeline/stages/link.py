@@ -29,7 +29,8 @@ def run(layout: Layout, dist: Dist, operators: Sequence[Operator]) -> None:
     except FileNotFoundError as error:
         raise CompileError(f"'{layout.sdk}' is missing. Run `python -m pipeline sdk` first.") from error
     kernels = [o.spec for o in operators if has_kernel(o.spec)]
-    write_text(folder / native_build.ORT_LIBRARY, native.ort_library([spec.name for spec in kernels]))
+    text = native.ort_library([spec.name for spec in kernels], called=dist.name)
+    write_text(folder / native_build.ORT_LIBRARY, text)
     write_text(folder / native_build.IDENTITY, toolchain.identity)
     write_text(folder / native_build.SDK, native_build.sdk_ninja(Path(sdk["path"])))
     write_text(folder / "build.ninja", native_build.linked_ninja(layout, dist.name, kernels, toolchain=toolchain))
