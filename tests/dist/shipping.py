@@ -14,7 +14,7 @@ from tests.ops.projects import ROOT, Project
 
 OPERATORS = ("add_and_round", "custom_op_one", "custom_op_two", "dual_residual", "group_norm", "nms")
 MODEL = Path(__file__).with_name("model.py")
-VARIABLE = "OPMATRIX_TORCH_ENVIRONMENTS"
+VARIABLE = "OPMATRIX_ENVIRONMENTS"
 SETTINGS = """
 [tool.opmatrix.dist]
 name = "my_ops"
