@@ -17,7 +17,7 @@ from pipeline.glue import native
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.schema import has_kernel
-from pipeline.toolchain import native_build, symbols
+from pipeline.toolchain import merged, native_build, symbols
 from pipeline.toolchain.find import find_toolchain
 
 
@@ -36,6 +36,7 @@ def run(layout: Layout, dist: Dist, operators: Sequence[Operator]) -> None:
     write_text(folder / "build.ninja", native_build.linked_ninja(layout, dist.name, kernels, toolchain=toolchain))
     for made in folder.glob("*.o"):  # ninja looks at time stamps alone, and this is the one thing to compile
         made.unlink()
+    merged.check_merged({spec.name: path for spec in kernels for path in layout.objects(spec.name, "kernel")})
     command = [toolchain.ninja, "--quiet", "-C", str(folder)]
     print("$", shlex.join(command), flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")

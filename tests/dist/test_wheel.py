@@ -126,3 +126,20 @@ def test_it_names_its_commit(again: Project) -> None:
     assert source() == {"commit": git("rev-parse", "HEAD"), "dirty": False}
     again.replace("native/nms/kernel.h", "#pragma once", "#pragma once  // once")
     assert source() == {"commit": git("rev-parse", "HEAD"), "dirty": True}
+
+
+def test_a_project_that_says_nothing_of_a_wheel_is_told_what_to_write(tmp_path: Path) -> None:
+    made = project(tmp_path, settings="")
+    done = made.doit("dist")
+    assert done.returncode == 1
+    assert "pyproject.toml says nothing of a wheel. Write [tool.opmatrix.dist] there, with name" in done.stdout
+    done = made.doit("list")
+    assert done.returncode == 0, "and nothing else minds"
+
+
+def test_settings_that_are_wrong_are_told_before_anything_runs(tmp_path: Path) -> None:
+    made = project(tmp_path, settings="[tool.opmatrix.dist]\nname = 'my_ops'\nversion = 'one'\n")
+    done = made.doit("dist")
+    assert done.returncode == 2
+    assert "pyproject.toml: [tool.opmatrix.dist]: version: found 'one', allowed" in done.stderr + done.stdout
+    assert not made.layout.build.joinpath("compile").exists()
