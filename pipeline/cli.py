@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import check, home
+from pipeline.dist import settings
+from pipeline.dist.settings import Dist
 from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator, load_operators
@@ -123,6 +125,8 @@ def _parser() -> argparse.ArgumentParser:
     combining = stage("combine", _combine, "link one ONNX Runtime library of several operators")
     combining.add_argument("operators", nargs="+", metavar="OPERATOR", help="folders of ops/, each compiled already")
     _add_checks(stages)
+    stage("link", _link, "link the operators that ship into one pair of libraries")
+    stage("dist", _dist, "build a wheel of the operators that ship")
     reporting = stage("report", _report, "show and write what is known about every cell")
     for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20")):
         reporting.add_argument(f"--{name}", default="default", help=f"as doit's variable: default, all, or {example}")
@@ -304,6 +308,28 @@ def _check(layout: Layout, options: argparse.Namespace) -> None:
         check_compare.run(
             layout, model=model, libraries=options.library, differs=options.differs, own=options.own, **given
         )
+
+
+def _shipped(layout: Layout) -> tuple[Dist, tuple[Operator, ...]]:
+    operators = load_operators(layout)
+    if found := settings.read(layout, operators):
+        return found, found.chosen(operators)
+    raise UsageError(
+        f"pyproject.toml says nothing of a wheel. Write {settings.TABLE} there, with name = 'my_ops' and "
+        "version = '1.0.0'; without operators = ['...'] it takes all that have a library of ours"
+    )
+
+
+def _link(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import link
+
+    link.run(layout, *_shipped(layout))
+
+
+def _dist(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import dist
+
+    dist.run(layout, *_shipped(layout))
 
 
 def _report(layout: Layout, options: argparse.Namespace) -> None:

@@ -22,8 +22,14 @@ _IMPORT = re.compile(r"^\s*(?:from (pipeline[\w.]*) import ([\w, ]+|\()|import (
 @cache
 def modules(stage: str) -> tuple[Path, ...]:
     """Return the files of the package that the module ``pipeline.stages.<stage>`` runs, itself included, sorted."""
+    return reached(f"pipeline.stages.{stage}")
+
+
+@cache
+def reached(module: str) -> tuple[Path, ...]:
+    """Return the files of the package that a module of it imports, directly or not, itself included, sorted."""
     found: set[Path] = set()
-    waiting = [_file(f"pipeline.stages.{stage}")]
+    waiting = [_file(module)]
     while waiting:
         path = waiting.pop()
         if path and path not in found:

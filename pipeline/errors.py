@@ -94,6 +94,12 @@ class ProbeError(OpmatrixError):
     exit_code = 14
 
 
+class DistError(OpmatrixError):
+    """A wheel that cannot be made, or that nobody could use."""
+
+    exit_code = 16
+
+
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or nothing."""
     near = difflib.get_close_matches(found, list(allowed), n=1)

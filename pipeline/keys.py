@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pipeline.code import digest, function
+from pipeline.dist.settings import Dist
 from pipeline.feeds import feeds
 from pipeline.glue import names
 from pipeline.layout import Layout
@@ -37,6 +38,7 @@ class Plan:
     versions: Versions
     toolchain: Toolchain
     environ: Mapping[str, str]
+    dist: Dist | None = None
     choice: Choice = Choice()  # noqa: RUF009 - it is frozen
     seconds: float = 300
     megabytes: float = 8000

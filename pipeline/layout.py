@@ -171,13 +171,9 @@ class Layout:
         """The torch that a library over its C++ headers was compiled for."""
         return self.compiled(name, debug=debug, torch=torch) / "torch.txt"
 
-    def torch_objects(self, name: str) -> tuple[Path, ...]:
-        """What the libraries for single versions of torch take from the build for all: the arithmetic, and checks."""
-        return tuple(self.compiled(name) / file for file in ("kernel.o", "runtime.o"))
-
-    def ort_objects(self, name: str) -> tuple[Path, ...]:
-        """What an operator gives to ONNX Runtime libraries: its own, and those of the operators that use it."""
-        return tuple(self.compiled(name) / file for file in ("kernel.o", "ort.o"))
+    def objects(self, name: str, *stems: str) -> tuple[Path, ...]:
+        """What an operator gives to libraries: its own, those of operators that use it, and those that ship."""
+        return tuple(self.compiled(name) / f"{stem}.o" for stem in stems)
 
     def data(self, name: str, model: str, case: int) -> Path:
         """One test data set in the layout of ONNX's backend tests: input_<i>.pb and output_<i>.pb."""
@@ -294,3 +290,27 @@ class Layout:
     def standing(self) -> Path:
         """The verdicts of earlier runs, in other cells, that a report tells as well: a path a line."""
         return self.report / "standing.txt"
+
+    @property
+    def linked(self) -> Path:
+        """The folder in which one ninja links the libraries that ship."""
+        return self.build / "linked"
+
+    def linked_library(self, name: str, side: str) -> Path:
+        """What a wheel called `name` gives "torch" or "ort"."""
+        return self.linked / f"lib{name}_{side}.so"
+
+    @property
+    def dist(self) -> Path:
+        """The folder that holds the wheel, and nothing else."""
+        return self.build / "dist"
+
+    @property
+    def dist_record(self) -> Path:
+        """What is known of the wheel; it is in there as well."""
+        return self.build / "dist.json"
+
+    @property
+    def wheels(self) -> Path:
+        """A list of the wheels in `dist`, whose names are known only once they are made."""
+        return self.build / "dist.txt"

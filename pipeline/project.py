@@ -69,16 +69,16 @@ def lost_headers(layout: Layout) -> list[str]:
     return [p.name for p, d in listed.items() if not p.is_file() or hashlib.sha256(p.read_bytes()).hexdigest() != d]
 
 
-def _settings(layout: Layout, table: str) -> Mapping[str, Any]:
+def settings(layout: Layout, table: str) -> Mapping[str, Any]:
     """Return the table [tool.opmatrix.<table>] of the project's pyproject.toml, or an empty one."""
     path = layout.root / "pyproject.toml"
     try:
-        settings = tomllib.loads(path.read_text())
+        read = tomllib.loads(path.read_text())
     except FileNotFoundError:
         return {}
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"pyproject.toml: {error}") from error
-    found: Mapping[str, Any] = settings.get("tool", {}).get("opmatrix", {}).get(table, {})
+    found: Mapping[str, Any] = read.get("tool", {}).get("opmatrix", {}).get(table, {})
     return found
 
 
@@ -94,7 +94,7 @@ def step_megabytes(layout: Layout) -> float:
 
 
 def _limit(layout: Layout, name: str, default: float) -> float:
-    found = _settings(layout, "limits").get(name, default)
+    found = settings(layout, "limits").get(name, default)
     if not isinstance(found, int | float) or not found > 0:
         raise UsageError(f"pyproject.toml: [tool.opmatrix.limits]: {name}: found {found!r}, allowed: a number above 0")
     return float(found)
@@ -102,7 +102,7 @@ def _limit(layout: Layout, name: str, default: float) -> float:
 
 def default_opsets(layout: Layout) -> Mapping[Exporter, Sequence[int]]:
     """Return the opsets per exporter that pyproject.toml names under [tool.opmatrix.opsets]."""
-    named = _settings(layout, "opsets")
+    named = settings(layout, "opsets")
     where = "pyproject.toml: [tool.opmatrix.opsets]"
     for exporter in EXPORTERS:
         opsets = named.get(exporter)

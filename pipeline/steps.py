@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.code import digest
+from pipeline.dist.steps import shipping
 from pipeline.glue import names
 from pipeline.keys import Part, Plan, make_step
 from pipeline.matrix import Cell, unreadable
@@ -15,7 +16,7 @@ from pipeline.report.template import TEMPLATES
 from pipeline.schema import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from pipeline.spec import Lowering
 from pipeline.step import Server, Step
-from pipeline.toolchain import headers
+from pipeline.toolchain import headers, native_build
 from pipeline.toolchain.native_build import build_ninja, classic_ninja
 
 __all__ = ["Plan", "steps"]
@@ -55,6 +56,7 @@ def steps(plan: Plan) -> Iterator[Step]:
             yield _sanitize(part, here[0])
     yield _report(plan, verdicts)
     yield from _probes(plan)
+    yield from shipping(plan)
 
 
 def _first_ones(cells: Iterable[Cell]) -> set[Cell]:
@@ -140,13 +142,14 @@ def _glue(part: Part) -> Step:
 
 def _compile(part: Part) -> Step:
     layout, name, spec = part.layout, part.name, part.spec
-    ort = [layout.ort_library(name), *(() if spec.uses or OWN_ORT in part.written else layout.ort_objects(name))]
+    linked = not spec.uses and OWN_ORT not in part.written
+    shared = layout.objects(name, *native_build.shared(spec, part.written)) if linked else ()
     return part.step(
         "compile",
         reads=[
             layout.sdk,
             *(layout.generated(name) / file for file in names.native(spec, part.written)),
-            *(path for other in spec.uses for path in layout.ort_objects(other)),
+            *(path for other in spec.uses for path in layout.objects(other, "kernel", "ort")),
             *layout.native_sources(name),
             *headers.files(spec, layout.root),
         ],
@@ -154,8 +157,8 @@ def _compile(part: Part) -> Step:
             *([layout.torch_library(name)] if has_torch_library(spec) else ()),
             *dict.fromkeys(
                 [
-                    *(ort if has_ort_library(spec) else ()),
-                    *(layout.torch_objects(name) if has_kernel_object(spec, part.written) else ()),
+                    *([layout.ort_library(name), *shared] if has_ort_library(spec) else ()),
+                    *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, part.written) else ()),
                 ]
             ),
         ],
@@ -178,7 +181,7 @@ def _compile_alone(part: Part, torch: str) -> Step:
         reads=[
             layout.sdk,
             *(layout.generated(name) / file for file in names.native(spec, part.written)),
-            *(layout.torch_objects(name) if has_kernel_object(spec, part.written) else ()),
+            *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, part.written) else ()),
             *layout.native_sources(name),
             *headers.files(spec, layout.root),
             layout.installed(place, "torch"),

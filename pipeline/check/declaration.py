@@ -25,7 +25,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "environment", "sdk", "glue", "compile", "data", "draw", "register", "export", "verify", "report", "probe",
-        "sanitize",
+        "sanitize", "link", "linked", "dist",
     ),
     "a name that C++ or the bindings use": (
         "std", "name", "equal", "numel", "sqrt", "floor", "dtype_of", "check_dtype", "check_same_dtype", "parallel_for",

@@ -7,19 +7,14 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import ml_dtypes  # noqa: F401  # teaches NumPy the name bfloat16
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.data.dtypes import numpy_dtype
 from pipeline.errors import DataError
 from pipeline.spec import DType, Nested, Random, Scalar, Tensor, shape_of
 
 Array = NDArray[Any]
-
-
-def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """Return NumPy's dtype; strings are held as objects, bfloat16 is ml_dtypes', as in the onnx package."""
-    return np.dtype("O" if dtype == "string" else dtype)
 
 
 def dtype_name(array: Array) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.data.arrays import Array, dtype_name, numpy_dtype
+from pipeline.data.arrays import Array, dtype_name
+from pipeline.data.dtypes import numpy_dtype
 from pipeline.errors import DataError
 from pipeline.files import load_module
 from pipeline.layout import Layout

@@ -47,9 +47,11 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
     return {file: text(file) for file in names.native(spec, written)}
 
 
-def ort_library(operators: Sequence[str]) -> str:
-    """Return the file that makes one ONNX Runtime library of `operators`."""
-    return _environment().get_template("ort_library.cc.j2").render(names=operators)
+def ort_library(operators: Sequence[str], *, called: str = "") -> str:
+    """Return the file that makes one ONNX Runtime library of `operators`, which messages call by their names, or as
+    `called`: a session's options keep that, and take no more than a kilobyte."""
+    title = called or ", ".join(operators)
+    return _environment().get_template("ort_library.cc.j2").render(names=operators, title=title)
 
 
 @cache

@@ -74,6 +74,19 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
     }
 
 
+def function(spec: OpSpec) -> dict[str, Any]:
+    """Return how the operator is called in Python: typed parameters, their names, and what it returns."""
+    arguments = torch_arguments(spec)
+    tensors = ", ".join("torch.Tensor" for _ in spec.outputs)
+    returns = tensors if len(spec.outputs) == 1 else f"tuple[{tensors}]"
+    return {"typed": [_typed(a) for a in arguments], "names": [a.name for a in arguments], "returns": returns}
+
+
+def environment() -> jinja2.Environment:
+    """Return what templates of Python text are rendered with: the filter `literal` and the function `bracket`."""
+    return _environment()
+
+
 def _typed(argument: Argument) -> str:
     """Return a parameter as a Python function declares it."""
     default = "" if argument.default is None else f" = {_literal(argument.default)}"

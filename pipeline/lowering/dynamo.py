@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from onnx import defs
 from onnxscript import values
 
-from pipeline.data.arrays import numpy_dtype
+from pipeline.data.dtypes import numpy_dtype
 from pipeline.errors import ExportError
 from pipeline.lowering import graph
 from pipeline.lowering.arguments import Lowered

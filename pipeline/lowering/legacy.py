@@ -96,12 +96,21 @@ def registered(lowered: Lowered, opset: int, names: Sequence[str]) -> Iterator[N
         for name in names:
             if _is_registered(name, opset):
                 torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]
+            _forget_empty(name)
 
 
 def _is_registered(name: str, opset: int) -> bool:
     """Return whether there is a custom symbolic function for this very opset; torch's own does not count."""
     group = _registry().get_function_group(name)
     return group is not None and bool(group._functions.overridden(opset))
+
+
+def _forget_empty(name: str) -> None:
+    """Remove what torch leaves of an operator that has no symbolic function any more: the next export would end with
+    "min() arg is an empty sequence", instead of the operator's name."""
+    group = _registry().get_function_group(name)
+    if group is not None and not len(group._functions):
+        _registry()._registry.pop(name, None)
 
 
 def register(lowered: Lowered, opset: int, names: Sequence[str]) -> None:

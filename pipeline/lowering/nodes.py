@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from onnx import AttributeProto, NodeProto, helper, numpy_helper
 
-from pipeline.data.arrays import numpy_dtype
+from pipeline.data.dtypes import numpy_dtype
 from pipeline.errors import ExportError
 from pipeline.lowering import graph
 from pipeline.lowering.arguments import Lowered

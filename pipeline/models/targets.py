@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from pipeline.errors import ExportError
-from pipeline.library.torch_call import torch_minor
 from pipeline.schema import overridden_in
 from pipeline.spec import OpSpec
 
@@ -19,11 +18,12 @@ def names(spec: OpSpec) -> tuple[str, ...]:
         raise ExportError(f"{spec.name} is declared without a torch operator: no exporter of torch can write it")
     if not spec.torch.overrides:
         return (spec.torch.name,)
-    if not (found := overridden_in(spec, torch_minor())):
+    running = ".".join(torch.__version__.split(".")[:2])
+    if not (found := overridden_in(spec, running)):
         ranges = ", ".join(
             f"{o.name} from torch {o.first or 'the first'} to {o.last or 'the last'}" for o in spec.torch.overrides
         )
-        raise ExportError(f"{spec.name}: it overrides {ranges}, and this is torch {torch_minor()}. Widen the range")
+        raise ExportError(f"{spec.name}: it overrides {ranges}, and this is torch {running}. Widen the range")
     return found
 
 

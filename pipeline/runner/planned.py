@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
 
+from pipeline.dist.source import commit
 from pipeline.files import write_bytes
 from pipeline.layout import Layout
 from pipeline.matrix import MADE, Choice
@@ -43,6 +44,7 @@ def planned(layout: Layout, *, choice: Choice, environ: Mapping[str, str]) -> Se
         environ.get("OPMATRIX_ORT_INCLUDE"),
         lost_headers(layout),
         with_environment(layout, versions=versions) if MADE in vars(choice).values() else None,
+        commit(layout.root),
         marks,
     )
     with suppress(Exception):  # whatever is wrong with the file: it is only a cache
@@ -62,6 +64,7 @@ def _plan(
 ) -> tuple[Sequence[Step], Sequence[Declared]]:
     """Return the steps, and which headers of third parties are declared."""
     # Here, because these imports are a part of what a kept plan saves.
+    from pipeline.dist import settings
     from pipeline.load import load_operators
     from pipeline.project import chosen_cells, step_megabytes, step_seconds
     from pipeline.steps import Plan, steps
@@ -75,6 +78,7 @@ def _plan(
         toolchain=toolchain,
         environ=environ,
         choice=choice,
+        dist=settings.read(layout, operators),
         seconds=step_seconds(layout),
         megabytes=step_megabytes(layout),
     )

@@ -24,10 +24,12 @@ GROUPS: Mapping[str, str] = {
     "report": "show and write what is known about every cell",
     "probe": "measure which cells are legal, and compare with pipeline/matrix.py, when asked for",
     "sanitize": "run each pair of libraries under AddressSanitizer and UBSan, when asked for",
+    "link": "link the operators that ship into one pair of libraries, when asked for",
+    "dist": "build a wheel of the operators that ship, when asked for",
 }
 REPORT = "report"
 # What `doit` runs where no task is named. An environment is made for the steps that run in it.
-DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", ENVIRONMENT))
+DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", "link", "dist", ENVIRONMENT))
 
 
 class StepTask(Task):

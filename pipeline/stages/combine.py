@@ -57,5 +57,5 @@ def _check(layout: Layout, operator: Operator) -> None:
     if is_own(OWN_ORT, operator.spec, operator.written):
         raise CompileError(f"native/{name}/ort.cc has a RegisterCustomOps of its own, and a library has one; write "
                            f"native/{name}/kernel.h instead, or load its own library beside this one")  # fmt: skip
-    if missing := next((p for p in layout.ort_objects(name) if not p.is_file()), None):
+    if missing := next((p for p in layout.objects(name, *native_build.OBJECTS) if not p.is_file()), None):
         raise CompileError(f"{missing} is missing. Build it: doit compile:{name}")

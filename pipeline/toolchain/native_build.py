@@ -215,7 +215,7 @@ def _installed_torch_library(
 def _ort_library(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> None:
     own = [] if spec.uses else ["kernel.o", "ort.o"]
     # Relative, as ninja's folder is: a library is then of the same bytes in any folder. Compiled by another ninja.
-    others = [f"../{used}/{stem}.o" for used in spec.uses for stem in OBJECTS]
+    others = [f"../{used}/{stem}.o" for used in spec.uses for stem in ("kernel", "ort")]
     _library(
         ninja,
         layout.ort_library(spec.name).name,
@@ -257,6 +257,52 @@ def combined_ninja(layout: Layout, names: Sequence[str], *, toolchain: Toolchain
         ninja,
         layout.combined_library(names).name,
         objects=(*objects, "ort_library.o", "runtime.o"),
+        script=layout.binding / "ort.map",
+        more="-Wl,-z,defs",
+    )
+    return text.getvalue()
+
+
+def shared(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> tuple[str, ...]:
+    """Return the objects of an operator with a kernel that other libraries than its own are linked of."""
+    torch = has_torch_library(spec) and not is_own(OWN_TORCH, spec, written)
+    return ("kernel", "ort", "runtime", *(["torch"] if torch else []))
+
+
+def linked_ninja(layout: Layout, name: str, specs: Sequence[OpSpec], *, toolchain: Toolchain) -> str:
+    """Return the text of build.ninja for one pair of libraries of several operators, linked of the objects that their
+    own compile steps have made. `specs` are those that have kernels."""
+    text = io.StringIO()
+    ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # as above
+    ninja.comment(f"How the libraries of {name} are linked. Written by `python -m pipeline link`.")
+    ninja.variable("ninja_required_version", "1.5")
+    ninja.variable("builddir", ".")
+    ninja.include(SDK)
+    ninja.newline()
+    _variables(ninja, layout, specs[0], toolchain=toolchain, debug=False)
+    _rules(ninja)
+    ninja.build(["ort_library.o"], "object", [ORT_LIBRARY], implicit=[IDENTITY], variables={"more": "$binding $ort"})
+    ninja.newline()
+
+    def objects(of: Sequence[OpSpec], binding: str) -> tuple[str, ...]:
+        """Relative, as ninja's folder is: a library is then of the same bytes in any folder."""
+        own = (f"../compile/{spec.name}/{stem}.o" for spec in of for stem in ("kernel", binding))
+        return (*own, f"../compile/{specs[0].name}/runtime.o")  # the same for all
+
+    if in_torch := [spec for spec in specs if has_torch_library(spec)]:
+        _library(ninja, STUB, objects=(), more="-nostdlib -x c /dev/null")
+        _library(
+            ninja,
+            layout.linked_library(name, "torch").name,
+            objects=objects(in_torch, "torch"),
+            script=layout.binding / "torch.map",
+            libraries=f"-Wl,--no-as-needed {STUB}",
+            further=(STUB,),
+        )
+    _library(
+        ninja,
+        layout.linked_library(name, "ort").name,
+        objects=(*objects(specs, "ort"), "ort_library.o"),
         script=layout.binding / "ort.map",
         more="-Wl,-z,defs",
     )

@@ -248,3 +248,24 @@ def _check_exports(path: Path, found: Symbols, *, allowed: str) -> None:
 def _list(names: list[str]) -> str:
     shown = ", ".join(repr(n) for n in names[:5])
     return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What a library needs of a system: libraries, versions of their symbols such as ``GLIBC_2.14``, and all symbols
+    that it looks for."""
+
+    libraries: frozenset[str]
+    versions: frozenset[str]
+    symbols: frozenset[str]
+
+
+def read_needs(path: Path) -> Needs:
+    """Return what a library needs. Raises CompileError for a file that is none."""
+    with _mapped(path) as content:
+        sections = list(_sections(content))
+        return Needs(
+            libraries=frozenset(_needed(content, sections)),
+            versions=frozenset(_versions(content, sections)),
+            symbols=frozenset(s.name for s in _symbols(content, sections) if not s.section),
+        )

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from pipeline.data.arrays import array, dtype_name, numpy_dtype, seed_of
+from pipeline.data.arrays import array, dtype_name, seed_of
+from pipeline.data.dtypes import numpy_dtype
 from pipeline.errors import DataError
 from pipeline.schema import DTYPES
 from pipeline.spec import DType, Nested, Random, Tensor, Values

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.arrays import numpy_dtype
 from pipeline.data.compare import EXACT, Comparison, compare, mismatch
+from pipeline.data.dtypes import numpy_dtype
 from pipeline.spec import DType, Tolerance
 
 LOOSE = Tolerance(rtol=1e-3, atol=1e-5)

@@ -1,0 +1,1 @@
+"""What `doit dist` ships: its settings, what the wheel holds, and how that is packed."""

@@ -1,0 +1,91 @@
+"""Every file of the wheel, but for what is about the wheel itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from pipeline.dist import declaration, parts, vendor
+from pipeline.dist.settings import Dist
+from pipeline.glue import python
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.schema import has_torch_library, torch_schema
+from pipeline.spec import OpSpec
+
+_DECOMPOSED = "Operators that `decomposed` names become operators of ONNX itself, where the declaration says how."
+
+
+def files(layout: Layout, dist: Dist, operators: Sequence[Operator], *, opmatrix: str) -> dict[str, bytes]:
+    """Return the files of both packages, by their paths in the wheel. Raises DistError for what cannot be shipped."""
+    name = dist.name
+    vendored = vendor.render(name, version=opmatrix)
+    texts = {f"{name}/{path}": text for path, text in vendored.items()}
+    modules: dict[str, list[str]] = {}
+    for operator in operators:
+        made = _of_operator(layout, operator, name, vendored)
+        modules[operator.name] = [Path(file).stem for file in made if file != "__init__.py"]
+        texts |= {f"{name}/_operators/{operator.name}/{file}": text for file, text in made.items()}
+    variables = _variables(dist, [o.spec for o in operators], modules)
+    for path, template in _RENDERED.items():
+        texts[path.format(name=name)] = _environment().get_template(template).render(variables)
+    texts |= {f"{name}/py.typed": "", f"{name}_onnxruntime/py.typed": ""}
+    found = {path: text.encode() for path, text in texts.items()}
+    for side in parts.sides(operators):
+        library = layout.linked_library(name, side)
+        found[f"{name}/{library.name}"] = library.read_bytes()
+    return found
+
+
+_RENDERED = {
+    "{name}/__init__.py": "init.py.j2",
+    "{name}/_registered.py": "registered.py.j2",
+    "{name}/_operators/__init__.py": "operators.py.j2",
+    "{name}/onnx.py": "onnx.py.j2",
+    "{name}/functional.py": "functional.py.j2",
+    "{name}_onnxruntime/__init__.py": "onnxruntime.py.j2",
+}
+
+
+def _of_operator(layout: Layout, operator: Operator, name: str, held: Mapping[str, str]) -> dict[str, str]:
+    made = {
+        file: vendor.written(path.read_text(), name, shown=str(path.relative_to(layout.root)), held=held)
+        for file, path in parts.of_operator(layout, operator).items()
+    }
+    made["declaration.py"] = declaration.render(operator.spec, name)
+    made["__init__.py"] = f'"""{operator.spec.summary}"""\n'
+    return dict(sorted(made.items()))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    own = jinja2.PackageLoader("pipeline.dist")
+    return python.environment().overlay(loader=own)
+
+
+def _variables(dist: Dist, specs: Sequence[OpSpec], modules: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    callable_ones = [spec for spec in specs if spec.torch and not spec.torch.overrides]
+    functions = [_function(spec) for spec in callable_ones]
+    return {
+        "name": dist.name,
+        "version": dist.version,
+        "summary": dist.summary,
+        "listed": [torch_schema(spec) for spec in callable_ones] or ["(none: they exist in ONNX alone)"],
+        "modules": modules,
+        "torch_library": any(map(has_torch_library, specs)),
+        "operators": functions,
+        "sequences": any("Sequence" in typed for f in functions for typed in f["typed"]),
+        "completed": [spec.name for spec in specs if any(i.variadic for i in spec.inputs)],
+        "decomposed_doc": _DECOMPOSED,
+        "later": sorted({f"{s.onnx.domain} {s.onnx.since_version}" for s in specs if s.onnx.since_version > 1}),
+    }
+
+
+def _function(spec: OpSpec) -> dict[str, Any]:
+    assert spec.torch is not None
+    path = spec.torch.name.replace("::", ".")
+    return {"name": spec.name, "summary": spec.summary, "path": path, **python.function(spec)}

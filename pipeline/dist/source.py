@@ -1,0 +1,46 @@
+"""Which commit a project is at, read from git's own files: a doit command has no time to start git.
+
+Format: gitrepository-layout(5). What git is asked itself, when a wheel is made, is whether anything differs from it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def commit(root: Path) -> str | None:
+    """Return the commit that HEAD is at, or None outside a checkout of git and before the first commit."""
+    folder = next((f / ".git" for f in (root, *root.parents) if (f / ".git").exists()), None)
+    if folder is None:
+        return None
+    if folder.is_file():  # a worktree or a submodule: it says where its folder is
+        folder = (folder.parent / folder.read_text().removeprefix("gitdir:").strip()).resolve()
+    head = _text(folder / "HEAD")
+    if head is None or not head.startswith("ref: "):
+        return head
+    reference = head.removeprefix("ref: ")
+    common = (folder / (_text(folder / "commondir") or ".")).resolve()
+    for place in (folder, common):
+        if found := _text(place / reference):
+            return found
+    packed = (line.split(" ") for line in (_text(common / "packed-refs") or "").splitlines())
+    return next((line[0] for line in packed if line[1:] == [reference]), None)
+
+
+def dirty(root: Path, paths: Sequence[Path]) -> bool | None:
+    """Return whether any of `paths` differs from the commit, or is none of it; None where git cannot tell."""
+    command = ["git", "-C", str(root), "status", "--porcelain", "--ignored", "--", *map(str, paths)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        return None
+    return bool(done.stdout.strip()) if done.returncode == 0 else None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip() or None
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,65 @@
+"""The steps that ship: one pair of libraries of the chosen operators, and a wheel around it. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.dist import manylinux, parts, vendor
+from pipeline.dist.settings import Dist
+from pipeline.dist.source import commit
+from pipeline.glue import names
+from pipeline.keys import Plan, make_step
+from pipeline.schema import has_kernel
+from pipeline.spec import as_data
+from pipeline.step import Step
+from pipeline.toolchain import headers, native_build
+
+
+def shipping(plan: Plan) -> Iterator[Step]:
+    """Yield them. Where the project says nothing of a wheel, there is only one, which says what to write."""
+    if plan.dist:
+        yield _link(plan, plan.dist)
+    yield _dist(plan, plan.dist)
+
+
+def _link(plan: Plan, dist: Dist) -> Step:
+    """Keyed by objects, not by sources: an edit that leaves them as they were ships nothing anew."""
+    layout, chosen = plan.layout, dist.chosen(plan.operators)
+    specs = [o.spec for o in chosen if has_kernel(o.spec)]
+    return make_step(
+        plan,
+        "link",
+        reads=[
+            layout.sdk,
+            *(path for folder in (layout.include, layout.binding) for path in sorted(folder.rglob("*.*"))),
+            *(path for spec in specs for path in layout.objects(spec.name, *native_build.shared(spec))),
+        ],
+        writes=[layout.linked_library(dist.name, side) for side in parts.sides(chosen)],
+        code=names.TEMPLATES,
+        declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
+        ninja=native_build.linked_ninja(layout, dist.name, specs, toolchain=plan.toolchain),
+        compiler=plan.toolchain.identity,
+    )
+
+
+def _dist(plan: Plan, dist: Dist | None) -> Step:
+    layout, chosen = plan.layout, dist.chosen(plan.operators) if dist else ()
+    licenses = [*dist.licenses, *(file for files in dist.third_party.values() for file in files)] if dist else []
+    return make_step(
+        plan,
+        "dist",
+        reads=[
+            *(layout.linked_library(dist.name, side) for side in parts.sides(chosen) if dist),
+            *(path for o in chosen for path in parts.of_operator(layout, o).values()),
+            *(path for o in chosen for path in parts.sources(layout, o)),
+            *(layout.root / file for file in licenses),
+        ],
+        writes=[layout.dist_record] if dist else [],
+        found=layout.wheels,
+        code=(*parts.TEMPLATES, *vendor.sources(), vendor.LICENSE, manylinux.POLICY),
+        declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
+        settings=as_data(dist) if dist else None,
+        headers=[version for o in chosen for version in headers.versions(o.spec)],
+        compiler=plan.toolchain.identity,
+        commit=commit(layout.root),
+    )

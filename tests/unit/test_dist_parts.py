@@ -1,0 +1,135 @@
+"""The pieces of a wheel: platform, declaration, copied modules, licences, commit."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.dist import declaration, licenses, manylinux, source, vendor
+from pipeline.dist.settings import Dist
+from pipeline.errors import DistError
+from pipeline.layout import Layout
+from pipeline.load import load_operators
+from pipeline.spec import Headers, OpSpec
+from pipeline.toolchain.symbols import Needs
+
+ROOT = Path(__file__).parents[2]
+OPERATORS = load_operators(Layout(ROOT))
+DIST = Dist(
+    name="my_ops", version="1.0", operators=(), summary="", license=None, licenses=("LICENSE",), third_party={}
+)  # fmt: skip
+
+
+def needs(*versions: str, libraries: tuple[str, ...] = ("libc.so.6",), symbols: tuple[str, ...] = ()) -> Needs:
+    return Needs(libraries=frozenset(libraries), versions=frozenset(versions), symbols=frozenset(symbols))
+
+
+@pytest.mark.parametrize(
+    ("found", "tag"),
+    [
+        (needs("GLIBC_2.2.5"), "manylinux_2_5"),
+        (needs("GLIBC_2.14", "GLIBCXX_3.4.19"), "manylinux_2_17"),
+        (needs("GLIBC_2.2.5", "CXXABI_1.3.13"), "manylinux_2_34"),
+        (needs("GLIBC_2.2.5", libraries=("libmvec.so.1",)), "manylinux_2_24"),
+        (needs("GLIBC_2.2.5", symbols=("__cxa_thread_atexit_impl",)), "manylinux_2_24"),
+        (needs("GLIBC_2.2.5", libraries=("libtorch_cpu.so", "ld-linux-x86-64.so.2")), "manylinux_2_5"),
+    ],
+)
+def test_the_platform_is_the_oldest_that_has_everything(found: Needs, tag: str) -> None:
+    assert manylinux.platform([needs("GLIBC_2.2.5"), found]) == f"{tag}_x86_64"
+
+
+def test_what_no_platform_has_is_named() -> None:
+    with pytest.raises(DistError, match=r"no manylinux platform has GLIBC_9\.9, libmagic\.so\.1, which the libraries"):
+        manylinux.platform([needs("GLIBC_9.9", libraries=("libmagic.so.1",))])
+
+
+def test_the_highest_of_each_family() -> None:
+    found = [needs("GLIBC_2.2.5", "GLIBC_2.14"), needs("GLIBC_2.4", "GLIBCXX_3.4", "CXXABI_TM_1", "CXXABI_1.3.9")]
+    assert manylinux.highest(found) == {"CXXABI": "1.3.9", "GLIBC": "2.14", "GLIBCXX": "3.4"}
+
+
+@pytest.mark.parametrize("spec", [o.spec for o in OPERATORS], ids=lambda spec: spec.name)
+def test_a_declaration_comes_back(spec: OpSpec) -> None:
+    text = declaration.render(spec, "my_ops")
+    assert max(map(len, text.splitlines())) <= 120
+    namespace: dict[str, object] = {}
+    exec(text.replace("my_ops._opmatrix.", "pipeline."), namespace)
+    assert namespace["SPEC"] == replace(spec, tolerances={}, kernel=None, headers=())
+
+
+def test_the_copied_modules_are_whole() -> None:
+    """Each import of one of them leads to another, or to a framework; none of them leads out of the wheel."""
+    held = vendor.render("my_ops", version="1.0")
+    rooms = {path.split("/")[1] for path in held if path.count("/") > 1}
+    assert rooms == {"check", "data", "lowering", "models", "shipped"}, "a wheel needs no more to export and register"
+    modules = {"my_ops." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in held}
+    for path, text in held.items():
+        if not path.endswith(".py"):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("my_ops"):
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                assert node.module in modules, f"{path}: {node.module}"
+                is_folder = f"{node.module.removeprefix('my_ops.').replace('.', '/')}/__init__.py" in held
+                assert not is_folder or inner <= modules, f"{path}: {inner}"
+        assert "pipeline" not in {word for line in text.splitlines() if "import" in line for word in line.split()}
+
+
+def test_a_file_that_imports_what_no_wheel_has_is_refused() -> None:
+    held = vendor.render("my_ops", version="1.0")
+    text = "from pipeline.spec import OpSpec\n"
+    assert vendor.written(text, "my_ops", shown="x", held=held) == "from my_ops._opmatrix.spec import OpSpec\n"
+    for module in ("pipeline.stages.verify", "ops.nms.lowering"):
+        with pytest.raises(DistError, match=rf"ops/a/lowering\.py imports {module}, which no wheel has"):
+            vendor.written(f"import {module}\n", "my_ops", shown="ops/a/lowering.py", held=held)
+
+
+def test_licences_of_others(tmp_path: Path) -> None:
+    (tmp_path / "LICENSE").write_text("own")
+    (tmp_path / "mpl.txt").write_text("MPL 2")
+    (tmp_path / "third_party").mkdir()
+    (tmp_path / "third_party/COPYING").write_text("theirs")
+    eigen = Headers(folder="cmeel.prefix/include/eigen3", distribution="cmeel-eigen")
+
+    def collect(headers: Headers, dist: Dist = DIST) -> dict[str, bytes]:
+        operator = replace(OPERATORS[-1], spec=replace(OPERATORS[-1].spec, headers=(headers,)))
+        return licenses.collect(tmp_path, dist, [operator])
+
+    with pytest.raises(
+        DistError, match="the package 'cmeel-eigen', with whose headers operators are compiled, carries"
+    ):
+        collect(eigen)
+    named = replace(DIST, third_party={"cmeel-eigen": ("mpl.txt",)})
+    assert collect(eigen, named)["cmeel-eigen/mpl.txt"] == b"MPL 2"
+    assert collect(Headers(folder="third_party"))["third_party/COPYING"] == b"theirs"
+    found = collect(Headers(folder="include", distribution="jinja2"))
+    assert [name for name in found if name.startswith("jinja2/")] == ["jinja2/LICENSE.txt"]
+    assert found["LICENSE"] == b"own"
+
+
+def test_the_commit_is_git_s_own(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        command = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert source.commit(tmp_path / "sub") == source.commit(tmp_path)
+    git("init", "-q", "main")
+    inner = tmp_path / "main"
+    assert source.commit(inner) is None
+    git("-C", "main", "commit", "-q", "--allow-empty", "-m", "first")
+    head = git("-C", "main", "rev-parse", "HEAD")
+    assert source.commit(inner) == head
+    git("-C", "main", "worktree", "add", "-q", "../other")
+    git("-C", "other", "commit", "-q", "--allow-empty", "-m", "second")
+    assert source.commit(tmp_path / "other") == git("-C", "other", "rev-parse", "HEAD") != head
+    git("-C", "main", "checkout", "-q", "--detach")
+    git("-C", "main", "pack-refs", "--all")
+    assert source.commit(inner) == head
+    (inner / "file").write_text("")
+    assert source.dirty(inner, [inner / "file"]) is True
+    assert source.dirty(inner, [inner / "none"]) is False
