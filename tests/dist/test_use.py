@@ -86,12 +86,15 @@ def test_one_wheel_serves_other_torches(torch: str, wheel: Path, fresh: Environm
     assert "ran 6 models" in fresh.check(MODEL, "run", folder)
 
 
-def test_one_wheel_serves_an_older_onnx_runtime(wheel: Path, exported: Path, tmp_path: Path) -> None:
-    environment = Environment.make(tmp_path / "environment", wheel, behind=other_python("ort1.18"))
-    for path in exported.glob("*.onnx"):
-        if path.stem != "dynamo23":  # ONNX Runtime 1.18 reads opsets up to 21
-            (tmp_path / path.name).symlink_to(path)
-    (tmp_path / "data.npz").symlink_to(exported / "data.npz")
-    script = f"import sys; sys.path.insert(0, {str(MODEL.parent)!r}); import model; model.DYNAMO = (18, 20); "
-    said = environment.check("-c", f"{script}from pathlib import Path; model.run(Path(sys.argv[1]))", tmp_path)
-    assert "ran 5 models in ONNX Runtime 1.18." in said
+# What an ONNX Runtime does not read: its newest opset, and the form (IR version) that the dynamo exporter writes.
+UNREADABLE = {"1.16": ("legacy20", "dynamo18", "dynamo20", "dynamo23"), "1.18": ("dynamo23",)}
+
+
+@pytest.mark.parametrize("ort", UNREADABLE)
+def test_one_wheel_serves_older_onnx_runtimes(ort: str, wheel: Path, exported: Path, tmp_path: Path) -> None:
+    environment = Environment.make(tmp_path / "environment", wheel, behind=other_python(f"ort{ort}"))
+    models = [path for path in exported.glob("*.onnx") if path.stem not in UNREADABLE[ort]]
+    for path in (*models, exported / "data.npz"):
+        (tmp_path / path.name).symlink_to(path)
+    said = environment.check(MODEL, "run", tmp_path)
+    assert f"ran {6 - len(UNREADABLE[ort])} models in ONNX Runtime {ort}." in said
