@@ -90,7 +90,7 @@ def test_all_of_them_are_green_at_once(project: Project) -> None:
 
 def test_a_node_in_a_branch_counts(project: Project) -> None:
     spec = (project.root / "ops/weird/spec.py").read_text()
-    assert "declared from 2 nodes of model.onnx" in spec
+    assert "Declared from 2 nodes of model.onnx" in spec
     assert 'Input(name="weight_2", type="T", optional=True, doc="FILL IN; in the model of shape (4,)")' in spec
 
 
