@@ -417,7 +417,7 @@ def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
         "",
         *(word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)),
         reads=verdicts,
-        drawn=[digest("export"), digest("node")],
+        drawn=[digest("export"), digest("node"), digest("register")],
         found=plan.layout.standing,
         writes=plan.layout.reports,
         code=TEMPLATES,

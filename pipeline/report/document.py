@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.report.records import OUTCOMES, SCHEMA, Record, as_json, counts
+from pipeline.report.skipped import Skipped
 
 Document = Mapping[str, Any]
 """What report.json holds."""
@@ -14,13 +15,14 @@ Document = Mapping[str, Any]
 _COMPARED = ("schema", "versions", "cells")
 
 
-def document(records: Sequence[Record], versions: Mapping[str, str]) -> dict[str, Any]:
+def document(records: Sequence[Record], versions: Mapping[str, str], skipped: Sequence[Skipped] = ()) -> dict[str, Any]:
     """Return the report, as yet compared with no other."""
     return {
         "schema": SCHEMA,
         "counts": counts(records),
         "versions": dict(versions),
         "changes": None,
+        "skipped": [s.as_json() for s in skipped],
         "cells": [as_json(r) for r in records],
     }
 

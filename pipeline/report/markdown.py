@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline.report.document import Document
 from pipeline.report.records import Record, totals
+from pipeline.report.skipped import Skipped, by_torch
 from pipeline.report.table import MARKS, faults, unsupported_cases
 from pipeline.verdict import WRONG, Outcome, Verdict
 
@@ -23,12 +24,15 @@ _NAMES = 10  # of cells that are told together
 _HEADINGS = {"broken": "Newly broken", "fixed": "Newly fixed", "changed": "Changed otherwise", "gone": "Gone"}
 
 
-def render(report: Document, records: Sequence[Record]) -> str:
+def render(report: Document, records: Sequence[Record], skipped: Sequence[Skipped] = ()) -> str:
     """Return the summary."""
     parts = [f"## opmatrix: {totals(records)}", *_changes(report["changes"])]
     if records:
         parts.append("\n".join(_table(records)))
     parts += _faults(records)
+    if skipped:
+        lines = [f"torch {torch}: {_plain(str(s))}" for torch, found in by_torch(skipped).items() for s in found]
+        parts.append("### Not checked, and why\n\n" + "\n".join(_list(lines)))
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     return "\n\n".join([*parts, f"<sub>{_plain(versions)}</sub>"]) + "\n"
 

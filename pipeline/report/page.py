@@ -34,6 +34,7 @@ def data(report: Document, records: Sequence[Record], backgrounds: Sequence[Back
         "schema": report["schema"],
         "versions": report["versions"],
         "changes": report["changes"],
+        "skipped": report["skipped"],
         "outcomes": OUTCOMES,
         "exporters": EXPORTERS,
         "cells": {

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from pipeline.matrix import EXPORTERS
 from pipeline.report.records import OUTCOMES, Record, totals
+from pipeline.report.skipped import Skipped, by_torch
 from pipeline.verdict import Outcome, Verdict
 
 MARKS: Mapping[Outcome, tuple[str, str, str]] = {
@@ -26,8 +27,8 @@ _ALIKE = 12  # verdicts of one reason that are named: an environment that could 
 _LINES = 8  # of a detail: a crash may leave pages, and report.json has all of them
 
 
-def show(records: Sequence[Record], console: Console) -> None:
-    """Print the table, then why each cell that is not verified is not, then the totals."""
+def show(records: Sequence[Record], console: Console, skipped: Sequence[Skipped] = ()) -> None:
+    """Print the table, why each cell that is not verified is not, what a torch could not check, and the totals."""
     console.print()
     console.print(_table(records, console))
     for (outcome, detail), alike in faults(records).items():
@@ -42,6 +43,11 @@ def show(records: Sequence[Record], console: Console) -> None:
         cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
         console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
         console.print(Text(f"  {details[0]}\n"), soft_wrap=True)
+    for torch, left_out in by_torch(skipped).items():
+        console.print(f"not checked in torch {torch}", highlight=False)
+        for checks in left_out:
+            console.print(Text(f"  {checks}"), soft_wrap=True)
+        console.print()
     console.print(totals(records), highlight=False)
 
 

@@ -15,7 +15,7 @@ from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
 from pipeline.matrix import Cell
 from pipeline.project import installed
-from pipeline.report import background, junit, markdown, page, table
+from pipeline.report import background, junit, markdown, page, skipped, table
 from pipeline.report.changes import compare
 from pipeline.report.document import Document, document, parse, same, text
 from pipeline.report.records import collect, totals
@@ -31,16 +31,17 @@ def run(layout: Layout, expected: Sequence[tuple[str, Lowering, Cell]]) -> None:
     asked = [collect(layout, op, lowering, cell) for op, lowering, cell in expected]
     earlier = [collect(layout, *place) for place in _standing(layout, {*expected})]
     records = [*asked, *earlier]
-    report = document(records, {"python": platform.python_version(), **asdict(installed())})
+    left_out = skipped.read(layout, records)
+    report = document(records, {"python": platform.python_version(), **asdict(installed())}, left_out)
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)
     data, xml, summary, html = layout.reports
     write_text(data, text(report))
     write_bytes(xml, junit.render([r.verdict for r in records]))
-    write_text(summary, markdown.render(report, records))
+    write_text(summary, markdown.render(report, records, left_out))
     write_text(html, page.render(report, records, [background.read(layout, r) for r in records]))
     console = Console()
-    table.show(asked, console)
+    table.show(asked, console, skipped.read(layout, asked))
     if earlier:
         console.print(f"beside them, of earlier runs: {totals(earlier)}", highlight=False)
     console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)

@@ -38,6 +38,15 @@ function fault({ outcome, title, detail, single, cells }) {
   return make("div", { className: "fault" }, make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome]), said);
 }
 
+// What a torch cannot check at all, whatever is filtered.
+function buildSkipped() {
+  const skipped = DATA.skipped;
+  if (!skipped.length) return;
+  const item = ({ torch, reason, checks, ops }) => make("li", {},
+    `torch ${torch}: ${checks.join(", ")} `, make("span", { className: "soft" }, `${reason} (${ops.join(", ")})`));
+  byId("skipped").append(make("h2", {}, "Not checked, and why"), make("ul", {}, ...skipped.map(item)));
+}
+
 function buildGone() {
   const gone = DATA.changes?.gone ?? [];
   if (!gone.length) return;

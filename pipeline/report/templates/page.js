@@ -58,6 +58,7 @@ readout(null);
 buildHeader();
 buildFilters();
 buildMetrics();
+buildSkipped();
 buildGone();
 listen();
 readHash();

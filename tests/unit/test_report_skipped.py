@@ -1,0 +1,79 @@
+"""What a torch cannot check stands in every form of the report."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from pipeline.layout import Layout
+from pipeline.matrix import Cell
+from pipeline.report import markdown, page, table
+from pipeline.report.background import Background
+from pipeline.report.document import document
+from pipeline.report.records import Record
+from pipeline.report.skipped import Skipped, read
+from pipeline.verdict import Verdict
+
+OLD = [
+    Skipped(torch="1.13", reason="needs torch 2.4", checks=("gradient",), ops=("norm",)),
+    Skipped(torch="1.13", reason="needs torch 2.4", checks=("test_schema", "test_faketensor"), ops=("norm", "scale")),
+    Skipped(torch="2.0", reason="needs torch 2.4", checks=("gradient",), ops=("norm",)),
+]
+
+
+def record(op: str, torch: str) -> Record:
+    cell = Cell(torch=torch, exporter="legacy", opset=17, ort="1.31")
+    return Record(cell=cell, verdict=Verdict(op=op, lowering="custom", cell=str(cell), outcome="verified"))
+
+
+RECORDS = [record(op, torch) for torch in ("2.0", "2.13", "1.13") for op in ("norm", "scale")]
+
+
+def manifest(layout: Layout, op: str, part: str, torch: str, *results: dict[str, str]) -> None:
+    path = layout.registered(op, part, torch=torch)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"results": results}))
+
+
+def left_out(check: str) -> dict[str, str]:
+    return {"check": check, "skipped": "skipped: needs torch 2.4"}
+
+
+def test_it_is_read_from_what_register_wrote(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    for op in ("norm", "scale"):
+        checks = [left_out("test_schema"), left_out("test_faketensor")]
+        manifest(layout, op, "schema", "1.13", {"check": "schema", "result": "ok"}, *checks)
+        manifest(layout, op, "schema", "2.13", {"check": "test_schema", "result": "ok"})
+    for torch in ("1.13", "2.0"):
+        manifest(layout, "norm", "gradient", torch, left_out("gradient"))
+    manifest(layout, "other", "gradient", "1.13", left_out("gradient"))
+    layout.registered("norm", "nodes", torch="1.13").write_text("damaged")
+    assert list(read(layout, RECORDS)) == OLD
+    assert read(layout, [r for r in RECORDS if r.cell.torch == "2.13"]) == ()
+
+
+def test_every_form_says_it() -> None:
+    report = document(RECORDS, {}, OLD)
+    assert report["skipped"][0] == {
+        "torch": "1.13",
+        "reason": "needs torch 2.4",
+        "checks": ["gradient"],
+        "ops": ["norm"],
+    }
+    summary = markdown.render(report, RECORDS, OLD)
+    assert "### Not checked, and why\n\n- torch 1.13: gradient: needs torch 2.4 (norm)" in summary
+    shown = page.data(report, RECORDS, [Background(log="", pictures={}) for _ in RECORDS])
+    assert shown["skipped"] == report["skipped"]
+    console = Console(record=True, width=100, file=io.StringIO())
+    table.show(RECORDS, console, OLD)
+    text = console.export_text()
+    assert "not checked in torch 1.13\n  gradient: needs torch 2.4 (norm)\n  test_schema, test_faketensor: " in text
+    assert "not checked in torch 2.0\n" in text
+
+
+def test_nothing_is_said_where_nothing_was_left_out() -> None:
+    assert "Not checked" not in markdown.render(document(RECORDS, {}), RECORDS)
