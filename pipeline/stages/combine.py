@@ -15,7 +15,7 @@ from pipeline.glue.native import ort_library
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.schema import OWN_ORT, has_kernel, is_own
-from pipeline.toolchain import native_build, symbols
+from pipeline.toolchain import merged, native_build, symbols
 from pipeline.toolchain.find import find_toolchain
 
 
@@ -37,6 +37,7 @@ def run(layout: Layout, operators: Sequence[Operator]) -> Path:
     write_text(folder / native_build.SDK, native_build.sdk_ninja(Path(sdk["path"])))
     write_text(folder / native_build.ORT_LIBRARY, ort_library(names))
     write_text(folder / "build.ninja", native_build.combined_ninja(layout, names, toolchain=toolchain))
+    merged.check_merged({name: path for name in names for path in layout.objects(name, "kernel")})
     command = [toolchain.ninja, "--quiet", "-j", "1", "-C", str(folder)]
     print("$", shlex.join(command), flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")

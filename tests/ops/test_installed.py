@@ -82,6 +82,13 @@ def test_a_project_of_its_own(python: Path, project: Path) -> None:
     assert "4 cells: 4 verified" in out
     assert not (project / "native/include").exists()
     assert "all up to date" in run(python, project, "-m", "doit", "opsets=18")
+    # What a wheel copies of opmatrix is in its own wheel.
+    run(python, project, "-m", "doit", "dist")
+    (shipped,) = (project / "build/dist").glob("seed_ops-*.whl")
+    held = zipfile.ZipFile(shipped).namelist()
+    assert {"seed_ops/_opmatrix/LICENSE", "seed_ops/_opmatrix/shipped/register.py", "seed_ops/libseed_ops_ort.so"} <= {
+        *held
+    }
     # A header of the installed package is an input as much as one of the project.
     header = Path(where).parent / "native/include/opmatrix/math.h"
     before = header.read_text()
