@@ -57,14 +57,16 @@ def _of_operator(layout: Layout, operator: Operator, name: str, held: Mapping[st
         for file, path in parts.of_operator(layout, operator).items()
     }
     made["declaration.py"] = declaration.render(operator.spec, name)
-    made["__init__.py"] = f'"""{operator.spec.summary}"""\n'
+    made["__init__.py"] = f'"""{declaration.escaped(operator.spec.summary)}"""\n'
     return dict(sorted(made.items()))
 
 
 @cache
 def _environment() -> jinja2.Environment:
     own = jinja2.PackageLoader("pipeline.dist")
-    return python.environment().overlay(loader=own)
+    environment = python.environment().overlay(loader=own)
+    environment.filters = {**environment.filters, "escaped": declaration.escaped}
+    return environment
 
 
 def _variables(dist: Dist, specs: Sequence[OpSpec], modules: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -19,7 +19,13 @@ def render(spec: OpSpec, package: str) -> str:
     shipped = dataclasses.replace(spec, tolerances={})  # whose numbers are for those who test
     names = sorted({type(part).__name__ for part in _parts(shipped)})
     imports = f"from {package}._opmatrix.spec import {', '.join(names)}"
-    return f'"""{spec.summary}"""\n\n{imports}\n\nSPEC = {_value(shipped)}\n'
+    return f'"""{escaped(spec.summary)}"""\n\n{imports}\n\nSPEC = {_value(shipped)}\n'
+
+
+def escaped(text: str) -> str:
+    """Return what stands for `text` between triple double quotes."""
+    text = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    return f'{text[:-1]}\\"' if text.endswith('"') else text
 
 
 def _parts(value: object) -> Iterator[object]:

@@ -62,6 +62,11 @@ def test_a_declaration_comes_back(spec: OpSpec) -> None:
     assert namespace["SPEC"] == replace(spec, tolerances={}, kernel=None, headers=())
 
 
+@pytest.mark.parametrize("text", ["plain", 'say "it"', 'three """ of them', "C:\\new", 'both \\"', '""""'])
+def test_any_text_fits_a_docstring(text: str) -> None:
+    assert ast.literal_eval(f'"""{declaration.escaped(text)}"""') == text
+
+
 def test_the_copied_modules_are_whole() -> None:
     """Each import of one of them leads to another, or to a framework; none of them leads out of the wheel."""
     held = vendor.render("my_ops", version="1.0")
