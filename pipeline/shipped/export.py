@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import onnx_ir
 from onnx import defs
+from torch.onnx import symbolic_helper
 
 from pipeline.lowering import dynamo, legacy
 from pipeline.lowering.arguments import Lowered
@@ -24,8 +26,21 @@ def symbolics(
     """Register every symbolic function at `opset`, and take them back."""
     with ExitStack() as stack:
         for lowered in _lowered(operators, decomposed=decomposed, unavailable=unavailable):
-            stack.enter_context(legacy.registered(lowered, opset, targets.names(lowered.spec)))
+            held = replace(lowered, function=_held_to(opset, lowered.function))
+            stack.enter_context(legacy.registered(held, opset, targets.names(lowered.spec)))
         yield
+
+
+def _held_to(opset: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse an export at another opset: torch takes the symbolic of the nearest one below, silently."""
+
+    def run(g: Graph, *arguments: Any) -> Any:
+        asked = getattr(getattr(symbolic_helper, "GLOBALS", None), "export_onnx_opset_version", opset)
+        if asked != opset:
+            g.refuse(f"symbolics({opset}) are registered, and the model is exported at opset {asked}: give both one")
+        return function(g, *arguments)
+
+    return run
 
 
 def translation_table(

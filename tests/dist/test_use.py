@@ -77,6 +77,18 @@ def test_an_opset_that_an_operator_does_not_take_is_refused(fresh: Environment, 
     assert "dual_residual needs opset 12 or newer, and the model is exported at 9" in done.stderr
 
 
+def test_another_opset_than_the_symbolics_have_is_refused(fresh: Environment, tmp_path: Path) -> None:
+    script = (
+        "import torch, my_ops, sys\n"
+        "class M(torch.nn.Module):\n"
+        "    def forward(self, x): return torch.ops.cst.dual_residual(x, x, 0.5)\n"
+        "with my_ops.onnx.symbolics(15):\n"
+        "    torch.onnx.export(M(), (torch.ones(2),), sys.argv[1], dynamo=False, opset_version=17)\n"
+    )
+    done = fresh.run("-c", script, tmp_path / "m.onnx")
+    assert "symbolics(15) are registered, and the model is exported at opset 17: give both one" in done.stderr
+
+
 @pytest.mark.parametrize("torch", ["2.9", "2.15"])
 def test_one_wheel_serves_other_torches(torch: str, wheel: Path, fresh: Environment, tmp_path: Path) -> None:
     environment = Environment.make(tmp_path / "environment", wheel, behind=other_python(f"torch{torch}"))
