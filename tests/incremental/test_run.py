@@ -243,7 +243,7 @@ def test_steps_run_at_the_same_time(project: Project) -> None:
 @pytest.mark.parametrize(
     "arguments, code, text",
     [
-        (["opsett=all"], 2, "unknown variable 'opsett'; did you mean 'opsets'?; allowed: opsets\n"),
+        (["opsett=all"], 2, "unknown variable 'opsett'; did you mean 'opsets'?; allowed: torch, ort, opsets\n"),
         (["verifi"], 3, "no task, command or output 'verifi'; did you mean 'verify'?"),
         (["verify:b*"], 3, "no task matches 'verify:b*'"),
         (["info", "glue:a", "opsett=all"], 2, "unknown variable 'opsett'"),
