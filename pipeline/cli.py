@@ -316,7 +316,7 @@ def _shipped(layout: Layout) -> tuple[Dist, tuple[Operator, ...]]:
         return found, found.chosen(operators)
     raise UsageError(
         f"pyproject.toml says nothing of a wheel. Write {settings.TABLE} there, with name = 'my_ops' and "
-        "version = '1.0.0'; without operators = ['...'] it takes all that have a library of ours"
+        "version = '1.0.0'; without operators = ['...'] it takes all that have a library of ours and no binding by hand"
     )
 
 

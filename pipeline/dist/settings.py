@@ -46,15 +46,17 @@ class Dist:
 
 
 def read(layout: Layout, operators: Sequence[Operator]) -> Dist | None:
-    """Return what the project says, or None where it says nothing. Raises UsageError."""
+    """Return what the project says, or None where it says nothing, or has nothing to ship. Raises UsageError."""
     table = settings(layout, "dist")
-    return parse(table, operators, root=layout.root) if table else None
+    if not table or not ("operators" in table or any(map(_ships, operators))):
+        return None
+    return parse(table, operators, root=layout.root)
 
 
 def parse(table: Mapping[str, Any], operators: Sequence[Operator], *, root: Path) -> Dist:
     """Return the settings. Raises UsageError with all mistakes, one a line."""
     known = {o.name: o for o in operators}
-    asked = table.get("operators", [name for name, o in known.items() if _has_library(o)])
+    asked = table.get("operators", [name for name, o in known.items() if _ships(o)])
     mistakes = [f"pyproject.toml: {TABLE}: {text}" for text in _mistakes(table, asked, known, root)]
     if mistakes:
         raise UsageError("\n".join(mistakes))
@@ -134,6 +136,12 @@ def _wrong_operators(asked: Any, known: Mapping[str, Operator]) -> Iterator[str]
 
 def _has_library(operator: Operator) -> bool:
     return has_torch_library(operator.spec) or has_ort_library(operator.spec)
+
+
+def _ships(operator: Operator) -> bool:
+    """Return whether a wheel takes an operator that nobody named: one with a library that is linked of our objects."""
+    by_hand = any(is_own(file, operator.spec, operator.written) for file in (OWN_TORCH, OWN_ORT))
+    return _has_library(operator) and not by_hand
 
 
 def _with_used(asked: Sequence[str], known: Mapping[str, Operator]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.dist import settings
 from pipeline.dist.settings import Dist, parse
 from pipeline.errors import UsageError
 from pipeline.layout import Layout
@@ -88,6 +89,15 @@ def test_a_binding_by_hand_cannot_be_linked(tmp_path: Path) -> None:
     existing = load_operators(Layout(Path(__file__).parents[1] / "ops/existing"))
     with pytest.raises(UsageError, match=r"'damped' has a binding by hand, native/damped/torch\.cc, which cannot"):
         read(existing, tmp_path, operators=["damped"])
+
+
+def test_nobody_who_names_none_is_bothered_by_it(operators: tuple[Operator, ...], tmp_path: Path) -> None:
+    """Every doit command reads the settings."""
+    existing = load_operators(Layout(Path(__file__).parents[1] / "ops/existing"))
+    assert read((*operators, *existing), tmp_path).operators == KERNELS
+    (tmp_path / "pyproject.toml").write_text('[tool.opmatrix.dist]\nname = "my_ops"\nversion = "1.0.0"\n')
+    assert settings.read(Layout(tmp_path), existing) is None
+    assert settings.read(Layout(tmp_path), operators) is not None
 
 
 @pytest.mark.parametrize("version", ["0.1", "2!1.0", "1.0a1", "1.0rc2.post3.dev4", "1.0.0+cpu.1"])

@@ -32,6 +32,7 @@ def layout(tmp_path: Path) -> Layout:
 def asked(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """What pip was asked for, which it then did: it is there, and can be imported."""
     calls: list[tuple[str, ...]] = []
+    monkeypatch.delenv("OPMATRIX_TORCH_INDEX", raising=False)
 
     def install(pip: environment.Pip, *arguments: str) -> None:
         calls.append(arguments)
