@@ -115,7 +115,7 @@ def default_opsets(layout: Layout) -> Mapping[Exporter, Sequence[int]]:
     return {e: tuple(named[e]) for e in EXPORTERS}
 
 
-def chosen_cells(layout: Layout, choice: Choice = Choice(), *, versions: Versions | None = None) -> tuple[Cell, ...]:  # noqa: B008
+def chosen_cells(layout: Layout, choice: Choice = Choice(), *, versions: Versions | None = None) -> tuple[Cell, ...]:  # noqa: B008 - it is frozen
     """Return the cells of the doit variables; by default those of this environment. Raises UsageError."""
     versions = versions or installed()
     torches, orts = with_environment(layout, versions=versions)

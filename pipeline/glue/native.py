@@ -12,7 +12,7 @@ from typing import Any
 
 import jinja2
 
-from pipeline.glue import names
+from pipeline.glue import filling, names
 from pipeline.glue.cpp import CPP_TYPES, braces, call, constant, quoted
 from pipeline.glue.native_checks import shape_checks, shape_parameters
 from pipeline.glue.native_parts import (
@@ -56,13 +56,7 @@ def ort_library(operators: Sequence[str], *, called: str = "") -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pipeline.glue"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = filling.environment("pipeline.glue")
     environment.globals.update(braces=braces, call=call, constant=constant, quoted=quoted)
     return environment
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import jinja2
 
-from pipeline.glue import fake, names, onnx_schema
+from pipeline.glue import fake, filling, names, onnx_schema
 from pipeline.schema import ONLY_KERNEL, OWN_TORCH, Argument, is_own, torch_arguments, torch_schema
 from pipeline.spec import Attribute, AttributeKind, OpSpec
 
@@ -42,15 +42,9 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pipeline.glue"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = filling.environment("pipeline.glue")
     environment.filters["literal"] = _literal
-    environment.globals["bracket"] = _bracket
+    environment.globals["bracket"] = bracket
     return environment
 
 
@@ -99,7 +93,7 @@ def _literal(value: object) -> str:
     return f'"{text[1:-1]}"' if isinstance(value, str) and text[0] == "'" and '"' not in value else text
 
 
-def _bracket(indent: int, opening: str, parts: Iterable[str], closing: str) -> str:
+def bracket(indent: int, opening: str, parts: Iterable[str], closing: str) -> str:
     """Return ``opening(parts)closing`` as ruff lays it out: on one line where it fits, else one part per line."""
     parts = list(parts)
     line = f"{opening}{', '.join(parts)}{closing}"

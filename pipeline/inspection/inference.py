@@ -25,7 +25,7 @@ def schemas(operators: Sequence[OpSpec]) -> tuple[defs.OpSchema, ...]:
 def _schema(spec: OpSpec) -> defs.OpSchema:
     module: dict[str, object] = {}
     exec(compile(python.render(spec)["schema.py"], f"ops/{spec.name}/spec.py", "exec"), module)
-    made = module["schema"]()  # type: ignore[operator]
+    made = module["schema"]()  # type: ignore[operator]  # a function of the text that was just executed
     assert isinstance(made, defs.OpSchema)
     return made
 

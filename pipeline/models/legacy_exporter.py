@@ -58,7 +58,7 @@ def quiet() -> Iterator[None]:
 def warm_up(module: Call, inputs: Tensors) -> None:
     """Export a tiny module."""
     with quiet():
-        torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **chosen())  # type: ignore[arg-type]
+        torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **chosen())  # type: ignore[arg-type]  # as above
 
 
 def _sized(proto: ModelProto, demand: Demand) -> ModelProto:

@@ -28,6 +28,7 @@ _LABEL = re.compile(r"highest opset version supported is|is not supported\. by '
 
 def measure() -> Iterator[Export]:
     """Yield one try for each exporter and opset. The model has a node of a domain of its own, as ours have."""
+    # torch's own functions for libraries are untyped.
     library = torch.library.Library("opmatrix_probe", "DEF")  # type: ignore[no-untyped-call]
     library.define("tiny(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]
     for kind in ("CPU", "Meta"):

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pipeline.glue import python
 from pipeline.scaffold.draft import VALUES, Draft, is_required
 from pipeline.spec import Attribute, AttributeValue, Input, OpSpec, SameAs, as_data
 
@@ -32,12 +33,7 @@ def literal(value: object) -> str:
 
 def bracket(opening: str, parts: Iterable[str], closing: str = ")", *, indent: int = 0) -> str:
     """Return ``opening(parts)closing``: on one line where it fits behind `indent`, else one part a line."""
-    parts = list(parts)
-    line = f"{opening}{', '.join(parts)}{closing}"
-    if "\n" not in line and indent + len(line) <= WIDTH:
-        return line
-    body = "".join(f"{part},\n" for part in parts)
-    return textwrap.indent(f"{opening}\n{textwrap.indent(body, '    ')}{closing}", " " * indent).lstrip()
+    return python.bracket(indent, opening, parts, closing)
 
 
 def comment(text: str, *, indent: int = 0) -> str:

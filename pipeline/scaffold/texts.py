@@ -7,6 +7,7 @@ from typing import Any
 
 import jinja2
 
+from pipeline.glue import filling
 from pipeline.glue.native_parts import cpp_type
 from pipeline.scaffold import cases_text, cpp_text, python_text
 from pipeline.scaffold.draft import Draft, fresh, new_outputs
@@ -54,13 +55,7 @@ def _listed(names: list[str]) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pipeline.scaffold"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = filling.environment("pipeline.scaffold")
     environment.filters["literal"] = python_text.literal
     environment.globals.update(source=python_text.source, parts=python_text.parts)
     return environment

@@ -232,16 +232,11 @@ def combined_ninja(layout: Layout, names: Sequence[str], *, toolchain: Toolchain
     compiled once, by its own ninja. `ORT_LIBRARY` and `SDK` lie beside it.
     """
     text = io.StringIO()
-    ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # as above
-    ninja.comment(f"How one library is linked of {', '.join(names)}. Written by `python -m pipeline combine`.")
-    ninja.variable("ninja_required_version", "1.5")
-    ninja.variable("builddir", ".")
-    ninja.include(SDK)
-    ninja.newline()
+    ninja = _begin(text, f"How one library is linked of {', '.join(names)}. Written by `python -m pipeline combine`.")
     folders = (layout.include, layout.binding)
-    prefix = f"-ffile-prefix-map={layout.root}=."
+    prefixes = [f"-ffile-prefix-map={folder}={short}" for folder, short in _short(layout).items()]
     ninja.variable("cxx", _shell(*toolchain.compiler))
-    ninja.variable("flags", _shell(*_LANGUAGE, *_WARNINGS, prefix, *(f"-I{folder}" for folder in folders)))
+    ninja.variable("flags", _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *(f"-I{folder}" for folder in folders)))
     ninja.variable("binding", _shell(*_BINDING))
     ninja.variable("ort", "-isystem $ort_include")
     linker = [f"-fuse-ld={toolchain.linker}"] if toolchain.linker else []
@@ -273,12 +268,7 @@ def linked_ninja(layout: Layout, name: str, specs: Sequence[OpSpec], *, toolchai
     """Return the text of build.ninja for one pair of libraries of several operators, linked of the objects that their
     own compile steps have made. `specs` are those that have kernels."""
     text = io.StringIO()
-    ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # as above
-    ninja.comment(f"How the libraries of {name} are linked. Written by `python -m pipeline link`.")
-    ninja.variable("ninja_required_version", "1.5")
-    ninja.variable("builddir", ".")
-    ninja.include(SDK)
-    ninja.newline()
+    ninja = _begin(text, f"How the libraries of {name} are linked. Written by `python -m pipeline link`.")
     _variables(ninja, layout, specs[0], toolchain=toolchain, debug=False)
     _rules(ninja)
     ninja.build(["ort_library.o"], "object", [ORT_LIBRARY], implicit=[IDENTITY], variables={"more": "$binding $ort"})
