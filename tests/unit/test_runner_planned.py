@@ -146,3 +146,11 @@ def test_a_plan_that_cannot_be_written_is_made_anew(tmp_path: Path, monkeypatch:
     command = Command(tmp_path, monkeypatch)
     command.layout.plan().mkdir(parents=True)
     assert command.plans_anew() and command.plans_anew()
+
+
+def test_a_kernel_of_this_checkout_is_no_code_of_the_package() -> None:
+    """pipeline/native is a link to native/: behind it, each edit of a kernel would plan anew."""
+    root = Path(__file__).parents[2]
+    marks = planned._marks(Layout(root))
+    assert marks[str(root / "native/group_norm/kernel.h")] is None
+    assert not [path for path in marks if path.startswith(f"{root}/pipeline/native/")]
