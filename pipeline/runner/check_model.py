@@ -7,19 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from doit.cmd_base import Command
-
 from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
 from pipeline.project import installed, minor
 from pipeline.runner.lock import hold
+from pipeline.runner.plain import Plain
 
 
 def _option(name: str, default: Any, help: str) -> dict[str, Any]:
     return {"name": name, "long": name, "type": type(default), "default": default, "help": help}
 
 
-class Check(Command):
+class Check(Plain):
     """Every part runs in a process of its own, for which a crash, a hang and too much memory are findings."""
 
     name = "check"

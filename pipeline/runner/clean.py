@@ -13,10 +13,11 @@ from doit.task import Task
 from pipeline.layout import Layout
 from pipeline.runner.collect import remove
 from pipeline.runner.lock import LockedError, hold
+from pipeline.runner.plain import Plain
 from pipeline.runner.tasks import StepTask
 
 
-class Clean(DoitClean):
+class Clean(Plain, DoitClean):
     """Without a task: everything under build/, also what no step names, such as objects and logs."""
 
     name = "clean"

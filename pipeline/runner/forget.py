@@ -11,9 +11,10 @@ from doit.cmd_forget import Forget as DoitForget
 
 from pipeline.layout import Layout
 from pipeline.runner.lock import LockedError, hold
+from pipeline.runner.plain import Plain
 
 
-class Forget(DoitForget):
+class Forget(Plain, DoitForget):
     """Without a task: all of them, where doit 0.37 raises TypeError."""
 
     name = "forget"

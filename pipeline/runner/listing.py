@@ -11,6 +11,7 @@ from doit.control import TaskControl
 from doit.task import Task
 
 from pipeline.runner.forecast import Forecast, fate_of, forecast
+from pipeline.runner.plain import Plain, quiet_pipe
 
 _STATUS = opt_list_status | {
     "help": "print task status: (R)uns, (W)aits for a step before it and runs if what that writes changes, "
@@ -18,10 +19,11 @@ _STATUS = opt_list_status | {
 }
 
 
-class List(DoitList):
+class List(Plain, DoitList):
     """doit's own looks at each task alone: one whose input is about to be written anew passes for up to date."""
 
     name = "list"
+    doc_purpose = "the stages; --all for every step, --status for which would run"
     STATUS_MAP: ClassVar[Mapping[str, str]] = DoitList.STATUS_MAP | {"wait": "W"}
     cmd_options = tuple(_STATUS if option["name"] == "status" else option for option in DoitList.cmd_options)
 
@@ -37,6 +39,7 @@ class List(DoitList):
         sort: str = "name",
         pos_args: Sequence[str] = (),
     ) -> int:
+        quiet_pipe()
         self._found: Mapping[str, Forecast] = {}
         if status:
             control = TaskControl(self.task_list)

@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from doit import doit_cmd
-from doit.cmd_base import Command
-from doit.cmdparse import CmdParseError
 
-from pipeline.errors import OpmatrixError, UsageError, did_you_mean
+from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
 from pipeline.project import find_root
+from pipeline.runner.plain import Plain
 
 
 def _option(name: str, help: str) -> dict[str, Any]:
     return {"name": name, "long": name.replace("_", "-"), "type": str, "default": "", "help": help}
 
 
-class New(Command):
+class New(Plain):
     """No tasks are loaded: an operator with a mistake in it keeps nobody from another one."""
 
     name = "new"
-    doc_purpose = "write the files of a new operator, which is green at once, with the places to fill in marked"
+    doc_purpose = "write the files of a new operator: green at once, the places to fill in marked"
     doc_usage = "[--schema SCHEMA | --override aten::NAME | --from-onnx FILE] [--domain DOMAIN]"
     doc_description = (
         "Declaration, cases, reference, README and kernel: of a torch schema, of an operator of torch's own, or of "
@@ -45,11 +44,6 @@ class New(Command):
     def parse_execute(self, in_args: Sequence[str]) -> int:
         try:
             return int(super().parse_execute(_typed(in_args, command=self.name)))
-        except CmdParseError as error:
-            known = [f"--{o['long']}" for o in self.cmd_options]
-            near = next((n for word in str(error).split() if (n := did_you_mean(word, known))), "")
-            print(f"doit new: {error}{near}; allowed: {', '.join(known)}", file=sys.stderr)
-            return UsageError.exit_code
         except OpmatrixError as error:
             print(error, file=sys.stderr)
             return error.exit_code

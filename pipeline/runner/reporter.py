@@ -16,7 +16,8 @@ from doit.task import Task
 
 from pipeline.layout import Layout
 from pipeline.runner.failure import StepBlocked, StepFailed, read_output, replays
-from pipeline.runner.tasks import REPORT, StepTask
+from pipeline.runner.tasks import REPORT, StepTask, operator_of
+from pipeline.unfilled import reminder
 
 ALL = 2  # the verbosity that shows the output of every step
 
@@ -64,6 +65,7 @@ class Progress(StepReporter):
         self._blocked: list[StepBlocked] = []
         self._notes: list[str] = []
         self._report_ran = False
+        self._operators: set[str] = set()  # of which a step ran
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
         self._total = sum(isinstance(tasks[name], StepTask) for name in with_dependencies(tasks, selected_tasks))
@@ -82,6 +84,7 @@ class Progress(StepReporter):
     def add_success(self, task: Task) -> None:
         if isinstance(task, StepTask):
             self._ran += 1
+            self._operators.add(operator_of(task.step.name))
             self._report_ran |= task.name == REPORT
             self._show_end(task, "")
             if task.verbosity == ALL and task.name != REPORT:
@@ -115,7 +118,8 @@ class Progress(StepReporter):
             self._display.stop()
         if self._report_ran:
             self.write(read_output(Layout(Path.cwd()).log(REPORT)) + "\n")
-        for line in self._notes:
+        reminders = [reminder(Layout(Path.cwd()), name) for name in sorted(self._operators) if name]
+        for line in [*self._notes, *filter(None, reminders)]:
             self.write(line + "\n")
         # What the compiler said comes last, so that nothing scrolls it away.
         for failure in sorted(self._failed, key=lambda f: f.step.server is None):

@@ -21,6 +21,7 @@ from pipeline.layout import Layout
 from pipeline.runner.collect import collect_removed
 from pipeline.runner.journal import REMEDY, move_aside
 from pipeline.runner.lock import LockedError, hold
+from pipeline.runner.plain import Plain
 from pipeline.runner.reporter import StepReporter
 from pipeline.runner.runners import StepRunner, ThreadRunner
 from pipeline.runner.select import select
@@ -32,7 +33,7 @@ INTERRUPTED = 130
 ERROR = 3
 
 
-class Run(DoitRun):
+class Run(Plain, DoitRun):
     """run steps, one run at a time"""
 
     name = "run"

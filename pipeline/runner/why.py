@@ -10,10 +10,11 @@ from doit.cmd_base import DoitCmdBase
 from pipeline.layout import Layout
 from pipeline.runner.collect import removed_operators
 from pipeline.runner.forecast import Forecast, forecast
+from pipeline.runner.plain import Plain, quiet_pipe
 from pipeline.runner.select import select
 
 
-class Why(DoitCmdBase):
+class Why(Plain, DoitCmdBase):
     """doit 0.37 has no dry run (#48) and tells no reasons but those of one task (#329)."""
 
     name = "why"
@@ -25,6 +26,7 @@ class Why(DoitCmdBase):
     )
 
     def _execute(self) -> int:
+        quiet_pipe()
         control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
         found = forecast(control.tasks, control.selected_tasks, self.dep_manager)
         for name, one in found.items():

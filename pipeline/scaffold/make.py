@@ -16,6 +16,7 @@ from pipeline.scaffold import aten, declare, texts, unknown_nodes
 from pipeline.scaffold.ask import EXAMPLE
 from pipeline.scaffold.draft import Draft
 from pipeline.scaffold.request import Request
+from pipeline.unfilled import MARK, places
 
 _OWN = ("ai.onnx", "com.microsoft", "com.ms.internal")
 _GIVE = (
@@ -112,8 +113,8 @@ def said(drafts: Sequence[Draft], files: Mapping[str, str], *, run: str) -> Iter
     """Yield what a person is told once the files are written."""
     width = max(map(len, files))
     for path, text in files.items():
-        lines = texts.places(text)
-        where = f"{texts.MARK} in {len(lines)} line{'s' * (len(lines) > 1)}, the first is {lines[0]}" if lines else ""
+        lines = places(text)
+        where = f"{MARK} in {len(lines)} line{'s' * (len(lines) > 1)}, the first is {lines[0]}" if lines else ""
         yield f"wrote {path:{width}}  {where}".rstrip()
     for draft in drafts:
         name = draft.spec.name
@@ -121,8 +122,8 @@ def said(drafts: Sequence[Draft], files: Mapping[str, str], *, run: str) -> Iter
         yield f"{name}: {_state(draft)}"
     folders = " ".join(f"ops/{d.spec.name} native/{d.spec.name}" for d in drafts)
     yield f"next: {run}"
-    if any(texts.places(text) for text in files.values()):
-        yield f"then: grep -rn '{texts.MARK}' {folders}"
+    if any(places(text) for text in files.values()):
+        yield f"then: grep -rn '{MARK}' {folders}"
 
 
 def _state(draft: Draft) -> str:

@@ -13,8 +13,7 @@ from pipeline.scaffold import cases_text, cpp_text, python_text
 from pipeline.scaffold.draft import Draft, fresh, new_outputs
 from pipeline.schema import torch_schema
 from pipeline.spec import Input, OpSpec, Output, SameAs
-
-MARK = "FILL IN"
+from pipeline.unfilled import MARK
 
 
 def render(draft: Draft) -> dict[str, str]:
@@ -28,11 +27,6 @@ def render(draft: Draft) -> dict[str, str]:
         f"ops/{name}/README.md": _text("README.md", draft=draft, spec=draft.spec, **_readme(draft, said)),
         f"native/{name}/kernel.h": _text("kernel.h", draft=draft, spec=draft.spec, **_kernel(draft, said)),
     }
-
-
-def places(text: str) -> list[int]:
-    """Return the lines of a file that are to be filled in."""
-    return [number for number, line in enumerate(text.split("\n"), 1) if MARK in line]
 
 
 def placeholder(draft: Draft) -> str:

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline import unfilled
 from pipeline.dist.parts import sides
 from pipeline.dist.settings import Dist
 from pipeline.errors import CompileError
@@ -22,7 +23,10 @@ from pipeline.toolchain.find import find_toolchain
 
 
 def run(layout: Layout, dist: Dist, operators: Sequence[Operator]) -> None:
-    """Write both libraries to build/linked/. Raises CompileError with the linker's own message, or the gate's."""
+    """Write both libraries to build/linked/. Raises CompileError with the linker's own message, or the gate's,
+    and DistError for a placeholder.
+    """
+    unfilled.refuse(layout, [o.name for o in operators])
     toolchain, folder = find_toolchain(os.environ), layout.linked
     try:
         sdk = json.loads(layout.sdk.read_text())

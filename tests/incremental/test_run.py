@@ -244,8 +244,8 @@ def test_steps_run_at_the_same_time(project: Project) -> None:
     "arguments, code, text",
     [
         (["opsett=all"], 2, "unknown variable 'opsett'; did you mean 'opsets'?; allowed: torch, ort, opsets\n"),
-        (["verifi"], 3, "no task, command or output 'verifi'; did you mean 'verify'?"),
-        (["verify:b*"], 3, "no task matches 'verify:b*'"),
+        (["verifi"], 2, "no task, command or output 'verifi'; did you mean 'verify'?"),
+        (["verify:b*"], 2, "no task matches 'verify:b*'"),
         (["info", "glue:a", "opsett=all"], 2, "unknown variable 'opsett'"),
     ],
 )

@@ -14,6 +14,7 @@ from pipeline.scaffold import aten, texts
 from pipeline.scaffold.declare import from_schema
 from pipeline.scaffold.draft import Draft
 from pipeline.spec import as_data
+from pipeline.unfilled import places
 from tests.unit.schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +79,7 @@ def test_cpp_is_in_the_style_of_the_project(layout: Layout) -> None:
 def test_places_to_fill_in_are_marked_and_the_placeholder_is_called_one(schema: str) -> None:
     files = texts.render(from_schema(schema, domain="my.domain"))
     for path, text in files.items():
-        assert texts.places(text), path
+        assert places(text), path
         if path.endswith(("kernel.h", "reference.py", "README.md")):
             assert "placeholder" in text and "of x, whatever else is given." in text, path
 

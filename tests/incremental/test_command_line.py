@@ -1,0 +1,178 @@
+"""What is typed, and what comes back: help, versions, mistakes and their exit codes, colours, completion."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from pipeline.runner.help import EXIT_CODES
+from pipeline.runner.tasks import GROUPS
+from tests.incremental.conftest import REPOSITORY, Project
+
+pytestmark = pytest.mark.incremental
+CODES = {code for code, _ in EXIT_CODES}
+
+
+@pytest.fixture(autouse=True)
+def source(project: Project) -> None:
+    project.write("a.txt", "hello")
+    project.step("data:good", "copy", "a.txt", "build/good")
+    project.step("data:bad", "say", "a.txt", "build/bad")
+    project.doit("list")
+
+
+def test_help_says_all_that_can_be_typed(project: Project) -> None:
+    shown = project.doit("help")
+    assert shown.returncode == 0
+    for word in (*GROUPS, "run", "why", "list", "new", "check", "clean", "forget", "ignore", "info", "tabcompletion"):
+        assert re.search(rf"^  {word}\s", shown.stdout, re.MULTILINE), word
+    for word in ("NO_COLOR", "130", "torch=2.9"):
+        assert word in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 120
+    assert project.doit("--help").stdout == shown.stdout
+    assert "--schema" in project.doit("help", "new").stdout
+    assert project.doit("help", "data").stdout.startswith(f"data: {GROUPS['data']}\n")
+    assert "info data:good" in project.doit("help", "data:good").stdout
+
+
+def test_versions(project: Project) -> None:
+    shown = project.doit("--version").stdout
+    assert shown.startswith(f"opmatrix {metadata.version('opmatrix')} in ")
+    assert f"\ntorch {metadata.version('torch')}\n" in shown and f"\ndoit {metadata.version('doit')}\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "message"),
+    [
+        ("data:good", 0, ""),
+        ("data:bad", 1, ""),
+        ("data:goood", 2, "doit run: no task, command or output 'data:goood'; did you mean 'data:good'?"),
+        ("--verbose 2", 2, "doit run: option --verbose not recognized; did you mean '--verbosity'?; allowed: --always"),
+        ("-n two", 2, "doit run: --process takes a whole number: invalid literal for int() with base 10: 'two'"),
+        ("color=red", 2, "unknown variable 'color'; allowed: torch, ort, opsets"),
+        ("list --stat", 0, ""),  # cut short, as getopt allows
+        ("list --states", 2, "doit list: option --states not recognized; did you mean '--status'?"),
+        ("why data:x", 2, "doit why: no task, command or output 'data:x'"),
+        ("info data:x", 2, "doit info: no step 'data:x'"),
+        ("info", 2, "doit info: takes one step, and was given 0; see `doit list --all`"),
+        ("help dta", 2, "doit help: no command or task 'dta'; did you mean 'data'?; see `doit help`"),
+        ("clean data:x", 2, "doit clean: 'data:x' is not a task."),
+        ("tabcompletion --shell tcsh", 2, "available choices are: 'bash', 'zsh', 'fish'"),
+        ("reset-dep", 2, "doit reset-dep: would note results as made of inputs that they were never made of."),
+        ("dumpdb", 2, "doit dumpdb: the state is no dbm file."),
+        ("strace data:good", 2, "doit strace: steps run in servers, where strace would see nothing."),
+    ],
+)
+def test_a_line_its_exit_code_and_its_message(project: Project, typed: str, code: int, message: str) -> None:
+    done = project.doit(*typed.split())
+    assert done.returncode == code and str(code) in CODES
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr and (not message or len(done.stderr.splitlines()) == 1)
+    assert bool(message) == (code > 1)
+
+
+def test_a_declaration_that_cannot_hold_is_exit_code_3(project: Project) -> None:
+    project.write(
+        "dodo.py", project.read("dodo.py") + "\nfrom pipeline.errors import SpecError\nraise SpecError('no')\n"
+    )
+    for command in ("run", "list", "why"):
+        done = project.doit(command)
+        assert (done.returncode, done.stderr) == (3, "no\n")
+
+
+def test_nobody_reads_on(project: Project) -> None:
+    for command in ("help", "list --all", "why", "info data:good", "tabcompletion"):
+        line = f"{sys.executable} -m doit {command} | true; echo ${{PIPESTATUS[0]}}"
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=project.root,
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stderr == "" and done.stdout.strip() in ("0", "1", "141"), command
+
+
+@pytest.mark.parametrize("colours", [True, False], ids=["colours", "NO_COLOR"])
+def test_colours(project: Project, colours: bool) -> None:
+    """In a terminal. What rich does to draw the live line moves the cursor, and stays."""
+    ours, theirs = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")} | {
+        "PYTHONPATH": str(REPOSITORY), "TERM": "xterm-256color", "COLUMNS": "100",
+    }  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "doit", "data:good"],
+        cwd=project.root,
+        env=environment | ({} if colours else {"NO_COLOR": "1"}),
+        stdout=theirs,
+        stderr=theirs,
+    )
+    process.wait(timeout=60)
+    shown = os.read(ours, 1 << 20).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "1 step" in shown
+    assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]", shown)) == colours
+
+
+BASH = """
+source <(python -m doit tabcompletion)
+COMP_LINE=$1 COMP_POINT=${#1}
+_opmatrix
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("./run d", ["doit"]),
+        ("doit wh", ["why"]),
+        ("./run doit data:g", ["good"]),  # bash replaces what follows the colon
+        ("./run doit list --st", ["--status"]),
+        ("doit ort=1.1", ["1.16", "1.18"]),
+        ("doit check a", []),
+    ],
+)
+def test_completion_in_bash(project: Project, typed: str, found: list[str]) -> None:
+    doit = project.root / "doit"
+    doit.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m doit "$@"\n')
+    run = project.root / "run"
+    run.write_text('#!/bin/sh\nexec "$@"\n')
+    for script in (doit, run):
+        script.chmod(0o755)
+    shell = shutil.which("bash")
+    assert shell
+    done = subprocess.run(
+        [shell, "-c", BASH, "bash", typed],
+        cwd=project.root,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY), "PATH": f"{project.root}:{Path(sys.executable).parent}:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == found and not done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+def test_completion_in_fish(project: Project) -> None:
+    line = f"{sys.executable} -m doit tabcompletion --shell fish | source; complete -C 'doit data:g'"
+    doit = project.root / "doit"
+    doit.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m doit "$@"\n')
+    doit.chmod(0o755)
+    path = f"{project.root}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["fish", "-c", line],
+        cwd=project.root,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY), "PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["data:good"]

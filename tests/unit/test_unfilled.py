@@ -1,0 +1,52 @@
+"""Places that are still to be filled in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline.dist.settings import Dist
+from pipeline.errors import DistError
+from pipeline.layout import Layout
+from pipeline.stages import link
+from pipeline.unfilled import refuse, reminder
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    for path, text in {
+        "ops/a/spec.py": '"""FILL IN: what a is."""\n\nx = 1  # FILL IN\n',
+        "ops/a/README.md": "FILL IN\n",
+        "native/a/kernel.h": "// whole\n",
+        "ops/b/spec.py": '"""Fill in the form."""\n',
+        "ops/b/README.md": "FILL IN\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return Layout(tmp_path)
+
+
+def test_a_line_says_where_to_go_on(layout: Layout) -> None:
+    assert reminder(layout, "a") == (
+        "a: FILL IN stands in 3 lines still, the first is ops/a/README.md:1; until then it is a placeholder"
+    )
+    assert reminder(layout, "none") == ""
+
+
+def test_code_with_a_marked_line_is_not_shipped(layout: Layout) -> None:
+    refuse(layout, ["b"])
+    with pytest.raises(DistError) as raised:
+        refuse(layout, ["b", "a"])
+    assert str(raised.value).splitlines()[:2] == [
+        "a wheel holds no placeholders: FILL IN stands in lines of",
+        "  ops/a/spec.py: 1, 3",
+    ]
+    assert "operators = [...]" in str(raised.value)
+
+
+def test_the_stage_that_links_asks_first(layout: Layout) -> None:
+    dist = Dist(name="my_ops", version="1", operators=("a",), summary="", license=None, licenses=(), third_party={})
+    with pytest.raises(DistError, match="a wheel holds no placeholders"):
+        link.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]
