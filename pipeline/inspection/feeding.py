@@ -14,7 +14,7 @@ from pipeline.data import dataset
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.dataset import DATA_SET
 from pipeline.errors import DataError, UsageError, did_you_mean
-from pipeline.inspection.inference import dtype, shown
+from pipeline.inspection.types import dtype, shown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, 
 
 from pipeline.glue import python
 from pipeline.inspection.finding import Finding
+from pipeline.inspection.types import shown
 from pipeline.inspection.walk import called
 from pipeline.models.value_gates import registered
 from pipeline.spec import OpSpec
@@ -151,24 +152,6 @@ def _fits(output: ValueInfoProto, inferred: TypeProto) -> bool:
         return False
     pairs = zip(said.shape.dim, found.shape.dim, strict=True)
     return all(a.dim_value == b.dim_value for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value"))
-
-
-def shown(found: TypeProto) -> str:
-    """Return a type as a message shows it: ``float32[2, C, ?]``."""
-    tensor = found.tensor_type
-    if not found.HasField("tensor_type"):
-        return str(found.WhichOneof("value") or "of unknown type").removesuffix("_type")
-    if not tensor.HasField("shape"):
-        return f"{dtype(tensor.elem_type)} of unknown rank"
-    sizes = (d.dim_param or (str(d.dim_value) if d.HasField("dim_value") else "?") for d in tensor.shape.dim)
-    return f"{dtype(tensor.elem_type)}[{', '.join(sizes)}]"
-
-
-def dtype(element: int) -> str:
-    """Return the name of an element type."""
-    if element == TensorProto.STRING:
-        return "string"
-    return str(helper.tensor_dtype_to_np_dtype(element)) if element else "unknown dtype"
 
 
 def _short(error: Exception) -> str:

@@ -31,7 +31,11 @@ class Check(Plain):
         "wrong, 2 for what is no model."
     )
     cmd_options = (
-        _option("ort", "", "would this version of ONNX Runtime read the model, such as 1.18? It need not be installed"),
+        _option(
+            "ort",
+            "",
+            "does it run in this version as well, such as 1.18? Without its environment: would that read it",
+        ),
         _option("inputs", "", "a .npz file; without it test_data_set_0 beside the model, else numbers are drawn"),
         _option("exporter", "both", "of a function: legacy, dynamo, or both"),
         _option("opset", 18, "of a function: the opset to export at"),

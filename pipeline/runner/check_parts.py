@@ -15,6 +15,7 @@ from pipeline.inspection.asked import Asked
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.told import Teller
 from pipeline.layout import Layout
+from pipeline.matrix import ORT
 from pipeline.project import installed, minor, step_megabytes, step_seconds
 from pipeline.runner.failure import read_output
 from pipeline.runner.pool import Ending, Pool
@@ -84,22 +85,42 @@ class Parts:
         ort = ["--ort", self._asked.ort] if self._asked.ort else []
         findings, known, died = self._part("read", model, folder, *ort)
         self._teller.tell([*findings, *_death("nodes", died)])
-        if died or any(f.mark == "wrong" and f.question == "libraries" for f in findings):
+        wrong = {f.question for f in findings if f.mark == "wrong"}
+        if died or "libraries" in wrong:
             return
         if not all(self._link(names) for names in known["link"]):
             return
         options = [word for path in known["libraries"] for word in ("--library", path)]
         options += [*self._asked.inputs, *self._asked.tolerance]
-        own = known["own"]
-        findings, known, died = self._part("run", model, folder, *options, "--of", of)
+        self._runs(model, folder, *options, of=of, own=known["own"])
+        if "versions" not in wrong and (server := self._elsewhere()):
+            into = folder / server.partition("@")[2]
+            self._runs(model, into, *options, of=of, own=known["own"], server=server)
+
+    def _runs(self, model: str, folder: Path, *options: str, of: str, own: bool, server: str | None = None) -> None:
+        """Run a model, and compare its values node by node, in the installed ONNX Runtime or in that of a server."""
+        findings, known, died = self._part("run", model, folder, *options, "--of", of, server=server)
         self._teller.tell([*findings, *_death("runs", died)])
         agrees = not died and known["agrees"]
         if died or not known["ran"] or (agrees and not own):
             return
         # torch and ONNX Runtime share a kernel: that they agree says nothing of it.
         more = ["--own"] if agrees else ["--differs"] if known["differs"] else []
-        findings, _, died = self._part("compare", model, folder, *options, *more)
+        findings, _, died = self._part("compare", model, folder, *options, *more, server=server)
         self._teller.tell([*findings, *_death("first node", died)])
+
+    def _elsewhere(self) -> str:
+        """Return the server of another ONNX Runtime that was asked for, where its environment is made."""
+        version = minor(self._asked.ort)
+        if not version or version == minor(installed().onnxruntime):
+            return ""
+        name = f"ort{version}"
+        if self._layout.python(name).is_file():
+            return f"ort@{name}"
+        make = f"Make it, and it will be: python -m pipeline environment {name}" if version in ORT else ""
+        text = f"not run in ONNX Runtime {version}, of which there is no environment"
+        self._teller.tell([Finding(question="runs", mark="note", text=text, remedy=make)])
+        return ""
 
     def _link(self, names: Sequence[str]) -> bool:
         """Link one library of operators that share a domain; return whether there is one."""
@@ -110,8 +131,10 @@ class Parts:
             self._teller.tell([Finding(question="libraries", mark="wrong", text=said)])
         return not ending.status
 
-    def _part(self, part: str, model: str, folder: Path, *options: str) -> tuple[list[Finding], Known, str]:
-        """Run one part; return its findings, what else it knows, and how it died where it did.
+    def _part(
+        self, part: str, model: str, folder: Path, *options: str, server: str | None = None
+    ) -> tuple[list[Finding], Known, str]:
+        """Run one part, in the light server or another; return its findings, what else it knows, and how it died.
 
         Raises UsageError with what the part says of a model that is none.
         """
@@ -121,7 +144,7 @@ class Parts:
             f"check:{folder.relative_to(self._layout.checked('')).as_posix().replace('/', '-')}-{part}"
         )
         arguments = [f"check-{part}", model, "--into", str(folder), *options]
-        ending = self._run(arguments, log)
+        ending = self._run(arguments, log, server)
         died = self._end(ending, log, arguments) if ending.status else ""
         try:
             findings, known = finding.read(path)
@@ -131,8 +154,8 @@ class Parts:
             raise UsageError(error)
         return findings, known, died
 
-    def _run(self, arguments: Sequence[str], log: Path) -> Ending:
-        return self._pool.run(arguments, server=None, log=log, seconds=self._seconds, megabytes=self._megabytes)
+    def _run(self, arguments: Sequence[str], log: Path, server: str | None = None) -> Ending:
+        return self._pool.run(arguments, server=server, log=log, seconds=self._seconds, megabytes=self._megabytes)
 
     def _end(self, ending: Ending, log: Path, arguments: Sequence[str] = ()) -> str:
         """Return how a process ended that did not end well, and where more is to be read."""

@@ -107,7 +107,7 @@ def test_a_sound_model_of_several_domains_is_well(project: Project) -> None:
     assert "opset 18, IR version 8: ONNX Runtime 1.18 reads them" in text
     assert "inputs drawn, N = 2, L = 3: x float32[2, 4, 3]" in text
     assert "node by node: 4 nodes" in text
-    assert text.splitlines()[-1] == "all is well: 7 right"
+    assert text.splitlines()[-1] == "all is well: 7 right, 1 to know"  # of 1.18 there is no environment
 
 
 def test_what_is_wrong_is_told_question_by_question(project: Project) -> None:
