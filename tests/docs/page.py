@@ -1,0 +1,192 @@
+"""A page of documentation as the steps that a reader takes: pure, from its text.
+
+Pages are CommonMark. Comments of HTML, which no reader sees, say what a code block is:
+
+    <!-- project: seeds -->     the page starts in a project with the seeds' operators, or a copy of an example's folder
+    <!-- exit: 1 -->            the last command of the console block ends with that code instead of 0
+    <!-- write: PATH -->        the block is written to that file of the page's project; `append: PATH` adds to it
+    <!-- shown: PATH -->        the block is a run of whole lines of that file of the repository
+    <!-- not run: REASON -->    the console or python block is not executed
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+WORDS = ("project", "exit", "write", "append", "shown", "not run")
+EXECUTED = ("console", "python")
+_LISTS = ("bullet_list_open", "ordered_list_open", "list_item_open")  # a comment before a list may be of a block in it
+_COMMENT = re.compile(r"<!--\s*(.*?)\s*-->", re.DOTALL)
+_WORD = re.compile(r"([a-z]+(?: [a-z]+)?):\s+(.+)", re.DOTALL)
+
+
+class PageError(Exception):
+    """A page does not keep to the convention, or does not do what it says; the text begins with ``page:line:``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command for bash, and the lines that it must print; none: whatever it prints."""
+
+    line: int
+    text: str
+    expected: tuple[str, ...] = ()
+    code: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Python:
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    line: int
+    path: str
+    text: str
+    append: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    line: int
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotRun:
+    line: int
+    reason: str
+
+
+Step = Command | Python | Write | Shown | NotRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """`path` is relative to the repository; `project` is "", "seeds" or a folder of the repository."""
+
+    path: str
+    project: str = ""
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def runs(self) -> bool:
+        return any(not isinstance(step, NotRun) for step in self.steps)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A comment: its line, its word (of `WORDS`) and what follows it."""
+
+    line: int
+    word: str
+    text: str
+
+
+def parse(path: str, text: str) -> Page:
+    """Return the steps of a page; raise PageError with all its mistakes."""
+    mistakes: list[str] = []
+    project = ""
+    steps: list[Step] = []
+    waiting: list[_Said] = []
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        line = token.map[0] + 1 if token.map else 0
+        if token.type == "html_block":
+            said = list(_said(token.content, line, mistakes))
+            project = next((s.text for s in said if s.word == "project"), project)
+            waiting += [s for s in said if s.word != "project"]
+        elif token.type == "fence":
+            steps += _block(token, line + 1, waiting, mistakes)
+            waiting = []
+        elif token.type == "inline":
+            inline = (_COMMENT.match(c.content) for c in token.children or () if c.type == "html_inline")
+            within = [found[1] for found in inline if found and _WORD.match(found[1])]
+            mistakes += [
+                f"{line}: <!-- {said} --> shares its line with text: give it one of its own" for said in within
+            ]
+        elif (
+            waiting
+            and token.nesting >= 0
+            and token.type not in ("bullet_list_open", "ordered_list_open", "list_item_open")
+        ):
+            mistakes += _stray(waiting)
+            waiting = []
+    mistakes += _stray(waiting)
+    if mistakes:
+        raise PageError("\n".join(f"{path}:{mistake}" for mistake in mistakes))
+    return Page(path=path, project=project, steps=tuple(steps))
+
+
+def _stray(waiting: Sequence[_Said]) -> list[str]:
+    return [f"{s.line}: <!-- {s.word}: {s.text} --> stands before no code block" for s in waiting]
+
+
+def _said(html: str, line: int, mistakes: list[str]) -> Iterator[_Said]:
+    """Yield what the comments of a piece of HTML say; one that begins with no ``word:`` says nothing to us."""
+    for comment in _COMMENT.finditer(html):
+        at = line + html.count("\n", 0, comment.start())
+        if comment[1].partition(":")[0].strip() in WORDS and not _WORD.fullmatch(comment[1]):
+            mistakes.append(f"{at}: <!-- {comment[1]} --> says nothing behind its colon")
+        elif found := _WORD.fullmatch(comment[1]):
+            if found[1] in WORDS:
+                yield _Said(at, found[1], found[2].strip())
+            else:
+                near = difflib.get_close_matches(found[1], WORDS, n=1)
+                hint = f"did you mean '{near[0]}'? " if near else ""
+                mistakes.append(f"{at}: unknown comment '{found[1]}:'; {hint}allowed: {', '.join(WORDS)}")
+
+
+def _block(fence: Token, line: int, said: Sequence[_Said], mistakes: list[str]) -> Iterator[Step]:
+    """Yield the steps of a code block, whose text begins at `line`, after what comments say of it."""
+    language = (fence.info.split() or [""])[0]
+    by_word = {s.word: s.text for s in said}
+    files = [word for word in ("write", "append", "shown") if word in by_word]
+    paths = [PurePosixPath(by_word[word]) for word in files]
+    outside = [str(path) for path in paths if path.is_absolute() or ".." in path.parts]
+    mistakes += [f"{line}: {path!r} is not a path within the project" for path in outside]
+    if "exit" in by_word and (language != "console" or not re.fullmatch(r"\d{1,3}", by_word["exit"])):
+        mistakes.append(f"{line}: exit: takes a number, before a console block")
+        return
+    if "not run" in by_word and (language not in EXECUTED or len(by_word) > 1):
+        mistakes.append(f"{line}: not run: stands alone before a block that would be run: {' or '.join(EXECUTED)}")
+    if "not run" in by_word:
+        yield NotRun(line=line, reason=by_word["not run"])
+    if "shown" in files:
+        yield Shown(line=line, path=by_word["shown"], text=fence.content)
+    for word in ("write", "append"):
+        if word in files:
+            yield Write(line=line, path=by_word[word], text=fence.content, append=word == "append")
+    if "not run" in by_word or files:
+        return
+    if language == "python":
+        yield Python(line=line, text=fence.content)
+    if language == "console":
+        yield from _commands(fence.content, line, int(by_word.get("exit", "0")), mistakes)
+
+
+def _commands(text: str, line: int, code: int, mistakes: list[str]) -> Iterator[Command]:
+    """Yield the commands of a console block; only the last one ends with `code`."""
+    lines = text.splitlines()
+    starts = [n for n, content in enumerate(lines) if content.startswith("$ ")]
+    if not starts or any(content.strip() for content in lines[: starts[0]]):
+        mistakes.append(f"{line}: a console block begins with a command, after '$ '")
+        return
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        last = start + 1
+        while last < end and re.match(r">( |$)", lines[last]):
+            last += 1
+        command = "\n".join(content[2:] for content in lines[start:last])
+        expected = "\n".join(lines[last:end]).strip("\n").splitlines()
+        yield Command(
+            line=line + start, text=command, expected=tuple(expected), code=code if start == starts[-1] else 0
+        )

@@ -1,0 +1,49 @@
+"""Each page of the documentation does what it says: its commands, its code, the files that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.page import Page, PageError, parse
+from tests.docs.pages import PAGES, ROOT
+from tests.docs.walk import walk
+
+
+def to_walk() -> Iterator[Page]:
+    """Yield the pages with something to run; one that does not keep to the convention fails in a test of its own."""
+    for page in PAGES:
+        try:
+            parsed = parse(page, (ROOT / page).read_text())
+        except PageError:
+            continue
+        if parsed.runs:
+            yield parsed
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_keeps_to_the_convention(page: str) -> None:
+    said = ""
+    try:
+        parse(page, (ROOT / page).read_text())
+    except PageError as error:
+        said = str(error)
+    if said:  # outside of the handler, so that pytest shows the sentence alone
+        pytest.fail(said, pytrace=False)
+
+
+@pytest.mark.compile
+@pytest.mark.torch
+@pytest.mark.ort
+@pytest.mark.timeout(3600)  # a page has as many steps as it likes; each has a limit
+@pytest.mark.parametrize("page", [*to_walk()], ids=lambda page: page.path)
+def test_a_page_does_what_it_says(page: Page, tmp_path: Path) -> None:
+    said = ""
+    try:
+        walk(page, tmp_path, root=ROOT)
+    except PageError as error:
+        said = str(error)
+    if said:
+        pytest.fail(said, pytrace=False)

@@ -1,0 +1,230 @@
+"""A page that does not do what it says is found, with its line: each way in which one can be wrong, planted."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.docs.page import PageError, parse
+from tests.docs.pages import ROOT
+from tests.docs.walk import walk
+
+
+def page(text: str) -> str:
+    """Return a page: indented as the tests have it, with ``'''`` for the fences."""
+    return textwrap.dedent(text).lstrip("\n").replace("'''", "```")
+
+
+def failure(text: str, folder: Path, *, limit: float = 60) -> str:
+    """Return what is said of a page that fails."""
+    with pytest.raises(PageError) as raised:
+        walk(parse("docs/planted.md", page(text)), folder, root=ROOT, limit=limit)
+    return str(raised.value)
+
+
+def test_a_true_page_passes(tmp_path: Path) -> None:
+    """All kinds of steps, in order: each needs what those before it left."""
+    walk(
+        parse(
+            "docs/planted.md",
+            page("""
+            A page.
+
+            <!-- write: sub/model.py -->
+            '''python
+            NUMBER = 40
+            '''
+
+            <!-- append: sub/model.py -->
+            '''python
+            NUMBER += 2
+            '''
+
+            '''console
+            $ cd sub && ls
+            model.py
+            $ export WORD=two
+            $ cat <<END
+            > $WORD
+            > lines
+            > END
+            two
+            lines
+            '''
+
+            '''python
+            import os
+            from model import NUMBER
+            assert os.environ["WORD"] == "two"
+            '''
+
+            1. In a list, as elsewhere:
+
+               <!-- exit: 3 -->
+               '''console
+               $ echo "took 1.25 s in $PWD" && exit 3
+               took 99 s in .../project/sub
+               $ seq 1 9; exit 3
+               1
+               ...
+               9
+               '''
+
+            '''python
+            assert NUMBER == 42
+            open("written", "w").close()
+            '''
+
+            '''console
+            $ test -f written
+            $ cd .. && ./run python -c 'import pipeline, sys; print(sys.argv)'
+            ['-c']
+            '''
+
+            <!-- shown: ops/group_norm/spec.py -->
+            '''python
+                onnx=OnnxOp(domain="mydomain", op_type="mygroupnorm", versions=(1, 2)),
+                types={"T": ("float32", "float64")},
+            '''
+
+            <!-- not run: it would never end -->
+            '''console
+            $ sleep inf
+            '''
+            """).replace('$ echo "took 1.25 s in $PWD" && exit 3', '$ echo "took 1.25 s in $PWD"'),
+        ),
+        tmp_path,
+        root=ROOT,
+        limit=60,
+    )
+
+
+def test_another_output_is_found(tmp_path: Path) -> None:
+    said = failure(
+        """
+        Text.
+
+        '''console
+        $ echo one; echo two; echo three
+        one
+        2
+        three
+        '''
+        """,
+        tmp_path,
+    )
+    assert said == page("""
+        docs/planted.md:4: $ echo one; echo two; echo three
+        the output differs (- expected, + found):
+              one
+            - 2
+            + two
+              three""")
+
+
+def test_what_an_ellipsis_swallowed_is_told(tmp_path: Path) -> None:
+    """Else nobody would see what was there in place of what was missed."""
+    said = failure("'''console\n$ echo one; echo two\n...\n2\n'''\n", tmp_path)
+    assert said == page("""
+        docs/planted.md:2: $ echo one; echo two
+        the output differs (- expected, + found):
+              ...
+            - 2
+        it printed:
+            one
+            two""")
+
+
+def test_another_exit_code_is_found(tmp_path: Path) -> None:
+    said = failure("'''console\n$ echo no >&2; exit 4\n'''\n", tmp_path)
+    assert said == page("""
+        docs/planted.md:2: $ echo no >&2; exit 4
+        exit code 4, expected 0
+        it printed:
+            no""")
+
+
+def test_an_exit_code_that_does_not_come_is_found(tmp_path: Path) -> None:
+    said = failure("<!-- exit: 1 -->\n'''console\n$ true\n'''\n", tmp_path)
+    assert "docs/planted.md:3: $ true\nexit code 0, expected 1" in said
+
+
+def test_only_the_last_command_of_a_block_may_fail(tmp_path: Path) -> None:
+    said = failure("<!-- exit: 1 -->\n'''console\n$ false\n$ false\n'''\n", tmp_path)
+    assert "docs/planted.md:3: $ false\nexit code 1, expected 0" in said
+
+
+def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
+    said = failure("'''console\n$ echo begun; sleep 1000 & wait\n'''\n", tmp_path, limit=0.5)
+    assert said == page("""
+        docs/planted.md:2: $ echo begun; sleep 1000 & wait
+        still runs after 0.5 s. It printed:
+            begun""")
+
+
+def test_a_command_without_run_does_not_find_the_environment(tmp_path: Path) -> None:
+    assert "ruff: command not found" in failure("'''console\n$ ruff --version\n'''\n", tmp_path)
+
+
+def test_an_exception_is_found_with_the_line_of_the_page(tmp_path: Path) -> None:
+    said = failure(
+        """
+        '''python
+        known = 1
+        '''
+
+        '''python
+        print("begun")
+
+        known = unknown
+        '''
+        """,
+        tmp_path,
+    )
+    assert said.startswith("docs/planted.md:6: python: raised\n")
+    assert '/docs/planted.md", line 8, in <module>' in said
+    assert "NameError: name 'unknown' is not defined" in said
+    assert "It printed:\n    begun" in said
+
+
+def test_a_syntax_error_is_found(tmp_path: Path) -> None:
+    said = failure("'''python\nif:\n'''\n", tmp_path)
+    assert 'docs/planted.md", line 2' in said and "SyntaxError" in said
+
+
+def test_python_that_hangs_is_ended(tmp_path: Path) -> None:
+    said = failure("'''python\nprint('begun', flush=True)\nwhile True: pass\n'''\n", tmp_path, limit=1)
+    assert said == "docs/planted.md:2: python: still runs after 1 s. It printed:\n    begun"
+
+
+def test_python_that_dies_is_found(tmp_path: Path) -> None:
+    said = failure("'''python\nimport os\nos.kill(os.getpid(), 11)\n'''\n", tmp_path)
+    assert said == "docs/planted.md:2: python: ended with SIGSEGV. It printed:\n    (nothing)"
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "what"),
+    [
+        ("ops/none.py", "import x", "shown: the repository has no file 'ops/none.py'"),
+        ("dodo.py", "import nothing_of_the_kind", "shown: the block is no run of lines of dodo.py: among others, it"),
+        ("dodo.py", "import sys\nimport os", "shown: the block is no run of lines of dodo.py: its lines are there"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_shown_otherwise_is_found(tmp_path: Path, path: str, line: str, what: str) -> None:
+    said = failure(f"<!-- shown: {path} -->\n'''python\n{line}\n'''\n", tmp_path)
+    assert said.startswith(f"docs/planted.md:3: {what}")
+
+
+def test_a_project_that_is_not_there_is_found(tmp_path: Path) -> None:
+    said = failure("<!-- project: examples/none -->\n\n'''console\n$ true\n'''\n", tmp_path)
+    assert said == "project: 'examples/none' is neither 'seeds' nor a folder of the repository"
+
+
+@pytest.mark.parametrize(("kind", "has"), [("", False), ("seeds", True)])
+def test_a_project_is_what_the_page_asks_for(tmp_path: Path, kind: str, has: bool) -> None:
+    comment = f"<!-- project: {kind} -->\n\n" if kind else ""
+    files = "test -f ops/group_norm/spec.py -a -f native/group_norm/kernel.h" if has else "! test -e ops -o -e native"
+    text = f"{comment}'''console\n$ {files}\n$ ! grep -F opmatrix.dist pyproject.toml\n'''\n"
+    walk(parse("docs/planted.md", page(text)), tmp_path, root=ROOT, limit=60)

@@ -1,0 +1,97 @@
+"""What a page says that a command prints, against what it printed: pure.
+
+``...`` stands for anything within a line, and alone on a line for any lines. A duration (``0.4s``, ``in 5.2 s``,
+``47 ms``) is equal to every other. White space at the end of lines, and empty lines at both ends, do not count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+_DURATION = re.compile(r"(?<![\w.])\d+(?:\.\d+)? ?(?:ms|s|seconds?|min)\b")
+_MOST = 20  # lines in a row that a difference shows at each end of what was not expected
+
+
+def difference(expected: Sequence[str], found: str) -> str:
+    """Return the lines that differ, ``-`` (expected) and ``+`` (found), among those that do not; "" if none do."""
+    lines = [line.rstrip() for line in found.strip("\n").splitlines()]
+    while lines and not lines[0]:
+        del lines[0]
+    while lines and not lines[-1]:
+        del lines[-1]
+    aligned = list(_aligned([line.rstrip() for line in expected], lines))
+    return "\n".join(_shortened(aligned)) if any(mark in "-+" for mark, _ in aligned) else ""
+
+
+def fits(expected: str, line: str) -> bool:
+    """Is `line` one that `expected` stands for?"""
+    return _pattern(expected).fullmatch(_without_durations(line)) is not None
+
+
+def _without_durations(line: str) -> str:
+    return _DURATION.sub("<duration>", line)
+
+
+def _pattern(expected: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in _without_durations(expected).split("...")))
+
+
+def _aligned(expected: Sequence[str], found: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield lines with a mark: ``" "`` as expected, ``"."`` swallowed by ``...``, as few ``-`` and ``+`` as may be."""
+    patterns = [None if line.strip() == "..." else _pattern(line) for line in expected]
+    bare = [_without_durations(line) for line in found]
+    # cost[i][j]: how many lines differ at least between expected[i:] and found[j:]
+    cost = [[0] * (len(found) + 1) for _ in range(len(expected) + 1)]
+    cost[-1] = list(range(len(found), -1, -1))
+    for i in range(len(expected) - 1, -1, -1):
+        pattern, row, below = patterns[i], cost[i], cost[i + 1]
+        row[-1] = below[-1] + (pattern is not None)
+        for j in range(len(found) - 1, -1, -1):
+            if pattern is None:
+                row[j] = min(below[j], row[j + 1])
+            elif pattern.fullmatch(bare[j]):
+                row[j] = below[j + 1]
+            else:
+                row[j] = 1 + min(below[j], row[j + 1])
+    i = j = 0
+    while i < len(expected) or j < len(found):
+        pattern = patterns[i] if i < len(expected) else None
+        if i == len(expected):
+            yield "+", found[j]
+            j += 1
+        elif pattern is None:
+            if cost[i][j] == cost[i + 1][j]:
+                i += 1
+            else:
+                yield ".", found[j]
+                j += 1
+        elif j < len(found) and pattern.fullmatch(bare[j]):
+            yield " ", found[j]
+            i, j = i + 1, j + 1
+        elif j == len(found) or cost[i + 1][j] <= cost[i][j + 1]:
+            yield "-", expected[i]
+            i += 1
+        else:
+            yield "+", found[j]
+            j += 1
+
+
+def _shortened(aligned: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the marked lines, without what an ellipsis swallowed and without the middle of long runs."""
+    start = 0
+    while start < len(aligned):
+        mark = aligned[start][0]
+        end = start
+        while end < len(aligned) and aligned[end][0] == mark:
+            end += 1
+        run = [f"{mark} {line}".rstrip() for _, line in aligned[start:end]]
+        if mark == ".":
+            yield "  ..."
+        elif len(run) > 2 * _MOST:
+            yield from run[:_MOST]
+            yield f"{mark} ... {len(run) - 2 * _MOST} more lines"
+            yield from run[-_MOST:]
+        else:
+            yield from run
+        start = end

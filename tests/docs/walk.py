@@ -1,0 +1,233 @@
+"""Do what a page says, in a project of its own, as a reader would: bash for its commands, one Python for its blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from tests.docs.page import Command, NotRun, Page, PageError, Python, Shown, Step, Write
+from tests.docs.transcript import difference
+
+LIMIT = 600.0  # seconds for one command or block
+_LAST = 40  # lines of output that a failure without a difference shows
+_BIN = Path(sys.prefix) / "bin"
+# What our own caller has set, which would change what a page sees.
+_OURS = ("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "COLUMNS", "LC_", "VIRTUAL_ENV", "PYTEST_", "PYTHON", "TOX_")
+_RUN = f"""\
+#!/bin/sh
+# Stands in for the ./run of a checkout: enters the environment that the tests run in.
+VIRTUAL_ENV={sys.prefix} PATH={_BIN}:$PATH exec "$@"
+"""
+
+
+def make_project(kind: str, folder: Path, *, root: Path) -> None:
+    """Make the project that a page starts in: without operators, with the seeds' (``seeds``), or a folder of `root`."""
+    ignored = shutil.ignore_patterns("__pycache__", "build", ".venv*", ".tox", "node_modules")
+    if kind not in ("", "seeds"):
+        if not (root / kind).is_dir():
+            raise PageError(f"project: {kind!r} is neither 'seeds' nor a folder of the repository")
+        shutil.copytree(root / kind, folder, ignore=ignored, dirs_exist_ok=True)
+    else:
+        shutil.copy(root / "dodo.py", folder)
+        # What this checkout ships is not the reader's.
+        settings = re.sub(
+            r"^(?:#.*\n)*\[tool\.opmatrix\.dist\]\n(?:(?!\[).*\n)*",
+            "",
+            (root / "pyproject.toml").read_text(),
+            flags=re.M,
+        )
+        (folder / "pyproject.toml").write_text(settings)
+        for room in ("ops", "native") if kind else ():
+            shutil.copytree(root / room, folder / room, ignore=ignored)
+    (folder / "run").write_text(_RUN)
+    (folder / "run").chmod(0o755)
+
+
+def walk(page: Page, folder: Path, *, root: Path, limit: float = LIMIT) -> None:
+    """Take the steps of a page in order, in a new project in `folder`; raise PageError at the first that goes wrong."""
+    project = folder / "project"
+    project.mkdir()
+    make_project(page.project, project, root=root)
+    with _Reader(page=page, root=root, project=project, folder=folder, limit=limit) as reader:
+        for step in page.steps:
+            if problem := reader.take(step):
+                raise PageError(f"{page.path}:{step.line}: {problem}")
+
+
+@dataclass
+class _Reader:
+    """A reader at work. What commands export, and where they are, holds for those that follow."""
+
+    page: Page
+    root: Path
+    project: Path
+    folder: Path
+    limit: float
+    _interpreter: _Interpreter | None = field(default=None)
+
+    def __enter__(self) -> Self:
+        environment = {k: v for k, v in os.environ.items() if k.isidentifier() and not k.startswith(_OURS)}
+        # A page that forgets ./run must fail as it would for its reader.
+        environment["PATH"] = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if Path(p) != _BIN)
+        environment["LC_ALL"] = "C.UTF-8"
+        exported = (f"export {k}={shlex.quote(v)}\n" for k, v in environment.items())
+        self._state.write_text(f"{''.join(exported)}cd {shlex.quote(str(self.project))}\n")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._interpreter:
+            self._interpreter.end()
+
+    @property
+    def _state(self) -> Path:
+        return self.folder / "state.sh"
+
+    def take(self, step: Step) -> str:
+        """Take a step; return what is wrong, or ""."""
+        match step:
+            case Command():
+                return self._command(step)
+            case Python():
+                return self._python(step)
+            case Write():
+                path = self.project / step.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("a" if step.append else "w", encoding="utf-8") as file:
+                    file.write(step.text)
+                return ""
+            case Shown():
+                return _shown(step, self.root)
+            case NotRun():
+                return ""
+
+    def _command(self, step: Command) -> str:
+        state = shlex.quote(str(self._state))
+        keep = f'code=$?; {{ export -p; printf "cd %q\\n" "$PWD"; }} >{state}; exit $code'
+        script = f". {state}\ntrap {shlex.quote(keep)} EXIT\neval {shlex.quote(step.text)}\n"
+        output = self.folder / "output"
+        with output.open("wb") as file:
+            bash = subprocess.Popen(
+                ["bash", "--norc", "-c", script, "bash"],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env={},
+                start_new_session=True,
+            )
+        try:
+            code = bash.wait(self.limit)
+        except subprocess.TimeoutExpired:
+            code = None
+        _end(bash)
+        found = output.read_text(errors="replace")
+        said = "\n".join([f"$ {step.text}".replace("\n", "\n> ")])
+        if code is None:
+            return f"{said}\nstill runs after {self.limit:g} s. It printed:\n{_last(found)}"
+        wrong = [f"exit code {code}, expected {step.code}"] if code != step.code else []
+        differs = difference(step.expected, found) if step.expected else ""
+        if differs:
+            wrong.append(f"the output differs (- expected, + found):\n{textwrap.indent(differs, '    ')}")
+        if wrong and (not differs or "  ..." in differs.splitlines()):
+            wrong.append(f"it printed:\n{_last(found)}")
+        return "\n".join([said, *wrong]) if wrong else ""
+
+    def _python(self, step: Python) -> str:
+        self._interpreter = self._interpreter or _Interpreter.start(self.folder, self._state)
+        return self._interpreter.run(step, self.root / self.page.path, limit=self.limit)
+
+
+@dataclass(frozen=True)
+class _Interpreter:
+    """The Python of a page, started at its first block, with what commands before it exported."""
+
+    process: subprocess.Popen[bytes]
+    answers: int
+    output: IO[str]
+
+    @classmethod
+    def start(cls, folder: Path, state: Path) -> _Interpreter:
+        answers, theirs = os.pipe()
+        program = [sys.executable, str(Path(__file__).with_name("interpreter.py")), str(theirs)]
+        printed = folder / "printed"
+        with printed.open("wb") as file:
+            process = subprocess.Popen(
+                ["bash", "--norc", "-c", f'. {shlex.quote(str(state))}\nexec "$@"', "bash", *program],
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+                env={},
+                pass_fds=(theirs,),
+                start_new_session=True,
+            )
+        os.close(theirs)
+        return cls(process, answers, printed.open(errors="replace"))
+
+    def run(self, step: Python, path: Path, *, limit: float) -> str:
+        """Execute a block; return what is wrong, or ""."""
+        assert self.process.stdin
+        request = json.dumps({"path": str(path), "line": step.line, "text": step.text})
+        with contextlib.suppress(BrokenPipeError):  # it died: its answer is the end of the file
+            self.process.stdin.write(request.encode() + b"\n")
+            self.process.stdin.flush()
+        answer, until = b"", time.monotonic() + limit
+        while not answer.endswith(b"\n"):
+            if not select.select([self.answers], [], [], max(0.0, until - time.monotonic()))[0]:
+                return f"python: still runs after {limit:g} s. It printed:\n{_last(self.output.read())}"
+            if not (piece := os.read(self.answers, 65536)):
+                code = self.process.wait()
+                how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+                return f"python: ended with {how}. It printed:\n{_last(self.output.read())}"
+            answer += piece
+        printed = self.output.read()
+        if not (raised := json.loads(answer)):
+            return ""
+        also = f"It printed:\n{_last(printed)}" if printed else ""
+        return f"python: raised\n{textwrap.indent(raised, '    ')}{also}"
+
+    def end(self) -> None:
+        """End it, and close what it was heard through."""
+        _end(self.process)
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.output.close()
+        os.close(self.answers)
+
+
+def _shown(step: Shown, root: Path) -> str:
+    """Return why a block is not what its file has, or ""."""
+    path = root / step.path
+    if not path.is_file():
+        return f"shown: the repository has no file {step.path!r}"
+    block, lines = step.text.splitlines(), path.read_text().splitlines()
+    if any(lines[n : n + len(block)] == block for n in range(len(lines) - len(block) + 1)):
+        return ""
+    missing = next((line for line in block if line not in lines), None)
+    which = "its lines are there, but not in a row" if missing is None else f"among others, it has no line {missing!r}"
+    return f"shown: the block is no run of lines of {step.path}: {which}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process with all that it left behind in its session's group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _last(text: str) -> str:
+    lines = text.rstrip().splitlines()
+    left = [f"... {len(lines) - _LAST} lines before"] if len(lines) > _LAST else []
+    return textwrap.indent("\n".join(left + lines[-_LAST:]) or "(nothing)", "    ")
