@@ -3,43 +3,9 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-WIDTH = 120
-
-
-def source(value: object, indent: int = 0) -> str:
-    """Return `value`, made of the dataclasses of `pipeline.spec`, as a person would write it; defaults are left out."""
-    opening, parts, closing = _parts(value, indent + 4)
-    line = opening + ", ".join(parts) + closing
-    if not parts or (indent + len(line) < WIDTH and "\n" not in line):
-        return line
-    margin = " " * (indent + 4)
-    return f"{opening}\n" + "".join(f"{margin}{part},\n" for part in parts) + f"{' ' * indent}{closing[-1]}"
-
-
-def _parts(value: object, indent: int) -> tuple[str, list[str], str]:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value) if not _default(f, value)]
-        return f"{type(value).__name__}(", [f"{name}={source(field, indent)}" for name, field in fields], ")"
-    if isinstance(value, Mapping):
-        return "{", [f"{source(k)}: {source(v, indent)}" for k, v in value.items()], "}"
-    if isinstance(value, tuple):
-        return "(", [source(v, indent) for v in value], ",)" if len(value) == 1 else ")"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")', [], ""
-    text = repr(value)
-    quoted = isinstance(value, str) and text[0] == "'" and '"' not in value
-    return f'"{text[1:-1]}"' if quoted else text, [], ""
-
-
-def _default(field: dataclasses.Field[object], value: object) -> bool:
-    found = getattr(value, field.name)
-    if field.default_factory is not dataclasses.MISSING:
-        return bool(found == field.default_factory())
-    return field.default is not dataclasses.MISSING and bool(found == field.default)
+from pipeline.source import WIDTH
 
 
 def adopted(cases: str, model: str, comment: str) -> str:

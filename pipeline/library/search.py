@@ -20,13 +20,13 @@ from pipeline.data.reference import Reference
 from pipeline.errors import RegisterError
 from pipeline.feeds import feeds
 from pipeline.files import write_text
-from pipeline.found import source
 from pipeline.layout import Layout
 from pipeline.library.inputs import arguments, tensors
 from pipeline.library.torch_call import torch_attributes
 from pipeline.library.torch_library import Loaded
 from pipeline.load import Operator
 from pipeline.schema import dtype_of, is_parameter
+from pipeline.source import source
 from pipeline.spec import Model, OpSpec, Tolerance
 
 PIECES = 16  # of each input, moved by one unit in the last place for how much the exact outputs move with them

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from pipeline.scaffold import python_text
 from pipeline.scaffold.draft import SHAPE, Draft, is_required
-from pipeline.scaffold.python_text import bracket, literal, source
+from pipeline.scaffold.python_text import bracket
+from pipeline.source import WIDTH, literal, source
 from pipeline.spec import AttributeValue
 
 
@@ -71,7 +72,7 @@ def _model(draft: Draft, name: str, index: int) -> tuple[str, str]:
 def _mapping(values: Mapping[str, AttributeValue], indent: int) -> str:
     """Return a dict as a field of a model whose lines stand at `indent` once all of it is in its place."""
     line = literal(values)
-    if indent + len("attributes=") + len(line) + 1 <= python_text.WIDTH:
+    if indent + len("attributes=") + len(line) + 1 <= WIDTH:
         return line
     return "{\n" + "".join(f"        {literal(k)}: {literal(v)},\n" for k, v in values.items()) + "    }"
 

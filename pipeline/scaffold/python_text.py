@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from pipeline.glue import python
 from pipeline.scaffold.draft import VALUES, Draft, is_required
-from pipeline.spec import Attribute, AttributeValue, Input, OpSpec, SameAs, as_data
+from pipeline.source import WIDTH, literal, source
+from pipeline.spec import Attribute, AttributeValue, Input, OpSpec, SameAs
 
-WIDTH = 120
 _TYPES: Mapping[str, str] = {
     "float": "float", "int": "int", "bool": "bool", "string": "str", "floats": "tuple[float, ...]",
     "ints": "tuple[int, ...]",
 }  # fmt: skip
-
-
-def literal(value: object) -> str:
-    """Return a literal as ruff spells it: with double quotes unless that takes more backslashes."""
-    if isinstance(value, tuple):
-        return f"({', '.join(map(literal, value))}{',' * (len(value) == 1)})"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
-    shown = repr(value)
-    if isinstance(value, float):
-        return re.sub(r"e([-+])0", r"e\1", shown)
-    return f'"{shown[1:-1]}"' if isinstance(value, str) and shown[0] == "'" and '"' not in value else shown
 
 
 def bracket(opening: str, parts: Iterable[str], closing: str = ")", *, indent: int = 0) -> str:
@@ -42,44 +27,12 @@ def comment(text: str, *, indent: int = 0) -> str:
     return "\n".join(textwrap.wrap(text, WIDTH, initial_indent=f"{margin}# ", subsequent_indent=f"{margin}# ")).lstrip()
 
 
-def source(value: object, *, indent: int = 0, short: int = 0) -> str:
-    """Return a value of `pipeline.spec` as it is written, without the fields that have their defaults.
-
-    `indent` is the margin of its lines, `short` how much more stands ahead of it and behind it in its own.
-    """
-    if isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value)):
-        opening, parts, closing = "(", [source(v, indent=indent + 4, short=1) for v in value], ")"
-        parts = [*parts[:-1], parts[-1] + "," * (len(parts) == 1)]
-    elif isinstance(value, Mapping):
-        opening, closing = "{", "}"
-        parts = [f"{literal(k)}: {source(v, indent=indent + 4, short=len(literal(k)) + 3)}" for k, v in value.items()]
-    elif dataclasses.is_dataclass(value):
-        opening, closing = f"{type(value).__name__}(", ")"
-        parts = [
-            f"{f.name}={source(found, indent=indent + 4, short=len(f.name) + 2)}"
-            for f in dataclasses.fields(value)
-            if as_data(found := getattr(value, f.name)) != as_data(_default(f))
-        ]
-    else:
-        return literal(value)
-    line = f"{opening}{', '.join(parts)}{closing}"
-    if "\n" not in line and indent + short + len(line) <= WIDTH:
-        return line
-    margin = " " * indent
-    body = "".join(f"{margin}    {part.removesuffix(',')},\n" for part in parts)
-    return f"{opening}\n{body}{margin}{closing}"
-
-
 def parts(name: str, values: Sequence[object]) -> str:
     """Return a field of the declaration that is a tuple: one part a line, or a single one that fits on one line."""
     line = f"{name}=({source(values[0])},)"
     if len(values) == 1 and len(line) + 5 <= WIDTH:
         return line
     return f"{name}=(\n" + "".join(f"        {source(v, indent=8, short=1)},\n" for v in values) + "    )"
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def docstring(first: str, more: str) -> str:

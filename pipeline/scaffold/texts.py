@@ -12,6 +12,7 @@ from pipeline.glue.native_parts import cpp_type
 from pipeline.scaffold import cases_text, cpp_text, python_text
 from pipeline.scaffold.draft import Draft, fresh, new_outputs
 from pipeline.schema import torch_schema
+from pipeline.source import literal, source
 from pipeline.spec import Input, OpSpec, Output, SameAs
 from pipeline.unfilled import MARK
 
@@ -50,8 +51,8 @@ def _listed(names: list[str]) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     environment = filling.environment("pipeline.scaffold")
-    environment.filters["literal"] = python_text.literal
-    environment.globals.update(source=python_text.source, parts=python_text.parts)
+    environment.filters["literal"] = literal
+    environment.globals.update(source=source, parts=python_text.parts)
     return environment
 
 
