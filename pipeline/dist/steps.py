@@ -26,6 +26,7 @@ def _link(plan: Plan, dist: Dist) -> Step:
     """Keyed by objects, not by sources: an edit that leaves them as they were ships nothing anew."""
     layout, chosen = plan.layout, dist.chosen(plan.operators)
     specs = [o.spec for o in chosen if has_kernel(o.spec)]
+    libraries = {side: layout.linked_library(dist.name, side) for side in parts.sides(chosen)}
     return make_step(
         plan,
         "link",
@@ -34,10 +35,10 @@ def _link(plan: Plan, dist: Dist) -> Step:
             *(path for folder in (layout.include, layout.binding) for path in sorted(folder.rglob("*.*"))),
             *(path for spec in specs for path in layout.objects(spec.name, *native_build.shared(spec))),
         ],
-        writes=[layout.linked_library(dist.name, side) for side in parts.sides(chosen)],
+        writes=list(libraries.values()),
         code=names.TEMPLATES,
         declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
-        ninja=native_build.linked_ninja(layout, dist.name, specs, toolchain=plan.toolchain),
+        ninja=native_build.linked_ninja(layout, specs, libraries, toolchain=plan.toolchain),
         compiler=plan.toolchain.identity,
     )
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shlex
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.errors import CompileError
-from pipeline.files import write_text
-from pipeline.glue.native import ort_library
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.schema import OWN_ORT, has_kernel, is_own
-from pipeline.toolchain import merged, native_build, symbols
-from pipeline.toolchain.find import find_toolchain
+from pipeline.toolchain.linked import link
+from pipeline.toolchain.native_build import OBJECTS
 
 
 def run(layout: Layout, operators: Sequence[Operator]) -> Path:
@@ -27,24 +21,8 @@ def run(layout: Layout, operators: Sequence[Operator]) -> Path:
     names = [o.name for o in operators]
     for operator in operators:
         _check(layout, operator)
-    try:
-        sdk = json.loads(layout.sdk.read_text())
-    except FileNotFoundError as error:
-        raise CompileError(f"'{layout.sdk}' is missing. Run `python -m pipeline sdk` first.") from error
-    toolchain = find_toolchain(os.environ)
-    folder = layout.combined(names)
-    write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {sdk['version']}\n")
-    write_text(folder / native_build.SDK, native_build.sdk_ninja(Path(sdk["path"])))
-    write_text(folder / native_build.ORT_LIBRARY, ort_library(names))
-    write_text(folder / "build.ninja", native_build.combined_ninja(layout, names, toolchain=toolchain))
-    merged.check_merged({name: path for name in names for path in layout.objects(name, "kernel")})
-    command = [toolchain.ninja, "--quiet", "-j", "1", "-C", str(folder)]
-    print("$", shlex.join(command), flush=True)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    if done.returncode != 0:
-        raise CompileError(f"one library of {', '.join(names)} cannot be linked:\n{done.stdout.strip()}")
     path = layout.combined_library(names)
-    symbols.check_ort_library(path)
+    link(layout, [o.spec for o in operators], {"ort": path})
     return path
 
 
@@ -58,5 +36,5 @@ def _check(layout: Layout, operator: Operator) -> None:
     if is_own(OWN_ORT, operator.spec, operator.written):
         raise CompileError(f"native/{name}/ort.cc has a RegisterCustomOps of its own, and a library has one; write "
                            f"native/{name}/kernel.h instead, or load its own library beside this one")  # fmt: skip
-    if missing := next((p for p in layout.objects(name, *native_build.OBJECTS) if not p.is_file()), None):
+    if missing := next((p for p in layout.objects(name, *OBJECTS) if not p.is_file()), None):
         raise CompileError(f"{missing} is missing. Build it: doit compile:{name}")

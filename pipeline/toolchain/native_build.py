@@ -7,8 +7,9 @@ the configuration of the compile step, so no flag stands anywhere else.
 from __future__ import annotations
 
 import io
+import os
 import shlex
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from ninja import ninja_syntax
@@ -225,50 +226,19 @@ def _ort_library(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> No
     )
 
 
-def combined_ninja(layout: Layout, names: Sequence[str], *, toolchain: Toolchain) -> str:
-    """Return the text of the build.ninja that links one ONNX Runtime library of the objects of several operators.
-
-    A session takes each domain from one library alone. The objects are those of the operators' own libraries: each is
-    compiled once, by its own ninja. `ORT_LIBRARY` and `SDK` lie beside it.
-    """
-    text = io.StringIO()
-    ninja = _begin(text, f"How one library is linked of {', '.join(names)}. Written by `python -m pipeline combine`.")
-    folders = (layout.include, layout.binding)
-    prefixes = [f"-ffile-prefix-map={folder}={short}" for folder, short in _short(layout).items()]
-    ninja.variable("cxx", _shell(*toolchain.compiler))
-    ninja.variable("flags", _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *(f"-I{folder}" for folder in folders)))
-    ninja.variable("binding", _shell(*_BINDING))
-    ninja.variable("ort", "-isystem $ort_include")
-    linker = [f"-fuse-ld={toolchain.linker}"] if toolchain.linker else []
-    ninja.variable("link", _shell("-shared", *linker, "-Wl,-s"))
-    ninja.newline()
-    _rules(ninja)
-    for source in (Path(ORT_LIBRARY), layout.binding / "runtime.cc"):
-        more = {"more": "$binding $ort"}
-        ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=[IDENTITY], variables=more)
-    ninja.newline()
-    objects = [f"../../{layout.compiled(n).relative_to(layout.build)}/{stem}.o" for n in names for stem in OBJECTS]
-    _library(
-        ninja,
-        layout.combined_library(names).name,
-        objects=(*objects, "ort_library.o", "runtime.o"),
-        script=layout.binding / "ort.map",
-        more="-Wl,-z,defs",
-    )
-    return text.getvalue()
-
-
 def shared(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> tuple[str, ...]:
     """Return the objects of an operator with a kernel that other libraries than its own are linked of."""
     torch = has_torch_library(spec) and not is_own(OWN_TORCH, spec, written)
     return ("kernel", "ort", "runtime", *(["torch"] if torch else []))
 
 
-def linked_ninja(layout: Layout, name: str, specs: Sequence[OpSpec], *, toolchain: Toolchain) -> str:
-    """Return the text of build.ninja for one pair of libraries of several operators, linked of the objects that their
-    own compile steps have made. `specs` are those that have kernels."""
-    text = io.StringIO()
-    ninja = _begin(text, f"How the libraries of {name} are linked. Written by `python -m pipeline link`.")
+def linked_ninja(
+    layout: Layout, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, toolchain: Toolchain
+) -> str:
+    """Return the text of build.ninja for libraries of several operators, by their side, ``torch`` and ``ort``, in one
+    folder, linked of the objects that the operators' own compile steps have made. All of `specs` have kernels."""
+    folder, text = libraries["ort"].parent, io.StringIO()
+    ninja = _begin(text, f"How {', '.join(s.name for s in specs)} are linked together.")
     _variables(ninja, layout, specs[0], toolchain=toolchain, debug=False)
     _rules(ninja)
     ninja.build(["ort_library.o"], "object", [ORT_LIBRARY], implicit=[IDENTITY], variables={"more": "$binding $ort"})
@@ -276,22 +246,23 @@ def linked_ninja(layout: Layout, name: str, specs: Sequence[OpSpec], *, toolchai
 
     def objects(of: Sequence[OpSpec], binding: str) -> tuple[str, ...]:
         """Relative, as ninja's folder is: a library is then of the same bytes in any folder."""
-        own = (f"../compile/{spec.name}/{stem}.o" for spec in of for stem in ("kernel", binding))
-        return (*own, f"../compile/{specs[0].name}/runtime.o")  # the same for all
+        made = [(spec, stem) for spec in of for stem in ("kernel", binding)]
+        made.append((specs[0], "runtime"))  # the same for all
+        return tuple(os.path.relpath(layout.compiled(spec.name) / f"{stem}.o", folder) for spec, stem in made)
 
-    if in_torch := [spec for spec in specs if has_torch_library(spec)]:
+    if "torch" in libraries:
         _library(ninja, STUB, objects=(), more="-nostdlib -x c /dev/null")
         _library(
             ninja,
-            layout.linked_library(name, "torch").name,
-            objects=objects(in_torch, "torch"),
+            libraries["torch"].name,
+            objects=objects([spec for spec in specs if has_torch_library(spec)], "torch"),
             script=layout.binding / "torch.map",
             libraries=f"-Wl,--no-as-needed {STUB}",
             further=(STUB,),
         )
     _library(
         ninja,
-        layout.linked_library(name, "ort").name,
+        libraries["ort"].name,
         objects=(*objects(specs, "ort"), "ort_library.o"),
         script=layout.binding / "ort.map",
         more="-Wl,-z,defs",
