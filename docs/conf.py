@@ -1,0 +1,69 @@
+"""Sphinx's settings for the site, which `./run tox run -e docs` builds into build/docs.
+
+The source folder is the root of the repository, so that pages link to each other, README.md and the operators' pages as they
+do on GitHub. OPMATRIX_REPOSITORY is the address that files of the repository have, without the last slash, such as
+``https://github.com/someone/opmatrix/blob/main``: links to what is no page lead there. Without it a file comes with the site,
+and a folder is not linked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+
+from docutils import nodes
+from sphinx.addnodes import download_reference, pending_xref
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+ROOT = Path(__file__).parents[1]
+ADDRESS = os.environ.get("OPMATRIX_REPOSITORY", "")
+
+project = "opmatrix"
+author = "the authors of opmatrix"
+version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)[1]  # type: ignore[index]
+release = version
+extensions = ["myst_parser"]
+root_doc = "docs/index"
+include_patterns = ["*.md", "docs/**.md", "ops/*/README.md", "examples/**README.md", "benchmarks/README.md"]
+exclude_patterns = [".*", "build", "tests", "native", "pipeline", "requirements"]
+nitpicky = True
+myst_heading_anchors = 4  # as GitHub makes them; a link to one that is not there is an error
+html_theme = "furo"
+html_title = f"opmatrix {version}"
+html_static_path = ["site/static"]
+html_css_files = ["site.css"]
+html_extra_path = ["site/index.html"]  # leads from the root to docs/index.html
+html_copy_source = False
+html_show_copyright = False
+
+
+def setup(app: Sphinx) -> None:
+    """Add what MyST leaves open: links to files and folders that are no pages."""
+    app.add_post_transform(NoPages)
+
+
+class NoPages(SphinxPostTransform):
+    """Let links to what is no page lead to the repository, or be text where its address is not known."""
+
+    default_priority = 5  # before MyST reports them, and before files are copied
+
+    def run(self, **_: object) -> None:
+        for node in list(self.document.findall(pending_xref)):
+            target = node["reftarget"] + ".md" if node.get("refdomain") == "doc" else self.beside(node["reftarget"])
+            page = node.get("refdomain") == "doc" and node["reftarget"] in self.env.found_docs
+            if node["reftype"] == "myst" and not page and node["reftarget"] and (ROOT / target).exists():
+                node.replace_self(linked(node.children, target))
+        for node in list(self.document.findall(download_reference)) if ADDRESS else ():
+            node.replace_self(linked(node.children, self.beside(node["reftarget"])))
+
+    def beside(self, target: str) -> str:
+        """Return the path, from the root, of what a page names relative to itself."""
+        return os.path.normpath(PurePosixPath(self.env.docname).parent / target)
+
+
+def linked(content: list[nodes.Node], path: str) -> nodes.Element:
+    """Return a link to a path of the repository; without an address only what stands there."""
+    inner = nodes.inline("", "", *content)
+    return nodes.reference("", "", inner, internal=False, refuri=f"{ADDRESS}/{path}") if ADDRESS else inner
