@@ -1,9 +1,9 @@
 """Sphinx's settings for the site, which `./run tox run -e docs` builds into build/docs.
 
-The source folder is the root of the repository, so that pages link to each other, README.md and the operators' pages as they
-do on GitHub. OPMATRIX_REPOSITORY is the address that files of the repository have, without the last slash, such as
-``https://github.com/someone/opmatrix/blob/main``: links to what is no page lead there. Without it a file comes with the site,
-and a folder is not linked.
+The source folder is the root of the repository, so that pages link to each other, to README.md and the operators' pages
+as they do on GitHub. OPMATRIX_REPOSITORY is the address that files of the repository have, without the last slash, such
+as ``https://github.com/someone/opmatrix/blob/main``: links to what is no page lead there. Without it a file comes with
+the site, and a folder is not linked.
 """
 
 from __future__ import annotations

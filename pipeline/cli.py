@@ -130,6 +130,8 @@ def _parser() -> argparse.ArgumentParser:
     reporting = stage("report", _report, "show and write what is known about every cell")
     for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20")):
         reporting.add_argument(f"--{name}", default="default", help=f"as doit's variable: default, all, or {example}")
+    referring = stage("reference", _reference, "write a page about every operator of the project, from its declaration")
+    referring.add_argument("--into", type=Path, metavar="FOLDER", help="without it build/reference")
     stage("count", _count, "write into README.md how much the last report says is verified")
     return parser
 
@@ -345,6 +347,12 @@ def _report(layout: Layout, options: argparse.Namespace) -> None:
             for cell in operator.cells(cells)
         ],
     )
+
+
+def _reference(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import reference
+
+    reference.run(layout, into=options.into.absolute() if options.into else None)
 
 
 def _count(layout: Layout, options: argparse.Namespace) -> None:

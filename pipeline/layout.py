@@ -144,6 +144,10 @@ class Layout:
     def generated(self, name: str) -> Path:
         return self.build / f"generated/{name}"
 
+    @property
+    def reference_pages(self) -> Path:
+        return self.build / "reference"
+
     def compiled(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
         """The folder in which one ninja builds one operator: build.ninja, objects, libraries.
 

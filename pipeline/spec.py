@@ -54,12 +54,19 @@ class Input(metaclass=_KeepsMistakes):
     """
 
     name: str
+    """Letters, digits and _; the same in ONNX, in torch's schema, in the reference and in the kernel."""
     type: str
+    """A dtype such as ``"float32"``, or a name of `OpSpec.types`."""
     dims: tuple[str | int, ...] | None = None
+    """Sizes: names, numbers from 0 on, and ``"..."`` at the end; None: any shape."""
     same_as: str | None = None
+    """An input before this one, whose whole shape this has; instead of `dims`."""
     optional: bool = False
+    """It may be absent: ``Tensor?`` in torch, an empty name in ONNX."""
     variadic: bool = False
+    """Any number of tensors of one dtype, none as well: ``Tensor[]`` in torch. The last input alone."""
     doc: str = ""
+    """What it is, for the schemas and the reference; one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +79,23 @@ class Attribute(metaclass=_KeepsMistakes):
     """
 
     name: str
+    """Letters, digits and _: its name in ONNX, in the reference and in the kernel."""
     kind: AttributeKind
+    """A list (`floats`, `ints`, `bools`) is a tuple in Python; `strings` and `tensor` are not supported yet."""
     default: AttributeValue | None = None
+    """A value of its kind; None: it must be given. Those without a default come first."""
     torch_name: str | None = None
+    """The argument's name in torch's schema; None: `name`."""
     allowed: tuple[AttributeValue, ...] | None = None
+    """The values that it may have, of a single value and not of a list; None: all."""
     minimum: float | None = None
+    """The smallest value, of a float or an int; None: none."""
     maximum: float | None = None
+    """The greatest value, of a float or an int; None: none."""
     torch_only: bool = False
+    """torch's schema has it and ONNX's has not."""
     doc: str = ""
+    """What it is; one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +103,7 @@ class SameAs(metaclass=_KeepsMistakes):
     """Shape rule: the shape of an input."""
 
     input: str
+    """The name of an input that is required."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +111,7 @@ class Dims(metaclass=_KeepsMistakes):
     """Shape rule: sizes by name (as in `Input.dims`), number, or an expression of them such as ``"2*N + 1"``."""
 
     dims: tuple[str | int, ...]
+    """Names that required inputs have, numbers, or expressions with ``+ - * //`` and brackets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +119,7 @@ class FromKernel(metaclass=_KeepsMistakes):
     """Shape rule: the kernel decides, from the data. `rank` is known all the same."""
 
     rank: int
+    """The number of axes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +127,13 @@ class Output(metaclass=_KeepsMistakes):
     """One output tensor; `type` as for an input."""
 
     name: str
+    """Letters, digits and _."""
     type: str
+    """A dtype, or a name of `OpSpec.types` that a required input has."""
     shape: SameAs | Dims | FromKernel
+    """How its shape follows."""
     doc: str = ""
+    """What it is; one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +141,11 @@ class Override(metaclass=_KeepsMistakes):
     """An ATen operator that this one replaces in exports, for the torch versions from `first` to `last` included."""
 
     name: str
+    """Such as ``aten::gelu``; its default overload."""
     first: str | None = None
+    """The first version of torch that has it, such as ``"2.0"``; None: every one."""
     last: str | None = None
+    """The last version of torch that has it; None: every one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +158,11 @@ class TorchOp(metaclass=_KeepsMistakes):
     """
 
     name: str
+    """``namespace::name``, letters, digits and _."""
     overrides: tuple[Override, ...] = ()
+    """Operators of torch's own whose exports become this one."""
     python: bool = False
+    """ops/<name>/torch_op.py defines it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +171,9 @@ class Headers(metaclass=_KeepsMistakes):
     package of PyPI installs, named as its wheel has it."""
 
     folder: str
+    """Relative to the project, or to where the package is installed."""
     distribution: str | None = None
+    """The package's name on PyPI, such as ``cmeel-eigen``; None: the folder is of the project."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +181,13 @@ class OnnxOp(metaclass=_KeepsMistakes):
     """The custom op in ONNX. `versions` are the versions of the domain that models may import."""
 
     domain: str
+    """Letters, digits, ``_``, ``.`` and ``-``, and not one of ONNX's own."""
     op_type: str
+    """The node's name, an identifier."""
     since_version: int = 1
+    """The first version of the domain that has the operator; 1 is all that is supported yet."""
     versions: tuple[int, ...] = (1,)
+    """Numbers from `since_version` on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +195,9 @@ class Tolerance(metaclass=_KeepsMistakes):
     """``|actual - expected| <= atol + rtol * |expected|``, as numpy.allclose has it. Why: in the operator's README."""
 
     rtol: float
+    """Relative to the expected value; a number from 0 on."""
     atol: float
+    """Absolute; a number from 0 on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,20 +212,35 @@ class OpSpec(metaclass=_KeepsMistakes):
     """
 
     name: str
+    """The folder's name: lower-case letters, digits and _, a letter first."""
     summary: str
+    """What it does, in one sentence."""
     onnx: OnnxOp
+    """Its node."""
     torch: TorchOp | None
+    """Its function in torch; None: it exists in ONNX alone."""
     types: Mapping[str, tuple[DType, ...]] = field(default_factory=dict)
+    """Type variables and the dtypes that each stands for: ``{"T": ("float32", "float64")}``."""
     inputs: tuple[Input, ...]
+    """In order; at least one that is required."""
     attributes: tuple[Attribute, ...] = ()
+    """In order; in torch they follow the inputs."""
     outputs: tuple[Output, ...]
+    """In order; at least one."""
     tolerances: Mapping[Lowering, Mapping[DType, Tolerance]]
+    """For each lowering, for each dtype that outputs have."""
     lowerings: tuple[Lowering, ...] = ("custom",)
+    """What it becomes in ONNX: `custom`, one node; `decomposed`, nodes of ONNX's own operators."""
     min_opset: int = 9
+    """The first opset that its lowerings write, 7 to 25."""
     runtime: Literal["kernel", "contrib"] = "kernel"
+    """`kernel`: one of ours computes in ONNX Runtime; `contrib`: ONNX Runtime has the operator itself."""
     kernel: str | None = None
+    """The text of kernel.h, instead of native/<name>/kernel.h."""
     uses: tuple[str, ...] = ()
+    """Operators whose nodes its lowering writes instead of one of its own."""
     headers: tuple[Headers, ...] = ()
+    """Folders of headers that its C++ files include."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,10 +253,15 @@ class Random(metaclass=_KeepsMistakes):
     """
 
     shape: tuple[int, ...]
+    """Sizes; 0 is allowed."""
     mean: float = 0.0
+    """Of the distribution. What is no float is rounded."""
     deviation: float = 1.0
+    """Standard deviation of the distribution."""
     specials: Mapping[int, float] = field(default_factory=dict)
+    """Values at flat indices, in C order."""
     layout: Layout = "contiguous"
+    """How torch holds it in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +269,9 @@ class Values(metaclass=_KeepsMistakes):
     """A tensor given number by number, as nested tuples."""
 
     values: Nested
+    """A number, or tuples of equal length, nested as deep as there are axes."""
     layout: Layout = "contiguous"
+    """How torch holds it in memory."""
 
 
 Tensor = Random | Values
@@ -226,7 +285,9 @@ class Case(metaclass=_KeepsMistakes):
     """
 
     name: str
+    """Letters, digits and _; unique within the operator."""
     inputs: Mapping[str, Tensor | tuple[Tensor, ...] | None]
+    """A tensor for each input; None or nothing for an absent one, a tuple for a variadic one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,14 +304,23 @@ class Model(metaclass=_KeepsMistakes):
     """
 
     name: str
+    """Letters, digits, ``_``, ``.`` and ``-``; unique within the operator."""
     types: Mapping[str, DType] = field(default_factory=dict)
+    """A dtype for each name of `OpSpec.types`."""
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    """Values of attributes; those that are left out have their default."""
     dynamic: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    """For an input a name per axis: ``{"x": ("N", None)}``; None: static."""
     domain_version: int = 1
+    """The version of the domain that it imports: one of `OnnxOp.versions`."""
     names: Mapping[str, str] = field(default_factory=dict)
+    """Other names of inputs and outputs in the graph."""
     unsupported: str = ""
+    """Why it cannot run; empty: it can."""
     around: Callable[..., Any] | None = None
+    """A function ``(op, *inputs)`` that calls the operator once; None: the operator alone."""
     cases: tuple[Case, ...]
+    """At least one; the first is traced."""
 
 
 def shape_of(tensor: Tensor) -> tuple[int, ...]:

@@ -1,0 +1,1 @@
+"""The reference of a project's operators, as a page."""
