@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 
 def code(text: object) -> str:
-    """Return a code span in which every character stands for itself, also within a table."""
-    shown = str(text).replace("|", "\\|")
+    """Return a code span in which every character stands for itself; "" of nothing."""
+    shown = str(text)
     fence = "``" if "`" in shown else "`"
     pad = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{fence}{pad}{shown}{pad}{fence}" if shown else ""
@@ -17,14 +18,20 @@ def codes(values: Iterable[object]) -> str:
     return ", ".join(map(code, values))
 
 
+def prose(text: str) -> str:
+    """Return text that may hold code spans, so that ``ops/<name>/`` outside of them is no tag of HTML."""
+    pieces = re.split(r"(``.+?``|`[^`]+`)", text)
+    return "".join(piece if piece.startswith("`") else piece.replace("<", "\\<") for piece in pieces)
+
+
 def plain(text: str) -> str:
-    """Return a sentence as the content of one cell."""
-    return " ".join(text.split()).replace("|", "\\|")
+    """Return a text as `prose` has it, in one line."""
+    return prose(" ".join(text.split()))
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table without the columns in which no row has anything; "" without rows."""
-    cells = [list(row) for row in rows]
+    cells = [[field.replace("|", "\\|") for field in row] for row in rows]
     kept = [n for n in range(len(titles)) if any(row[n] for row in cells)]
     if not kept:
         return ""

@@ -1,0 +1,151 @@
+"""The page about what can be typed and set, from the programs themselves: argparse, doit's commands, ./run."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from doit.doit_cmd import DoitMain, get_loader
+
+from pipeline import cli, errors
+from pipeline.dist.settings import FIELDS
+from pipeline.reference.markdown import code, codes, plain, table
+from pipeline.runner import help as doit_help
+from pipeline.runner.tasks import GROUPS
+
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "tool.opmatrix.opsets": {
+        "legacy": "opsets of the legacy exporter, of the cells that `./run doit` verifies by itself: a list",
+        "dynamo": "the same of the dynamo exporter",
+        "node": "the same of one-node models, of operators that exist in ONNX alone",
+    },
+    "tool.opmatrix.limits": {
+        "seconds": "how long a step may run",
+        "megabytes": "how much memory it may hold, with all that it starts",
+    },
+    "tool.opmatrix.dist": {
+        "name": "what is imported: small letters, digits and single underscores; required",
+        "version": "as PEP 440 has it, such as `1.0.0`; required",
+        "operators": "a list; without it all that have a library of ours and no binding by hand",
+        "summary": "one line",
+        "license": "as SPDX spells it",
+        "license-files": "a list of files of the project; a LICENSE is taken by itself",
+        "third-party-licenses": "files of the project, by the package or the folder whose headers an operator includes",
+    },
+}
+# Those of `doit help` are taken from there, those of ./run from its first lines.
+MORE_VARIABLES = {
+    "NINJA": "ninja, if it is not the one that is installed",
+    "OPMATRIX_TORCH_WHEELS": "for tests/matrix alone: a folder with wheels of torch",
+    "OPMATRIX_ENVIRONMENTS": "for tests/dist alone: environments to try the wheel in",
+    "OPMATRIX_REPOSITORY": "for the site alone: the address that links to files of the repository lead to",
+}
+# doit's own, which know nothing of steps.
+LEFT_OUT = ("dumpdb", "strace", "reset-dep")
+
+
+def render(root: Path) -> str:
+    """Return the page; `root` is the checkout, whose pyproject.toml names doit's commands."""
+    parts = [
+        "# Commands and settings",
+        "In a checkout each command stands behind `./run`; in a project of one's own it stands alone.",
+        "## ./run",
+        f"```text\n{_header((root / 'run').read_text())}\n```",
+        "## doit",
+        "\n".join(_list((f"doit {form}".strip(), text) for form, text in doit_help.FORMS)),
+        "Exit codes:",
+        table(("code", "meaning"), [(code(number), plain(text)) for number, text in doit_help.EXIT_CODES]),
+        *_doit_commands(root),
+        "## Tasks",
+        "In the order of the data. `doit list --all` names each step, such as `compile:group_norm`.",
+        table(("task", "what it does"), [(code(name), plain(text)) for name, text in GROUPS.items()]),
+        "## python -m pipeline",
+        "Each stage by hand, as doit runs it.",
+        *_stages(),
+        "Exit codes, beside 0 and 1:",
+        table(("code", "meaning"), [(code(e.exit_code), plain(inspect.getdoc(e) or "")) for e in _errors()]),
+        "## Settings in pyproject.toml",
+        *(f"`[{name}]`\n\n{_two(rows)}" for name, rows in SETTINGS.items()),
+        "## Environment variables",
+        _two({name: text for name, text in doit_help.VARIABLES if name != "CXX, NINJA"} | MORE_VARIABLES),
+        "Beside these, what `./run` says above: `OPMATRIX_PYTHON`, `OPMATRIX_TORCH_INDEX`, `CXX`, and pip's own.",
+    ]
+    assert set(SETTINGS["tool.opmatrix.dist"]) == set(FIELDS)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _header(script: str) -> str:
+    """Return the comment that a script begins with."""
+    lines = script.splitlines()[1:]
+    end = next(n for n, line in enumerate(lines) if not line.startswith("#"))
+    return "\n".join(line[2:] for line in lines[:end])
+
+
+def _list(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for left, right in rows:
+        yield f"- {code(left)}: {plain(right)}"
+
+
+def _two(rows: Mapping[str, str]) -> str:
+    return table(("name", "meaning"), [(code(name), plain(text)) for name, text in rows.items()])
+
+
+def _doit_commands(root: Path) -> Iterator[str]:
+    """Yield a section for each command of doit, in the order of `doit help`."""
+    with contextlib.chdir(root):  # doit looks for its section under this very name
+        main = DoitMain(config_filenames=["pyproject.toml"])
+    found = main.get_cmds()
+    loader = get_loader(main.config, None, found)
+    first = [*doit_help.EVERY_DAY, *doit_help.STATE, *doit_help.ABOUT]
+    for name in (*first, *(n for n in found if n not in (*first, *LEFT_OUT))):
+        kind = found.get_plugin(name)
+        command = kind(task_loader=loader, config=main.config, bin_name="doit", cmds=found)
+        # Those of a section, such as "DB backend", are doit's own: where it keeps its state is ours to say.
+        options = [_doit_option(o, command.config_vals) for o in command.get_options() if not o.section]
+        yield f"### doit {name}"
+        yield code(f"doit {name} {kind.doc_usage}".strip()) + ": " + plain(kind.doc_purpose) + "."
+        if kind.doc_description and name in doit_help.EVERY_DAY:
+            yield plain(kind.doc_description)
+        yield table(("option", "default", "meaning"), options)
+
+
+def _doit_option(option: Any, settings: Mapping[str, Any]) -> tuple[str, str, str]:
+    names = [f"-{option.short}"] if option.short else []
+    names += [f"--{option.long}"] if option.long else []
+    default = settings.get(option.name, option.default)
+    shown = "stdout" if option.name == "outfile" else "" if default in (None, False) else default
+    choices = f"; one of {codes(option.choices)}" if option.choices else ""
+    said = re.sub(r" \[default: %\(default\)s\]", "", option.help)
+    return code(", ".join(names)), code(shown), plain(said % {"default": default}) + choices
+
+
+def _stages() -> Iterator[str]:
+    parser = cli._parser()
+    (stages,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    for name, stage in stages.choices.items():
+        yield f"### {name}"
+        usage = " ".join(stage.format_usage().split()).removeprefix("usage: ").replace(" [-h]", "")
+        yield f"{plain(stage.description or '')}:\n\n```text\n{usage}\n```"
+        yield table(("argument", "allowed", "meaning"), [_argument(a) for a in stage._actions if a.dest != "help"])
+
+
+def _argument(action: argparse.Action) -> tuple[str, str, str]:
+    names = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+    choices = ", ".join(map(code, action.choices)) if action.choices else ""
+    default = f" (default {code(action.default)})" if isinstance(action.default, str) and action.default else ""
+    return code(names), choices, plain(action.help or "") + default
+
+
+def _errors() -> list[type[errors.OpmatrixError]]:
+    found = [e for e in vars(errors).values() if inspect.isclass(e) and issubclass(e, errors.OpmatrixError)]
+    return sorted((e for e in found if e.exit_code > 1), key=lambda e: e.exit_code)
+
+
+def variables_in(text: str) -> set[str]:
+    """Return the variables of ours that a text names."""
+    return set(re.findall(r"OPMATRIX_[A-Z_]+[A-Z]", text))

@@ -1,0 +1,36 @@
+"""Write the pages of docs/reference/ that follow from the tool: `./run python -m docs.site.generate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from docs.site import commands, declaration, report_schema
+
+ROOT = Path(__file__).parents[2]
+COMMAND = "./run python -m docs.site.generate"
+
+
+def pages(root: Path) -> Mapping[str, str]:
+    """Return the text of each page, by its name; each says what made it, for who would edit it."""
+    made = {
+        "declaration.md": declaration.render((root / "pipeline/spec.py").read_text()),
+        "commands.md": commands.render(root),
+        "report-schema.md": report_schema.render(json.loads((root / "pipeline/report/report.schema.json").read_text())),
+    }
+    return {name: f"<!-- Made by `{COMMAND}`. -->\n\n{text}" for name, text in made.items()}
+
+
+def main() -> None:
+    """Write what differs."""
+    for name, text in pages(ROOT).items():
+        path = ROOT / "docs/reference" / name
+        path.parent.mkdir(exist_ok=True)
+        if not path.is_file() or path.read_text() != text:
+            path.write_text(text)
+            print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""docs/reference/ is what the tool says of itself, now."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from docs.site import commands, declaration, report_schema
+from docs.site.generate import COMMAND, pages
+from tests.docs.pages import ROOT
+
+MADE = pages(ROOT)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_page_is_current(name: str) -> None:
+    path = ROOT / "docs/reference" / name
+    assert path.read_text() == MADE[name], f"docs/reference/{name} is out of date; write it anew: {COMMAND}"
+
+
+def test_every_page_of_the_folder_is_made() -> None:
+    """operators.md is made by `python -m pipeline reference`, and not committed: another operator changes no page."""
+    assert {path.name for path in (ROOT / "docs/reference").iterdir()} - {"operators.md"} == {*MADE}
+
+
+def test_a_field_without_a_meaning_is_found() -> None:
+    source = (ROOT / "pipeline/spec.py").read_text()
+    line = '    """What it does, in one sentence."""\n'
+    assert line in source
+    with pytest.raises(ValueError, match=r"pipeline/spec\.py:\d+: say below 'summary' what it means"):
+        declaration.render(source.replace(line, ""))
+
+
+def test_a_key_without_a_description_is_found() -> None:
+    schema = {"description": "x", "properties": {"key": {"type": "string"}}, "$defs": {}}
+    with pytest.raises(ValueError, match=r"report\.schema\.json: \.key has no description"):
+        report_schema.render(schema)
+
+
+def test_every_variable_is_explained() -> None:
+    """Those that one step sets for another are no setting."""
+    files = [*(ROOT / "pipeline").rglob("*.py"), ROOT / "run", ROOT / "toxfile.py", ROOT / "docs/conf.py"]
+    used = set().union(*(commands.variables_in(path.read_text()) for path in files)) - {"OPMATRIX_JOBS"}
+    assert len(used) >= 4
+    assert used <= commands.variables_in(MADE["commands.md"])
+
+
+def test_every_table_of_settings_is_explained() -> None:
+    code = "\n".join(path.read_text() for path in (ROOT / "pipeline").rglob("*.py"))
+    used = set(re.findall(r"""settings\(layout, "(\w+)"\)""", code))
+    assert {f"tool.opmatrix.{table}" for table in used} == set(commands.SETTINGS)

@@ -1,0 +1,147 @@
+"""The page about operators: each part of a declaration is on it, and nothing breaks its tables."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operators
+from pipeline.reference import operators
+from pipeline.reference.markdown import code, plain, table
+from pipeline.spec import (
+    Attribute,
+    Case,
+    Dims,
+    FromKernel,
+    Input,
+    Model,
+    OnnxOp,
+    OpSpec,
+    Output,
+    Override,
+    Random,
+    SameAs,
+    Tolerance,
+    TorchOp,
+)
+from pipeline.stages import reference
+
+ROOT = Path(__file__).parents[2]
+
+SPEC = OpSpec(
+    name="pick",
+    summary="Pick rows | of x.",
+    torch=TorchOp(name="my::pick"),
+    onnx=OnnxOp(domain="my.domain", op_type="Pick", versions=(1, 2)),
+    types={"T": ("float32", "int64")},
+    inputs=(
+        Input(name="x", type="T", dims=("N", 3, "..."), doc="rows"),
+        Input(name="y", type="T", same_as="x"),
+        Input(name="weights", type="float32", dims=("N",), optional=True),
+        Input(name="more", type="T", variadic=True),
+    ),
+    attributes=(
+        Attribute(name="mode", kind="string", default="near", allowed=("near", "far")),
+        Attribute(name="k", kind="int", torch_name="count", minimum=1, maximum=9, doc="how many"),
+        Attribute(name="deep", kind="bool", default=False, torch_only=True),
+    ),
+    outputs=(
+        Output(name="a", type="T", shape=SameAs(input="x")),
+        Output(name="b", type="float64", shape=Dims(dims=("2*N",)), doc="twice"),
+        Output(name="c", type="int64", shape=FromKernel(rank=2)),
+    ),
+    tolerances={"custom": {"float32": Tolerance(rtol=1e-6, atol=0)}},
+    min_opset=11,
+)
+MODEL = Model(
+    name="small",
+    types={"T": "float32"},
+    attributes={"mode": "far"},
+    dynamic={"x": ("N", None, "L"), "y": ("N", None, "L")},
+    domain_version=2,
+    unsupported="no such thing",
+    cases=(Case(name="one", inputs={"x": Random(shape=(1, 3))}),),
+)
+
+
+def lines(spec: OpSpec = SPEC, readme: str = "") -> list[str]:
+    return operators.render([Operator(spec=spec, models=(MODEL,))], {spec.name: readme}, ops="../ops").splitlines()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "| [pick](#pick) | `my::pick` | `my.domain::Pick` | custom | Pick rows \\| of x. |",
+        "| torch | `my::pick(Tensor x, Tensor y, Tensor? weights, Tensor[] more, str mode='near', int count, bool "
+        "deep=False) -> (Tensor, Tensor, Tensor)` |",
+        "| ONNX | `Pick` of domain `my.domain`, since version 1 |",
+        "| versions of the domain | 1, 2 |",
+        "| opsets | from 11 on |",
+        "| `mode` | string | `'near'` | one of `near`, `far` |  |  |",
+        "| `k` | int | required | ≥ 1; ≤ 9 | `count` in torch | how many |",
+        "| `deep` | bool | `False` |  | in torch alone |  |",
+        "| `x` | `T` | `(N, 3, ...)` |  | rows |",
+        "| `y` | `T` | that of `x` |  |  |",
+        "| `weights` | `tensor(float)` | `(N,)` | may be absent |  |",
+        "| `more` | `T` | any | any number |  |",
+        "| `a` | `T` | that of `x` |  |",
+        "| `b` | `tensor(double)` | `(2*N,)` | twice |",
+        "| `c` | `tensor(int64)` | rank 2; the kernel finds its sizes |  |",
+        "| `T` | `tensor(float)`, `tensor(int64)` |",
+        "| custom | float32 | 1e-06 | 0 |",
+        "| `small` | T = float32 | `mode = 'far'` | `N`, `L` | 2 | 1 | no such thing |",
+    ],
+)
+def test_a_part_of_the_declaration_is_told(line: str) -> None:
+    assert line in lines()
+
+
+def test_what_a_readme_says_first_is_told() -> None:
+    readme = (
+        "# pick\n\nIt picks, as [here](cases.py) and [there](https://x.org).\n\n    y = x[k]\n\n## Tolerances\n\nNo.\n"
+    )
+    page = "\n".join(lines(readme=readme))
+    assert "It picks, as [here](../ops/pick/cases.py) and [there](https://x.org).\n\n    y = x[k]\n" in page
+    assert "No." not in page
+    assert "[tolerances and their reasons](../ops/pick/README.md)" in page
+    assert "README.md" not in "\n".join(lines())
+
+
+def test_other_kinds_of_operators() -> None:
+    override = TorchOp(name="aten::pick", overrides=(Override(name="aten::pick", first="2.0", last="2.9"),))
+    contrib = "\n".join(lines(OpSpec(**{**vars_of(SPEC), "torch": override, "runtime": "contrib"})))
+    assert "| replaces | `aten::pick` from torch 2.0 on up to torch 2.9 |" in contrib
+    assert "| kernel | of ONNX Runtime itself (a contrib op) |" in contrib
+    alone = "\n".join(lines(OpSpec(**{**vars_of(SPEC), "torch": None})))
+    assert "| torch | none: it exists in ONNX alone |" in alone
+    uses = "\n".join(lines(OpSpec(**{**vars_of(SPEC), "uses": ("other",)})))
+    assert "| ONNX | no node of its own; its lowering writes those of `other` |" in uses
+
+
+def vars_of(spec: OpSpec) -> dict[str, object]:
+    return {name: getattr(spec, name) for name in OpSpec.__dataclass_fields__}
+
+
+def test_text_stands_for_itself() -> None:
+    assert code("a`b") == "``a`b``" and code("`") == "`` ` ``" and code("") == ""
+    assert plain("ops/<name>/ and `<b>`\nof ``<c>``") == "ops/\\<name>/ and `<b>` of ``<c>``"
+    assert table(("a", "b"), [("1|2", ""), ("3", "")]) == "| a |\n|---|\n| 1\\|2 |\n| 3 |"
+    assert table(("a",), []) == ""
+
+
+def test_a_project_without_operators() -> None:
+    assert operators.render([], {}, ops="ops") == "# Operators\n\nThis project has no operators.\n"
+
+
+def test_the_stage_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reference.run(Layout(ROOT), into=tmp_path)
+    page = (tmp_path / "operators.md").read_text()
+    assert [f"## {o.name}" for o in load_operators(Layout(ROOT))] == [
+        s for s in page.splitlines() if s.startswith("## ")
+    ]
+    assert capsys.readouterr().out.strip().endswith("operators.md")
+    for target in {t for t in re.findall(r"\]\(([^)#]+)\)", page) if "://" not in t}:
+        assert (tmp_path / target).exists(), target
