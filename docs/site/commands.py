@@ -120,7 +120,7 @@ def _doit_option(option: Any, settings: Mapping[str, Any]) -> tuple[str, str, st
     default = settings.get(option.name, option.default)
     shown = "stdout" if option.name == "outfile" else "" if default in (None, False) else default
     choices = f"; one of {codes(option.choices)}" if option.choices else ""
-    said = re.sub(r" \[default: %\(default\)s\]", "", option.help)
+    said = re.sub(r"\s*\[default: %\(default\)s\]", "", option.help)
     return code(", ".join(names)), code(shown), plain(said % {"default": default}) + choices
 
 

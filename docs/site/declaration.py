@@ -40,7 +40,7 @@ def render(source: str) -> str:
         "[Model](#model). All fields are given by name: `from pipeline.spec import OpSpec, ...`. What does not hold is "
         "reported with its file and field, all of it in one go, before anything runs.",
         *(_class(classes[name], classes, aliases) for name in _order(classes)),
-        "## Values",
+        "## Types by name",
         *(f"### {name}\n\n{text}" for name, text in aliases.items()),
     ]
     return "\n\n".join(parts) + "\n"
