@@ -1,0 +1,77 @@
+"""The site does not build with a link that leads nowhere. Sphinx is in tox's environment `docs` alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+BUILDER = Path(os.environ.get("TOX_ENV_DIR", "/nowhere")) / "bin/sphinx-build"
+SOUND = "[file](../run), [folder](../ops), [page](other.md#a-heading), [other](../ops/x/README.md), [here](#faults)"
+pytestmark = pytest.mark.skipif(not BUILDER.is_file(), reason="needs Sphinx: ./run tox run -e docs")
+
+
+def build(folder: Path, text: str, *, others: str = "other\n", **environment: str) -> tuple[int, str]:
+    """Build a site of two pages with this project's settings."""
+    for name, content in {
+        "docs/index.md": f"# Site\n\n```{{toctree}}\nfaults\n{others}../ops/x/README\n```\n",
+        "docs/faults.md": f"# Faults\n\n{text}\n",
+        "docs/other.md": "# Other\n\n## A heading\n",
+        "ops/x/README.md": "# x\n",
+        "run": "",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    shutil.copy(ROOT / "docs/conf.py", folder / "docs")
+    shutil.copytree(ROOT / "docs/site", folder / "docs/site", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    command = [BUILDER, "-W", "-n", "--keep-going", "-q", "-E", "-c", "docs", ".", "build"]
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=120
+    )
+    return done.returncode, done.stderr
+
+
+def test_links_of_all_kinds_are_sound(tmp_path: Path) -> None:
+    assert build(tmp_path, SOUND) == (0, "")
+    page = (tmp_path / "build/docs/faults.html").read_text()
+    assert 'href="other.html#a-heading"' in page and 'href="../ops/x/README.html"' in page
+    assert page.count("_downloads/") == 1  # run comes with the site
+    assert ">folder</a>" not in page
+    assert "docs/index.html" in (tmp_path / "build/index.html").read_text()
+
+
+def test_files_lead_to_the_repository_if_its_address_is_known(tmp_path: Path) -> None:
+    assert build(tmp_path, SOUND, OPMATRIX_REPOSITORY="https://example.org/here/blob/main") == (0, "")
+    page = (tmp_path / "build/docs/faults.html").read_text()
+    assert 'href="https://example.org/here/blob/main/run"' in page
+    assert 'href="https://example.org/here/blob/main/ops"' in page
+    assert 'href="../ops/x/README.html"' in page
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[gone](gone.md)", "gone.md"),
+        ("[gone](other.md#gone)", "gone"),
+        ("[gone](#gone)", "gone"),
+        ("[gone](../ops/gone)", "../ops/gone"),
+        ("[gone](../gone.py)", "../gone.py"),
+        ("![gone](gone.png)", "gone.png"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path, text: str, said: str) -> None:
+    code, errors = build(tmp_path, text)
+    assert code != 0
+    assert "docs/faults.md:3: WARNING:" in errors and said in errors
+
+
+def test_a_page_that_nothing_leads_to_is_found(tmp_path: Path) -> None:
+    code, errors = build(tmp_path, "Text.", others="")
+    assert code != 0
+    assert "docs/other.md: WARNING: document isn't included in any toctree" in errors
