@@ -2,7 +2,8 @@
 
 Pages are CommonMark. Comments of HTML, which no reader sees, say what a code block is:
 
-    <!-- project: seeds -->     the page starts in a project with the seeds' operators, or a copy of an example's folder
+    <!-- project: seeds -->     the page starts in a project with the operators of ops/; `installed`: in an empty folder,
+                                with the environment active; a folder of the repository: in a copy of it, active as well
     <!-- exit: 1 -->            the last command of the console block ends with that code instead of 0
     <!-- write: PATH -->        the block is written to that file of the page's project; `append: PATH` adds to it
     <!-- shown: PATH -->        the block is a run of whole lines of that file of the repository
@@ -73,7 +74,7 @@ Step = Command | Python | Write | Shown | NotRun
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """`path` is relative to the repository; `project` is "", "seeds" or a folder of the repository."""
+    """`path` is relative to the repository; `project` is "", "seeds", "installed" or a folder of it."""
 
     path: str
     project: str = ""

@@ -219,7 +219,7 @@ def test_a_file_that_is_shown_otherwise_is_found(tmp_path: Path, path: str, line
 
 def test_a_project_that_is_not_there_is_found(tmp_path: Path) -> None:
     said = failure("<!-- project: examples/none -->\n\n'''console\n$ true\n'''\n", tmp_path)
-    assert said == "project: 'examples/none' is neither 'seeds' nor a folder of the repository"
+    assert said == "project: 'examples/none' is neither 'seeds' nor 'installed' nor a folder of the repository"
 
 
 @pytest.mark.parametrize(("kind", "has"), [("", False), ("seeds", True)])
@@ -228,3 +228,11 @@ def test_a_project_is_what_the_page_asks_for(tmp_path: Path, kind: str, has: boo
     files = "test -f ops/group_norm/spec.py -a -f native/group_norm/kernel.h" if has else "! test -e ops -o -e native"
     text = f"{comment}'''console\n$ {files}\n$ ! grep -F opmatrix.dist pyproject.toml\n'''\n"
     walk(parse("docs/planted.md", page(text)), tmp_path, root=ROOT, limit=60)
+
+
+@pytest.mark.parametrize("kind", ["installed", "tests/ops/existing"])
+def test_a_project_of_ones_own_has_its_environment_active(tmp_path: Path, kind: str) -> None:
+    text = f"<!-- project: {kind} -->\n\n'''console\n$ command -v doit\n.../bin/doit\n$ ls -A\n"
+    listed = "" if kind == "installed" else "native\nops\nrun\nthird_party\n"
+    walk(parse("docs/planted.md", page(f"{text}{listed}'''\n")), tmp_path, root=ROOT, limit=60)
+    assert (tmp_path / "output").read_text() == listed

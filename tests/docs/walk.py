@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import select
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,41 +18,11 @@ from types import TracebackType
 from typing import IO, Self
 
 from tests.docs.page import Command, NotRun, Page, PageError, Python, Shown, Step, Write
+from tests.docs.project import environment, make_project
 from tests.docs.transcript import difference
 
 LIMIT = 600.0  # seconds for one command or block
 _LAST = 40  # lines of output that a failure without a difference shows
-_BIN = Path(sys.prefix) / "bin"
-# What our own caller has set, which would change what a page sees.
-_OURS = ("FORCE_COLOR", "NO_COLOR", "PY_COLORS", "COLUMNS", "LC_", "VIRTUAL_ENV", "PYTEST_", "PYTHON", "TOX_")
-_RUN = f"""\
-#!/bin/sh
-# Stands in for the ./run of a checkout: enters the environment that the tests run in.
-VIRTUAL_ENV={sys.prefix} PATH={_BIN}:$PATH exec "$@"
-"""
-
-
-def make_project(kind: str, folder: Path, *, root: Path) -> None:
-    """Make the project that a page starts in: without operators, with the seeds' (``seeds``), or a folder of `root`."""
-    ignored = shutil.ignore_patterns("__pycache__", "build", ".venv*", ".tox", "node_modules")
-    if kind not in ("", "seeds"):
-        if not (root / kind).is_dir():
-            raise PageError(f"project: {kind!r} is neither 'seeds' nor a folder of the repository")
-        shutil.copytree(root / kind, folder, ignore=ignored, dirs_exist_ok=True)
-    else:
-        shutil.copy(root / "dodo.py", folder)
-        # What this checkout ships is not the reader's.
-        settings = re.sub(
-            r"^(?:#.*\n)*\[tool\.opmatrix\.dist\]\n(?:(?!\[).*\n)*",
-            "",
-            (root / "pyproject.toml").read_text(),
-            flags=re.M,
-        )
-        (folder / "pyproject.toml").write_text(settings)
-        for room in ("ops", "native") if kind else ():
-            shutil.copytree(root / room, folder / room, ignore=ignored)
-    (folder / "run").write_text(_RUN)
-    (folder / "run").chmod(0o755)
 
 
 def walk(page: Page, folder: Path, *, root: Path, limit: float = LIMIT) -> None:
@@ -80,11 +48,8 @@ class _Reader:
     _interpreter: _Interpreter | None = field(default=None)
 
     def __enter__(self) -> Self:
-        environment = {k: v for k, v in os.environ.items() if k.isidentifier() and not k.startswith(_OURS)}
-        # A page that forgets ./run must fail as it would for its reader.
-        environment["PATH"] = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if Path(p) != _BIN)
-        environment["LC_ALL"] = "C.UTF-8"
-        exported = (f"export {k}={shlex.quote(v)}\n" for k, v in environment.items())
+        variables = environment(os.environ, kind=self.page.project)
+        exported = (f"export {k}={shlex.quote(v)}\n" for k, v in variables.items())
         self._state.write_text(f"{''.join(exported)}cd {shlex.quote(str(self.project))}\n")
         return self
 
