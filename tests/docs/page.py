@@ -2,7 +2,7 @@
 
 Pages are CommonMark. Comments of HTML, which no reader sees, say what a code block is:
 
-    <!-- project: seeds -->     the page starts in a project with those of ops/; `installed`: in an empty folder,
+    <!-- project: seeds -->     the page starts with the operators of ops/; `installed`: in an empty folder,
                                 with the environment active; a folder of the repository: in a copy of it, active as well
     <!-- exit: 1 -->            the last command of the console block ends with that code instead of 0
     <!-- write: PATH -->        the block is written to that file of the page's project; `append: PATH` adds to it
