@@ -31,6 +31,7 @@ exclude_patterns = [".*", "build", "tests", "native", "pipeline", "requirements"
 nitpicky = True
 myst_heading_anchors = 4  # as GitHub makes them; a link to one that is not there is an error
 html_theme = "furo"
+pygments_dark_style = "github-dark" # the theme's own underlines names of modules
 html_title = f"opmatrix {version}"
 html_static_path = ["site/static"]
 html_css_files = ["site.css"]
