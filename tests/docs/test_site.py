@@ -30,7 +30,7 @@ def build(folder: Path, text: str, *, others: str = "other\n", **environment: st
     shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copy(ROOT / "docs/conf.py", folder / "docs")
     shutil.copytree(ROOT / "docs/site", folder / "docs/site", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    command = [BUILDER, "-W", "-n", "--keep-going", "-q", "-E", "-c", "docs", ".", "build"]
+    command = [str(BUILDER), "-W", "-n", "--keep-going", "-q", "-E", "-c", "docs", ".", "build"]
     done = subprocess.run(
         command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=120
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from pathlib import Path
 
@@ -165,7 +166,10 @@ def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_command_without_run_does_not_find_the_environment(tmp_path: Path) -> None:
-    assert "ruff: command not found" in failure("'''console\n$ ruff --version\n'''\n", tmp_path)
+    """It would in CI, where the environment is active, and not where a reader is."""
+    find = f"sh -c 'command -v pytest' | grep {sys.prefix}"
+    text = f"'''console\n$ ./run {find}\n{sys.prefix}/bin/pytest\n$ {find}\n'''\n"
+    assert f"docs/planted.md:4: $ {find}\nexit code 1, expected 0" in failure(text, tmp_path)
 
 
 def test_an_exception_is_found_with_the_line_of_the_page(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,7 +87,7 @@ class _Reader:
         output = self.folder / "output"
         with output.open("wb") as file:
             bash = subprocess.Popen(
-                ["bash", "--norc", "-c", script, "bash"],
+                [_bash(), "--norc", "-c", script, "bash"],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -130,7 +131,7 @@ class _Interpreter:
         printed = folder / "printed"
         with printed.open("wb") as file:
             process = subprocess.Popen(
-                ["bash", "--norc", "-c", f'. {shlex.quote(str(state))}\nexec "$@"', "bash", *program],
+                [_bash(), "--norc", "-c", f'. {shlex.quote(str(state))}\nexec "$@"', "bash", *program],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,
@@ -183,6 +184,11 @@ def _shown(step: Shown, root: Path) -> str:
     missing = next((line for line in block if line not in lines), None)
     which = "its lines are there, but not in a row" if missing is None else f"among others, it has no line {missing!r}"
     return f"shown: the block is no run of lines of {step.path}: {which}"
+
+
+def _bash() -> str:
+    """Return its path: a page's commands have an environment of their own, in which it need not be found."""
+    return shutil.which("bash") or "/bin/bash"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
