@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import time
@@ -166,7 +165,7 @@ class Build:
 
 class Ours(Build):
     name, dodo, state = "opmatrix", OURS, "build/state.db*"
-    settings = re.sub(r'run = "[\w.:]+"', 'run = "dodo:Toy"', (ROOT / "pyproject.toml").read_text())
+    settings = '[tool.doit]\nloader = "opmatrix"\n\n[tool.doit.plugins.command]\nrun = "dodo:Toy"\n'
 
 
 class Plain(Build):

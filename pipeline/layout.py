@@ -14,8 +14,9 @@ from pathlib import Path
 
 from pipeline.matrix import Cell
 
-# The headers that come with opmatrix: in a checkout a link to native/, in an installed package a folder.
+# What comes with opmatrix: in a checkout links to native/ and requirements/, in an installed package folders.
 _NATIVE = (Path(__file__).parent / "native").resolve()
+_REQUIREMENTS = (Path(__file__).parent / "requirements").resolve()
 
 
 @dataclass(frozen=True)
@@ -87,16 +88,18 @@ class Layout:
         return tuple(sorted(p for folder in folders if folder.is_dir() for p in folder.rglob("*") if p.is_file()))
 
     @cached_property
-    def requirements(self) -> Path:
-        """The pins, a file per environment."""
-        return self.root / "requirements"
+    def requirements(self) -> tuple[Path, Path]:
+        """Where pins are, files per environment: those of the project go before those of the installed opmatrix."""
+        return self.root / "requirements", _REQUIREMENTS
 
     def pins(self, environment: str) -> tuple[Path, ...]:
         """What an environment beside the main one is made from: its lock and, for torch itself, a further one."""
-        found = [self.requirements / f"{environment}.txt"]
-        if environment.startswith("torch"):
-            found.append(self.requirements / f"{environment}-cpu.txt")
-        return tuple(found)
+        lock = self._pinned(f"{environment}.txt")
+        return (lock, self._pinned(f"{environment}-cpu.txt")) if environment.startswith("torch") else (lock,)
+
+    def _pinned(self, name: str) -> Path:
+        own, shipped = (folder / name for folder in self.requirements)
+        return shipped if shipped.is_file() and not own.is_file() else own
 
     # The environments beside the main one, such as "torch2.9" and "ort1.18".
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,20 @@ def find_root(start: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / "dodo.py").is_file():
             return folder
-    raise UsageError(f"no dodo.py in {str(start)!r} or above it; go to the folder of the project")
+    raise UsageError(f"no dodo.py in {str(start)!r} or above it; go to the folder of the project, or make one: "
+                     "opmatrix new --project DIR")  # fmt: skip
+
+
+def is_project(folder: Path) -> bool:
+    """Return whether a folder is a project of opmatrix: another doit project has another loader."""
+    if not (folder / "dodo.py").is_file():
+        return False
+    try:
+        read = tomllib.loads((folder / "pyproject.toml").read_text())
+    except (OSError, tomllib.TOMLDecodeError):
+        return False
+    found: object = read.get("tool", {}).get("doit", {}).get("loader")
+    return found == "opmatrix"
 
 
 def installed() -> Versions:
@@ -49,7 +63,8 @@ def installed() -> Versions:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError as error:
-            raise ToolchainError(f"{package} is not installed in this environment; use `./run doit`") from error
+            raise ToolchainError(f"{package} is not installed for {sys.executable}; in a checkout of opmatrix use "
+                                 "`./run doit`, else pip install opmatrix") from error  # fmt: skip
     return Versions(**found)
 
 

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from doit.doit_cmd import DoitMain, get_loader
+from doit.doit_cmd import get_loader
 
 from pipeline import cli, errors
 from pipeline.dist.settings import FIELDS
 from pipeline.reference.markdown import code, codes, plain, table
 from pipeline.runner import help as doit_help
+from pipeline.runner.program import Program
 from pipeline.runner.tasks import GROUPS
 
 SETTINGS: Mapping[str, Mapping[str, str]] = {
@@ -50,7 +51,7 @@ LEFT_OUT = ("dumpdb", "strace", "reset-dep")
 
 
 def render(root: Path) -> str:
-    """Return the page; `root` is the checkout, whose pyproject.toml names doit's commands."""
+    """Return the page; `root` is the checkout, whose pyproject.toml has doit's settings."""
     parts = [
         "# Commands and settings",
         "In a checkout each command stands behind `./run`; in a project of one's own it stands alone.",
@@ -97,10 +98,10 @@ def _two(rows: Mapping[str, str]) -> str:
 
 def _doit_commands(root: Path) -> Iterator[str]:
     """Yield a section for each command of doit, in the order of `doit help`."""
-    with contextlib.chdir(root):  # doit looks for its section under this very name
-        main = DoitMain(config_filenames=["pyproject.toml"])
+    with contextlib.chdir(root):  # doit reads the pyproject.toml of the folder where it is
+        main = Program()
     found = main.get_cmds()
-    loader = get_loader(main.config, None, found)
+    loader = get_loader(main.config, main.task_loader, found)
     first = [*doit_help.EVERY_DAY, *doit_help.STATE, *doit_help.ABOUT]
     for name in (*first, *(n for n in found if n not in (*first, *LEFT_OUT))):
         kind = found.get_plugin(name)

@@ -79,7 +79,7 @@ def _mistakes(
     for field in table.keys() - set(FIELDS):
         yield f"{field}: unknown field, allowed: {', '.join(FIELDS)}{did_you_mean(field, FIELDS)}"
     name, version = table.get("name"), table.get("version")
-    if why := _no_name(name):
+    if why := why_no_name(name):
         yield f"name: found {name!r}, {why}"
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
         yield f"version: found {version!r}, allowed: a version as PEP 440 has it, such as '1.0.0' or '1.1.0rc1'"
@@ -97,7 +97,8 @@ def _mistakes(
     yield from _wrong_operators(asked, known)
 
 
-def _no_name(name: Any) -> str | None:
+def why_no_name(name: Any) -> str | None:
+    """Return what a wheel may be called, where `name` is not that."""
     if not isinstance(name, str) or not re.fullmatch(r"[a-z](?:_?[a-z0-9])*", name):
         return "allowed: what Python can import, in small letters, digits and single underscores, such as 'my_ops'"
     if keyword.iskeyword(name) or name in sys.stdlib_module_names or name in TAKEN:

@@ -17,14 +17,9 @@ from doit.loader import get_module
 from doit.task import Task
 
 from pipeline.errors import OpmatrixError, UsageError, did_you_mean
-from pipeline.runner.help import Help, print_versions
 from pipeline.runner.state import State
 from pipeline.runner.tasks import DEFAULT, StepTask
 from pipeline.step import Config, Fingerprint
-
-# doit answers `doit --help` and `doit --version` itself, before it asks for any command (0.37).
-doit_cmd.Help = Help
-doit_cmd.DoitMain.print_version = staticmethod(print_versions)
 
 # What may be written as `doit NAME=VALUE`.
 VARIABLES = ("torch", "ort", "opsets")

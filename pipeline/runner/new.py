@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,11 +25,12 @@ class New(Plain):
 
     name = "new"
     doc_purpose = "write the files of a new operator: green at once, the places to fill in marked"
-    doc_usage = "[--schema SCHEMA | --override aten::NAME | --from-onnx FILE] [--domain DOMAIN]"
+    doc_usage = "[--schema SCHEMA | --override aten::NAME | --from-onnx FILE] [--domain DOMAIN] | --project DIR"
     doc_description = (
         "Declaration, cases, reference, README and kernel: of a torch schema, of an operator of torch's own, or of "
-        "the nodes of a model that ONNX Runtime does not know. Without any of them it asks, in a terminal. Nothing is "
-        "overwritten. Exit codes: 0 written, 2 refused, 130 interrupted."
+        "the nodes of a model that ONNX Runtime does not know. Without any of them it asks, in a terminal. Or, with "
+        "--project, the folder of a project for operators of one's own. Nothing is overwritten. Exit codes: 0 written, "
+        "2 refused, 130 interrupted."
     )
     cmd_options = (
         _option("schema", "torch schema, such as 'my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor'"),
@@ -39,6 +41,7 @@ class New(Plain):
         ),
         _option("override", "an operator of torch's own, such as aten::sinc, to be exported as one of yours"),
         _option("from_onnx", "a model: each operator in it that nobody knows is declared"),
+        _option("project", "a folder, new or empty, which becomes a project; --name is that of its wheel"),
     )
 
     def parse_execute(self, in_args: Sequence[str]) -> int:
@@ -52,23 +55,46 @@ class New(Plain):
             return 130
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
-        from pipeline.scaffold import ask, make, texts, write  # with jinja2, which no other command is to pay for
-        from pipeline.scaffold.request import Request
-
         if args:
             raise UsageError(f"doit new: found {' '.join(args)!r}, allowed: options alone. A schema stands in quotes")
-        layout = Layout(find_root(Path.cwd()))
-        request = Request(**{option["name"]: params[option["name"]].strip() for option in self.cmd_options})
-        if sys.stdin.isatty() and sys.stdout.isatty():
-            request = ask.complete(request, check=make.check_answer)
-        drafts = make.drafts(layout, request)
-        write.refuse_what_is_there(layout, [draft.spec for draft in drafts])
-        files = {path: text for draft in drafts for path, text in texts.render(draft).items()}
-        write.write(layout, files)
-        run = "./run doit" if (layout.root / "run").is_file() else "doit"
-        for line in make.said(drafts, files, run=run):
-            print(line)
-        return 0
+        given = {option["name"]: params[option["name"]].strip() for option in self.cmd_options}
+        if folder := given.pop("project"):
+            return _project(folder, given)
+        return _operator(given)
+
+
+def _operator(given: Mapping[str, str]) -> int:
+    """Write operators into the project."""
+    from pipeline.scaffold import ask, make, texts, write  # with jinja2, which no other command is to pay for
+    from pipeline.scaffold.request import Request
+
+    layout, request = Layout(find_root(Path.cwd())), Request(**given)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        request = ask.complete(request, check=make.check_answer)
+    drafts = make.drafts(layout, request)
+    write.refuse_what_is_there(layout, [draft.spec for draft in drafts])
+    files = {path: text for draft in drafts for path, text in texts.render(draft).items()}
+    write.write(layout, files)
+    run = "./run doit" if (layout.root / "run").is_file() else "doit"
+    for line in make.said(drafts, files, run=run):
+        print(line)
+    return 0
+
+
+def _project(asked: str, given: Mapping[str, str]) -> int:
+    """Write a project into the folder `asked`."""
+    from pipeline.scaffold import project  # as above
+
+    if others := [f"--{name.replace('_', '-')}" for name, value in given.items() if value and name != "name"]:
+        raise UsageError(f"--project makes a folder, and operators come into it later: leave out {', '.join(others)}")
+    folder = Path(os.path.abspath(Path(asked).expanduser()))  # noqa: PTH100 - resolve() would follow links
+    name = project.name_of(folder, given["name"])
+    project.refuse_what_is_there(folder)
+    files = project.render(name)
+    project.write(folder, files)
+    for line in project.said(Path(asked), files, name=name):
+        print(line)
+    return 0
 
 
 def _typed(given: Sequence[str], *, command: str) -> list[str]:

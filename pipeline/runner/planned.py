@@ -99,7 +99,7 @@ def _marks(layout: Layout) -> dict[str, Mark | None]:
     code = {path: mark(path) for path in _files(_PACKAGE, links=False)}  # of a checkout, native/ is one
     ops = {path: mark(path) if path.endswith(_DECLARING) else None for path in _files(str(layout.ops))}
     native = dict.fromkeys(_files(str(layout.native)))
-    pins = dict.fromkeys(_files(str(layout.requirements)))
+    pins = {path: None for folder in dict.fromkeys(layout.requirements) for path in _files(str(folder))}
     settings = str(layout.root / "pyproject.toml")
     return {settings: mark(settings), **code, **ops, **native, **pins}
 

@@ -19,7 +19,7 @@ from tests.incremental.real import RealProject
 
 REPOSITORY = Path(__file__).parents[2]
 
-PYPROJECT = (REPOSITORY / "pyproject.toml").read_text().replace("pipeline.runner.run:Run", "fake:Run")
+PYPROJECT = (REPOSITORY / "pyproject.toml").read_text() + '\n[tool.doit.plugins.command]\nrun = "fake:Run"\n'
 
 DODO = """
 import json, sys

@@ -21,11 +21,10 @@ PACKAGES = {"torch": "2.9.1+cpu", "onnx": "1.23.2", "onnx_ir": "1.1.0"}
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    made = Layout(tmp_path)
-    made.requirements.mkdir()
+    (tmp_path / "requirements").mkdir()
     for name in ("torch2.9.txt", "torch2.9-cpu.txt", "ort1.18.txt"):
-        (made.requirements / name).write_text(f"# {name}\n")
-    return made
+        (tmp_path / "requirements" / name).write_text(f"# {name}\n")
+    return Layout(tmp_path)
 
 
 @pytest.fixture
@@ -55,9 +54,9 @@ def version(layout: Layout, package: str) -> str:
 def test_it_is_made_once(layout: Layout, asked: list[tuple[str, ...]]) -> None:
     stage.run(layout, "torch2.9")
     lock, torch = asked
-    assert lock == ("--require-hashes", "--no-deps", "-r", str(layout.requirements / "torch2.9.txt"))
+    assert lock == ("--require-hashes", "--no-deps", "-r", str(layout.root / "requirements/torch2.9.txt"))
     assert torch[:2] == ("--index-url", environment.TORCH_INDEX)
-    assert torch[-3:] == ("--no-deps", "-r", str(layout.requirements / "torch2.9-cpu.txt"))
+    assert torch[-3:] == ("--no-deps", "-r", str(layout.root / "requirements/torch2.9-cpu.txt"))
     assert (version(layout, "torch"), version(layout, "onnx-ir")) == ("2.9.1+cpu\n", "1.1.0\n")
     stage.run(layout, "torch2.9")
     assert len(asked) == 2
@@ -68,7 +67,7 @@ def test_other_pins_make_it_anew(layout: Layout, asked: list[tuple[str, ...]], n
     stage.run(layout, "torch2.9")
     rest = layout.environment("torch2.9") / "rest"
     rest.touch()
-    (layout.requirements / name).write_text("# changed\n")
+    (layout.root / "requirements" / name).write_text("# changed\n")
     stage.run(layout, "torch2.9")
     assert len(asked) == 4 and not rest.exists()
 
@@ -146,12 +145,21 @@ def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ("torch2.14", "no environment 'torch2.14'; allowed: torch1.13, torch2.0, "),
         ("python", "no environment 'python'"),
-        ("ort1.21", "environment ort1.21: its pins are missing, requirements/ort1.21.txt"),
+        ("torch2.13", "environment torch2.13: its pins are missing, requirements/torch2.13.txt"),
     ],
 )
 def test_an_unknown_one(layout: Layout, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         stage.run(layout, name)
+
+
+def test_the_pins_of_opmatrix_serve_a_project_that_has_none(layout: Layout, root: Path) -> None:
+    """A project may have a file of its own beside them; here it has torch2.9's and ort1.18's."""
+    assert layout.pins("ort1.21")[0].samefile(root / "requirements/ort1.21.txt")
+    own, shipped = layout.root / "requirements/torch2.9.txt", root / "requirements/torch2.9-cpu.txt"
+    (layout.root / "requirements/torch2.9-cpu.txt").unlink()
+    first, second = layout.pins("torch2.9")
+    assert first == own and second.samefile(shipped)
 
 
 def test_every_pin_of_this_project_is_whole(root: Path) -> None:

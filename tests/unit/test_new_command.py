@@ -106,8 +106,8 @@ def test_nothing_is_overwritten(project: Project) -> None:
 
 def test_doit_itself_imports_no_framework(project: Project) -> None:
     script = (
-        "import sys; from doit.doit_cmd import DoitMain; sys.argv = ['doit', *sys.argv[1:]];"
-        "code = DoitMain(config_filenames=['pyproject.toml']).run(sys.argv[1:]);"
+        "import sys; from pipeline.runner.program import Program; sys.argv = ['doit', *sys.argv[1:]];"
+        "code = Program().run(sys.argv[1:]);"
         f"found = [m for m in {FRAMEWORKS!r} if m in sys.modules]; sys.exit(str(found) if found else code)"
     )
     command = [sys.executable, "-c", script, "new", "--schema", SCHEMA, "--domain", "my.domain"]

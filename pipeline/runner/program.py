@@ -1,0 +1,102 @@
+"""doit with the commands, state and display of opmatrix: what `doit` becomes in a project, and what `opmatrix` is.
+
+A project's pyproject.toml names one thing, the loader `opmatrix`, which doit finds among the entry points of what is
+installed. All else stands here, so that a newer opmatrix brings its new commands to a project that is older. An entry
+point for each command would do that as well, and would take `run` and `list` away from every other doit project of the
+same environment.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from doit.doit_cmd import DoitMain
+
+from pipeline.errors import OpmatrixError, UsageError
+from pipeline.layout import Layout
+from pipeline.project import find_root
+from pipeline.runner.help import print_versions
+from pipeline.runner.loader import Loader
+
+COMMANDS: Mapping[str, str] = {
+    "run": "pipeline.runner.run:Run",
+    "why": "pipeline.runner.why:Why",
+    "list": "pipeline.runner.listing:List",
+    "check": "pipeline.runner.check_model:Check",
+    "clean": "pipeline.runner.clean:Clean",
+    "forget": "pipeline.runner.forget:Forget",
+    "new": "pipeline.runner.new:New",
+    "help": "pipeline.runner.help:Help",
+    "info": "pipeline.runner.info:Info",
+    "tabcompletion": "pipeline.runner.complete:Complete",
+    # What doit has and steps in servers cannot: each says why.
+    "reset-dep": "pipeline.runner.withheld:ResetDep",
+    "dumpdb": "pipeline.runner.withheld:DumpDb",
+    "strace": "pipeline.runner.withheld:Strace",
+}
+REPORTERS: Mapping[str, str] = {
+    "progress": "pipeline.runner.reporter:Progress",
+    "jsonl": "pipeline.runner.jsonlines:JsonLines",
+}
+# What [tool.doit] of a pyproject.toml may say otherwise.
+SETTINGS: Mapping[str, object] = {
+    "backend": "journal",
+    "dep_file": str(Layout(Path()).state),
+    "continue": True,  # one broken operator or cell must not hide the others
+    "reporter": "progress",
+}
+# Those that need no project.
+_ANYWHERE = ("new", "help", "--help", "--version")
+
+
+class Program(DoitMain):
+    """doit's program for the project in the current folder. Its pyproject.toml goes before what stands here."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            task_loader=Loader(),
+            extra_config={
+                "GLOBAL": SETTINGS,
+                "COMMAND": COMMANDS,
+                "REPORTER": REPORTERS,
+                "BACKEND": {"journal": "pipeline.runner.journal:Journal"},
+                "list": {"sort": "definition"},
+            },
+        )
+
+    print_version = staticmethod(print_versions)
+
+    def run(self, all_args: Sequence[str]) -> int:
+        # doit answers --help by itself, with its own list of commands (0.37).
+        return int(super().run(["help"] if all_args[:1] == ["--help"] else all_args) or 0)
+
+
+def hand_over() -> NoReturn:
+    """Go on as `Program`: what doit calls for the loader that a project's pyproject.toml names.
+
+    doit asks for it before it looks at its arguments, and offers no other place that knows a project and comes before
+    the commands.
+    """
+    if Path(sys.argv[0]).stem not in ("doit", "__main__"):
+        raise UsageError("this is a project of opmatrix; in Python use pipeline.runner.program.Program().run([...])")
+    sys.exit(Program().run(sys.argv[1:]))
+
+
+def main() -> int:
+    """Run `opmatrix COMMAND`: as `doit COMMAND`, and in a folder that is no project yet."""
+    arguments = sys.argv[1:]
+    try:
+        if not Path("dodo.py").is_file() and not (arguments and arguments[0] in _ANYWHERE):
+            raise UsageError(_no_project(Path.cwd()))
+    except OpmatrixError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return Program().run(arguments)
+
+
+def _no_project(folder: Path) -> str:
+    """Say where the project is, if this is a folder of it. Raises UsageError where there is none."""
+    return f"no dodo.py in {str(folder)!r}; the project is in {str(find_root(folder))!r}: go there"
