@@ -54,7 +54,7 @@ class Factors:
         if int(opset) not in self.opsets:
             known = ", ".join(map(str, self.opsets))
             raise UsageError(f"{name}: opset {opset} is legal, and has no name in tox, which has {known} "
-                             f"(pyproject.toml, [tool.opmatrix.opsets]); use ./run doit torch={torch} "
+                             f"(pyproject.toml, [tool.opmatrix.opsets]); use doit torch={torch} "
                              f"opsets={opset}")  # fmt: skip
         return Choice(torch=torch, opsets=opset)
 

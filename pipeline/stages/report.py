@@ -46,6 +46,8 @@ def run(layout: Layout, expected: Sequence[tuple[str, Lowering, Cell]]) -> None:
         console.print(f"beside them, of earlier runs: {totals(earlier)}", highlight=False)
     console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
     if not asked:
+        if not any(layout.ops.glob("*/spec.py")):
+            raise ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
         raise ReportError("no cell was asked for: no operator in ops/ has an opset from its min_opset on")
     if wrong := sum(r.verdict.outcome not in ("verified", "unsupported") for r in asked):
         path = data.relative_to(layout.root)

@@ -110,7 +110,10 @@ def _ninja(environ: Mapping[str, str]) -> str:
 def _torch() -> tuple[Path, str]:
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
-        raise ToolchainError("torch is not installed in this environment; use `./run doit`.")
+        raise ToolchainError(
+            f"torch is not installed for {sys.executable}; in a checkout of opmatrix use `./run doit`, else "
+            "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+        )
     version = metadata.version("torch")
     include = Path(spec.submodule_search_locations[0]) / "include"
     if not (include / TORCH_SHIM).is_file():

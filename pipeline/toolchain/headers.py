@@ -5,6 +5,7 @@ Nothing of a package is imported: what is installed, and where, is in its metada
 
 from __future__ import annotations
 
+import sys
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
@@ -50,8 +51,9 @@ def _find(spec: OpSpec, headers: Headers, root: Path) -> Path:
     found = _installed(headers.distribution)
     if found is None:
         raise CompileError(
-            f"{where}: the package {headers.distribution!r} is not installed. Pin it in requirements/main.in and "
-            f"lock it (main.txt there says how), or try it: ./run python -m pip install {headers.distribution}"
+            f"{where}: the package {headers.distribution!r} is not installed. Install it: {sys.executable} -m pip "
+            f"install {headers.distribution}; in a checkout of opmatrix, pin it in requirements/main.in as well, and "
+            "lock it (main.txt there says how)"
         )
     folder = Path(str(found.locate_file(headers.folder)))
     if folder.is_dir():

@@ -167,8 +167,8 @@ EIGEN = 'folder="cmeel.prefix/include/eigen3", distribution="cmeel-eigen"'
     [
         (
             EIGEN.replace("cmeel-eigen", "cmeel-nowhere"),
-            "seed_norm/spec.py: headers: the package 'cmeel-nowhere' is not installed. Pin it in requirements/main.in"
-            " and lock it (main.txt there says how), or try it: ./run python -m pip install cmeel-nowhere",
+            "seed_norm/spec.py: headers: the package 'cmeel-nowhere' is not installed. Install it: "
+            f"{sys.executable} -m pip install cmeel-nowhere; in a checkout of opmatrix, pin it",
         ),
         (
             EIGEN.replace("eigen3", "eigen"),

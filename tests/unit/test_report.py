@@ -107,6 +107,10 @@ def test_unsupported_with_a_reason_is_no_failure(layout: Layout, capsys: pytest.
 
 
 def test_no_cell_at_all_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="no operator in ops/ yet, so there is nothing to verify; `doit new`"):
+        report.run(Layout(tmp_path), [])
+    (tmp_path / "ops/one").mkdir(parents=True)
+    (tmp_path / "ops/one/spec.py").touch()
     with pytest.raises(ReportError, match="no cell was asked for"):
         report.run(Layout(tmp_path), [])
 

@@ -1,0 +1,178 @@
+"""`doit new --project DIR`: what is written, what is refused and how, and what a person meets outside any project."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipeline.dist import settings
+from pipeline.errors import UsageError
+from pipeline.layout import Layout
+from pipeline.project import default_opsets, is_project
+from pipeline.runner import program
+from pipeline.scaffold import project
+
+FILES = [".gitignore", "README.md", "dodo.py", "pyproject.toml", "tox.ini", "toxfile.py"]
+DOIT = [sys.executable, "-m", "doit"]
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which is no project."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@dataclass(frozen=True)
+class Typed:
+    """`opmatrix ARGUMENT...`, as it is typed in the current folder."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """Return what was said; an error says nothing on stdout."""
+        self.monkeypatch.setattr(sys, "argv", ["opmatrix", *arguments])
+        assert program.main() == code
+        out, err = self.capsys.readouterr()
+        assert not (out if code else err)
+        return err if code else out
+
+    def refused(self, *arguments: str) -> str:
+        """Return why nothing was written."""
+        before = below(Path.cwd())
+        said = self("new", *arguments, code=2)
+        assert below(Path.cwd()) == before
+        return said
+
+
+@pytest.fixture
+def opmatrix(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    return Typed(monkeypatch, capsys)
+
+
+def test_a_project_is_written(folder: Path, opmatrix: Typed) -> None:
+    said = opmatrix("new", "--project", "deep/My-Ops")
+    made = folder / "deep/My-Ops"
+    assert below(made) == FILES and is_project(made)
+    assert "wrote deep/My-Ops/dodo.py\n" in said and "my_ops: a project without operators" in said
+    assert "next: cd deep/My-Ops\nthen: doit new --schema 'my::scale_shift(" in said
+    assert tomllib.loads((made / "pyproject.toml").read_text())["tool"]["opmatrix"]["dist"]["name"] == "my_ops"
+    assert all(default_opsets(Layout(made)).values()) and settings.read(Layout(made), ()) is None
+
+
+def test_the_checkout_has_the_files_of_a_project(root: Path) -> None:
+    """Those that need no edit: what serves a person's project serves the operators here."""
+    made = project.render("any")
+    for name in ("dodo.py", "toxfile.py"):
+        assert (root / name).read_text() == made[name]
+    for text in (made["pyproject.toml"], (root / "pyproject.toml").read_text()):
+        assert tomllib.loads(text)["tool"]["doit"] == {"loader": "opmatrix"}
+
+
+def test_a_clone_without_files_becomes_a_project(
+    folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "here/.git").mkdir(parents=True)
+    monkeypatch.chdir(folder / "here")
+    opmatrix("new", "--project", ".")
+    assert below(folder / "here") == [".git", *FILES]
+
+
+def test_what_is_there_is_left(folder: Path, opmatrix: Typed) -> None:
+    (folder / "ops.d").mkdir()
+    (folder / "ops.d/README.md").write_text("mine")
+    (folder / "file").touch()
+    said = opmatrix.refused("--project", "ops.d")
+    assert said == (f"--project {folder}/ops.d: it holds README.md, and nothing is overwritten. Choose a folder that "
+                    "is new, or holds no more than .git and .venv. Nothing was written.\n")  # fmt: skip
+    assert (folder / "ops.d/README.md").read_text() == "mine"
+    assert "/file: it is a file. Choose another name" in opmatrix.refused("--project", "file")
+
+
+def test_no_project_in_another(folder: Path, opmatrix: Typed) -> None:
+    opmatrix("new", "--project", "outer")
+    said = opmatrix.refused("--project", "outer/examples/inner")
+    assert f"it would be inside the project '{folder}/outer'" in said
+    (folder / "docs").mkdir()
+    (folder / "docs/dodo.py").touch()  # somebody else's use of doit
+    opmatrix("new", "--project", "docs/inner")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--project", "1st"], "--project 1st: the folder's name is the package's: found '1st', allowed: what Python "),
+        (["--project", "torch"], "found 'torch', allowed: a name that is not taken by Python itself or a package"),
+        (["--project", "fine", "--name", "my ops"], "--name my ops: found 'my ops', allowed: what Python can import"),
+        (["--project", "fine", "--schema", "my::f(Tensor x) -> Tensor"], "come into it later: leave out --schema"),
+        (["--project", "/dev/null/fine"], "--project /dev/null/fine: Not a directory: '/dev/null/fine'. Nothing was "),
+        (["--projekt", "fine"], "did you mean '--project'?"),
+    ],
+)
+def test_what_cannot_be_is_told(opmatrix: Typed, arguments: list[str], message: str) -> None:
+    assert message in opmatrix.refused(*arguments)
+
+
+def test_all_files_or_none(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(source: Path, target: Path) -> None:
+        if target.name == "toxfile.py":
+            raise PermissionError(13, "Permission denied", str(source), None, str(target))
+        source.rename(target)
+
+    monkeypatch.setattr(os, "link", link)
+    said = opmatrix.refused("--project", "one/two")
+    last = f"'{folder}/one/two/toxfile.py'"
+    assert said == f"--project {folder}/one/two: Permission denied: {last}. Nothing was written.\n"
+
+
+def test_outside_any_project(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert opmatrix("list", code=2) == (f"no dodo.py in {str(folder)!r} or above it; go to the folder of the project, "
+                                        "or make one: opmatrix new --project DIR\n")  # fmt: skip
+    opmatrix("new", "--project", "one")
+    (folder / "one/ops").mkdir()
+    monkeypatch.chdir(folder / "one/ops")
+    assert f"the project is in '{folder}/one': go there" in opmatrix(code=2)
+
+
+def test_doit_makes_a_project_as_opmatrix_does(folder: Path) -> None:
+    done = subprocess.run([*DOIT, "new", "--project", "one"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and below(folder / "one") == FILES
+    outside = subprocess.run(DOIT, cwd=folder, capture_output=True, text=True)
+    assert outside.returncode == 3 and "Could not find dodo file" in outside.stderr
+
+
+def test_another_doit_project_keeps_its_commands(folder: Path) -> None:
+    """It is in the same environment, so doit sees the entry points; `run`, `list` and the state stay doit's own."""
+    (folder / "dodo.py").write_text("def task_hello():\n    return {'actions': ['echo hello'], 'verbosity': 2}\n")
+    done = subprocess.run(DOIT, cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ".  hello\nhello\n")
+    assert not (folder / "build").exists()
+
+
+def test_pyproject_may_name_a_command(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a project says of doit goes before what comes with opmatrix, as it did when each project said all of it."""
+    opmatrix("new", "--project", "one")
+    monkeypatch.chdir(folder / "one")
+    with (folder / "one/pyproject.toml").open("a") as file:
+        file.write('\n[tool.doit.plugins.command]\nwhy = "pipeline.runner.listing:List"\n')
+    commands = program.Program().get_cmds()
+    assert commands.get_plugin("why").__name__ == "List"
+    assert commands.get_plugin("run").__module__ == "pipeline.runner.run"
+
+
+def test_doit_alone_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere sys.argv is not doit's, and would be taken for it."""
+    monkeypatch.setattr(sys, "argv", ["pytest", "list"])
+    with pytest.raises(UsageError, match=r"in Python use pipeline\.runner\.program\.Program"):
+        program.hand_over()
