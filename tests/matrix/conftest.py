@@ -51,7 +51,6 @@ def _make(name: str) -> None:
 def project(tmp_path: Path) -> Project:
     """A copy of this project with two operators, and this checkout's environments."""
     made = Project.copy(tmp_path, operators=("group_norm", "nms"))
-    (tmp_path / "requirements").symlink_to(ROOT / "requirements")
     (ROOT / ".venv-matrix").mkdir(exist_ok=True)
     (tmp_path / ".venv-matrix").symlink_to(ROOT / ".venv-matrix")
     return made
