@@ -24,12 +24,10 @@ SCHEMA = "my::scale_shift_{0}(Tensor x, Tensor scale, float shift=0.0) -> Tensor
 
 
 def project_in(folder: Path) -> Path:
-    """Make a project of one operator, built."""
+    """Make a project of one operator, built, with the default opsets of this checkout."""
     project = folder / "project"
-    for name in ("native/include", "native/binding"):
-        shutil.copytree(ROOT / name, project / name)
-    for name in ("dodo.py", "pyproject.toml"):
-        shutil.copy(ROOT / name, project / name)
+    measure(1, nothing, *DOIT, "new", "--project", str(project), cwd=folder)
+    shutil.copy(ROOT / "pyproject.toml", project)
     measure(1, nothing, *command_new("first"), cwd=project)
     measure(1, nothing, *DOIT, cwd=project)
     return project
