@@ -16,7 +16,7 @@ from doit.globals import Globals
 from doit.loader import get_module
 from doit.task import Task
 
-from pipeline.errors import OpmatrixError, UsageError, did_you_mean
+from pipeline.errors import OpmatrixError, SpecError, UsageError, did_you_mean
 from pipeline.runner.state import State
 from pipeline.runner.tasks import DEFAULT, StepTask
 from pipeline.step import Config, Fingerprint
@@ -45,6 +45,7 @@ class Loader(NamespaceTaskLoader):
         """Return the tasks, and put our State into the place of the doit Dependency that is open."""
         try:
             tasks = super().load_tasks(cmd, pos_args)
+            _refuse_others(tasks)
         except OpmatrixError as error:
             _exit(error)
         journal = cmd.dep_manager.backend
@@ -76,6 +77,13 @@ def _fingerprints(tasks: Sequence[Task]) -> list[Fingerprint]:
     if not isinstance(next(iter(configs), None), Config):
         return []
     return [f for config in configs if isinstance(config, Config) for f in config.fingerprints]
+
+
+def _refuse_others(tasks: Sequence[Task]) -> None:
+    # Groups have no actions. Any other task would be taken for done without being run.
+    if others := [task.name for task in tasks if task.actions and not isinstance(task, StepTask)]:
+        raise SpecError(f"dodo.py: found task {others[0]!r}, allowed: what opmatrix plans, which alone is run and "
+                        "recorded here. Keep tasks of your own in the dodo.py of another folder")  # fmt: skip
 
 
 def _check_variables(given: Sequence[str]) -> None:

@@ -160,6 +160,14 @@ def test_another_doit_project_keeps_its_commands(folder: Path) -> None:
     assert not (folder / "build").exists()
 
 
+def test_a_task_of_ones_own_is_not_taken_for_done(folder: Path, opmatrix: Typed) -> None:
+    opmatrix("new", "--project", "one")
+    with (folder / "one/dodo.py").open("a") as file:
+        file.write("\n\ndef task_hello():\n    return {'actions': ['echo hello']}\n")
+    done = subprocess.run([*DOIT, "list"], cwd=folder / "one", capture_output=True, text=True)
+    assert done.returncode == 3 and done.stderr.startswith("dodo.py: found task 'hello', allowed: what opmatrix plans")
+
+
 def test_pyproject_may_name_a_command(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a project says of doit goes before what comes with opmatrix, as it did when each project said all of it."""
     opmatrix("new", "--project", "one")
