@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.dist.settings import why_no_name
@@ -15,7 +14,8 @@ from pipeline.glue import filling
 from pipeline.project import is_project
 from pipeline.scaffold.ask import EXAMPLE
 
-# By the file that each template becomes. ops/ and native/ come with the first operator: git keeps no empty folder.
+# By the file that each template becomes, first the one that makes a folder a project. ops/ and native/ come with the
+# first operator: git keeps no empty folder.
 TEMPLATES: Mapping[str, str] = {
     "dodo.py": "dodo.py.j2",
     "pyproject.toml": "pyproject.toml.j2",
@@ -64,25 +64,24 @@ def refuse_what_is_there(folder: Path) -> None:
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write `files` into `folder`, which is made. Raises UsageError where that cannot be."""
+    """Write `files` into `folder`, which is made, the first one last. Raises UsageError where that cannot be."""
     made: list[Path] = []
     try:
         for missing in [p for p in (*reversed(folder.parents), folder) if not p.exists()]:
             missing.mkdir()
             made.append(missing)
-        with tempfile.TemporaryDirectory(prefix=".new-project-", dir=folder) as aside:
-            for name, text in files.items():
-                (Path(aside) / name).write_text(text, encoding="utf-8")
-            for name in files:
-                os.link(Path(aside) / name, folder / name)  # unlike a rename, it takes nobody's place
+        for name, text in reversed([*files.items()]):
+            with (folder / name).open("x", encoding="utf-8") as file:  # it takes nobody's place
                 made.append(folder / name)
+                file.write(text)
     except BaseException as error:  # Ctrl-C as well: half a project would be one with mistakes
         for path in reversed(made):
-            path.rmdir() if path.is_dir() else path.unlink()
+            with suppress(OSError):  # somebody else has put a file there meanwhile
+                path.rmdir() if path.is_dir() else path.unlink()
         if not isinstance(error, OSError):
             raise
-        where = error.filename2 or error.filename
-        raise UsageError(f"--project {folder}: {error.strerror}: {str(where)!r}. {_NOTHING}") from error
+        where = f": {error.filename!r}" if error.filename else ""
+        raise UsageError(f"--project {folder}: {error.strerror}{where}. {_NOTHING}") from error
 
 
 def said(folder: Path, files: Iterable[str], *, name: str) -> Iterator[str]:

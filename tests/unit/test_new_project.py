@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -125,15 +125,25 @@ def test_what_cannot_be_is_told(opmatrix: Typed, arguments: list[str], message: 
 
 
 def test_all_files_or_none(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def link(source: Path, target: Path) -> None:
-        if target.name == "toxfile.py":
-            raise PermissionError(13, "Permission denied", str(source), None, str(target))
-        source.rename(target)
+    def full(path: Path, *arguments: Any, **options: Any) -> IO[Any]:
+        if path.name == "pyproject.toml":
+            (folder / "one/two/notes").touch()  # somebody else's, meanwhile
+            raise OSError(28, "No space left on device")
+        return real(path, *arguments, **options)
 
-    monkeypatch.setattr(os, "link", link)
-    said = opmatrix.refused("--project", "one/two")
-    last = f"'{folder}/one/two/toxfile.py'"
-    assert said == f"--project {folder}/one/two: Permission denied: {last}. Nothing was written.\n"
+    real = Path.open
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", full)
+        said = opmatrix("new", "--project", "one/two", code=2)
+    assert said == f"--project {folder}/one/two: No space left on device. Nothing was written.\n"
+    assert below(folder) == ["one", "one/two", "one/two/notes"]
+
+
+def test_a_file_that_comes_meanwhile_is_kept(folder: Path) -> None:
+    (folder / "README.md").write_text("mine")
+    with pytest.raises(UsageError, match=f"File exists: '{folder}/README.md'. Nothing was written"):
+        project.write(folder, project.render("one"))
+    assert below(folder) == ["README.md"] and (folder / "README.md").read_text() == "mine"
 
 
 def test_outside_any_project(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
