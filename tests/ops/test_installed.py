@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from pipeline.project import installed, minor
-from tests.docs.transcript import difference
 
 ROOT = Path(__file__).parents[2]
 PACKAGED = ("pipeline", "native", "requirements", "pyproject.toml", "README.md", "LICENSE")
@@ -95,9 +93,6 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages / "behind.pth").write_text(sysconfig.get_path("purelib") + "\n")
     python = folder / "bin" / "python"
     install(wheel, python)
-    for name in ("doit", "tox"):
-        (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {python} -m {name} "$@"\n')
-        (folder / "bin" / name).chmod(0o755)
     return python
 
 
@@ -113,17 +108,6 @@ def run(folder: Path, *command: object, code: int = 0) -> str:
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
-
-
-PAGE = (ROOT / "docs/project.md").read_text()
-BLOCKS = re.findall(r"<!-- not run: tests/ops/test_installed.py [^>]*-->\n```console\n(.*?)```", PAGE, re.DOTALL)
-
-
-def transcript(block: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the commands of a block, each with the lines that it prints."""
-    for part in block.removeprefix("$ ").split("\n$ "):
-        command, *expected = part.rstrip("\n").split("\n")
-        yield command, expected
 
 
 def written(project: Path) -> Mapping[str, str]:
@@ -221,11 +205,8 @@ def test_an_update_touches_nothing(python: Path, wheel: Path, newer: Path, proje
     assert "\nort1.99 " not in run(project, python, "-m", "tox", "list")
 
 
-def test_the_page_does_what_it_says(python: Path, tmp_path: Path) -> None:
-    assert len(BLOCKS) == 3
-    state, folder = tmp_path / "folder", tmp_path
-    for command, expected in (step for block in BLOCKS for step in transcript(block)):
-        enter = f"export PATH={python.parent}:/usr/bin:/bin CLONE={ROOT}; cd {folder}"
-        said = run(tmp_path, "bash", "-c", f"{enter}; {command} 2>&1; code=$?; pwd >{state}; exit $code")
-        folder = Path(state.read_text().strip())
-        assert not (expected and (differs := difference(expected, said))), f"$ {command}\n{differs}"
+def test_an_operator_of_the_checkout_is_taken_along(python: Path, tmp_path: Path) -> None:
+    run(tmp_path, python.with_name("opmatrix"), "new", "--project", "my_ops")
+    for room in ("ops", "native"):
+        shutil.copytree(ROOT / room / "group_norm", tmp_path / "my_ops" / room / "group_norm")
+    assert "4 cells: 4 verified" in run(tmp_path / "my_ops", python, "-m", "doit", "opsets=18")
