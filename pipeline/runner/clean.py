@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from doit.task import Task
 
 from pipeline.layout import Layout
 from pipeline.runner.collect import remove
-from pipeline.runner.lock import LockedError, hold
+from pipeline.runner.lock import hold
 from pipeline.runner.plain import Plain
 from pipeline.runner.tasks import StepTask
 
@@ -26,12 +25,8 @@ class Clean(Plain, DoitClean):
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         self._everything = not args
-        try:
-            with hold(Layout(Path.cwd()).lock):
-                return int(super().execute(params, args) or 0)
-        except LockedError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
+        with hold(Layout(Path.cwd()).lock):
+            return int(super().execute(params, args) or 0)
 
     def clean_tasks(self, tasks: Iterable[Task], dryrun: bool, cleanforget: bool) -> None:
         layout = Layout(Path.cwd())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from doit.cmd_forget import Forget as DoitForget
 
 from pipeline.layout import Layout
-from pipeline.runner.lock import LockedError, hold
+from pipeline.runner.lock import hold
 from pipeline.runner.plain import Plain
 
 
@@ -23,9 +22,5 @@ class Forget(Plain, DoitForget):
 
     def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
         params["forget_all"] = params["forget_all"] or not args
-        try:
-            with hold(Layout(Path.cwd()).lock):
-                return int(super().execute(params, args) or 0)
-        except LockedError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
+        with hold(Layout(Path.cwd()).lock):
+            return int(super().execute(params, args) or 0)

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from doit.exceptions import InvalidCommand
-
+from pipeline.errors import OpmatrixError
 from pipeline.runner.fingerprint import Mark
 from pipeline.step import Fingerprint
 
@@ -33,6 +32,12 @@ delete from meaning where fingerprint not in
 """
 
 
+class StateError(OpmatrixError):
+    """The state cannot be read or written."""
+
+    exit_code = 3
+
+
 class Journal:
     """sqlite3, a commit per step, so that a killed run keeps what it finished (doit writes at the end, #463).
 
@@ -49,7 +54,7 @@ class Journal:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._open(path)
         except (sqlite3.OperationalError, OSError) as error:
-            raise InvalidCommand(f"cannot open {path}: {error}. {REMEDY}") from error
+            raise StateError(f"cannot open {path}: {error}. {REMEDY}") from error
         except sqlite3.DatabaseError as error:
             aside = move_aside(path)
             told = f"{path} is no usable database ({error}); it was moved to {aside}, and every step runs once more"

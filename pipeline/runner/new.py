@@ -10,7 +10,7 @@ from typing import Any
 
 from doit import doit_cmd
 
-from pipeline.errors import OpmatrixError, UsageError
+from pipeline.errors import UsageError
 from pipeline.layout import Layout
 from pipeline.project import find_root
 from pipeline.runner.plain import Plain
@@ -47,9 +47,6 @@ class New(Plain):
     def parse_execute(self, in_args: Sequence[str]) -> int:
         try:
             return int(super().parse_execute(_typed(in_args, command=self.name)))
-        except OpmatrixError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
         except (KeyboardInterrupt, EOFError):
             print("\ndoit new: interrupted; nothing was written", file=sys.stderr)
             return 130

@@ -12,7 +12,7 @@ from doit.cmd_base import Command
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand
 
-from pipeline.errors import UsageError, did_you_mean
+from pipeline.errors import OpmatrixError, UsageError, did_you_mean
 
 
 class Plain(Command):
@@ -26,6 +26,9 @@ class Plain(Command):
         except InvalidCommand as error:
             error.cmd_used, error.bin_name = self.name, self.bin_name
             print(f"doit {self.name}: {error}", file=sys.stderr)
+        except OpmatrixError as error:
+            print(error, file=sys.stderr, flush=True)
+            return error.exit_code
         return UsageError.exit_code
 
 

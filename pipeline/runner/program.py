@@ -49,7 +49,7 @@ SETTINGS: Mapping[str, object] = {
     "reporter": "progress",
 }
 # Those that need no project.
-_ANYWHERE = ("new", "help", "--help", "--version")
+_ANYWHERE = ("new", "help", "tabcompletion", "--help", "--version")
 
 
 class Program(DoitMain):

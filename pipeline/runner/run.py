@@ -20,7 +20,7 @@ from doit.task import Stream
 from pipeline.layout import Layout
 from pipeline.runner.collect import collect_removed
 from pipeline.runner.journal import REMEDY, move_aside
-from pipeline.runner.lock import LockedError, hold
+from pipeline.runner.lock import hold
 from pipeline.runner.plain import Plain
 from pipeline.runner.reporter import StepReporter
 from pipeline.runner.runners import StepRunner, ThreadRunner
@@ -56,9 +56,6 @@ class Run(Plain, DoitRun):
         try:
             with hold(Layout(Path.cwd()).lock) as self._lock:
                 return int(super().execute(params, args))
-        except LockedError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
         except sqlite3.DatabaseError as error:
             print(_describe(error, Layout(Path.cwd()).state), file=sys.stderr)
             return ERROR

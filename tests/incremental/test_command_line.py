@@ -62,6 +62,7 @@ def test_versions(project: Project) -> None:
         ("list --states", 2, "doit list: option --states not recognized; did you mean '--status'?"),
         ("why data:x", 2, "doit why: no task, command or output 'data:x'"),
         ("info data:x", 2, "doit info: no step 'data:x'"),
+        ("-n 2 why", 2, "doit run: 'why' is a command, and stands first: doit why ..."),
         ("info", 2, "doit info: takes one step, and was given 0; see `doit list --all`"),
         ("help dta", 2, "doit help: no command or task 'dta'; did you mean 'data'?; see `doit help`"),
         ("clean data:x", 2, "doit clean: 'data:x' is not a task."),
