@@ -428,14 +428,6 @@ def test_a_torch_library_that_is_missing_is_told_with_what_builds_it(project: Pr
 
 
 @pytest.mark.torch
-def test_the_page_shows_what_is_printed(project: Project) -> None:
-    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert code
-    (project.root / "model.py").write_text(code[1])
-    assert bare(checked(project, "model.py:build")[1]) == shown("model.py:build")
-
-
-@pytest.mark.torch
 @pytest.mark.parametrize(
     ("name", "words"),
     [
