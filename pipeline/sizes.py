@@ -1,4 +1,4 @@
-"""Sizes: what the names of `Input.dims` stand for in given shapes, and what the expressions of `Dims` come to."""
+"""Sizes: what the names of `Input.dims` and of attributes stand for, and what the expressions of `Dims` come to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterable, Mapping
 
-from pipeline.spec import Input
+from pipeline.spec import Attribute, AttributeValue, Input, OpSpec
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -24,6 +24,22 @@ def named_sizes(shapes: Iterable[tuple[Input, tuple[int, ...]]]) -> dict[str, in
             if isinstance(dim, str) and dim != "...":
                 found.setdefault(dim, size)
     return found
+
+
+def size_attributes(spec: OpSpec) -> dict[str, Attribute]:
+    """Return the attributes that `Dims` may name: whole numbers from 0 on that a node has, and no size is named so."""
+    taken = {dim for part in spec.inputs for dim in part.dims or ()}
+    return {
+        a.name: a
+        for a in spec.attributes
+        if a.kind == "int" and not a.torch_only and a.minimum is not None and a.minimum >= 0 and a.name not in taken
+    }
+
+
+def attribute_sizes(spec: OpSpec, values: Mapping[str, AttributeValue]) -> dict[str, int]:
+    """Return what the attributes that `Dims` may name stand for: in `values`, or by default."""
+    found = {name: values.get(name, a.default) for name, a in size_attributes(spec).items()}
+    return {name: int(value) for name, value in found.items() if isinstance(value, int)}
 
 
 def size(expression: str | int, sizes: Mapping[str, int]) -> int:

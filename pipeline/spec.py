@@ -108,7 +108,10 @@ class SameAs(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class Dims(metaclass=_KeepsMistakes):
-    """Shape rule: sizes by name (as in `Input.dims`), number, or an expression of them such as ``"2*N + 1"``."""
+    """Shape rule: sizes by name (as in `Input.dims`), number, or an expression of them such as ``"2*N + 1"``.
+
+    An attribute of kind int whose `minimum` is 0 or more may be named as well: ``("N", "C", "pooled_height")``.
+    """
 
     dims: tuple[str | int, ...]
     """Names that required inputs have, numbers, or expressions with ``+ - * //`` and brackets."""

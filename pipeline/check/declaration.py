@@ -13,7 +13,7 @@ from pipeline.check.values import value_mistake
 from pipeline.errors import did_you_mean
 from pipeline.matrix import NODE
 from pipeline.schema import DTYPES, torch_name
-from pipeline.sizes import why_no_size
+from pipeline.sizes import size_attributes, why_no_size
 from pipeline.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 
 # What an operator may not be called: its name is that of a folder, of a generated header and of a C++ namespace.
@@ -157,7 +157,7 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
         if isinstance(output.shape, SameAs) and output.shape.input not in [i.name for i in required]:
             yield not_one_of(f"outputs[{index}].shape.input", output.shape.input, [i.name for i in required])
         if isinstance(output.shape, Dims):
-            yield from _dims(f"outputs[{index}].shape.dims", output.shape.dims, known)
+            yield from _dims(spec, f"outputs[{index}].shape.dims", output.shape.dims, known)
 
 
 def _unknown_size(field: str, found: object, known: Sequence[str]) -> Mistake:
@@ -167,13 +167,21 @@ def _unknown_size(field: str, found: object, known: Sequence[str]) -> Mistake:
     return Mistake(field, f"found {found!r}, allowed: sizes that required inputs have: {allowed}{near}")
 
 
-def _dims(field: str, dims: Sequence[str | int], known: Sequence[str]) -> Iterator[Mistake]:
+def _dims(spec: OpSpec, field: str, dims: Sequence[str | int], known: Sequence[str]) -> Iterator[Mistake]:
+    known = [*known, *size_attributes(spec)]
+    attributes = {a.name: a for a in spec.attributes}
     for dim in dims:
         words = re.findall(r"[^\W\d]\w*", str(dim))
         unknown = [word for word in words if word not in known]
+        for word in unknown:
+            if word in attributes:
+                allowed = "one of kind int that ONNX has, with minimum= from 0 on: it is a size"
+                yield Mistake(field, f"found {word!r}, an attribute, allowed: {allowed}")
+            else:
+                yield _unknown_size(field, word, known)
         if unknown:
-            yield from (_unknown_size(field, word, known) for word in unknown)
-        elif why := why_no_size(dim):
+            continue
+        if why := why_no_size(dim):
             yield Mistake(field, f"found {dim!r}: {why}")
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.schema import torch_name
+from pipeline.sizes import size_attributes
 from pipeline.spec import FromKernel, Input, OpSpec, Output, SameAs
 
 ITEM = "item"  # one tensor of a variadic input
@@ -49,8 +51,9 @@ def _result(spec: OpSpec, output: Output) -> Result:
     elif isinstance(output.shape, FromKernel):
         shape = _tuple(["new_size()"] * output.shape.rank)
     else:
-        leaders = _leaders(spec)
-        sizes = [_Renamed(leaders).visit(ast.parse(str(dim), mode="eval").body) for dim in output.shape.dims]
+        named = {name: torch_name(a) for name, a in size_attributes(spec).items()}
+        named |= {name: size for name, (size, _) in _leaders(spec).items()}
+        sizes = [_Renamed(named).visit(ast.parse(str(dim), mode="eval").body) for dim in output.shape.dims]
         shape = _tuple([ast.unparse(size) for size in sizes])
     return Result(
         name=output.name, like=like.name, shape=shape,
@@ -59,13 +62,13 @@ def _result(spec: OpSpec, output: Output) -> Result:
 
 
 class _Renamed(ast.NodeTransformer):
-    """Puts the size of an input for its name."""
+    """Puts the size of an input, or an argument, for its name."""
 
-    def __init__(self, leaders: dict[str, tuple[str, str]]) -> None:
-        self._leaders = leaders
+    def __init__(self, named: dict[str, str]) -> None:
+        self._named = named
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.parse(self._leaders[node.id][0], mode="eval").body
+        return ast.parse(self._named[node.id], mode="eval").body
 
 
 def _tuple(parts: list[str]) -> str:

@@ -10,6 +10,7 @@ from pipeline.glue import cpp
 from pipeline.glue.cpp import CPP_TYPES, literal
 from pipeline.glue.native_checks import Check, limits, shape_counts, sizes_known
 from pipeline.schema import torch_name
+from pipeline.sizes import size_attributes
 from pipeline.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output, SameAs
 
 # What a kernel gets, item by item for a list.
@@ -50,6 +51,7 @@ class OutputPart:
     rank: int
     sizes: str
     numbers: list[str] | None
+    ort_numbers: list[str] | None  # the same, where attributes are members of the node's class
     falls: bool  # whether one of them may come to less than 0
     same_as: tuple[str, int] | None  # the input whose shape it has
 
@@ -129,7 +131,7 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
         raise ValueError(f"{spec.name}: no input is required, so nothing tells where an output belongs")
     cpp_name = cpp_type(spec, given.type)
     shape = given.shape
-    numbers, same_as, sizes, rank, device, falls = None, None, "", 0, next(iter(required)), False
+    numbers, ort_numbers, same_as, sizes, rank, device, falls = None, None, None, "", 0, next(iter(required)), False
     if isinstance(shape, SameAs):
         if shape.input not in required:
             raise ValueError(f"{spec.name}: {given.name!r} has the shape of {shape.input!r}, which is not required")
@@ -138,13 +140,15 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
         rank = shape.rank
     else:
         known = {size: f"{name}.sizes()[{axis}]" for size, (name, axis) in sizes_known(spec).items()}
-        numbers = [cpp.sizes(dim, known) for dim in shape.dims]
+        named = size_attributes(spec)
+        numbers = [cpp.sizes(dim, known | {name: name for name in named}) for dim in shape.dims]
+        ort_numbers = [cpp.sizes(dim, known | {name: f"{name}_" for name in named}) for dim in shape.dims]
         falls = any("-" in str(dim) for dim in shape.dims)
         sizes = f"Sizes{{{given.name}_sizes, {len(numbers)}}}" if numbers else "Sizes{}"
     return OutputPart(
         name=given.name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
-        new=isinstance(shape, FromKernel), rank=rank, sizes=sizes, numbers=numbers, falls=falls,
-        same_as=same_as,
+        new=isinstance(shape, FromKernel), rank=rank, sizes=sizes, numbers=numbers,
+        ort_numbers=ort_numbers, falls=falls, same_as=same_as,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.schema import in_onnx
+from pipeline.sizes import size_attributes
 from pipeline.spec import Attribute, AttributeKind, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 _ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
@@ -40,6 +41,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
         "inferred": outputs,
         "reads_elements": any(output.element.startswith("element(") for output in outputs),
         "reads_sizes": any("size(context" in s for output in outputs for s in output.sizes),
+        "reads_attributes": any("attribute(context" in s for output in outputs for s in output.sizes),
         "computes": any(s.startswith("computed(") for output in outputs for s in output.sizes),
     }
 
@@ -114,15 +116,17 @@ def _size(spec: OpSpec, dim: str | int) -> str:
     if isinstance(dim, int):
         return f"onnx.TensorShapeProto.Dimension(dim_value={dim})"
     if dim.isidentifier():
-        return _size_of_input(spec, dim)
+        return _named_size(spec, dim)
     names = list(dict.fromkeys(re.findall(r"[A-Za-z_]\w*", dim)))
     expression = ast.unparse(ast.parse(dim))  # spaced as ruff would
-    sizes = ", ".join(_size_of_input(spec, name) for name in names)
+    sizes = ", ".join(_named_size(spec, name) for name in names)
     return f"computed(lambda {', '.join(names)}: {expression}, {sizes})"
 
 
-def _size_of_input(spec: OpSpec, name: str) -> str:
-    """Return the size of the first input that has one of that name, one that is always there first."""
+def _named_size(spec: OpSpec, name: str) -> str:
+    """Return the size of the first input that has one of that name, one that is always there first, or an attribute."""
+    if attribute := size_attributes(spec).get(name):
+        return f"attribute(context, {_text(name)}, {attribute.default})"
     found = [
         (part.optional or part.variadic, index, dims.index(name))
         for index, part in enumerate(spec.inputs)

@@ -29,24 +29,29 @@ _LETTERS: Mapping[str, str] = {
 
 class LegacyGraph:
     """`Graph` over the graph that the exporter gives to a symbolic function. `known` are operators of this project that
-    a lowering uses: the types of what their nodes give follow from their declarations."""
+    a lowering uses: the types of what their nodes give follow from their declarations. `own` is the lowering's."""
 
-    def __init__(self, context: Any, opset: int, known: Sequence[OpSpec] = ()) -> None:
+    def __init__(self, context: Any, opset: int, known: Sequence[OpSpec] = (), own: OpSpec | None = None) -> None:
         self._context = context
         self.opset = opset
-        self._known = {f"{spec.onnx.domain}::{spec.onnx.op_type}": spec for spec in known}
+        self._known = {_node(spec): spec for spec in known}
+        self._variadic = {_node(s) for s in (*known, own) if s and any(i.variadic for i in s.inputs)}
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
         domain, op_type = graph.split(name)
         written = graph.node_attributes(attributes)
         if not domain:
             graph.since_version(op_type, opset=self.opset, inputs=len(inputs), attributes=written)
+        # Absent inputs at the end are left out, as in every other exporter; before a variadic one ONNX counts them.
+        present = list(inputs)
+        while present and present[-1] is None and name not in self._variadic:
+            present.pop()
         tensors = {a.name: torch.from_numpy(np.array(a.value)) for a in written if a.letter == "t"}
         passed = {f"{a.name}_{a.letter}": tensors.get(a.name, a.value) for a in written}
-        made = self._context.op(name, *map(self._present, inputs), outputs=outputs, **passed)
+        made = self._context.op(name, *map(self._present, present), outputs=outputs, **passed)
         if spec := self._known.get(name):
             named = {part.name: value for part, value in zip(spec.inputs, inputs, strict=False) if value is not None}
-            set_types(spec, named, made if isinstance(made, tuple) else (made,))
+            set_types(spec, named, {a.name: a.value for a in written}, made if isinstance(made, tuple) else (made,))
         return made
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
@@ -74,6 +79,10 @@ class LegacyGraph:
         absent = self._context.op("prim::Constant")
         absent.setType(torch._C.NoneType.get())
         return absent
+
+
+def _node(spec: OpSpec) -> str:
+    return f"{spec.onnx.domain}::{spec.onnx.op_type}"
 
 
 @contextmanager
@@ -136,8 +145,9 @@ def symbolic(lowered: Lowered, opset: int) -> Any:
 
     def run(context: Any, *values: Any) -> Any:
         parsed = [_parse(a.type, a.name, value) for a, value in zip(arguments, values, strict=True)]
-        outputs = lowered(LegacyGraph(context, opset, lowered.used), parsed)
-        set_types(lowered.spec, _inputs(lowered, parsed), outputs)
+        outputs = lowered(LegacyGraph(context, opset, lowered.used, lowered.spec), parsed)
+        attributes = {a.source.name: value for a, value in zip(arguments, parsed, strict=True)}
+        set_types(lowered.spec, _inputs(lowered, parsed), attributes, outputs)
         return outputs if len(outputs) > 1 else outputs[0]
 
     parameters = [inspect.Parameter("g", inspect.Parameter.POSITIONAL_OR_KEYWORD)]

@@ -10,19 +10,22 @@ from typing import Any
 import torch
 
 from pipeline.lowering.graph import Value
-from pipeline.sizes import size
-from pipeline.spec import Dims, FromKernel, OpSpec, Output, SameAs
+from pipeline.sizes import attribute_sizes, size
+from pipeline.spec import AttributeValue, Dims, FromKernel, OpSpec, Output, SameAs
 
 Sizes = Sequence[int | None]
 
 
-def set_types(spec: OpSpec, inputs: Mapping[str, Value], outputs: Sequence[Value]) -> None:
+def set_types(
+    spec: OpSpec, inputs: Mapping[str, Value], attributes: Mapping[str, AttributeValue], outputs: Sequence[Value]
+) -> None:
     """Set the type of every output, as far as those of the inputs are known. `inputs` are those that are there, by
-    their names; of a variadic one the first."""
+    their names; of a variadic one the first. `attributes` may leave out what has its default."""
+    known = attribute_sizes(spec, attributes)
     for output, value in zip(spec.outputs, outputs, strict=True):
         if (dtype := _dtype(spec, output, inputs)) is not None:
             bare = torch._C.TensorType.get().with_dtype(dtype)
-            sizes = _sizes(spec, output, inputs)
+            sizes = _sizes(spec, output, inputs, known)
             value.setType(bare if sizes is None else bare.with_sizes(list(sizes)))
 
 
@@ -33,14 +36,14 @@ def _dtype(spec: OpSpec, output: Output, inputs: Mapping[str, Value]) -> Any:
     return None if leader is None else leader.type().dtype()
 
 
-def _sizes(spec: OpSpec, output: Output, inputs: Mapping[str, Value]) -> Sizes | None:
+def _sizes(spec: OpSpec, output: Output, inputs: Mapping[str, Value], known: Mapping[str, int]) -> Sizes | None:
     match output.shape:
         case SameAs(input=name):
             return _known(inputs[name]) if name in inputs else None
         case FromKernel(rank=rank):
             return (None,) * rank
         case Dims(dims=dims):
-            named = _named(spec, inputs)
+            named = {**known, **_named(spec, inputs)}
             return [_size(dim, named) for dim in dims]
     return None
 

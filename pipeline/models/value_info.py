@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.feeds import Feed, feeds
-from pipeline.schema import dtype_of
-from pipeline.sizes import named_sizes, size
+from pipeline.schema import attribute_values, dtype_of
+from pipeline.sizes import attribute_sizes, named_sizes, size
 from pipeline.spec import Dims, DType, FromKernel, Model, OpSpec, Output, SameAs, shape_of
 
 Shape = tuple[int | str | None, ...]
@@ -36,6 +36,7 @@ def signature(spec: OpSpec, model: Model) -> Signature:
     """Return the signature that a model must have in every exporter and opset."""
     fed = feeds(spec, model, model.cases[0])
     shapes = [(feed, _input_shape(model, feed)) for feed in fed]
+    known = attribute_sizes(spec, attribute_values(spec, model))
 
     def dtype(declared: str) -> DType:
         return dtype_of(declared, model.types)
@@ -43,7 +44,7 @@ def signature(spec: OpSpec, model: Model) -> Signature:
     return Signature(
         inputs=tuple(ValueInfo(name=f.name, dtype=dtype(f.part.type), shape=shape) for f, shape in shapes),
         outputs=tuple(
-            ValueInfo(name=model.names.get(o.name, o.name), dtype=dtype(o.type), shape=_output_shape(o, shapes))
+            ValueInfo(name=model.names.get(o.name, o.name), dtype=dtype(o.type), shape=_output_shape(o, shapes, known))
             for o in spec.outputs
         ),
     )
@@ -55,14 +56,14 @@ def _input_shape(model: Model, feed: Feed) -> Shape:
     return tuple(size if axis is None else axis for size, axis in zip(sizes, axes, strict=True))
 
 
-def _output_shape(output: Output, inputs: Sequence[tuple[Feed, Shape]]) -> Shape:
+def _output_shape(output: Output, inputs: Sequence[tuple[Feed, Shape]], known: Mapping[str, int]) -> Shape:
     match output.shape:
         case SameAs(input=name):
             return next(shape for feed, shape in inputs if feed.part.name == name)
         case FromKernel(rank=rank):
             return (None,) * rank
         case Dims(dims=dims):
-            traced = named_sizes([(feed.part, shape_of(feed.tensor)) for feed, _ in inputs])
+            traced = {**known, **named_sizes([(feed.part, shape_of(feed.tensor)) for feed, _ in inputs])}
             return tuple(_size(dim, traced, _axes(inputs)) for dim in dims)
     raise ValueError(f"output {output.name!r} has no shape rule")
 

@@ -20,7 +20,7 @@ from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.schema import attribute_values, dtype_of, stored
-from pipeline.sizes import named_sizes, size
+from pipeline.sizes import attribute_sizes, named_sizes, size
 from pipeline.spec import AttributeValue, Case, Dims, FromKernel, Model, OpSpec, SameAs, shape_of
 
 
@@ -50,7 +50,7 @@ def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> D
     fed = feeds(spec, model, case)
     inputs = [_input(spec, feed, model=model, case=case) for feed in fed]
     expected = _expected(spec, model, reference, tuple(case_arguments(spec, case, inputs)))
-    _check_shapes(spec, fed, expected)
+    _check_shapes(spec, fed, attribute_sizes(spec, attribute_values(spec, model)), expected)
     return DataSet(
         inputs={feed.name: made for feed, made in zip(fed, inputs, strict=True)},
         outputs={model.names.get(o.name, o.name): made for o, made in zip(spec.outputs, expected, strict=True)},
@@ -94,7 +94,7 @@ def _attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     return {a.name: stored(a, values[a.name]) for a in spec.attributes if a.name in values}
 
 
-def _check_shapes(spec: OpSpec, fed: Sequence[Feed], expected: Sequence[Array]) -> None:
+def _check_shapes(spec: OpSpec, fed: Sequence[Feed], known: Mapping[str, int], expected: Sequence[Array]) -> None:
     """Raise DataError for an output whose shape is not the one that the shape rule gives."""
     shapes = [(feed.part, shape_of(feed.tensor)) for feed in fed]
     first = {part.name: shape for part, shape in reversed(shapes)}
@@ -103,7 +103,7 @@ def _check_shapes(spec: OpSpec, fed: Sequence[Feed], expected: Sequence[Array]) 
             case SameAs(input=name):
                 wanted, rule = first.get(name), f"as input {name!r}"
             case Dims(dims=dims):
-                wanted, rule = _sizes(part.name, dims, named_sizes(shapes)), f"{dims}"
+                wanted, rule = _sizes(part.name, dims, {**known, **named_sizes(shapes)}), f"{dims}"
             case FromKernel(rank=rank):
                 wanted, rule = output.shape, f"rank {rank}"
                 if output.ndim != rank:

@@ -89,6 +89,22 @@ def every_kind() -> OpSpec:
     )
 
 
+def bins() -> OpSpec:
+    """Return a declaration whose output has sizes that are attributes."""
+    attributes = (Attribute(name="bins", kind="int", torch_name="pooled", minimum=1),)
+    outputs = (Output(name="y", type="T", shape=Dims(dims=("N", "bins", "2*bins - M"))),)
+    inputs = (Input(name="x", type="T", dims=("N", "M")),)
+    return spec(types={"T": ("float32", "float64")}, inputs=inputs, attributes=attributes, outputs=outputs)
+
+
+def test_sizes_are_taken_from_attributes() -> None:
+    files = native.render(bins())
+    torch = "const std::int64_t y_sizes[] = {x.sizes()[0], bins, (2 * bins) - x.sizes()[1]};"
+    assert torch in files["torch.cc"]
+    assert torch.replace("bins", "bins_") in files["ort.cc"]
+    assert "check_computed" in files["torch.cc"]
+
+
 def windows() -> OpSpec:
     """Return a declaration whose output may come to a size below 0."""
     inputs = (Input(name="x", type="T", dims=("N", "M")),)
@@ -97,13 +113,18 @@ def windows() -> OpSpec:
 
 
 @needs_clang_format
-@pytest.mark.parametrize("which", ["group_norm", "mix", "plain", "every_kind", "windows"])
+@pytest.mark.parametrize("which", ["group_norm", "mix", "plain", "every_kind", "windows", "bins"])
 def test_it_is_laid_out_as_clang_format_would(which: str, group_norm: OpSpec, tmp_path: Path) -> None:
     shutil.copy(ROOT / ".clang-format", tmp_path)
     files = native.render(
-        {"group_norm": group_norm, "mix": spec(), "plain": plain(), "every_kind": every_kind(), "windows": windows()}[
-            which
-        ]
+        {
+            "group_norm": group_norm,
+            "mix": spec(),
+            "plain": plain(),
+            "every_kind": every_kind(),
+            "windows": windows(),
+            "bins": bins(),
+        }[which]
     )
     for name, text in files.items():
         (tmp_path / name).write_text(text)

@@ -90,6 +90,16 @@ def test_sizes_are_inferred(tmp_path: Path, shapes: list[list[int | str]], expec
     assert all(str(s).startswith("unk__") for s in found)
 
 
+@pytest.mark.parametrize(("attribute", "bins"), [("axis", 1), ("bins", 9)])
+def test_sizes_are_taken_from_attributes(tmp_path: Path, attribute: str, bins: int) -> None:
+    """From the node, or by default where it has none."""
+    attributes = (replace(SPEC.attributes[0], minimum=0), Attribute(name="bins", kind="int", minimum=0, default=9))
+    sizes = replace(SPEC.outputs[1], shape=Dims(dims=("N", attribute, f"2*{attribute} + N", 3)))
+    spec = replace(SPEC, attributes=attributes, outputs=(SPEC.outputs[0], sizes, SPEC.outputs[2]))
+    assert inferred(tmp_path, ([4], [4, 5], [6, 7]), spec)[1] == [4, bins, 2 * bins + 4, 3]
+    assert inferred(tmp_path, (["N"], [4, 5], [6, 7]), spec)[1][:2] == ["N", bins]
+
+
 def test_no_variadic_tensor_at_all(tmp_path: Path) -> None:
     spec = replace(SPEC, types={"T": ("float32",)})
     assert inferred(tmp_path, ([4], [4, 5]), spec)[0] == [4]

@@ -101,6 +101,13 @@ def test_the_fake_kernel_computes_sizes(group_norm: OpSpec) -> None:
     assert "y = x.new_empty((2 * (x.shape[0] + 1), x.shape[1], 3))" in text
 
 
+def test_the_fake_kernel_takes_sizes_from_attributes(group_norm: OpSpec) -> None:
+    bins = Attribute(name="bins", kind="int", torch_name="pooled", minimum=1)
+    other = Output(name="y", type="T", shape=Dims(dims=("N", "bins", "2*bins + C")))
+    text = python.render(dataclasses.replace(group_norm, attributes=(bins,), outputs=(other,)))["fake.py"]
+    assert "y = x.new_empty((x.shape[0], pooled, 2 * pooled + x.shape[1]))" in text
+
+
 def test_the_fake_kernel_looks_at_inputs_that_are_there(root: Path) -> None:
     text = python.render(load_operator(Layout(root), "nms").spec)["fake.py"]
     assert "if classes is not None and classes.dtype != torch.int64:" in text
