@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pipeline.data.numbers import case_arrays
 from pipeline.layout import Layout
 from pipeline.library import torch_versions
+from pipeline.library.inputs import tensors
 from pipeline.library.samples import complete
 from pipeline.library.torch_call import torch_minor
 from pipeline.library.torch_library import Loaded
@@ -19,7 +21,10 @@ _OPSET = 18  # both exporters write it, where there are both
 def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str, str]]:
     """Export one model through each exporter; the gates judge it as any other. Raises ExportError."""
     glue = load_glue(layout, operator.name)
-    sample = next(complete(layout, operator, loaded, glue))
+    sample = next(complete(layout, operator, loaded, glue), None)
+    # The model's first case, which is the one to trace: the sample may have a size of 1 where the model is dynamic.
+    model = sample.model if sample else operator.models[0]
+    traced = tuple(tensors(operator.spec, model, model.cases[0], case_arrays(operator.spec, model, model.cases[0])))
     found = []
     for exporter in TORCH_EXPORTERS:
         if not (legal := opsets_of(exporter, torch_minor())):
@@ -27,9 +32,7 @@ def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str
             continue
         opset = min(max(operator.spec.min_opset, _OPSET), legal.stop - 1)
         cell = Cell(torch=torch_minor(), exporter=exporter, opset=opset, ort="0.0")
-        demand = Demand(
-            spec=operator.spec, model=sample.model, lowering="custom", cell=cell, schema=glue.schema.schema()
-        )
-        export(demand, glue, sample.tensors)
+        demand = Demand(spec=operator.spec, model=model, lowering="custom", cell=cell, schema=glue.schema.schema())
+        export(demand, glue, traced)
         found.append({"model": str(demand), "check": "export"})
     return found
