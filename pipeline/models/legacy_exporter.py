@@ -63,10 +63,11 @@ def warm_up(module: Call, inputs: Tensors) -> None:
 
 def _sized(proto: ModelProto, demand: Demand) -> ModelProto:
     """Write the sizes that the lowering set, where this exporter drops them: it does so with all outputs of a node of
-    which one has a size that the kernel decides. The gates hold them against onnx's own inference."""
+    which one has no size that is known: the kernel decides it, or it is dynamic. The gates hold them against onnx's own
+    inference."""
     if not torch_versions.TYPED_RESULTS.here:
         return dimension_names.for_lost_ones(proto, demand.signature)
-    if any(isinstance(output.shape, FromKernel) for output in demand.spec.outputs):
+    if len(demand.spec.outputs) > 1 or any(isinstance(output.shape, FromKernel) for output in demand.spec.outputs):
         for value, declared in zip(proto.graph.output, demand.signature.outputs, strict=True):
             for dim, size in zip(value.type.tensor_type.shape.dim, declared.shape, strict=False):
                 if isinstance(size, int):
