@@ -5,6 +5,7 @@ hypothesis is imported only when something was found, to shrink it: an edit of a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from pipeline.spec import Model, OpSpec, Tolerance
 PIECES = 16  # of each input, moved by one unit in the last place for how much the exact outputs move with them
 MARGIN = 8  # times that movement
 FURTHER = 20  # times as many examples, to find a failure again that is to be shrunk
+SECONDS = 60.0  # for that: a step that is stopped says nothing of what it has found
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
 
@@ -59,8 +61,13 @@ def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str
 def _shrunk(layout: Layout, operator: Operator, judge: Judge, first: Drawn, *, examples: int) -> Drawn:
     from pipeline.data import draw
 
+    until = time.monotonic() + SECONDS
+    failed: set[str] = set()
+
     def fails(model: Model) -> bool:
-        return bool(judge.problem(drawn.drawn(operator.spec, model, judge.reference)))
+        if time.monotonic() < until and judge.problem(drawn.drawn(operator.spec, model, judge.reference)):
+            failed.add(model.name)
+        return model.name in failed
 
     model = draw.find(operator, fails, examples=examples, home=layout.hypothesis)
     return drawn.drawn(operator.spec, model, judge.reference) if model else first
