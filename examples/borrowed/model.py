@@ -44,7 +44,8 @@ class Mixer(torch.nn.Module):
 
     def forward(self, steps: torch.Tensor, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x = self.inner(steps).transpose(1, 2)
-        return functional.causal_conv1d(x, self.conv.weight.squeeze(1), self.conv.bias, states, "silu")
+        weight: torch.Tensor = self.conv.weight.squeeze(1)
+        return functional.causal_conv1d(x, weight, self.conv.bias, states, "silu")
 
 
 class Potential(torch.nn.Module):
@@ -90,7 +91,7 @@ def export(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor], path: Pat
     borrowed_ops.onnx.complete(program).save(path)
 
 
-def run(path: Path, inputs: Mapping[str, torch.Tensor]) -> list[Any]:
+def run(path: Path, inputs: Mapping[str, torch.Tensor]) -> Any:
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(borrowed_ops.library_path())
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -100,7 +101,7 @@ def run(path: Path, inputs: Mapping[str, torch.Tensor]) -> list[Any]:
 def main(folder: Path) -> None:
     for name, (model, inputs) in models().items():
         model.train()
-        sum(y.square().sum() for y in _tuple(model(*inputs.values()))).backward()
+        torch.stack([y.square().sum() for y in _tuple(model(*inputs.values()))]).sum().backward()
         missing = [n for n, p in model.named_parameters() if p.grad is None]
         assert not missing, f"{name}: no gradient for {missing}"
         model.eval()

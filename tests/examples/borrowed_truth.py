@@ -4,7 +4,8 @@
 
 roi_align: the numbers published in onnx's node tests, and torchvision where it is installed (its gradient as well);
 causal_conv1d: torch's conv1d, composed as its authors compose their own reference, with autograd through it;
-radius_graph: distances by torch.cdist.
+radius_graph: the edges and degrees that torch_cluster's own tests state (test/test_radius.py of 1.6.3), and distances
+by torch.cdist.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def torchvision_roi_align() -> str:
     ):
         x = torch.randn(3, 5, 19, 23, dtype=dtype, requires_grad=True)
         corners = torch.rand(40, 2, 2, dtype=dtype) * 30 / scale - 4 / scale
-        if ratio <= 0 and aligned:  # torchvision ends with "cannot create std::vector" where a box ends before it begins
+        if ratio <= 0 and aligned:  # where such a box ends before it begins, torchvision fails
             corners = corners.sort(dim=1).values
         corners = corners.flatten(1)
         rois = torch.cat([torch.randint(0, 3, (40, 1)).to(dtype), corners], dim=1)
@@ -88,7 +89,7 @@ def conv1d() -> str:
         grads = [torch.randn_like(y) for y in ours]
         for a, b in zip(ours, theirs, strict=True):
             close(a, b, rtol=limit, atol=limit)
-        found = [torch.autograd.grad(y, asking, grads, allow_unused=True, materialize_grads=True) for y in (ours, theirs)]
+        found = [torch.autograd.grad(y, asking, grads, materialize_grads=True) for y in (ours, theirs)]
         for a, b in zip(*found, strict=True):
             close(a, b, rtol=10 * limit, atol=10 * limit)
         compared += 1
@@ -132,10 +133,27 @@ def cdist() -> str:
     return f"radius_graph: torch.cdist, {compared} times"
 
 
+def torch_cluster_tests() -> str:
+    def edges(points: list[list[float]], batch: list[int] | None, r: float, **more: Any) -> torch.Tensor:
+        return functional.radius_graph(torch.tensor(points), None if batch is None else torch.tensor(batch), r, **more)
+
+    square, sides = [[-1.0, -1.0], [-1.0, 1.0], [1.0, 1.0], [1.0, -1.0]], {(0, 1), (1, 2), (2, 3), (0, 3)}
+    both_ways = sides | {(b, a) for a, b in sides}
+    for flow in ("source_to_target", "target_to_source"):
+        found = edges(square, None, 2.5, flow=flow)
+        assert {(a, b) for a, b in found.t().tolist()} == both_ways and found.shape == (2, 8)
+    for points, batch in ((square, None), ([square[0]] * 4, None), (square * 2, [0, 0, 0, 0, 1, 1, 1, 1])):
+        found = edges(points, batch, 100.0, max_num_neighbors=1)
+        assert torch.unique(found[1], return_counts=True)[1].tolist() == [1] * len(points)
+    assert [i // 4 for i in found[0].tolist()] == [0, 0, 0, 0, 1, 1, 1, 1]
+    return "radius_graph: 5 tests of torch_cluster"
+
+
 if __name__ == "__main__":
     torch.manual_seed(3)
     print(onnx_node_tests())
     print(conv1d())
+    print(torch_cluster_tests())
     print(cdist())
     if find_spec("torchvision"):
         print(torchvision_roi_align())

@@ -1,0 +1,101 @@
+"""examples/borrowed: verified in a copy of its folder by an installed opmatrix, shipped in a wheel, used from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.dist.shipping import Environment, other_python
+from tests.ops.projects import ROOT
+
+EXAMPLE = ROOT / "examples/borrowed"
+TRUTH = Path(__file__).with_name("borrowed_truth.py")
+OPERATORS = ("causal_conv1d", "radius_graph", "roi_align")
+MADE = shutil.ignore_patterns("build", "__pycache__", ".tox", ".venv*", ".hypothesis", ".doit*", "*.egg-info")
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+
+@pytest.fixture(scope="module")
+def opmatrix(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with opmatrix from its wheel, and the packages of this one behind it, but not this checkout."""
+    copy, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pipeline", "native", "requirements"):
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=MADE)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    command = "import setuptools.build_meta as b, sys; b.build_wheel(sys.argv[1])"  # it writes to build/ beside it
+    done = subprocess.run([sys.executable, "-c", command, str(made)], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = made.iterdir()
+    return Environment.make(tmp_path_factory.mktemp("opmatrix"), wheel, behind=Path(sys.executable))
+
+
+@pytest.fixture(scope="module")
+def project(opmatrix: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the folder in which `doit` and `doit dist` have run."""
+    copy = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("example") / "borrowed", ignore=MADE)
+    where = Path(opmatrix.check("-c", "import pipeline; print(pipeline.__file__)").strip())
+    assert not where.is_relative_to(ROOT)
+    environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    for command in ((), ("dist",)):
+        done = subprocess.run(
+            [str(opmatrix.python), "-m", "doit", *command], cwd=copy, env=environ, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "FILL IN" not in done.stdout
+    return copy
+
+
+@pytest.fixture(scope="module")
+def fresh(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with the wheel of the operators."""
+    return environment(project, tmp_path_factory.mktemp("fresh"), behind=Path(sys.executable))
+
+
+def environment(project: Path, folder: Path, *, behind: Path) -> Environment:
+    (wheel,) = (project / "build/dist").iterdir()
+    assert wheel.name.startswith("borrowed_ops-0.1.0-py3-none-manylinux_2_")
+    return Environment.make(folder, wheel, behind=behind)
+
+
+def test_every_cell_is_verified(project: Path) -> None:
+    cells = json.loads((project / "build/report/report.json").read_text())["cells"]
+    opsets = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["opmatrix"]["opsets"]
+    planned = {(op, way, opset) for op in OPERATORS for way in ("legacy", "dynamo") for opset in opsets[way]}
+    assert {(c["op"], c["exporter"], c["opset"]) for c in cells} == planned
+    assert [c for c in cells if c["outcome"] != "verified"] == []
+    assert len(cells) == len(planned) == 33
+
+
+def test_models_of_the_wheels_user(fresh: Environment, tmp_path: Path) -> None:
+    """Trained, exported by both exporters, run in ONNX Runtime; roi_align's sizes reach the linear layer behind it."""
+    assert "No module named 'pipeline'" in fresh.run("-c", "import pipeline").stderr
+    assert "17 models agree: torch " in fresh.check(EXAMPLE / "model.py", tmp_path)
+
+
+def test_others_say_the_same(fresh: Environment) -> None:
+    said = fresh.check(TRUTH)
+    compared = (
+        "roi_align: 2 node tests of onnx",
+        "torch's conv1d, 72 times",
+        "5 tests of torch_cluster",
+        "cdist, 144 times",
+    )
+    assert [words for words in compared if words not in said] == []
+
+
+@pytest.mark.parametrize("torch", ["2.15"])
+def test_the_wheel_in_another_torch(torch: str, project: Path, tmp_path: Path) -> None:
+    made = environment(project, tmp_path / "environment", behind=other_python(f"torch{torch}"))
+    script = "import borrowed_ops; print(borrowed_ops.unavailable)"
+    assert made.check("-c", script) == "{}\n"
+    said = made.check(TRUTH)
+    assert "roi_align: 2 node tests of onnx" in said
