@@ -52,13 +52,15 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     return layout
 
 
-def search(layout: Layout) -> str:
-    """Return the message of the error that the search raises, or ""."""
+def search(layout: Layout, *, seconds: float | None = None) -> str:
+    """Return the message of the error that the search raises, or ""; `seconds` are those that it may shrink."""
     from pipeline.stages import compile
 
     def run() -> None:
+        from pipeline.library import search
         from pipeline.stages import register
 
+        search.SECONDS = search.SECONDS if seconds is None else seconds
         register.run(layout, load_operator(layout, "group_norm"), part="search")
 
     import torch  # noqa: F401  # once for all children
@@ -98,6 +100,20 @@ def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Layout
         assert "layout" in inputs
     if fault == "nan":
         assert re.search(r"nan|inf", inputs)
+
+
+def test_what_is_found_is_told_where_shrinking_takes_too_long(layout: Layout) -> None:
+    """One step is stopped after its time, and its message with it; the first failure is told as it is."""
+    file, old, new, _ = FAULTS["nan"]
+    path = layout.native / file
+    original = path.read_text()
+    path.write_text(original.replace(old, new))
+    try:
+        shrunk, cut = search(layout), search(layout, seconds=0.0)
+    finally:
+        path.write_text(original)
+    counts = [int(re.findall(r"in torch: y: \d+ of (\d+) elements? differ", message)[0]) for message in (shrunk, cut)]
+    assert counts[0] < counts[1]
 
 
 def test_what_was_found_becomes_a_case(layout: Layout) -> None:
