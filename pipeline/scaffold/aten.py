@@ -110,6 +110,12 @@ def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: st
 def _default_overload(found: Mapping[str, Any], qualified: str) -> str:
     name, _, overload = qualified.partition(".")
     schemas: Mapping[str, str] = found["schemas"]
+    if not schemas and (namespace := name.partition("::")[0]) not in ("aten", name):
+        raise UsageError(
+            f"--override takes torch's own operators, aten::name, and {name!r} is of {namespace!r}. Write one of your "
+            f"own with its schema, --schema 'my::...'; an export of the wheel's user may then give its translation to "
+            f"the other: table[torch.ops.{name.replace('::', '.')}.default] = table[torch.ops.my.name.default]"
+        )
     if not schemas:
         near = found.get("near") or []
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

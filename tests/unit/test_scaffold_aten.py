@@ -56,6 +56,11 @@ def test_a_name_that_is_reserved_is_another() -> None:
 @pytest.mark.parametrize(
     ("found", "name", "message"),
     [
+        (
+            facts(),
+            "torchvision::nms",
+            "--override takes torch's own operators, aten::name, and 'torchvision::nms' is of",
+        ),
         (facts(), "aten::sinnh", "torch 2.13.0 has no operator 'aten::sinnh'; did you mean 'aten::sinh'?"),
         (facts("aten::add.Tensor(Tensor self, Tensor other) -> Tensor"), "aten::add", "without a default overload"),
         (
