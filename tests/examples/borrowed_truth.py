@@ -142,11 +142,12 @@ def torch_cluster_tests() -> str:
     for flow in ("source_to_target", "target_to_source"):
         found = edges(square, None, 2.5, flow=flow)
         assert {(a, b) for a, b in found.t().tolist()} == both_ways and found.shape == (2, 8)
+    assert edges(square, None, 2.0).shape == (2, 0)  # csrc: the distance is less than the radius
     for points, batch in ((square, None), ([square[0]] * 4, None), (square * 2, [0, 0, 0, 0, 1, 1, 1, 1])):
         found = edges(points, batch, 100.0, max_num_neighbors=1)
         assert torch.unique(found[1], return_counts=True)[1].tolist() == [1] * len(points)
     assert [i // 4 for i in found[0].tolist()] == [0, 0, 0, 0, 1, 1, 1, 1]
-    return "radius_graph: 5 tests of torch_cluster"
+    return "radius_graph: 6 tests of torch_cluster"
 
 
 if __name__ == "__main__":
