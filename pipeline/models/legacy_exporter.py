@@ -67,7 +67,10 @@ def _sized(proto: ModelProto, demand: Demand) -> ModelProto:
     inference."""
     if not torch_versions.TYPED_RESULTS.here:
         return dimension_names.for_lost_ones(proto, demand.signature)
-    if len(demand.spec.outputs) > 1 or any(isinstance(output.shape, FromKernel) for output in demand.spec.outputs):
+    several = len(demand.spec.outputs) > 1 and any(
+        not isinstance(s, int) for v in demand.signature.outputs for s in v.shape
+    )
+    if several or any(isinstance(output.shape, FromKernel) for output in demand.spec.outputs):
         for value, declared in zip(proto.graph.output, demand.signature.outputs, strict=True):
             for dim, size in zip(value.type.tensor_type.shape.dim, declared.shape, strict=False):
                 if isinstance(size, int):
