@@ -94,6 +94,8 @@ class Attribute(metaclass=_KeepsMistakes):
     """The greatest value, of a float or an int; None: none."""
     torch_only: bool = False
     """torch's schema has it and ONNX's has not."""
+    since: int | None = None
+    """The version of the domain whose schema has it first, with a default that changes nothing; None: all have it."""
     doc: str = ""
     """What it is; one line."""
 
@@ -181,7 +183,10 @@ class Headers(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxOp(metaclass=_KeepsMistakes):
-    """The custom op in ONNX. `versions` are the versions of the domain that models may import."""
+    """The custom op in ONNX. `versions` are the versions of the domain that models may import.
+
+    The schema changes at `since_version`, and at each `since` of an attribute.
+    """
 
     domain: str
     """Letters, digits, ``_``, ``.`` and ``-``, and not one of ONNX's own."""

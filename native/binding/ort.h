@@ -67,6 +67,15 @@ class Attributes {
  public:
   Attributes(const char* op, const OrtKernelInfo* info) : op_(op), info_(info) {}
 
+  /// Refuses a node of a later schema than `newest`, which says so: ONNX Runtime knows no versions of custom ops, and
+  /// an attribute that this library does not have would be passed over.
+  void check_schema(std::int64_t newest) const {
+    std::int64_t found = 0;
+    if (!succeeds(api->KernelInfoGetAttribute_int64(info_, "schema_version", &found))) return;
+    KERNEL_CHECK(found <= newest, op_, ": the node is of version ", found, ", and this library has none after ", newest,
+                 "; take a newer library");
+  }
+
   // Each takes a default by address; without one the attribute is required.
 
   float get_float(const char* name, const float* otherwise) const {
@@ -306,7 +315,8 @@ struct Port {
 };
 
 /// A custom op of ONNX Runtime for one choice of dtypes, made of a Kernel with
-///   static constexpr const char* kOp, kOpType; constexpr int kSinceVersion; constexpr Port kInputs[], kOutputs[];
+///   static constexpr const char* kOp, kOpType; constexpr int kSinceVersion, kNewestSchema;
+///   constexpr Port kInputs[], kOutputs[];
 ///   explicit Kernel(const Attributes&); void compute(Context&) const; static void infer_shapes(ShapeContext&).
 template <typename Kernel>
 struct CustomOp : OrtCustomOp {
@@ -326,7 +336,11 @@ struct CustomOp : OrtCustomOp {
     GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 1; };
     GetVariadicOutputHomogeneity = [](const OrtCustomOp*) { return 1; };
     CreateKernelV2 = [](const OrtCustomOp*, const OrtApi*, const OrtKernelInfo* info, void** kernel) {
-      return to_status([&] { *kernel = new Kernel(Attributes(Kernel::kOp, info)); });
+      return to_status([&] {
+        const Attributes attributes(Kernel::kOp, info);
+        attributes.check_schema(Kernel::kNewestSchema);
+        *kernel = new Kernel(attributes);
+      });
     };
     KernelComputeV2 = [](void* kernel, OrtKernelContext* context) {
       return to_status([&] {
@@ -342,8 +356,10 @@ struct CustomOp : OrtCustomOp {
       });
     };
     if (may_lack_inner_inputs() && !infers_past_absent_inputs) InferOutputShapeFn = nullptr;
+    // One for all schemas of an operator: of several with one name, 1.16 to 1.31 take the schema of the first alone, so
+    // that a second is never asked. What a node of an older schema lacks has its default.
     GetStartVersion = [](const OrtCustomOp*) { return Kernel::kSinceVersion; };
-    GetEndVersion = [](const OrtCustomOp*) { return INT32_MAX; };  // like ONNX's: until a newer schema replaces it
+    GetEndVersion = [](const OrtCustomOp*) { return INT32_MAX; };
   }
 
   static constexpr bool may_lack_inner_inputs() {

@@ -46,6 +46,9 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
             yield Mistake(f"{path}.attributes[{name!r}]", "missing; it has no default")
         elif why := value_mistake(attribute, value):
             yield Mistake(f"{path}.attributes[{name!r}]", why)
+        elif name in model.attributes and (attribute.since or 0) > model.domain_version:
+            yield Mistake(f"{path}.attributes[{name!r}]", f"it is of version {attribute.since}, the model "
+                          f"imports {model.domain_version}; allowed: domain_version={attribute.since}")  # fmt: skip
     if model.domain_version not in spec.onnx.versions:
         yield not_one_of(f"{path}.domain_version", model.domain_version, spec.onnx.versions)
     if not model.cases:

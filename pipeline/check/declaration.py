@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from pipeline.check.mistake import Mistake, duplicates, not_one_of
 from pipeline.check.values import value_mistake
 from pipeline.errors import did_you_mean
+from pipeline.evolution import MARK
 from pipeline.matrix import NODE
 from pipeline.schema import DTYPES, torch_name
 from pipeline.sizes import size_attributes, why_no_size
@@ -55,7 +56,7 @@ CPP_KEYWORDS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield what cannot hold in a declaration whose structure is sound."""
-    for check in (_names, _frameworks, _types, _shapes, _attributes, _lowerings, _headers, _not_yet):
+    for check in (_names, _frameworks, _types, _shapes, _attributes, _evolution, _lowerings, _headers, _not_yet):
         yield from check(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
@@ -199,6 +200,31 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
                 yield Mistake(path, f"found the text {text!r}, allowed: printable characters; it stands in C++ code")
         if attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
             yield Mistake(f"{path}.default", why)
+
+
+def _evolution(spec: OpSpec) -> Iterator[Mistake]:
+    first = spec.onnx.since_version
+    allowed = [v for v in spec.onnx.versions if v > first]
+    for index, attribute in enumerate(spec.attributes):
+        path = f"attributes[{index}]"
+        if attribute.name == MARK:
+            yield Mistake(f"{path}.name", f"found {MARK!r}, which nodes of a later schema have already; rename it")
+        if attribute.since is None:
+            continue
+        if attribute.since not in allowed:
+            shown = ", ".join(map(str, allowed)) or f"none: onnx.versions has nothing after {first}; add it there"
+            yield Mistake(f"{path}.since", f"found {attribute.since}, allowed: {shown}")
+        if attribute.default is None:
+            yield Mistake(f"{path}.default", "missing; it stands for the attribute in models of earlier versions, "
+                          "so the operator must compute with it what it computed before")  # fmt: skip
+        if spec.uses:
+            yield Mistake(f"{path}.since", f"stands at an operator without a node of its own; allowed: in "
+                          f"{' or '.join(spec.uses)}, whose nodes it is written as")  # fmt: skip
+    order = [a.since or first for a in spec.attributes]
+    if order != sorted(order):
+        shown = ", ".join(f"{a.name} since {a.since or first}" for a in spec.attributes)
+        yield Mistake("attributes", f"found {shown}, allowed: those of later versions last; torch's schema may grow at "
+                      "its end alone")  # fmt: skip
 
 
 def _lowerings(spec: OpSpec) -> Iterator[Mistake]:

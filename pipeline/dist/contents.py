@@ -11,6 +11,7 @@ import jinja2
 
 from pipeline.dist import declaration, parts, vendor
 from pipeline.dist.settings import Dist
+from pipeline.evolution import versions
 from pipeline.glue import python
 from pipeline.layout import Layout
 from pipeline.load import Operator
@@ -18,6 +19,7 @@ from pipeline.schema import has_torch_library, torch_schema
 from pipeline.spec import OpSpec
 
 _DECOMPOSED = "Operators that `decomposed` names become operators of ONNX itself, where the declaration says how."
+_DOMAINS = "`domains` are the versions of custom domains that the model imports; without it the first, which old libraries read."
 
 
 def files(layout: Layout, dist: Dist, operators: Sequence[Operator], *, opmatrix: str) -> dict[str, bytes]:
@@ -83,8 +85,17 @@ def _variables(dist: Dist, specs: Sequence[OpSpec], modules: Mapping[str, Sequen
         "sequences": any("Sequence" in typed for f in functions for typed in f["typed"]),
         "completed": [spec.name for spec in specs if any(i.variadic for i in spec.inputs)],
         "decomposed_doc": _DECOMPOSED,
-        "later": sorted({f"{s.onnx.domain} {s.onnx.since_version}" for s in specs if s.onnx.since_version > 1}),
+        "domains_doc": _DOMAINS,
+        "later": sorted(f"{domain} {version}" for domain, version in _newest(specs).items() if version > 1),
     }
+
+
+def _newest(specs: Sequence[OpSpec]) -> dict[str, int]:
+    """Return, for each domain, the newest version that a schema has."""
+    found: dict[str, int] = {}
+    for spec in specs:
+        found[spec.onnx.domain] = max(found.get(spec.onnx.domain, 1), *versions(spec))
+    return found
 
 
 def _function(spec: OpSpec) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import jinja2
 
+from pipeline.evolution import versions
 from pipeline.glue import filling, names
 from pipeline.glue.cpp import CPP_TYPES, braces, call, constant, quoted
 from pipeline.glue.native_checks import shape_checks, shape_parameters
@@ -67,6 +68,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
     outputs = [output_part(spec, o) for o in spec.outputs]
     return {
         "spec": spec,
+        "newest_schema": versions(spec)[-1],
         "origin": f"Generated from ops/{spec.name}/spec.py, so do not edit.",
         "typenames": ", ".join(f"typename {variable}" for variable in spec.types),
         "names": [*(i.name for i in inputs), *(a.name for a in attributes), *(o.name for o in outputs)],

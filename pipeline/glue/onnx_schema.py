@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline import evolution
 from pipeline.schema import in_onnx
 from pipeline.sizes import size_attributes
 from pipeline.spec import Attribute, AttributeKind, Dims, FromKernel, Input, OpSpec, Output, SameAs
@@ -31,13 +32,17 @@ def variables(spec: OpSpec) -> dict[str, Any]:
     """Return what the template of schema.py is filled with."""
     outputs = [_inferred(spec, output) for output in spec.outputs]
     attributes = [a for a in spec.attributes if not a.torch_only]
+    _, *later = evolution.versions(spec)
     return {
         "spec": spec,
         "onnx_inputs": [_parameter(spec, part) for part in spec.inputs],
         "onnx_outputs": [_parameter(spec, part) for part in spec.outputs],
         "onnx_constraints": [(v, [onnx_type(spec, dtype) for dtype in dtypes]) for v, dtypes in spec.types.items()],
         "required": [str(n) for n, i in enumerate(spec.inputs) if not i.optional and not i.variadic],
-        "onnx_attributes": [(a, _type(a), _default(a)) for a in attributes],
+        "onnx_attributes": [_attribute(a) for a in attributes if a.since is None],
+        "later_attributes": [(v, [_attribute(a) for a in attributes if a.since == v]) for v in later],
+        "mark": evolution.MARK,
+        "defaults": later or any(a.default is not None for a in attributes),
         "inferred": outputs,
         "reads_elements": any(output.element.startswith("element(") for output in outputs),
         "reads_sizes": any("size(context" in s for output in outputs for s in output.sizes),
@@ -59,6 +64,13 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
     if isinstance(part, Input) and part.optional:
         return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Optional"]
     return arguments
+
+
+def _attribute(attribute: Attribute) -> str:
+    """Return one attribute of the schema, laid out for a list."""
+    value = _default(attribute) or f"defs.OpSchema.AttrType.{_type(attribute)}"
+    parts = "".join(f"            {part},\n" for part in (_text(attribute.name), value, _text(attribute.doc)))
+    return f"defs.OpSchema.Attribute(\n{parts}        )"
 
 
 def _type(attribute: Attribute) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import jinja2
 
+from pipeline import evolution
 from pipeline.glue import fake, filling, names, onnx_schema
 from pipeline.schema import ONLY_KERNEL, OWN_TORCH, Argument, is_own, torch_arguments, torch_schema
 from pipeline.spec import Attribute, AttributeKind, OpSpec
@@ -53,7 +54,8 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         raise ValueError(f"{spec.name} is declared without a torch operator")
     namespace, _, function = spec.torch.name.partition("::")
     arguments = torch_arguments(spec)
-    attributes = [(a, a.source) for a in arguments if isinstance(a.source, Attribute)]
+    attributes = [(a, a.source) for a in arguments if isinstance(a.source, Attribute) and not a.source.torch_only]
+    _, *later = evolution.versions(spec)
     return {
         "spec": spec,
         "namespace": namespace,
@@ -63,7 +65,15 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "tensors": [f"*{i.name}" if i.variadic else i.name for i in spec.inputs],
         "sequences": any("Sequence" in _PYTHON_TYPES[a.type] for a in arguments),
         "typed": [_typed(a) for a in arguments],
-        "passed": [(s.name, _LETTERS[s.kind], a.name) for a, s in attributes if not s.torch_only],
+        "passed": [(s.name, _LETTERS[s.kind], a.name) for a, s in attributes if s.since is None],
+        "later": [
+            (
+                version,
+                [f'"{evolution.MARK}_i": {version}']
+                + [f'"{s.name}_{_LETTERS[s.kind]}": {a.name}' for a, s in attributes if s.since == version],
+            )
+            for version in later
+        ],
         **fake.variables(spec),
     }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
 
+from pipeline.evolution import version_at
 from pipeline.glue import python
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.types import shown
@@ -18,15 +19,15 @@ from pipeline.spec import OpSpec
 QUESTION = "types and shapes"
 
 
-def schemas(operators: Sequence[OpSpec]) -> tuple[defs.OpSchema, ...]:
-    """Return the ONNX schema of each operator, as the glue stage writes it."""
-    return tuple(_schema(spec) for spec in operators)
+def schemas(operators: Sequence[OpSpec], imported: Mapping[str, int]) -> tuple[defs.OpSchema, ...]:
+    """Return the ONNX schema of each operator, as the glue stage writes it for these versions of domains."""
+    return tuple(_schema(spec, version_at(spec, imported.get(spec.onnx.domain, 1))) for spec in operators)
 
 
-def _schema(spec: OpSpec) -> defs.OpSchema:
+def _schema(spec: OpSpec, version: int) -> defs.OpSchema:
     module: dict[str, object] = {}
     exec(compile(python.render(spec)["schema.py"], f"ops/{spec.name}/spec.py", "exec"), module)
-    made = module["schema"]()  # type: ignore[operator]  # a function of the text that was just executed
+    made = module["schema"](version)  # type: ignore[operator]  # a function of the text that was just executed
     assert isinstance(made, defs.OpSchema)
     return made
 

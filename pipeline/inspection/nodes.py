@@ -10,6 +10,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
 
 from pipeline.check.values import value_mistake
 from pipeline.errors import did_you_mean
+from pipeline.evolution import written
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.walk import ONNX_DOMAINS, STANDARD, called, nodes, opsets, qualified
 from pipeline.schema import in_onnx
@@ -91,7 +92,7 @@ def _faults(node: NodeProto, model: ModelProto, operators: Sequence[OpSpec], bui
         names = " and ".join(operator.uses)
         yield f"ops/{operator.name} has no node of its own: it is written as nodes of {names}", "Export it again"
     elif operator:
-        yield from _undeclared(node, operator, imported.get("", 0))
+        yield from _undeclared(node, operator, imported.get("", 0), imported.get(domain, 1))
     elif not body and node.domain in ONNX_DOMAINS:
         yield from _standard(node, imported.get(domain, 0), operators)
     elif not body and (node.domain, node.op_type) not in builtin:
@@ -136,7 +137,7 @@ def _domain(node: NodeProto) -> str:
     return "" if node.domain in STANDARD else node.domain
 
 
-def _undeclared(node: NodeProto, spec: OpSpec, opset: int) -> Iterator[Fault]:
+def _undeclared(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iterator[Fault]:
     """Yield in what a node differs from the declaration of its operator."""
     where = f"ops/{spec.name}/spec.py"
     if opset and opset < spec.min_opset:
@@ -148,10 +149,17 @@ def _undeclared(node: NodeProto, spec: OpSpec, opset: int) -> Iterator[Fault]:
     if len(node.output) > len(spec.outputs):
         names = ", ".join(o.name for o in spec.outputs)
         yield f"it has {len(node.output)} outputs, declared: {len(spec.outputs)} ({names})", f"Compare with {where}"
-    declared = {a.name: a for a in spec.attributes if not a.torch_only}
+    declared = {a.name: a for a in written(spec, version)}
+    later = {a.name: a.since for a in spec.attributes if a.since and not a.torch_only}
     given = {a.name: a for a in node.attribute}
     for name, attribute in given.items():
-        if name not in declared:
+        if name not in declared and name in later:
+            since, domain = later[name], spec.onnx.domain
+            yield (
+                f"attribute {name!r} is of version {since} of {domain!r}, and the model imports {version}",
+                f"Import version {since}, or leave it out: older libraries take no notice of it",
+            )
+        elif name not in declared:
             has = ", ".join(declared) or "none"
             near = _near(name, declared)
             yield f"it has no attribute {name!r}; declared: {has}", near or f"Remove it, or declare it in {where}"

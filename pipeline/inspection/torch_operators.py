@@ -12,6 +12,7 @@ import onnx
 import torch
 from onnx import ModelProto
 
+from pipeline import evolution
 from pipeline.errors import OpmatrixError
 from pipeline.inspection.torch_model import TorchModel
 from pipeline.layout import Layout
@@ -34,10 +35,10 @@ class Loaded:
     alive: Sequence[Any] = field(repr=False)
 
     def versions(self) -> dict[str, int]:
-        """Return the version of each custom domain that a model imports."""
+        """Return the version of each custom domain that a model imports: the first that has all that is declared."""
         found: dict[str, int] = {}
         for spec in (s for one in self.lowered for s in (one.spec, *one.used)):
-            found[spec.onnx.domain] = max(found.get(spec.onnx.domain, 1), spec.onnx.since_version)
+            found[spec.onnx.domain] = max(found.get(spec.onnx.domain, 1), *evolution.versions(spec))
         return found
 
 
@@ -67,7 +68,7 @@ def legacy(model: TorchModel, loaded: Loaded, opset: int, outputs: Sequence[str]
     with ExitStack() as stack:
         stack.enter_context(legacy_exporter.quiet())
         for lowered in loaded.lowered:
-            stack.enter_context(symbolics.registered(lowered, opset, targets.names(lowered.spec)))
+            stack.enter_context(symbolics.registered(lowered, opset, loaded.versions(), targets.names(lowered.spec)))
         torch.onnx.export(
             model.module,
             _copies(model),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline.data.numbers import case_arrays
+from pipeline.evolution import version_at
 from pipeline.layout import Layout
 from pipeline.library import torch_versions
 from pipeline.library.inputs import tensors
@@ -32,7 +33,13 @@ def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str
             continue
         opset = min(max(operator.spec.min_opset, _OPSET), legal.stop - 1)
         cell = Cell(torch=torch_minor(), exporter=exporter, opset=opset, ort="0.0")
-        demand = Demand(spec=operator.spec, model=model, lowering="custom", cell=cell, schema=glue.schema.schema())
+        demand = Demand(
+            spec=operator.spec,
+            model=model,
+            lowering="custom",
+            cell=cell,
+            schema=glue.schema.schema(version_at(operator.spec, model.domain_version)),
+        )
         export(demand, glue, traced)
         found.append({"model": str(demand), "check": "export"})
     return found

@@ -36,6 +36,7 @@ class Lowered:
             stored(source, _plain(value)) if isinstance(source, Attribute) and value is not None else value
             for source, value in zip(sources, arguments, strict=True)
         ]
+        self._check_version(g, rounded)
         result = self.function(g, *rounded)
         outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
         if len(outputs) != len(self.spec.outputs) or any(o is None for o in outputs):
@@ -44,6 +45,20 @@ class Lowered:
                 f"outputs. Return them all, and give a node of several outputs outputs=<their number>"
             )
         return outputs
+
+    def _check_version(self, g: Graph, arguments: Sequence[Any]) -> None:
+        """Refuse, where the node's schema does not have an attribute yet, all of its values but what it stands for."""
+        domain = self.spec.onnx.domain
+        for argument, value in zip(torch_arguments(self.spec), arguments, strict=True):
+            source = argument.source
+            if self.lowering != "custom" or not isinstance(source, Attribute) or source.default is None:
+                continue
+            if source.since and g.version(domain) < source.since and value != stored(source, source.default):
+                raise ExportError(
+                    f"{self.spec.name}: {argument.name}={value!r} needs version {source.since} of {domain!r}, and the "
+                    f"model imports {g.version(domain)}, where it is {source.default!r}. Export at a newer version of "
+                    f"the domain, or leave it out"
+                )
 
     def _check(self, g: Graph, arguments: Sequence[Any]) -> None:
         """Refuse what the operator's own binding would: torch has none where it is torch's or Python's operator."""

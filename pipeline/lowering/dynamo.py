@@ -48,13 +48,16 @@ class DynamoGraph:
         domain, op_type = graph.split(name)
         written = graph.node_attributes(attributes)
         if domain:
-            version = self._versions.get(domain, 1)
+            version = self.version(domain)
         else:
             version = graph.since_version(op_type, opset=self.opset, inputs=len(inputs), attributes=written)
         schema = _throw_away(domain, op_type, version, inputs=len(inputs), outputs=outputs, attributes=written)
         return values.Op(values.Opset(domain, version), op_type, schema)(
             *inputs, **{a.name: _attribute(a) for a in written}
         )
+
+    def version(self, domain: str) -> int:
+        return self._versions.get(domain, 1)
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         return self.op("Constant", value_t=numpy_dtype(dtype).type(value))

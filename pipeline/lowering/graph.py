@@ -42,6 +42,9 @@ class Graph(Protocol):
         An attribute carries its type as a suffix, ``alpha_f=``, ``axes_i=``, ``mode_s=`` or ``value_t=``; lists alike.
         """
 
+    def version(self, domain: str) -> int:
+        """Return the version of a custom domain that the model imports: which attributes its nodes may have."""
+
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         """Emit a constant tensor; its dtype is never guessed."""
 

@@ -28,12 +28,21 @@ _LETTERS: Mapping[str, str] = {
 
 
 class LegacyGraph:
-    """`Graph` over the graph that the exporter gives to a symbolic function. `known` are operators of this project that
-    a lowering uses: the types of what their nodes give follow from their declarations. `own` is the lowering's."""
+    """`Graph` over the graph that the exporter gives to a symbolic function. `versions` are those of custom domains, as
+    custom_opsets= has them. `known` are operators of this project that a lowering uses: the types of what their nodes
+    give follow from their declarations. `own` is the lowering's."""
 
-    def __init__(self, context: Any, opset: int, known: Sequence[OpSpec] = (), own: OpSpec | None = None) -> None:
+    def __init__(
+        self,
+        context: Any,
+        opset: int,
+        versions: Mapping[str, int],
+        known: Sequence[OpSpec] = (),
+        own: OpSpec | None = None,
+    ) -> None:
         self._context = context
         self.opset = opset
+        self._versions = versions
         self._known = {_node(spec): spec for spec in known}
         self._variadic = {_node(s) for s in (*known, own) if s and any(i.variadic for i in s.inputs)}
 
@@ -53,6 +62,9 @@ class LegacyGraph:
             named = {part.name: value for part, value in zip(spec.inputs, inputs, strict=False) if value is not None}
             set_types(spec, named, {a.name: a.value for a in written}, made if isinstance(made, tuple) else (made,))
         return made
+
+    def version(self, domain: str) -> int:
+        return self._versions.get(domain, 1)
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         tensor = torch.tensor(np.asarray(value).tolist(), dtype=getattr(torch, dtype))
@@ -86,7 +98,7 @@ def _node(spec: OpSpec) -> str:
 
 
 @contextmanager
-def registered(lowered: Lowered, opset: int, names: Sequence[str]) -> Iterator[None]:
+def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names: Sequence[str]) -> Iterator[None]:
     """Let a lowering be the symbolic function of the torch operators `names` for one export, and for no other.
 
     Raises ExportError where somebody has registered one for this opset: only the last of two would be asked.
@@ -98,7 +110,7 @@ def registered(lowered: Lowered, opset: int, names: Sequence[str]) -> Iterator[N
                 "one of two is asked. Remove that call of register_custom_op_symbolic: opmatrix makes its own for each "
                 "export"
             )
-    register(lowered, opset, names)
+    register(lowered, opset, versions, names)
     try:
         yield
     finally:
@@ -122,13 +134,13 @@ def _forget_empty(name: str) -> None:
         _registry()._registry.pop(name, None)
 
 
-def register(lowered: Lowered, opset: int, names: Sequence[str]) -> None:
+def register(lowered: Lowered, opset: int, versions: Mapping[str, int], names: Sequence[str]) -> None:
     """Register a lowering as the symbolic function of the torch operators `names`, for exports at `opset`.
 
     Of all registrations the highest at or below the opset asked for wins: one made lower could lose to another.
     """
     for name in names:
-        torch.onnx.register_custom_op_symbolic(name, symbolic(lowered, opset), opset)  # type: ignore[attr-defined]
+        torch.onnx.register_custom_op_symbolic(name, symbolic(lowered, opset, versions), opset)  # type: ignore[attr-defined]
 
 
 def _registry() -> Any:
@@ -139,13 +151,13 @@ def _registry() -> Any:
         return importlib.import_module("torch.onnx._internal.registration").registry
 
 
-def symbolic(lowered: Lowered, opset: int) -> Any:
+def symbolic(lowered: Lowered, opset: int, versions: Mapping[str, int]) -> Any:
     """Return a lowering as a symbolic function: it parses the arguments and sets the types of the results."""
     arguments = torch_arguments(lowered.spec)
 
     def run(context: Any, *values: Any) -> Any:
         parsed = [_parse(a.type, a.name, value) for a, value in zip(arguments, values, strict=True)]
-        outputs = lowered(LegacyGraph(context, opset, lowered.used, lowered.spec), parsed)
+        outputs = lowered(LegacyGraph(context, opset, versions, lowered.used, lowered.spec), parsed)
         attributes = {a.source.name: value for a, value in zip(arguments, parsed, strict=True)}
         set_types(lowered.spec, _inputs(lowered, parsed), attributes, outputs)
         return outputs if len(outputs) > 1 else outputs[0]

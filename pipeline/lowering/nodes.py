@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -35,6 +35,7 @@ class NodeGraph:
     """`Graph` that keeps the nodes."""
 
     opset: int
+    versions: Mapping[str, int] = field(default_factory=dict)
     nodes: list[NodeProto] = field(default_factory=list)
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
@@ -52,6 +53,9 @@ class NodeGraph:
             node.attribute.append(helper.make_attribute(a.name, value, attr_type=kind))
         self.nodes.append(node)
         return made if outputs > 1 else made[0]
+
+    def version(self, domain: str) -> int:
+        return self.versions.get(domain, 1)
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         return self.op("Constant", value_t=np.asarray(value, numpy_dtype(dtype)))
@@ -79,9 +83,11 @@ class NodeGraph:
         return value.shape  # type: ignore[no-any-return]
 
 
-def record(lowered: Lowered, arguments: Sequence[Any], *, opset: int, outputs: Sequence[str]) -> tuple[NodeProto, ...]:
+def record(
+    lowered: Lowered, arguments: Sequence[Any], *, opset: int, versions: Mapping[str, int], outputs: Sequence[str]
+) -> tuple[NodeProto, ...]:
     """Return the nodes that a lowering emits for `arguments`, tensors as `Tensor`; its results are named `outputs`."""
-    g = NodeGraph(opset)
+    g = NodeGraph(opset, versions)
     results = lowered(g, arguments)
     renamed = {result.name: name for result, name in zip(results, outputs, strict=True)}
     made = {name for node in g.nodes for name in node.output}

@@ -47,7 +47,7 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
 
     Raises ExportError, for a warning that nobody accepted as well, and Refusal where the lowering refuses the model.
     """
-    demand = replace(demand, emitted=emitted(demand, glue), used=tuple(glue.used))
+    demand = replace(demand, emitted=emitted(demand, glue), used=glue.used_schemas(demand.model))
     with collected() as said:
         try:
             proto = _write(demand, glue, inputs)

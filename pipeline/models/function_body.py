@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import onnx
 from onnx import ModelProto, NodeProto, helper
 
+from pipeline import evolution
 from pipeline.errors import ExportError
 from pipeline.models.demand import Demand
 
@@ -33,7 +34,7 @@ def with_function(proto: ModelProto, demand: Demand, body: Sequence[NodeProto]) 
         [v.name for v in declared.outputs],
         body,
         [helper.make_opsetid("", demand.cell.opset)],
-        [a.name for a in spec.attributes if not a.torch_only],
+        [a.name for a in evolution.written(spec, demand.model.domain_version)],
     )
     made.functions.append(function)
     try:

@@ -11,6 +11,7 @@ from typing import Any
 from onnx import NodeProto, defs
 
 from pipeline.errors import ExportError
+from pipeline.evolution import version_at
 from pipeline.feeds import case_arguments
 from pipeline.files import load_module
 from pipeline.layout import Layout
@@ -19,14 +20,14 @@ from pipeline.lowering import arguments
 from pipeline.lowering.arguments import Lowered
 from pipeline.lowering.nodes import Tensor, record
 from pipeline.models.demand import Demand
-from pipeline.spec import Lowering, OpSpec
+from pipeline.spec import Lowering, Model, OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class Glue:
     """The Python modules of an operator: generated ones, and ops/<name>/lowering.py where there is one.
 
-    `used` and `used_specs` are the ONNX schemas and the declarations of the operators that it uses.
+    `used` are the modules with the ONNX schemas of the operators that it uses, `used_specs` their declarations.
     """
 
     spec: OpSpec
@@ -35,13 +36,21 @@ class Glue:
     derived: ModuleType
     written: ModuleType | None
     path: Path
-    used: Sequence[defs.OpSchema]
+    used: Sequence[ModuleType]
     used_specs: tuple[OpSpec, ...]
 
     def lowered(self, lowering: Lowering) -> Lowered:
         """Return a lowering. Raises ExportError where there is none of that name."""
         found = arguments.find(self.spec, lowering, written=self.written, derived=self.derived, path=self.path)
         return replace(found, used=self.used_specs)
+
+    def used_schemas(self, model: Model) -> tuple[defs.OpSchema, ...]:
+        """Return the ONNX schemas of the operators that it uses, at the versions of domains that `model` imports."""
+        imported = {self.spec.onnx.domain: model.domain_version}
+        return tuple(
+            module.schema(version_at(spec, imported.get(spec.onnx.domain, 1)))
+            for module, spec in zip(self.used, self.used_specs, strict=True)
+        )
 
 
 def load_glue(layout: Layout, name: str) -> Glue:
@@ -55,7 +64,7 @@ def load_glue(layout: Layout, name: str) -> Glue:
         derived=_generated(layout, name, "lowering"),
         written=load_module(path, f"{name}_lowering") if path.is_file() else None,
         path=path.relative_to(layout.root),
-        used=[_generated(layout, used, "schema").schema() for used in spec.uses],
+        used=[_generated(layout, used, "schema") for used in spec.uses],
         used_specs=tuple(load_operator(layout, used).spec for used in spec.uses),
     )
 
@@ -75,6 +84,7 @@ def emitted(demand: Demand, glue: Glue) -> tuple[NodeProto, ...]:
             glue.lowered(demand.lowering),
             recorded_arguments(demand),
             opset=demand.cell.opset,
+            versions=demand.versions,
             outputs=[v.name for v in demand.signature.outputs],
         )
     except ExportError as error:

@@ -25,7 +25,7 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     declared = demand.signature
     file = io.BytesIO()
     lowered = glue.lowered(demand.lowering)
-    with symbolics.registered(lowered, demand.cell.opset, targets.names(demand.spec)), quiet():
+    with symbolics.registered(lowered, demand.cell.opset, demand.versions, targets.names(demand.spec)), quiet():
         torch.onnx.export(
             call(demand),
             inputs,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
+from pipeline import evolution
 from pipeline.errors import ExportError, did_you_mean
 from pipeline.feeds import node_inputs
 from pipeline.models.demand import Demand, qualified
@@ -81,11 +82,19 @@ def wiring(proto: ModelProto, demand: Demand) -> Iterator[str]:
 
 def attributes(proto: ModelProto, demand: Demand) -> Iterator[str]:
     """Every attribute is written, defaults included, with the declared type and the model's value."""
-    declared = {a.name: a for a in demand.spec.attributes if not a.torch_only}
-    values = attribute_values(demand.spec, demand.model)
+    declared = {a.name: a for a in evolution.written(demand.spec, demand.model.domain_version)}
+    marks = {n: a.default for n, a in declared.items() if n == evolution.MARK and a.default is not None}
+    values = attribute_values(demand.spec, demand.model) | marks
+    later = {a.name: a.since for a in demand.spec.attributes}
     for node in _declared_nodes(proto, demand):
         found = {a.name: a for a in node.attribute}
         for name in sorted(found.keys() - declared.keys()):
+            if since := later.get(name):
+                yield (
+                    f"attribute {name!r} is of version {since} of {demand.spec.onnx.domain!r}, and the model imports "
+                    f"{demand.model.domain_version}. Write it where g.version() is {since} or more"
+                )
+                continue
             yield f"unknown attribute {name!r}, declared: {', '.join(declared)}{did_you_mean(name, declared)}"
         for name in sorted(declared.keys() - found.keys()):
             yield (
@@ -98,9 +107,9 @@ def attributes(proto: ModelProto, demand: Demand) -> Iterator[str]:
 
 def defaults(proto: ModelProto, demand: Demand) -> Iterator[str]:
     """The ONNX schema has the declared defaults, and so torch's: another's model may leave an attribute out."""
-    for declared in demand.spec.attributes:
+    for declared in evolution.written(demand.spec, demand.model.domain_version):
         written = demand.schema.attributes.get(declared.name)
-        if written is None or declared.default is None or declared.torch_only:
+        if written is None or declared.default is None:
             continue
         default = written.default_value
         found = _value(default) if default.type else None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from onnx import AttributeProto, ModelProto, TensorProto, ValueInfoProto, helper
 
+from pipeline import evolution
 from pipeline.feeds import node_inputs
 from pipeline.models.demand import Demand
 from pipeline.models.model_gates import MAX_IR_VERSION
@@ -65,9 +66,9 @@ def one_node(demand: Demand) -> ModelProto:
 def attributes(spec: OpSpec, model: Model) -> Iterator[AttributeProto]:
     """Yield every attribute as the node of a model has it, defaults included."""
     values = attribute_values(spec, model)
-    for attribute in spec.attributes:
-        if attribute.name in values and not attribute.torch_only:
-            value = in_onnx(attribute, values[attribute.name])
+    for attribute in evolution.written(spec, model.domain_version):
+        if (value := values.get(attribute.name, attribute.default)) is not None:
+            value = in_onnx(attribute, value)
             yield helper.make_attribute(attribute.name, value, attr_type=_ATTRIBUTES[attribute.kind])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ import onnx_ir
 from onnx import defs
 from torch.onnx import symbolic_helper
 
+from pipeline import evolution
 from pipeline.lowering import dynamo, legacy
 from pipeline.lowering.arguments import Lowered
 from pipeline.lowering.graph import Graph
@@ -21,13 +22,19 @@ from pipeline.spec import Lowering, OpSpec
 
 @contextmanager
 def symbolics(
-    operators: Sequence[Shipped], opset: int, *, decomposed: Collection[str], unavailable: Collection[str]
+    operators: Sequence[Shipped],
+    opset: int,
+    *,
+    decomposed: Collection[str],
+    unavailable: Collection[str],
+    domains: Mapping[str, int],
 ) -> Iterator[None]:
-    """Register every symbolic function at `opset`, and take them back."""
+    """Register every symbolic function at `opset`, and take them back. `domains` are versions of custom domains."""
+    versions = chosen_versions(operators, domains)
     with ExitStack() as stack:
         for lowered in _lowered(operators, decomposed=decomposed, unavailable=unavailable):
             held = replace(lowered, function=_held_to(opset, lowered.function))
-            stack.enter_context(legacy.registered(held, opset, targets.names(lowered.spec)))
+            stack.enter_context(legacy.registered(held, opset, versions, targets.names(lowered.spec)))
         yield
 
 
@@ -44,12 +51,18 @@ def _held_to(opset: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def translation_table(
-    operators: Sequence[Shipped], opset: int, *, decomposed: Collection[str], unavailable: Collection[str]
+    operators: Sequence[Shipped],
+    opset: int,
+    *,
+    decomposed: Collection[str],
+    unavailable: Collection[str],
+    domains: Mapping[str, int],
 ) -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Return the translation of every operator, for exports at `opset`."""
+    """Return the translation of every operator, for exports at `opset`, and at versions of custom `domains`."""
+    versions = chosen_versions(operators, domains)
     found: dict[Callable[..., Any], Callable[..., Any]] = {}
     for lowered in _lowered(operators, decomposed=decomposed, unavailable=unavailable):
-        found |= dynamo.table(lowered, opset, domain_versions(operators), targets.overloads(lowered.spec))
+        found |= dynamo.table(lowered, opset, versions, targets.overloads(lowered.spec))
     return found
 
 
@@ -68,18 +81,33 @@ def _counted(spec: OpSpec) -> int:
     return max((n for n, part in enumerate(spec.inputs) if part.variadic), default=0)
 
 
-def domain_versions(operators: Sequence[Shipped]) -> dict[str, int]:
-    """Return, for each custom domain, the first version that has all of the operators."""
+def domain_versions(operators: Sequence[Shipped], *, newest: bool = False) -> dict[str, int]:
+    """Return, for each custom domain, the first version that has all of the operators; with `newest` the first that has
+    all of their attributes as well."""
     found: dict[str, int] = {}
     for shipped in operators:
-        node = shipped.spec.onnx
-        found[node.domain] = max(found.get(node.domain, 1), node.since_version)
+        domain, versions = shipped.spec.onnx.domain, evolution.versions(shipped.spec)
+        found[domain] = max(found.get(domain, 1), versions[-1 if newest else 0])
     return found
 
 
+def chosen_versions(operators: Sequence[Shipped], asked: Mapping[str, int]) -> dict[str, int]:
+    """Return the version of each custom domain: the one that is asked for, else the first that has all operators, which
+    the oldest library reads. Raises ValueError for one that an operator does not have."""
+    found = domain_versions(operators)
+    for domain, version in asked.items():
+        if domain not in found:
+            raise ValueError(f"no operator is in the domain {domain!r}; there is: {', '.join(found)}")
+        for spec in (s.spec for s in operators if s.spec.onnx.domain == domain):
+            if version not in spec.onnx.versions:
+                allowed = ", ".join(map(str, spec.onnx.versions))
+                raise ValueError(f"{spec.name} is not in version {version} of {domain!r}; it is in: {allowed}")
+    return found | dict(asked)
+
+
 def schemas(operators: Sequence[Shipped]) -> list[defs.OpSchema]:
-    """Return the ONNX schema of every operator."""
-    return [shipped.module("schema").schema() for shipped in operators]
+    """Return the ONNX schemas of every operator, one for each version that it has one for."""
+    return [s.module("schema").schema(version) for s in operators for version in evolution.versions(s.spec)]
 
 
 def _lowered(

@@ -76,7 +76,7 @@ def _findings(proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries:
     yield from libraries.findings
     beside = list(_data_beside(proto, path))
     yield from beside
-    found = schemas(used(proto, specs))
+    found = schemas(used(proto, specs), imported)
     types = list(inference(proto, found, faulty=faulty(proto, specs, theirs), builtin=theirs))
     # What is wrong with a node has been told in our own words already, and would only follow again.
     if all(f.mark != "wrong" for f in (*nodes, *beside, *types)):

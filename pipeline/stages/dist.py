@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pipeline import evolution
 from pipeline.dist import contents, licenses, manylinux, parts, source, wheel
 from pipeline.dist.settings import Dist
 from pipeline.errors import DistError
@@ -73,6 +74,7 @@ def _about(layout: Layout, operator: Operator) -> dict[str, Any]:
             "domain": spec.onnx.domain,
             "op_type": spec.onnx.op_type,
             "since_version": spec.onnx.since_version,
+            "schema_versions": list(evolution.versions(spec)),
             "versions": list(spec.onnx.versions),
         },
         "uses": list(spec.uses),

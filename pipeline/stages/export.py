@@ -14,6 +14,7 @@ import onnx
 import torch
 
 from pipeline.errors import ExportError
+from pipeline.evolution import version_at
 from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
 from pipeline.library import torch_op
@@ -44,7 +45,8 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
     defined = define(layout, operator.spec, glue)
     models, pictures = {}, {}
     for model in operator.models:
-        demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=glue.schema.schema())
+        schema = glue.schema.schema(version_at(operator.spec, model.domain_version))
+        demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
         path = layout.model(operator.name, lowering, cell, model.name)
         try:
             proto = export(demand, glue, example(demand))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 from pipeline.errors import ExportError
+from pipeline.evolution import version_at
 from pipeline.files import load_module, write_bytes, write_text
 from pipeline.glue import names
 from pipeline.layout import Layout
@@ -29,12 +30,13 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
                           "standard nodes takes a torch operator, from which it is exported")  # fmt: skip
     path = layout.generated(operator.name) / names.SCHEMA
     try:
-        schema = load_module(path, f"{operator.name}_schema").schema()
+        schema = load_module(path, f"{operator.name}_schema").schema
     except FileNotFoundError as error:
         raise ExportError(f"{path} is missing. Write it with: python -m pipeline glue {operator.name}") from error
     models, pictures = {}, {}
     for model in operator.models:
-        demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
+        made = schema(version_at(operator.spec, model.domain_version))
+        demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=made)
         proto = one_node(demand)
         check(proto, demand)
         content = proto.SerializeToString(deterministic=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from onnx import ModelProto, helper
 
@@ -86,17 +87,18 @@ def _feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:
 def node_model(spec: OpSpec, given: Call) -> ModelProto:
     """Return a model of the operator's node that says nothing about shapes."""
     feeds = dict(_feeds(spec, given))
+    newest = spec.onnx.versions[-1]  # which has every attribute that was drawn
     names = [part.name if part.name in feeds else "" for part in spec.inputs if not part.variadic]
     names += [name for name in feeds if name not in names]
     while not (names[-1] or any(part.variadic for part in spec.inputs)):  # as in pipeline.feeds.node_inputs
         names.pop()
     outputs = [output.name for output in spec.outputs]
     node = helper.make_node(spec.onnx.op_type, names, outputs, domain=spec.onnx.domain)
-    node.attribute.extend(attributes(spec, given.model))
+    node.attribute.extend(attributes(spec, replace(given.model, domain_version=newest)))
     fed = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), None)
         for name, array in feeds.items()
     ]
     graph = helper.make_graph([node], spec.name, fed, [helper.make_empty_tensor_value_info(name) for name in outputs])
-    imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(spec.onnx.domain, spec.onnx.versions[-1])]
+    imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(spec.onnx.domain, newest)]
     return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION)

@@ -34,7 +34,7 @@ def written(inputs: tuple[Input, ...], *values: str | None) -> list[object]:
     onnx = OnnxOp(domain="my.domain", op_type="Mine")
     own = OpSpec(name="mine", summary="", torch=None, onnx=onnx, inputs=inputs, outputs=(output,), tolerances={})
     context = Context()
-    LegacyGraph(context, 18, own=own).op("my.domain::Mine", *values)
+    LegacyGraph(context, 18, {}, own=own).op("my.domain::Mine", *values)
     return context.inputs
 
 

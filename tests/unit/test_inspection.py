@@ -52,7 +52,7 @@ def relu(x: str, y: str) -> NodeProto:
 
 
 def said(made: ModelProto, root: Path, **more: Any) -> list[tuple[str, str]]:
-    schema = schemas([load_operator(Layout(root), "group_norm").spec])
+    schema = schemas([load_operator(Layout(root), "group_norm").spec], {"mydomain": 1})
     return [(f.mark, f.text) for f in inference(made, schema, **more)]
 
 

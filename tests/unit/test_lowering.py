@@ -34,7 +34,7 @@ def lowered(spec: OpSpec, function: Callable[..., Any]) -> Lowered:
 
 
 def nodes(spec: OpSpec, function: Callable[..., Any], *, opset: int = 18) -> list[Any]:
-    return list(record(lowered(spec, function), [X, "none"], opset=opset, outputs=["Y"]))
+    return list(record(lowered(spec, function), [X, "none"], opset=opset, versions={}, outputs=["Y"]))
 
 
 def test_a_node_is_recorded_with_names_and_attributes(spec: OpSpec) -> None:
@@ -106,7 +106,7 @@ def test_floats_are_rounded_as_onnx_stores_them(root: Path) -> None:
         seen.extend(given)
         return g.op("d::Op", given[0])
 
-    record(lowered(spec, function), [X, GROUPS, X, X, 1e-5], opset=18, outputs=["y"])
+    record(lowered(spec, function), [X, GROUPS, X, X, 1e-5], opset=18, versions={}, outputs=["y"])
     assert seen[-1] == float(np.float32(1e-5))
 
 
@@ -135,5 +135,5 @@ def test_the_decomposed_group_norm_fits_every_opset(root: Path, opset: int) -> N
     module = load_module(layout.lowering("group_norm"), "lowering")
     decomposed = Lowered(spec=spec, lowering="decomposed", function=module.decomposed)
     inputs = [Tensor(name=i.name, dtype="float32", shape=None) for i in spec.inputs]
-    found = record(decomposed, [*inputs, 1e-5], opset=opset, outputs=["y"])
+    found = record(decomposed, [*inputs, 1e-5], opset=opset, versions={}, outputs=["y"])
     assert {n.domain for n in found} == {""}
