@@ -96,13 +96,19 @@ def _parser() -> argparse.ArgumentParser:
     registering.add_argument("--torch", metavar="VERSION", help="such as 2.9; without it that of this environment")
     adopting = of_operator("adopt", _adopt, "add a case that register's search found to cases.py")
     adopting.add_argument("case", help="its name, as the search said it")
+    of_operator(
+        "publish", _publish, "keep the schemas of its versions, which are held against the declaration from then on"
+    )
     exporting = of_operator("export", _export, "export every model in one cell, or in all default ones")
     agreeing = of_operator("agree", _agree, "hold the exported nodes of all cells against each other")
     agreeing.add_argument("cells", nargs="+", type=Cell.parse, metavar="CELL")
     verifying = of_operator("verify", _verify, "run every model in ONNX Runtime, in one cell or in all default ones")
     verifying.add_argument("--case", help="replay this case alone; no verdict is written")
     verifying.add_argument(
-        "--no-crowd", dest="crowd", action="store_false", help="leave out several threads in one session"
+        "--not-first",
+        dest="first",
+        action="store_false",
+        help="leave out what the first cell tries: several threads in one session, models of published versions",
     )
     for added in (exporting, verifying):
         added.add_argument(
@@ -214,6 +220,12 @@ def _adopt(layout: Layout, options: argparse.Namespace) -> None:
     adopt.run(layout, load_operator(layout, options.operator), case=options.case)
 
 
+def _publish(layout: Layout, options: argparse.Namespace) -> None:
+    from pipeline.stages import publish
+
+    publish.run(layout, load_operator(layout, options.operator))
+
+
 def _cells(layout: Layout, operator: Operator, options: argparse.Namespace) -> tuple[Cell, ...]:
     if options.cell is None:
         return operator.cells(chosen_cells(layout))
@@ -249,7 +261,7 @@ def _verify(layout: Layout, options: argparse.Namespace) -> None:
 
     operator = load_operator(layout, options.operator)
     for cell in _cells(layout, operator, options):
-        verify.run(layout, operator, lowering=options.lowering, cell=cell, case=options.case, crowd=options.crowd)
+        verify.run(layout, operator, lowering=options.lowering, cell=cell, case=options.case, first=options.first)
 
 
 def _fuzz(layout: Layout, options: argparse.Namespace) -> None:

@@ -206,6 +206,12 @@ class Part:
         )
 
     @cached_property
+    def published_files(self) -> tuple[Path, ...]:
+        """The models of published versions, with their data."""
+        folders = [self.layout.published(self.name, version) for version in self.operator.published]
+        return tuple(sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in (".onnx", ".pb")))
+
+    @cached_property
     def lowered(self) -> Mapping[Lowering, str]:
         """What stands of each lowering in lowering.py: an edit of one leaves the exports of the other alone."""
         path, names = self.layout.lowering(self.name), get_args(Lowering)

@@ -57,6 +57,16 @@ class Layout:
         """What an operator needs in Python on torch's side; most have none."""
         return self.ops / f"{name}/torch_op.py"
 
+    def published(self, name: str, version: int | None = None) -> Path:
+        """What an operator has promised, a folder per version; `doit` reads it, and only `publish` writes it."""
+        return self.ops / f"{name}/published" / (str(version) if version else "")
+
+    def published_model(self, name: str, version: int) -> Path:
+        return self.published(name, version) / "model.onnx"
+
+    def published_data(self, name: str, version: int) -> Path:
+        return self.published(name, version) / "test_data_set_0"
+
     @cached_property
     def native(self) -> Path:
         return self.root / "native"

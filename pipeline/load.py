@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import check
+from pipeline import check, published
 from pipeline.check import Mistake
 from pipeline.errors import SpecError, UsageError, did_you_mean
 from pipeline.files import load_module
@@ -20,11 +20,13 @@ from pipeline.spec import Model, OpSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """One operator: its declaration, the models that its cases run through, and which C++ files are written for it."""
+    """One operator: its declaration, the models that its cases run through, which C++ files are written for it, and
+    which of its versions are published."""
 
     spec: OpSpec
     models: tuple[Model, ...]
     written: frozenset[str] = ONLY_KERNEL
+    published: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -101,11 +103,14 @@ def _read(layout: Layout, name: str) -> tuple[Operator | None, list[str]]:
     if sound.get(spec_path):
         mistakes += _lines(layout, spec_path, check.declaration(spec, name))
         mistakes += [f"native/{name}/{m.field}: {m.text}" for m in check.written(spec, written)]
+        mistakes += published.mistakes(layout, spec)
         if sound.get(cases_path):
             mistakes += _lines(layout, cases_path, check.cases(spec, models))
         if (spec.torch is None or spec.torch.overrides) and layout.torch_op(name).is_file():
             mistakes.append(_useless(layout, spec))
-    return (None, mistakes) if mistakes else (Operator(spec=spec, models=models, written=written), [])
+    if mistakes:
+        return None, mistakes
+    return Operator(spec=spec, models=models, written=written, published=published.versions(layout, name)), []
 
 
 def _take(layout: Layout, path: Path, variable: str, kind: type) -> tuple[Any, list[str]]:

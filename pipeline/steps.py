@@ -49,8 +49,8 @@ def steps(plan: Plan) -> Iterator[Step]:
             yield from ((_node if cell.torch is None else _export)(part, lowering, cell) for cell in exported)
             if len(exported) > 1 and operator.spec.torch:
                 yield _agree(part, lowering, exported)
-            crowds = _first_ones(cells)
-            yield from (_verify(part, lowering, cell, crowd=cell in crowds) for cell in cells)
+            firsts = _first_ones(cells)
+            yield from (_verify(part, lowering, cell, first=cell in firsts) for cell in cells)
             verdicts += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
         if has_ort_library(operator.spec) and (here := [cell for cell in cells if plan.is_main(cell)]):
             yield _sanitize(part, here[0])
@@ -348,19 +348,20 @@ def _agree(part: Part, lowering: Lowering, cells: Sequence[Cell]) -> Step:
     )  # fmt: skip
 
 
-def _verify(part: Part, lowering: Lowering, cell: Cell, *, crowd: bool) -> Step:
+def _verify(part: Part, lowering: Lowering, cell: Cell, *, first: bool) -> Step:
     layout, spec = part.layout, part.spec
     verdict = layout.verdict(spec.name, lowering, cell)
     return part.step(
         "verify",
         f"-{lowering}@{cell}",
-        "--lowering", lowering, "--cell", str(cell), *([] if crowd else ["--no-crowd"]),
+        "--lowering", lowering, "--cell", str(cell), *([] if first else ["--not-first"]),
         reads=[
             *([layout.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else ()),
             *(layout.reference(name) for name in (spec.name, *spec.uses)),
             layout.manifest(spec.name, lowering, cell),
             *part.function_models(lowering, cell),
             layout.data_manifest(spec.name),
+            *(part.published_files if lowering == "custom" and first else ()),
         ],
         writes=[verdict],
         server="ort",
@@ -369,7 +370,8 @@ def _verify(part: Part, lowering: Lowering, cell: Cell, *, crowd: bool) -> Step:
         used=part.used,
         models=part.models,
         tolerances=part.tolerances[lowering],
-        crowd=crowd,
+        first=first,
+        published=part.operator.published if lowering == "custom" else (),
         environment=part.plan.environment(ort=cell.ort),
         uses=_VERIFYING,
     )  # fmt: skip

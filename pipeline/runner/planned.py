@@ -25,7 +25,7 @@ from pipeline.step import Step
 from pipeline.toolchain.find import Toolchain, find_toolchain
 
 # The files of an operator whose text matters; of all others only that they are there.
-_DECLARING = ("spec.py", "cases.py", "lowering.py")
+_DECLARING = ("spec.py", "cases.py", "lowering.py", "schema.json")
 Declared = tuple[str, str | None]  # a folder, and the distribution that it is of
 _PACKAGE = str(Path(__file__).parents[1])
 

@@ -20,7 +20,7 @@ from pipeline.runner.state import State
 from pipeline.runner.tasks import StepTask
 
 # What a step's config may hold and a sibling's need not: it tells cells apart, and nothing of what they were made from.
-_OWN = "crowd"
+_OWN = "first"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,15 +36,16 @@ def run(
     lowering: Lowering,
     cell: Cell,
     case: str | None = None,
-    crowd: bool = True,
+    first: bool = True,
 ) -> None:
     """Judge all cases of one cell and write the verdict; with `case`, print how that one went and write nothing.
 
-    Without `crowd`, no session is used by several threads at once: that says as much in one cell as in all.
+    What says as much in one cell as in all is tried in the `first`: a session that several threads use at once, and the
+    models of published versions.
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
     started = time.perf_counter()
-    bench = Bench(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, crowd=crowd)
+    bench = Bench(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, first=first)
     results: tuple[CaseResult, ...] = ()
     detail = ""
     try:
@@ -59,6 +60,7 @@ def run(
         raise VerifyError("\n".join(_messages(found)))
 
 
+PUBLISHED = "published_"  # what the name of a case begins with that is the model of a published version
 FUNCTION = "_function"  # what the name of a case ends with where it ran through the function body
 
 
@@ -80,11 +82,11 @@ class Bench:
     lowering: Lowering
     cell: Cell
     only: str | None
-    crowd: bool
+    first: bool
 
     def __post_init__(self) -> None:
         """Raise UsageError for an unknown case; that of a function body is the case that it comes from."""
-        known = [c.name for m in self.operator.models for c in m.cases]
+        known = [c.name for m in self.operator.models for c in m.cases] + [PUBLISHED + str(v) for v in self._kept()]
         if self.only is None or self.only in known:
             return
         if (case := self.only.removesuffix(FUNCTION)) in known:
@@ -111,7 +113,29 @@ class Bench:
                     body = layout.function_model(spec.name, self.cell, model.name)
                     for result in self._model(model, body, plain):
                         yield replace(result, case=result.case + FUNCTION)
+        yield from (self._published(v, own) for v in self._kept() if self.only in (None, PUBLISHED + str(v)))
         _require_no_torch()
+
+    def _kept(self) -> tuple[int, ...]:
+        """Return the published versions whose models this cell runs."""
+        return self.operator.published if self.lowering == "custom" and self.first else ()
+
+    def _published(self, version: int, setting: Setting) -> CaseResult:
+        """Return the result of the model that is kept of a published version: others have models like it."""
+        name, case = self.operator.name, f"{PUBLISHED}{version}"
+        path, folder = self.layout.published_model(name, version), self.layout.published_data(name, version)
+        made = Model(name=case, cases=(Case(name=case, inputs={}),))
+        try:
+            if not path.is_file() or not folder.is_dir():
+                raise VerifyError(f"{path} or its data are missing. Take them from the history of the project")
+            trial = Trial(path, name=name, runtime=setting.runtime, operators=setting.operators)
+            judgement = judge(trial.evidence(dataset.read(folder), setting.tolerances))
+        except (VerifyError, DataError) as error:
+            return _not_run(made, made.cases[0], error, self.cell)
+        if self.only:
+            _tell(path.relative_to(self.layout.root), folder.relative_to(self.layout.root), judgement)
+        found = _judged(made, made.cases[0], judgement)
+        return replace(found, detail=found.detail and f"a model of version {version} runs no more: {found.detail}")
 
     def _specs(self) -> Iterator[OpSpec]:
         """Yield the declarations whose nodes may stand in a model: the operator's own, and of those that it uses."""
@@ -143,7 +167,7 @@ class Bench:
             return
         found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
         # Of what ONNX Runtime computes itself, nothing is ours that threads could share.
-        shared = self.crowd and setting.runtime.library
+        shared = self.first and setting.runtime.library
         ours = {name: data for name, data in found.items() if shared and isinstance(data, DataSet)}
         crowd = trial.crowded(ours)
         for case in self._asked(model):

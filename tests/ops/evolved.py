@@ -42,7 +42,12 @@ TORCH_OP = (
     ("x, num_groups, scale, _, ctx.eps = inputs", "x, num_groups, scale, _, ctx.eps, _ = inputs"),
     ("outer.sum((0, 2)), None\n", "outer.sum((0, 2)), None, None\n"),
 )
-CASES = (('attributes={"epsilon": 1e-3},\n        domain_version=2', f'attributes={{"epsilon": 1e-3, "lift": 0.25}},\n        domain_version={SINCE}'),)  # fmt: skip
+CASES = (
+    (
+        'attributes={"epsilon": 1e-3},\n        domain_version=2',
+        f'attributes={{"epsilon": 1e-3, "lift": 0.25}},\n        domain_version={SINCE}',
+    ),
+)
 
 
 def evolve(project: Project) -> None:
