@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import check, published
+from pipeline import check, evolution, published
 from pipeline.check import Mistake
 from pipeline.errors import SpecError, UsageError, did_you_mean
 from pipeline.files import load_module
@@ -150,6 +151,11 @@ def clashes(operators: Sequence[Operator]) -> Iterator[str]:
             claimed = f"{spec.onnx.domain}::{spec.onnx.op_type}" if field == "onnx" else spec.torch and spec.torch.name
             if claimed and (first := seen.setdefault(claimed, spec.name)) != spec.name:
                 yield f"ops/{spec.name}/spec.py: {field}: {claimed!r} is taken by ops/{first}/spec.py; rename one"
+    for spec, other in itertools.permutations([o.spec for o in operators], 2):
+        missing = [v for v in evolution.versions(other)[1:] if v not in spec.onnx.versions]
+        if spec.onnx.domain == other.onnx.domain and missing:
+            yield f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and ops/{other.name}/spec.py " \
+                f"has a schema since {missing[0]} in the same domain, which a model of both imports; add it"  # fmt: skip
     own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.written)}
     for spec in (o.spec for o in operators):
         for name in own.intersection(spec.uses):

@@ -108,8 +108,8 @@ def differences(kept: Schema, spec: OpSpec, path: Path) -> Iterator[Mistake]:
     version = kept["since_version"]
     published = f"version {version} is published with"
     breaks = (
-        f"Models and programs of others rely on it: take it back, or make an operator with another op_type beside this "
-        f"one. If nobody was given version {version}, delete {path}"
+        f"Models and programs of others rely on it: take it back, or make an operator with another op_type beside "
+        f"this one. If nobody was given version {version}, delete {path}"
     )
     if version not in evolution.versions(spec):
         declared = ", ".join(map(str, evolution.versions(spec)))
@@ -145,7 +145,8 @@ def _taken(spec: OpSpec, kept: Schema, taken: Sequence[int], breaks: str) -> str
             f"models that import {', '.join(map(str, later))} have schema {version}, which is published for {shown}. "
             f"Give what is new since={max(kept['domain_versions']) + 1}, and add that to onnx.versions"
         )
-    return f"version {version} is published for {shown}, {', '.join(map(str, taken))} are gone. {breaks}"
+    gone = f"{', '.join(map(str, taken))} {'is' if len(taken) == 1 else 'are'} gone"
+    return f"version {version} is published for {shown}, and {gone}. {breaks}"
 
 
 def _grown(kind: str, kept: Schema, spec: OpSpec) -> str:

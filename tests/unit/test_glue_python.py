@@ -50,7 +50,22 @@ def nms(root: Path) -> OpSpec:
     return load_operator(Layout(root), "nms").spec
 
 
-@pytest.mark.parametrize("name", ["group_norm", "wide", "nms"])
+@pytest.fixture
+def evolved(group_norm: OpSpec) -> OpSpec:
+    """Attributes of two later versions, and none of the first."""
+    return dataclasses.replace(
+        group_norm,
+        onnx=dataclasses.replace(group_norm.onnx, versions=(1, 2, 3)),
+        attributes=(
+            Attribute(name="lift", kind="float", default=0.0, since=2, doc=LONG),
+            Attribute(name="mode", kind="string", default="none", since=3),
+            Attribute(name="axes_to_be_reduced", kind="ints", default=(), since=3),
+            Attribute(name="whether_the_square_root_is_taken_at_all", kind="bool", default=True, since=3),
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", ["group_norm", "wide", "nms", "evolved"])
 @pytest.mark.parametrize("check", [("format", "--diff"), ("check", "--ignore", "ANN,E501,RET504")])
 def test_the_text_is_as_ruff_has_it(
     name: str, check: tuple[str, ...], request: pytest.FixtureRequest, tmp_path: Path, root: Path
@@ -135,6 +150,14 @@ def test_an_attribute_without_default_is_required(wide: OpSpec, tmp_path: Path) 
     schema = schema_module(wide, tmp_path).schema()
     assert schema.attributes["alpha"].required
     assert not schema.attributes["epsilon"].required
+
+
+def test_each_version_has_a_schema_of_its_own(evolved: OpSpec, tmp_path: Path) -> None:
+    made = [schema_module(evolved, tmp_path).schema(version) for version in (1, 2, 3)]
+    assert [s.since_version for s in made] == [1, 2, 3]
+    third = {"lift", "mode", "axes_to_be_reduced", "whether_the_square_root_is_taken_at_all", "schema_version"}
+    assert [set(s.attributes) for s in made] == [set(), {"lift", "schema_version"}, third]
+    assert [s.attributes["schema_version"].default_value.i for s in made[1:]] == [2, 3]
 
 
 def test_inference_gives_each_output_its_own_dtype(wide: OpSpec, tmp_path: Path) -> None:
