@@ -155,7 +155,7 @@ def clashes(operators: Sequence[Operator]) -> Iterator[str]:
         missing = [v for v in evolution.versions(other)[1:] if v not in spec.onnx.versions]
         if spec.onnx.domain == other.onnx.domain and missing:
             yield f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and ops/{other.name}/spec.py " \
-                f"has a schema since {missing[0]} in the same domain, which a model of both imports; add it"  # fmt: skip
+                f"has a schema since {missing[0]} in that domain: a model of both imports it. Add it"  # fmt: skip
     own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.written)}
     for spec in (o.spec for o in operators):
         for name in own.intersection(spec.uses):

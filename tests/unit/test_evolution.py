@@ -142,8 +142,8 @@ def test_operators_of_one_domain_share_its_versions(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_operators(Layout(tmp_path))
     assert str(caught.value) == (
-        "ops/second/spec.py: onnx.versions: found (1,), and ops/first/spec.py has a schema since 2 in the same domain, "
-        "which a model of both imports; add it"
+        "ops/second/spec.py: onnx.versions: found (1,), and ops/first/spec.py has a schema since 2 in that domain: "
+        "a model of both imports it. Add it"
     )
 
 
