@@ -148,7 +148,7 @@ def test_another_opset_than_asked_for(cell: Cell, made: Project) -> None:
     from pipeline.lowering import legacy
 
     register = legacy.register
-    mock_register = mock.patch.object(legacy, "register", lambda lowered, opset, names: register(lowered, 18, names))
+    mock_register = mock.patch.object(legacy, "register", lambda lowered, opset, *more: register(lowered, 18, *more))
 
     def before() -> None:
         mock_register.start()

@@ -154,7 +154,7 @@ def test_the_built_in_gelu_is_no_substitute(cell: Cell, made: Project) -> None:
         from pipeline.lowering import dynamo, legacy
 
         register = legacy.register
-        mock.patch.object(legacy, "register", lambda lowered, opset, names: register(lowered, 9, names)).start()
+        mock.patch.object(legacy, "register", lambda lowered, opset, *more: register(lowered, 9, *more)).start()
         mock.patch.object(dynamo, "table", lambda *arguments: {}).start()
 
     message = export(made, "gelu", cell, before=pass_over)
