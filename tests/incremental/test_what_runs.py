@@ -18,6 +18,7 @@ TEMPLATES = "pipeline/glue/templates"
 ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
     "nothing": (lambda p: None, ""),
     "README": (lambda p: p.append(f"{OP}/README.md", "More.\n") if (p.root / OP / "README.md").exists() else None, ""),
+    "publish": (lambda p: shutil.rmtree(p.root / OP / "published"), "verify custom, report"),
     "kernel, a comment": (lambda p: p.append(KERNEL, "// more\n"), "compile"),
     "kernel": (
         lambda p: p.replace(KERNEL, "#pragma once\n", "#pragma once\ninline const volatile int planted = 1;\n"),
