@@ -98,43 +98,52 @@ def _read(path: Path, version: int) -> Schema:
     """Return a published schema. Raises OSError or ValueError where it is missing or damaged."""
     found: Schema = json.loads(path.read_text())
     wanted = {"domain", "op_type", "since_version", "domain_versions", "torch", "types", *_PARTS}
-    if not isinstance(found, dict) or found.keys() != wanted or found["since_version"] != version:
+    whole = isinstance(found, dict) and found.keys() == wanted and found["since_version"] == version
+    if not whole or not all(isinstance(found[kind], dict) for kind in ("types", *_PARTS)):
         raise ValueError(f"not the published schema of version {version}")
     return found
 
 
-def differences(kept: Schema, spec: OpSpec, path: Path) -> Iterator[Mistake]:
-    """Yield in what `spec` is not what was published: one mistake for each thing that differs."""
+def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
+    """Return in what `spec` is not what was published: one mistake for each thing that differs."""
     version = kept["since_version"]
-    published = f"version {version} is published with"
     breaks = (
-        f"Models and programs of others rely on it: take it back, or make an operator with another op_type beside "
+        "Models and programs of others rely on it: take it back, or make an operator with another op_type beside "
         f"this one. If nobody was given version {version}, delete {path}"
     )
     if version not in evolution.versions(spec):
         declared = ", ".join(map(str, evolution.versions(spec)))
-        yield Mistake("attributes", f"version {version} is published, and the declaration has: {declared}. {breaks}")
-        return
+        return [Mistake("attributes", f"version {version} is published, and the declaration has: {declared}. {breaks}")]
     now = schema(spec, version)
-    found = False
-    for field in ("domain", "op_type"):
-        if kept[field] != now[field]:
-            found = True
-            yield Mistake(f"onnx.{field}", f"{published} {kept[field]!r}, found {now[field]!r}. {breaks}")
+
+    def differs(field: str, was: object, is_now: object) -> Mistake:
+        found = "nothing" if is_now is None else is_now
+        was = "nothing" if was is None else was
+        return Mistake(field, f"version {version} is published with {was}, found {found}. {breaks}")
+
+    found = [differs(f"onnx.{f}", repr(kept[f]), repr(now[f])) for f in ("domain", "op_type") if kept[f] != now[f]]
     if taken := [v for v in kept["domain_versions"] if v not in now["domain_versions"]]:
-        found = True
-        yield Mistake("onnx.versions", _taken(spec, kept, taken, breaks))
+        found.append(Mistake("onnx.versions", _taken(spec, kept, taken, breaks)))
     for variable, dtypes in kept["types"].items():
         if dtypes != now["types"].get(variable):
-            found = True
-            here = now["types"].get(variable)
-            yield Mistake(f"types[{variable!r}]", f"{published} {dtypes}, found {here or 'nothing'}. {breaks}")
+            found.append(differs(f"types[{variable!r}]", dtypes, now["types"].get(variable)))
     for kind in _PARTS:
-        for mistake in _parts(kind, kept, now, published, _grown(kind, kept, spec), breaks):
-            found = True
-            yield mistake
-    if not found and kept["torch"] != now["torch"]:
-        yield Mistake("torch", f"{published} {kept['torch']!r}, found {now['torch']!r}. {breaks}")
+        old, new = kept[kind], now[kind]
+        more = f"version {version} is published with no such name. {_grown(kind, kept, spec)}"
+        found += [Mistake(f"{kind}[{name!r}]", more) for name in new if name not in old]
+        found += [differs(f"{kind}[{name!r}]", "it", "nothing of that name") for name in old if name not in new]
+        if old.keys() == new.keys() and list(old) != list(new):
+            found.append(differs(kind, f"the order {', '.join(old)}", ", ".join(new)))
+        found += [
+            differs(f"{kind}[{name!r}].{field}", old[name].get(field), new[name].get(field))
+            for name in old
+            if name in new
+            for field in sorted(old[name].keys() | new[name].keys())
+            if old[name].get(field) != new[name].get(field)
+        ]
+    if not found and kept["torch"] != now["torch"]:  # else it follows from what was found
+        found.append(differs("torch", repr(kept["torch"]), repr(now["torch"])))
+    return found
 
 
 def _taken(spec: OpSpec, kept: Schema, taken: Sequence[int], breaks: str) -> str:
@@ -157,23 +166,3 @@ def _grown(kind: str, kept: Schema, spec: OpSpec) -> str:
         return f"Give it since={since} and a default, and let onnx.versions have {since}"
     why = "torch has them before the attributes" if kind == "inputs" else "torch returns them all"
     return f"It can have no more {kind}: {why}, so that calls would break. Make an operator with another op_type"
-
-
-def _parts(kind: str, kept: Schema, now: Schema, published: str, grown: str, breaks: str) -> Iterator[Mistake]:
-    old, new = kept[kind], now[kind]
-    for name in new.keys() - old.keys():
-        yield Mistake(f"{kind}[{name!r}]", f"{published} no such name. {grown}")
-    for name in old.keys() - new.keys():
-        yield Mistake(f"{kind}[{name!r}]", f"{published} it, found nothing of that name. {breaks}")
-    if old.keys() == new.keys() and list(old) != list(new):
-        yield Mistake(kind, f"{published} the order {', '.join(old)}; found {', '.join(new)}. {breaks}")
-    for name, fields in old.items():
-        here = new.get(name, fields)
-        for field in sorted(fields.keys() | here.keys()):
-            if fields.get(field) != here.get(field):
-                was, is_now = _shown(fields.get(field)), _shown(here.get(field))
-                yield Mistake(f"{kind}[{name!r}].{field}", f"{published} {was}, found {is_now}. {breaks}")
-
-
-def _shown(value: object) -> str:
-    return "nothing" if value is None else str(value)

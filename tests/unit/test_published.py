@@ -117,7 +117,7 @@ def test_another_order_is_refused(layout: Layout) -> None:
     change(layout, (scale + bias, bias + scale))
     (found,) = refused(layout)
     assert (
-        "inputs: version 1 is published with the order x, num_groups, scale, bias; found x, num_groups, bias, " in found
+        "inputs: version 1 is published with the order x, num_groups, scale, bias, found x, num_groups, bias, " in found
     )
     assert BREAKS in found
 
