@@ -3,9 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from doit.exceptions import InvalidCommand
 
-from pipeline.runner.journal import Journal
+from pipeline.runner.journal import Journal, StateError
 from pipeline.step import Fingerprint
 
 
@@ -54,7 +53,7 @@ def test_files(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("in the way")
-    with pytest.raises(InvalidCommand, match=r"cannot open .*state.db"):
+    with pytest.raises(StateError, match=r"cannot open .*state.db"):
         Journal(str(tmp_path / "build/state.db"), None)
 
 
