@@ -350,14 +350,16 @@ def _report(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import report
 
     cells = chosen_cells(layout, Choice(torch=options.torch, ort=options.ort, opsets=options.opsets))
+    operators = {operator.name: operator for operator in load_operators(layout)}
     report.run(
         layout,
         [
             (operator.name, lowering, cell)
-            for operator in load_operators(layout)
+            for operator in operators.values()
             for lowering in operator.spec.lowerings
             for cell in operator.cells(cells)
         ],
+        exists=lambda op, lowering, cell: op in operators and operators[op].has(lowering, cell),
     )
 
 

@@ -304,9 +304,9 @@ class Layout:
         return (self.report_data, folder / "junit.xml", folder / "summary.md", self.report_page)
 
     @property
-    def standing(self) -> Path:
-        """The verdicts of earlier runs, in other cells, that a report tells as well: a path a line."""
-        return self.report / "standing.txt"
+    def covered(self) -> Path:
+        """The verdicts that a report tells, those of earlier runs that stand among them: a path a line."""
+        return self.report / "verdicts.txt"
 
     @property
     def linked(self) -> Path:

@@ -14,9 +14,9 @@ from pipeline.check import Mistake
 from pipeline.errors import SpecError, UsageError, did_you_mean
 from pipeline.files import load_module
 from pipeline.layout import Layout
-from pipeline.matrix import Cell
+from pipeline.matrix import Cell, illegal
 from pipeline.schema import ONLY_KERNEL, OWN_ORT, WRITTEN, is_own, overridden_in
-from pipeline.spec import Model, OpSpec
+from pipeline.spec import Model, OpSpec, as_data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,20 @@ class Operator:
             return f"its minimum opset is {self.spec.min_opset}; choose a higher opset, or lower min_opset in " \
                 f"ops/{self.name}/spec.py"  # fmt: skip
         return None
+
+    @property
+    def where(self) -> list[Any]:
+        """What `has` depends on, as data."""
+        spec = self.spec
+        return [list(spec.lowerings), spec.min_opset, as_data(spec.torch and spec.torch.overrides), spec.torch is None]
+
+    def has(self, lowering: str, cell: Cell) -> bool:
+        """Return whether a lowering of the operator is verified in `cell`, where somebody chooses that."""
+        return (
+            lowering in self.spec.lowerings
+            and not self.why_not_in(cell)
+            and not illegal(cell.exporter, cell.opset, cell.torch)
+        )
 
     def cells(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
         """Return those of `cells` in which the operator is verified."""

@@ -42,7 +42,8 @@ class Step:
     text: doit wants it so, and there are thousands on each command.
     `config` is everything else that the result depends on, as text: fields of the declaration, versions, flags.
     `declared` are the files that a part of it was read from, which the step reads again.
-    `found` is a file in which the step lists, one a line, what else it has read: known once it has run.
+    `asks` are further arguments that choose what the step says, and nothing of what it writes: no reason to run it.
+    `found` is a file that lists, one a line, what else the step reads: known once it has run, or as it begins.
     `after` names tasks that must have succeeded before, beyond those that write what this one reads.
     `server` names the set of imports that a step is forked from; None runs it in a plain thread. `environment` is the
     one whose Python that is, such as "torch2.9"; None is the main one.
@@ -53,6 +54,7 @@ class Step:
     group: str
     name: str
     command: tuple[str, ...]
+    asks: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     config: str = ""

@@ -412,15 +412,19 @@ def _sanitize(part: Part, cell: Cell) -> Step:
 
 def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
     """Keyed by verdicts: what a log says, and a picture of another model, is new with its verdict. So a picture that is
-    missing, since its export failed, does not keep the report from being written."""
+    missing, since its export failed, does not keep the report from being written.
+
+    Not keyed by the choice of cells: the report covers what stands beside them, and is the same for every choice.
+    """
     return make_step(
         plan,
         "report",
-        "",
-        *(word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)),
+        asks=[word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)],
         reads=verdicts,
+        any_cell=bool(verdicts),  # without one it fails
+        operators={o.name: o.where for o in plan.operators},  # a cell that is no longer theirs goes away
         drawn=[digest("export"), digest("node"), digest("register")],
-        found=plan.layout.standing,
+        found=plan.layout.covered,
         writes=plan.layout.reports,
         code=TEMPLATES,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from pipeline.matrix import Cell
 from pipeline.report.document import Document
+from pipeline.report.environments import Environments
 from pipeline.verdict import WRONG
 
 Kind = Literal["broken", "fixed", "changed", "new", "gone"]
@@ -14,7 +15,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def compare(now: Document, before: Document) -> dict[str, Any]:
-    """Return report.json's `changes`: the cells of each kind, and the versions that differ.
+    """Return report.json's `changes`: the cells of each kind, and the versions that differ, by environment.
 
     A cell is broken that was right (verified or unsupported) and is wrong (mismatched or failed) now, and fixed the
     other way round; changed where the outcome differs otherwise. New and gone are those that only one report has.
@@ -25,7 +26,7 @@ def compare(now: Document, before: Document) -> dict[str, Any]:
         was, outcome = theirs.get(name), mine.get(name)
         if was != outcome:
             found[_kind(was, outcome)].append({"cell": name, "before": was, "now": outcome})
-    return found | {"versions": _versions(now["versions"], before["versions"])}
+    return found | {"versions": _versions(now["environments"], before["environments"])}
 
 
 def kinds(changes: Mapping[str, Any] | None) -> dict[str, tuple[Kind, str | None]]:
@@ -54,6 +55,12 @@ def _name(record: Mapping[str, Any]) -> str:
     return f"{record['op']}-{record['lowering']}@{cell}"
 
 
-def _versions(now: Mapping[str, str], before: Mapping[str, str]) -> dict[str, list[str | None]]:
+def _versions(now: Environments, before: Environments) -> dict[str, dict[str, list[str | None]]]:
+    """Return what differs in the environments that both have; one that only one has, its cells tell of."""
+    both = {name: _differing(versions, before[name]) for name, versions in now.items() if name in before}
+    return {name: differing for name, differing in both.items() if differing}
+
+
+def _differing(now: Mapping[str, str], before: Mapping[str, str]) -> dict[str, list[str | None]]:
     names: Iterable[str] = [*now, *(name for name in before if name not in now)]
     return {name: [before.get(name), now.get(name)] for name in names if before.get(name) != now.get(name)}

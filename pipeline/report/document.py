@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from pipeline.report.environments import Environments
 from pipeline.report.records import OUTCOMES, SCHEMA, Record, as_json, counts
 from pipeline.report.skipped import Skipped
+from pipeline.verdict import WRONG
 
 Document = Mapping[str, Any]
 """What report.json holds."""
 
-_COMPARED = ("schema", "versions", "cells")
+_COMPARED = ("schema", "environments", "cells")
 
 
-def document(records: Sequence[Record], versions: Mapping[str, str], skipped: Sequence[Skipped] = ()) -> dict[str, Any]:
+def document(records: Sequence[Record], environments: Environments, skipped: Sequence[Skipped] = ()) -> dict[str, Any]:
     """Return the report, as yet compared with no other."""
     return {
         "schema": SCHEMA,
         "counts": counts(records),
-        "versions": dict(versions),
+        "environments": {name: dict(versions) for name, versions in environments.items()},
         "changes": None,
         "skipped": [s.as_json() for s in skipped],
         "cells": [as_json(r) for r in records],
@@ -43,15 +46,30 @@ def parse(content: str) -> Document | None:
         found = json.loads(content)
     except ValueError:
         return None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not isinstance(found.get("versions"), dict):
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not _are_environments(found.get("environments")):
         return None
     cells = found.get("cells")
     return found if isinstance(cells, list) and all(map(_is_cell, cells)) else None
 
 
+def is_wrong(path: Path) -> bool:
+    """Return whether the report in a file has a cell that is wrong. Reads its first lines alone."""
+    try:
+        with path.open() as file:
+            counts = next(line for line in file if line.startswith('"counts": '))
+    except (FileNotFoundError, StopIteration):
+        return False
+    found = json.loads(counts.partition(": ")[2].rstrip(",\n"))
+    return any(found[outcome] for outcome in WRONG)
+
+
 def same(a: Document, b: Document) -> bool:
     """Return whether two documents tell of the same run: all but what they were compared with is equal."""
     return all(a[key] == b[key] for key in _COMPARED)
+
+
+def _are_environments(found: Any) -> bool:
+    return isinstance(found, dict) and all(isinstance(versions, dict) for versions in found.values())
 
 
 def _is_cell(found: Any) -> bool:

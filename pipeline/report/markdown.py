@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pipeline.report import environments
 from pipeline.report.document import Document
 from pipeline.report.records import Record, totals
 from pipeline.report.skipped import Skipped, by_torch
@@ -33,8 +34,8 @@ def render(report: Document, records: Sequence[Record], skipped: Sequence[Skippe
     if skipped:
         lines = [f"torch {torch}: {_plain(str(s))}" for torch, found in by_torch(skipped).items() for s in found]
         parts.append("### Not checked, and why\n\n" + "\n".join(_list(lines)))
-    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
-    return "\n\n".join([*parts, f"<sub>{_plain(versions)}</sub>"]) + "\n"
+    versions = "<br>\n".join(map(_plain, environments.said(report["environments"])))
+    return "\n\n".join([*parts, f"<sub>{versions}</sub>"]) + "\n"
 
 
 def _changes(changes: Mapping[str, Any] | None) -> Iterator[str]:
@@ -43,9 +44,9 @@ def _changes(changes: Mapping[str, Any] | None) -> Iterator[str]:
         return
     told = [f"{len(changes[kind])} {kind}" for kind in ("broken", "fixed", "changed", "new", "gone") if changes[kind]]
     yield f"Since the previous run: {', '.join(told) or 'every cell as before'}."
-    moved = [f"{name} {was or 'none'} → {now or 'none'}" for name, (was, now) in changes["versions"].items()]
-    if moved:
-        yield f"Versions: {_plain(', '.join(moved))}."
+    for environment, differing in changes["versions"].items():
+        moved = [f"{name} {was or 'none'} → {now or 'none'}" for name, (was, now) in differing.items()]
+        yield f"Versions of {environment}: {_plain(', '.join(moved))}."
     for kind, heading in _HEADINGS.items():
         if changes[kind]:
             yield f"**{heading}**\n\n" + "\n".join(_list(map(_change, changes[kind])))

@@ -32,7 +32,7 @@ def data(report: Document, records: Sequence[Record], backgrounds: Sequence[Back
     graphs = _Graphs()
     return {
         "schema": report["schema"],
-        "versions": report["versions"],
+        "environments": report["environments"],
         "changes": report["changes"],
         "skipped": report["skipped"],
         "outcomes": OUTCOMES,

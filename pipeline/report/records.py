@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from pipeline import verdict
 from pipeline.layout import Layout
-from pipeline.matrix import Cell
+from pipeline.matrix import EXPORTERS, Cell
 from pipeline.spec import Lowering
 from pipeline.verdict import WRONG, Outcome, Verdict
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of report.json's schema, docs/report.md: raised when a reader of the old one would be misled."""
 
+_LOWERINGS = get_args(Lowering)
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
@@ -72,6 +73,22 @@ def _problem(found: Verdict, asked: Verdict) -> str:
     if any(c.outcome == "unsupported" and not c.detail for c in found.cases):
         return "a case is unsupported, but no reason is given"
     return ""
+
+
+def in_order(records: Iterable[Record]) -> list[Record]:
+    """Return records in the order of a whole matrix, whichever of its cells were asked for."""
+    return sorted(records, key=_order)
+
+
+def _order(record: Record) -> tuple[Any, ...]:
+    cell, found = record.cell, record.verdict
+    torch = (cell.torch is None, _numbers(cell.torch or ""))  # what needs no torch comes last
+    return (found.op, _LOWERINGS.index(found.lowering), torch, _numbers(cell.ort), EXPORTERS.index(cell.exporter),
+            cell.opset)  # fmt: skip
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part]
 
 
 def counts(records: Sequence[Record]) -> dict[str, int]:

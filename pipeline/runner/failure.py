@@ -55,7 +55,7 @@ class StepBlocked(TaskFailed):
 
 def replays(failure: StepFailed) -> list[str]:
     """Return the commands that run the step of a failure again; of one that a library broke, in a debugger as well."""
-    command = ["python", "-m", "pipeline", *failure.step.command]
+    command = ["python", "-m", "pipeline", *failure.step.command, *failure.step.asks]
     told = [f"Replay: {shlex.join(command)}"]
     if failure.died and failure.step.group in _WITH_LIBRARY:
         build = [*command[:3], "compile", operator_of(failure.step.name), "--debug"]

@@ -54,7 +54,8 @@ class StepRunner(Runner):
         return chosen
 
     def _look_around(self, task: Task, tasks: Sequence[Task]) -> None:
-        """Write down which verdicts stand beside those of this run, where the report is about to be made anew."""
+        """Write down which verdicts the report covers, where it is about to be made anew: those of this run, and those
+        that stand beside them."""
         if not isinstance(task, StepTask) or not task.step.found:
             return
         if not self._seconds and self.dep_manager.get_status(task, {}).status == "up-to-date":
@@ -63,7 +64,8 @@ class StepRunner(Runner):
         from pipeline.runner.standing import standing
 
         found = standing(self._layout, tasks, self.dep_manager)
-        write_text(Path(task.step.found), "".join(f"{path}\n" for path in found.verdicts))
+        covered = sorted({*task.step.reads, *map(str, found.verdicts)})  # in one order, whatever was asked for
+        write_text(Path(task.step.found), "".join(f"{path}\n" for path in covered))
         if found.stale and isinstance(self.reporter, StepReporter):
             names = _some(found.stale)
             self.reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")
@@ -89,7 +91,7 @@ class StepRunner(Runner):
         try:
             with self._cores.take(task) as taken:
                 ending = self._pool.run(
-                    step.command,
+                    (*step.command, *step.asks),
                     server=step.place,
                     log=log,
                     seconds=step.seconds,
@@ -112,6 +114,8 @@ class StepRunner(Runner):
         if node.run_status != "successful" or not isinstance(node.task, StepTask):
             return
         self.dep_manager.journal.took(node.task.name, self._seconds[node.task.name])
+        if node.task.name == REPORT and self._is_wrong():
+            self.dep_manager.journal.forget(REPORT)  # whoever asks for a wrong cell must be told, so it is made again
         if isinstance(self.reporter, StepReporter) and (changed := self.dep_manager.changed_meanwhile(node.task)):
             self.reporter.note(f"{node.task.name}: {changed}: it runs again next time")
 
@@ -122,6 +126,11 @@ class StepRunner(Runner):
             leave_verdict(node.task.step, base_fail)
         self._failures[node.task.name] = base_fail
         super()._handle_task_error(node, base_fail)
+
+    def _is_wrong(self) -> bool:
+        from pipeline.report.document import is_wrong  # here, as above
+
+        return is_wrong(self._layout.report_data)
 
     def _cause(self, node: ExecNode) -> StepFailed:
         """Return the failure at the root of a task that cannot run."""

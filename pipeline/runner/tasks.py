@@ -43,7 +43,7 @@ class StepTask(Task):
         self.step = step
         super().__init__(
             step.task,
-            [[sys.executable, "-m", "pipeline", *step.command]],
+            [[sys.executable, "-m", "pipeline", *step.command, *step.asks]],
             file_dep=step.reads,
             targets=step.writes,
             task_dep=step.after,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
@@ -15,24 +15,29 @@ from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
 from pipeline.matrix import Cell
 from pipeline.project import installed
-from pipeline.report import background, junit, markdown, page, skipped, table
+from pipeline.report import background, environments, junit, markdown, page, skipped, table
 from pipeline.report.changes import compare
 from pipeline.report.document import Document, document, parse, same, text
-from pipeline.report.records import collect, totals
+from pipeline.report.records import collect, in_order, totals
 from pipeline.spec import Lowering
 
+Place = tuple[str, Lowering, Cell]
+Exists = Callable[[str, str, Cell], bool]
 
-def run(layout: Layout, expected: Sequence[tuple[str, Lowering, Cell]]) -> None:
-    """Write every file of the report, and print the table, for the `expected` cells.
 
-    The files hold beside them the verdicts of earlier runs that stand, in other cells. Raises ReportError unless each
-    of the expected cells is verified, or unsupported for a reason.
+def run(layout: Layout, expected: Sequence[Place], *, exists: Exists = lambda *_: True) -> None:
+    """Write every file of the report, and print the table of the `expected` cells.
+
+    The files hold beside them the verdicts of earlier runs that stand, in other cells that `exists` says are some, and
+    are the same whichever of all these cells were expected. Raises ReportError unless each of the expected ones is
+    verified, or unsupported for a reason.
     """
     asked = [collect(layout, op, lowering, cell) for op, lowering, cell in expected]
-    earlier = [collect(layout, *place) for place in _standing(layout, {*expected})]
-    records = [*asked, *earlier]
+    earlier = [collect(layout, *place) for place in _standing(layout, {*expected}) if exists(*place)]
+    records = in_order([*asked, *earlier])
     left_out = skipped.read(layout, records)
-    report = document(records, {"python": platform.python_version(), **asdict(installed())}, left_out)
+    here = {"python": platform.python_version(), **asdict(installed())}
+    report = document(records, environments.read(layout, records, here), left_out)
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)
     data, xml, summary, html = layout.reports
@@ -54,13 +59,10 @@ def run(layout: Layout, expected: Sequence[tuple[str, Lowering, Cell]]) -> None:
         raise ReportError(f"{wrong} of {len(asked)} cells are neither verified nor unsupported; all of it in {path}")
 
 
-Place = tuple[str, Lowering, Cell]
-
-
 def _standing(layout: Layout, expected: Set[Place]) -> Iterator[Place]:
-    """Yield the cells of earlier runs whose verdicts the runner found to stand."""
+    """Yield the other cells, of earlier runs, whose verdicts the runner found to stand."""
     try:
-        listed = layout.standing.read_text().splitlines()
+        listed = layout.covered.read_text().splitlines()
     except FileNotFoundError:
         return
     for path in map(Path, listed):

@@ -199,6 +199,15 @@ def do_report(*verdicts):
         print(Path(v).read_text())
     return 11 if bad else 0
 
+def do_report_all(*asked):
+    covered = Path("build/report/verdicts.txt").read_text().split()
+    wrong = [v for v in covered if '"verified"' not in Path(v).read_text()]
+    counts = '"counts": {"mismatched": 0, "failed": %d}' % len(wrong)
+    Path("build/report/report.json").write_text("{\\n" + counts + "\\n}\\n")
+    bad = [v for v in asked if '"verified"' not in Path(v).read_text()]
+    print("TABLE of", len(asked), "cells,", len(bad), "bad")
+    return 11 if bad else 0
+
 def do_verify(source, verdict):
     Path(verdict).parent.mkdir(parents=True, exist_ok=True)
     outcome = "mismatched" if "wrong" in Path(source).read_text() else "verified"

@@ -11,7 +11,7 @@ from tests.incremental.conftest import Project
 
 pytestmark = pytest.mark.incremental
 
-STANDING = "build/report/standing.txt"
+COVERED = "build/report/verdicts.txt"
 
 
 def plan(project: Project, *cells: str, code: str = "1", command: str = "verify") -> None:
@@ -27,14 +27,13 @@ def plan(project: Project, *cells: str, code: str = "1", command: str = "verify"
         project.steps.append(step | {"reads": [manifest, "library.txt"], "writes": [verdict], "config": config})
         project.steps[-1]["verdict"] = verdict
         verdicts.append(verdict)
-    report = {"group": "report", "name": "", "command": ["report", *verdicts, "build/report.json"]}
-    report |= {"found": STANDING, "config": json.dumps({"cells": cells})}
-    project.steps.append(report | {"reads": verdicts, "writes": ["build/report.json"]})
+    report = {"group": "report", "name": "", "command": ["report_all"], "asks": verdicts, "found": COVERED}
+    project.steps.append(report | {"reads": verdicts, "writes": ["build/report/report.json"]})
 
 
-def standing(project: Project) -> list[str]:
-    """Return the cells of other runs that the report was told of."""
-    return [path.rpartition("/")[2].removesuffix(".json") for path in project.read(STANDING).splitlines()]
+def covered(project: Project) -> list[str]:
+    """Return the cells that the report was told of."""
+    return [path.rpartition("/")[2].removesuffix(".json") for path in project.read(COVERED).splitlines()]
 
 
 def run(project: Project, *cells: str, **options: str) -> str:
@@ -58,20 +57,26 @@ def sources(project: Project) -> None:
 def cells_after(project: Project, *runs: Sequence[str]) -> list[str]:
     for cells in runs:
         run(project, *cells)
-    return standing(project)
+    return covered(project)
 
 
 def test_what_other_runs_verified_stands(project: Project) -> None:
-    assert cells_after(project, [NEW]) == []
-    assert cells_after(project, [OLD]) == [NEW]
-    assert cells_after(project, [RUN_ONLY]) == [NEW, OLD]
-    assert cells_after(project, [OLD, NEW]) == [RUN_ONLY]
+    assert cells_after(project, [NEW]) == [NEW]
+    assert cells_after(project, [OLD]) == [NEW, OLD]
+    assert cells_after(project, [RUN_ONLY]) == [RUN_ONLY, NEW, OLD]
+    assert cells_after(project, [OLD, NEW]) == [RUN_ONLY, NEW, OLD]
 
 
-def test_a_run_with_nothing_to_do_looks_at_nothing(project: Project) -> None:
-    cells_after(project, [OLD], [NEW])
-    project.write(STANDING, project.read(STANDING))
-    assert "all up to date" in run(project, NEW)
+def test_another_choice_of_known_cells_makes_no_report_anew(project: Project) -> None:
+    """Nor does it look at what is known: all that the report covers, and all that this run plans, is as it was."""
+    cells_after(project, [OLD], [NEW], [RUN_ONLY])
+    for cell in (OLD, NEW, RUN_ONLY):
+        assert "all up to date" in run(project, cell)
+
+
+def test_another_choice_with_a_new_cell_does(project: Project) -> None:
+    cells_after(project, [OLD])
+    assert "TABLE of 2 cells, 0 bad" in run(project, OLD, NEW)
 
 
 @pytest.mark.parametrize("name", ["library.txt", "lowering.txt"])
@@ -80,24 +85,38 @@ def test_what_was_made_of_another_file_does_not(project: Project, name: str) -> 
     cells_after(project, [OLD], [NEW])
     project.write(name, "edited")
     said = run(project, NEW)
-    assert standing(project) == []
+    assert covered(project) == [NEW]
     assert f"not in the report, for what earlier runs verified is out of date: {OLD}\n" in said
 
 
 def test_what_was_made_by_other_code_does_not(project: Project) -> None:
     cells_after(project, [OLD], [NEW])
     run(project, NEW, code="2")
-    assert standing(project) == []
+    assert covered(project) == [NEW]
 
 
 def test_a_verdict_that_somebody_wrote_does_not(project: Project) -> None:
     cells_after(project, [OLD])
     project.write(f"build/verify/my_op/custom/{OLD}.json", '{"outcome": "verified"} ')
-    assert cells_after(project, [NEW]) == []
+    assert cells_after(project, [NEW]) == [NEW]
 
 
 def test_what_failed_is_not_forgotten(project: Project) -> None:
     run(project, OLD, command="throw")
-    assert cells_after(project, [NEW]) == [OLD]
+    assert cells_after(project, [NEW]) == [NEW, OLD]
     project.write("library.txt", "edited")
-    assert cells_after(project, [NEW]) == [OLD]
+    assert cells_after(project, [NEW]) == [NEW, OLD]
+
+
+def test_a_report_with_a_wrong_cell_is_made_by_every_run(project: Project) -> None:
+    """Whoever asks for that cell is told, and so is the exit code, though nothing has changed since another choice."""
+    run(project, OLD, command="throw")
+    plan(project, NEW)
+    for _ in range(2):
+        done = project.doit()
+        assert done.returncode == 0 and "TABLE of 1 cells, 0 bad" in done.stdout
+    plan(project, OLD, command="throw")
+    done = project.doit()
+    assert done.returncode != 0 and "TABLE of 1 cells, 1 bad" in done.stdout
+    run(project, OLD)
+    assert "all up to date" in run(project, NEW)

@@ -10,7 +10,23 @@ import pytest
 from pipeline.matrix import ORT, Cell, unreadable
 from tests.incremental.real import RealProject
 from tests.matrix.conftest import Needs
+from tests.matrix.environments import environment
 from tests.ops.projects import ROOT, Project
+
+REGISTRIES = """
+from torch.onnx._internal.exporter._registration import ONNXRegistry
+from pipeline.models import torchlib
+
+def translations(registry):
+    return {target: [one.onnx_function for one in found] for target, found in registry.functions.items()}
+
+with torchlib.kept():
+    first = ONNXRegistry.from_torchlib()
+    first.functions.clear()
+    second = ONNXRegistry.from_torchlib()
+assert translations(second) == translations(ONNXRegistry.from_torchlib()), "they differ"
+print(len(second.functions), second.opset_version, ONNXRegistry.from_torchlib is torchlib.registry)
+"""
 
 pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.timeout(1800)]
 
@@ -94,3 +110,13 @@ def test_tox_lists_the_legal_cells() -> None:
     listed = done.stdout.split()
     assert {"lint", "torch2.13", "torch2.9-opset25", "torch2.15-opset9", "ort1.16"} <= {*listed}
     assert not [name for name in listed if name.endswith(("opset19", "opset24", "opset26"))]
+
+
+@pytest.mark.parametrize("torch", ["2.6", "2.9", "2.15"])
+def test_the_kept_registry_is_the_one_that_this_torch_builds(torch: str, needs: Needs) -> None:
+    """It is built once, for all exports of a server; what one export adds or removes is no other's."""
+    needs(f"torch{torch}")
+    done = environment(torch).run("-c", REGISTRIES)
+    assert done.returncode == 0, done.stderr
+    functions, opset, left = done.stdout.split()
+    assert int(functions) > 300 and opset == "18" and left == "False"

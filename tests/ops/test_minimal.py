@@ -1,4 +1,4 @@
-"""The seeds' group norm, and no more than it: float32, one model, one case. What benchmarks/lines.py counts is green."""
+"""The seeds' group norm, and no more than it: float32, one model, one case. It is what benchmarks/lines.py counts."""
 
 from __future__ import annotations
 

@@ -16,7 +16,11 @@ TORCH: Sequence[tuple[str, Exporter, Sequence[int]]] = (
     *((torch, "dynamo", (18, 20, 21, 23, 25)) for torch in ("2.6", "2.9", "2.13", "2.15")),
 )
 RUNTIMES = ("1.16", "1.18", "1.21", "1.24", "1.31")
-VERSIONS = {"python": "3.11.7", "torch": "2.13.0+cpu", "onnxruntime": "1.31.1"}
+ENVIRONMENTS = {
+    "main": {"python": "3.11.7", "torch": "2.13.0+cpu", "onnxruntime": "1.31.1"},
+    "torch2.9": {"python": "3.11.7", "torch": "2.9.1+cpu", "numpy": "2.3.1"},
+    "ort1.16": {"python": "3.11.2", "onnxruntime": "1.16.3", "numpy": "1.26.4"},
+}
 
 # A custom node between two of ONNX's own, a constant, and an input that nothing reads.
 GRAPH = {

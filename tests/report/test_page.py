@@ -23,7 +23,7 @@ from pipeline.report.background import Background
 from pipeline.report.changes import compare
 from pipeline.report.document import document
 from pipeline.report.records import Record
-from tests.report.many import BACKGROUND, GRAPH, VERSIONS, cells, records, verdict
+from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, records, verdict
 
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 pytestmark = pytest.mark.skipif(
@@ -51,10 +51,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
 
 def write(path: Path, found: list[Record], behind: Background = BACKGROUND) -> str:
     """Write the page of records, compared with a run in which all but the last were verified; return its address."""
-    report = document(found, VERSIONS)
+    report = document(found, ENVIRONMENTS)
     before = [Record(cell=r.cell, verdict=verdict(r.verdict.op, r.cell)) for r in found[:-1]]
     gone = [Record(cell=found[0].cell, verdict=verdict("removed", found[0].cell))]
-    report["changes"] = compare(report, document([*before, *gone], VERSIONS))
+    report["changes"] = compare(report, document([*before, *gone], ENVIRONMENTS))
     path.write_text(page.render(report, found, [behind] * len(found)))
     return path.as_uri()
 
@@ -137,8 +137,19 @@ def test_every_cell_is_there_with_its_mark(shown: Page) -> None:
         assert {*found} == {mark} and len(found) == count(lambda r: r.verdict.outcome == outcome)  # noqa: B023
     assert shown.one("#totals").text == f"{len(FOUND):,} cells"
     assert "written 20" in shown.one("#versions").text
-    assert shown.texts("thead tr:first-child th")[1:] == [
+    assert "torch 2.13.0+cpu" in shown.one("#versions").text
+    assert shown.texts("#matrix thead tr:first-child th")[1:] == [
         "torch 1.13", "torch 2.0", "torch 2.6", "torch 2.9", "torch 2.13", "torch 2.15", "no torch",
+    ]  # fmt: skip
+
+
+def test_the_versions_of_the_other_environments_are_a_table(shown: Page) -> None:
+    folded = shown.one("#environments summary")
+    assert folded.text == "Versions in 2 environments beside the main one"
+    assert not shown.one("#environments table").is_displayed()
+    folded.click()
+    assert shown.one("#environments table").text.splitlines() == [
+        "environment python torch numpy onnxruntime", "torch2.9 3.11.7 2.9.1+cpu 2.3.1", "ort1.16 3.11.2 1.26.4 1.16.3",
     ]  # fmt: skip
 
 

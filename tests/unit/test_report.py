@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pipeline.errors import ReportError
 from pipeline.layout import Layout
 from pipeline.matrix import Cell
 from pipeline.report import junit, table
+from pipeline.report.document import is_wrong
 from pipeline.report.records import Record, collect, totals
 from pipeline.spec import Lowering
 from pipeline.stages import report
@@ -59,7 +60,7 @@ def test_all_verified(layout: Layout, capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.endswith("3 cells: 3 verified\nbuild/report/index.html\n")
     whole = json.loads((layout.report / "report.json").read_text())
     assert whole["counts"] == {"cells": 3, "verified": 3, "mismatched": 0, "failed": 0, "unsupported": 0}
-    assert whole["versions"]["onnxruntime"]
+    assert whole["environments"]["main"].keys() >= {"python", "torch", "onnxruntime"}
     assert cells(layout)[0] == {
         "op": "op", "lowering": "custom", "torch": "2.13", "exporter": "dynamo", "opset": 18, "ort": "1.31",
         "outcome": "verified", "worst_error": 2e-7, "worst_ulp": 1.0, "worst_limit": 0.25, "seconds": 0.5,
@@ -219,3 +220,86 @@ def test_a_cell_without_torch_has_a_row_of_its_own(layout: Layout, capsys: pytes
     assert "torch 2.13, ONNX Runtime 1.31" in shown
     assert [line.split()[:4] for line in shown.splitlines() if "✓" in line][1] == ["op-custom", "node", "✓", "18"]
     assert cells(layout)[3]["torch"] is None
+
+
+# The cells of other runs.
+
+OTHERS = tuple(
+    Cell(torch=torch, exporter="legacy", opset=opset, ort=ort)
+    for torch, opset, ort in (("2.9", 9, "1.31"), ("2.13", 18, "1.16"), ("1.13", 17, "1.31"))
+)
+
+
+def cover(layout: Layout, cells: Iterable[Cell]) -> None:
+    """Do what the runner does before a report: say which verdicts it covers."""
+    paths = [layout.verdict("op", "custom", cell) for cell in cells]
+    layout.covered.parent.mkdir(parents=True, exist_ok=True)
+    layout.covered.write_text("".join(f"{path}\n" for path in paths))
+
+
+@pytest.fixture
+def several(layout: Layout) -> Layout:
+    """Return the project with the verdicts of other runs, which stand."""
+    for cell in OTHERS:
+        verdict.write(layout.verdict("op", "custom", cell), make(cell))
+    cover(layout, (*CELLS, *OTHERS))
+    return layout
+
+
+def written(layout: Layout) -> list[bytes]:
+    return [path.read_bytes() for path in layout.reports]
+
+
+def test_the_files_are_the_same_whatever_was_asked_for(several: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    report.run(several, EXPECTED)
+    first, said = written(several), capsys.readouterr().out
+    assert "3 cells: 3 verified\nbeside them, of earlier runs: 3 cells: 3 verified\n" in said
+    report.run(several, [("op", "custom", OTHERS[0])])
+    assert written(several) == first
+    said = capsys.readouterr().out
+    assert "torch 2.9, ONNX Runtime 1.31" in said
+    assert "1 cell: 1 verified\nbeside them, of earlier runs: 5 cells: 5 verified\n" in said
+    assert not several.previous_report.exists(), "no other run"
+
+
+def test_the_cells_stand_in_the_order_of_the_matrix(several: Layout) -> None:
+    node = Cell(torch=None, exporter="node", opset=9, ort="1.31")
+    verdict.write(several.verdict("op", "custom", node), make(node))
+    report.run(several, [("op", "custom", cell) for cell in (node, *reversed(CELLS))])
+    found = [(c["torch"], c["ort"], c["exporter"], c["opset"]) for c in cells(several)]
+    assert found == [
+        ("1.13", "1.31", "legacy", 17), ("2.9", "1.31", "legacy", 9), ("2.13", "1.16", "legacy", 18),
+        ("2.13", "1.31", "dynamo", 18), ("2.13", "1.31", "dynamo", 20), ("2.13", "1.31", "dynamo", 21),
+        (None, "1.31", "node", 9),
+    ]  # fmt: skip
+
+
+def test_a_cell_that_is_none_any_more_goes_away(several: Layout) -> None:
+    report.run(several, EXPECTED)
+    report.run(several, EXPECTED, exists=lambda op, lowering, cell: cell.opset != 9)
+    changes = json.loads(several.report_data.read_text())["changes"]
+    assert [entry["cell"] for entry in changes["gone"]] == [f"op-custom@{OTHERS[0]}"]
+
+
+def test_a_wrong_cell_of_another_run_is_told_and_does_not_fail_this_one(several: Layout) -> None:
+    verdict.write(several.verdict("op", "custom", OTHERS[0]), make(OTHERS[0], "failed", detail="died", cases=()))
+    report.run(several, EXPECTED)
+    assert is_wrong(several.report_data)
+    with pytest.raises(ReportError, match="1 of 1 cells are neither verified nor unsupported"):
+        report.run(several, [("op", "custom", OTHERS[0])])
+
+
+def test_the_versions_of_every_environment_that_computed(several: Layout) -> None:
+    """torch 1.13 could not be made, and so has none; a torch that is no cell's is not told of."""
+    for name, package, version in (
+        ("torch2.9", "torch", "2.9.1+cpu"), ("torch2.9", "numpy", "2.3.1"), ("torch2.6", "torch", "2.6.0"),
+        ("ort1.16", "onnxruntime", "1.16.3"),
+    ):  # fmt: skip
+        several.installed(name, package).parent.mkdir(parents=True, exist_ok=True)
+        several.installed(name, package).write_text(f"{version}\n")
+    (several.environment("torch2.9") / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
+    report.run(several, EXPECTED)
+    found = json.loads(several.report_data.read_text())["environments"]
+    assert [*found] == ["main", "torch2.9", "ort1.16"]
+    assert found["torch2.9"] == {"python": "3.11.7", "torch": "2.9.1+cpu", "numpy": "2.3.1"}
+    assert found["ort1.16"] == {"python": "unknown", "onnxruntime": "1.16.3"}

@@ -12,20 +12,21 @@ from pipeline import verdict
 from pipeline.errors import ReportError
 from pipeline.layout import Layout
 from pipeline.report.changes import compare, kinds
-from pipeline.report.document import document, parse, same, text
+from pipeline.report.document import document, is_wrong, parse, same, text
+from pipeline.report.environments import Environments
 from pipeline.stages import report
 from pipeline.verdict import Outcome
-from tests.report.many import RUNTIMES, VERSIONS, Record, cells, records
+from tests.report.many import ENVIRONMENTS, RUNTIMES, Record, cells, records
 from tests.report.many import verdict as make
 
 FIVE = list(cells())[:5]
 OUTCOMES: tuple[Outcome, ...] = ("verified", "mismatched", "failed", "unsupported")
 
 
-def made(*outcomes: Outcome | None, versions: dict[str, str] = VERSIONS) -> dict[str, Any]:
+def made(*outcomes: Outcome | None, environments: Environments = ENVIRONMENTS) -> dict[str, Any]:
     """Return a report of as many cells; None for one that is not there."""
     there = [(cell, outcome) for cell, outcome in zip(FIVE, outcomes, strict=False) if outcome]
-    return document([Record(cell=c, verdict=make("op", c, o, detail="why")) for c, o in there], versions)
+    return document([Record(cell=c, verdict=make("op", c, o, detail="why")) for c, o in there], environments)
 
 
 @pytest.mark.parametrize("before", [*OUTCOMES, None])
@@ -52,42 +53,51 @@ def test_the_kinds_of_the_cells_that_there_are() -> None:
 
 
 def test_versions_that_differ_are_told() -> None:
-    changes = compare(
-        made("verified", versions={"torch": "2.13.0", "new": "1"}), made("verified", versions={"torch": "2.9.1"})
-    )
-    assert changes["versions"] == {"torch": ["2.9.1", "2.13.0"], "new": [None, "1"]}
+    now = {"main": {"torch": "2.13.0", "new": "1"}, "torch2.9": {"onnx": "1.22"}, "ort1.18": {"numpy": "2.0"}}
+    before = {"main": {"torch": "2.9.1"}, "torch2.9": {"onnx": "1.22"}, "ort1.16": {"numpy": "1.26"}}
+    changes = compare(made("verified", environments=now), made("verified", environments=before))
+    assert changes["versions"] == {"main": {"torch": ["2.9.1", "2.13.0"], "new": [None, "1"]}}
 
 
 def test_cells_of_many_versions_are_told_apart() -> None:
-    whole = document(records(2), VERSIONS)
-    before = document([r for r in records(2) if r.cell.ort != RUNTIMES[0]], VERSIONS)
+    whole = document(records(2), ENVIRONMENTS)
+    before = document([r for r in records(2) if r.cell.ort != RUNTIMES[0]], ENVIRONMENTS)
     changes = compare(whole, before)
     assert len(changes["new"]) == sum(r.cell.ort == RUNTIMES[0] for r in records(2)) > 50
     assert not changes["broken"] and not changes["gone"]
 
 
 def test_the_text_has_a_line_for_each_cell_and_says_the_same() -> None:
-    whole = document(records(2), VERSIONS)
+    whole = document(records(2), ENVIRONMENTS)
     written = text(whole)
     assert json.loads(written) == whole
     assert sum(line.startswith('{"op"') for line in written.splitlines()) == len(whole["cells"])
-    assert json.loads(text(document([], VERSIONS)))["cells"] == []
+    assert json.loads(text(document([], ENVIRONMENTS)))["cells"] == []
 
 
 def test_a_document_that_is_read_is_the_same() -> None:
-    whole = document(records(1), VERSIONS)
+    whole = document(records(1), ENVIRONMENTS)
     found = parse(text(whole | {"changes": {"broken": []}}))
     assert found and same(found, whole)
-    assert not same(found, document(records(2), VERSIONS))
+    assert not same(found, document(records(2), ENVIRONMENTS))
 
 
 @pytest.mark.parametrize(
     "damaged",
-    ["", "{", "[]", "{}", '{"schema": 2, "versions": {}, "cells": []}', '{"schema": 1, "versions": {}, "cells": [{}]}',
-     '{"schema": 1, "versions": {}, "cells": {}}'],
+    ["", "{", "[]", "{}", '{"schema": 1, "versions": {}, "cells": []}',
+     '{"schema": 3, "environments": {}, "cells": []}', '{"schema": 2, "environments": {}, "cells": [{}]}',
+     '{"schema": 2, "environments": {"main": 1}, "cells": []}', '{"schema": 2, "environments": {}, "cells": {}}'],
 )  # fmt: skip
 def test_what_is_no_report_is_none(damaged: str) -> None:
     assert parse(damaged) is None
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_a_file_says_in_its_first_lines_whether_a_cell_is_wrong(outcome: Outcome, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    assert not is_wrong(path)
+    path.write_text(text(made("verified", outcome, "unsupported")))
+    assert is_wrong(path) == (outcome in ("mismatched", "failed"))
 
 
 # What the stage keeps.

@@ -9,15 +9,15 @@ from pipeline.report.changes import compare
 from pipeline.report.document import document
 from pipeline.report.records import Record
 from pipeline.verdict import CaseResult, Outcome
-from tests.report.many import VERSIONS, cells, records, verdict
+from tests.report.many import ENVIRONMENTS, cells, records, verdict
 
 CELLS = list(cells())
 
 
 def render(found: list[Record], before: list[Record] | None = None) -> str:
-    report = document(found, VERSIONS)
+    report = document(found, ENVIRONMENTS)
     if before is not None:
-        report["changes"] = compare(report, document(before, VERSIONS))
+        report["changes"] = compare(report, document(before, ENVIRONMENTS))
     return markdown.render(report, found)
 
 
@@ -29,7 +29,11 @@ def test_all_is_well() -> None:
     told = render([record()], [record()])
     assert told.startswith("## opmatrix: 1 cell: 1 verified\n\nSince the previous run: every cell as before.\n")
     assert "What is wrong" not in told
-    assert told.endswith("<sub>python 3.11.7, torch 2.13.0+cpu, onnxruntime 1.31.1</sub>\n")
+    assert told.endswith(
+        "<sub>main: python 3.11.7, torch 2.13.0+cpu, onnxruntime 1.31.1<br>\n"
+        "torch2.9: python 3.11.7, torch 2.9.1+cpu, numpy 2.3.1<br>\n"
+        "ort1.16: python 3.11.2, onnxruntime 1.16.3, numpy 1.26.4</sub>\n"
+    )
 
 
 def test_no_cell_at_all() -> None:

@@ -21,14 +21,14 @@ from pipeline.report.records import Record
 from pipeline.report.template import TEMPLATES, in_script
 from pipeline.runner.failure import StepBlocked, StepFailed
 from pipeline.step import Config, Step
-from tests.report.many import BACKGROUND, GRAPH, VERSIONS, cells, records, verdict
+from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, records, verdict
 
 CELL = next(cells())
 HOSTILE = "</script><script>alert(1)</script><!-- {{ script }} & \u2028 ]]> '\""
 
 
 def render(found: list[Record], behind: Background = BACKGROUND) -> str:
-    return page.render(document(found, VERSIONS), found, [behind] * len(found))
+    return page.render(document(found, ENVIRONMENTS), found, [behind] * len(found))
 
 
 def scripts(html: str) -> list[str]:
@@ -83,8 +83,8 @@ def test_no_template_ends_its_own_element() -> None:
 
 def test_columns_hold_each_text_once_and_give_back_every_record() -> None:
     found = records(2)
-    before = document([replace(r, verdict=replace(r.verdict, outcome="verified")) for r in found[:-1]], VERSIONS)
-    report = document(found, VERSIONS)
+    before = document([replace(r, verdict=replace(r.verdict, outcome="verified")) for r in found[:-1]], ENVIRONMENTS)
+    report = document(found, ENVIRONMENTS)
     report["changes"] = compare(report, before)
     data = page.data(report, found, [BACKGROUND] * len(found))
     columns, cases = data["cells"], data["cases"]

@@ -17,7 +17,7 @@ import pytest
 from pipeline.report.changes import compare
 from pipeline.report.document import document, text
 from pipeline.report.records import OUTCOMES, SCHEMA
-from tests.report.many import VERSIONS, records
+from tests.report.many import ENVIRONMENTS, records
 
 WHOLE: dict[str, Any] = json.loads(resources.files("pipeline.report").joinpath("report.schema.json").read_text())
 TYPES: dict[str, Callable[[Any], bool]] = {
@@ -73,8 +73,10 @@ def mistakes(value: Any, schema: dict[str, Any], at: str = "report") -> Iterator
 def report() -> dict[str, Any]:
     """Return a report that holds everything that one may hold, as it is read from its file."""
     found, before = records(3), records(2)[1:]
-    made = document(found, VERSIONS)
-    made["changes"] = compare(made, document([*before, *records(4)[-1:]], VERSIONS | {"torch": "2.9.1"}))
+    made = document(found, ENVIRONMENTS)
+    made["changes"] = compare(
+        made, document([*before, *records(4)[-1:]], ENVIRONMENTS | {"torch2.9": {"torch": "2.9.0"}})
+    )
     loaded: dict[str, Any] = json.loads(text(made))
     return loaded
 
@@ -94,7 +96,7 @@ def _delete(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("plant", "said"),
     [
-        (lambda r: r.update(schema=2), "report.schema: 2 is not 1"),
+        (lambda r: r.update(schema=1), "report.schema: 1 is not 2"),
         (lambda r: r["counts"].pop("failed"), "report.counts: no 'failed'"),
         (_delete, "report.cells[3]: no 'ort'"),
         (lambda r: r["cells"][0].update(outcome="fine"), "report.cells[0].outcome: 'fine' is not"),
@@ -102,7 +104,12 @@ def _delete(found: dict[str, Any]) -> None:
         (lambda r: r["cells"][0].update(opset=True), "report.cells[0].opset: True is no integer"),
         (lambda r: r["cells"][0]["cases"][0].update(limit=-1), "report.cells[0].cases[0].limit: -1 is below 0"),
         (lambda r: r["changes"]["new"][0].pop("now"), "report.changes.new[0]: no 'now'"),
-        (lambda r: r["changes"]["versions"].update(torch=["1"]), "report.changes.versions.torch: 1 items"),
+        (lambda r: r["environments"].pop("main"), "report.environments: no 'main'"),
+        (lambda r: r["environments"]["ort1.16"].pop("python"), "report.environments.ort1.16: no 'python'"),
+        (
+            lambda r: r["changes"]["versions"].update(main={"torch": ["1"]}),
+            "report.changes.versions.main.torch: 1 items",
+        ),
         (lambda r: r["changes"]["gone"][0].update(cell="op"), "report.changes.gone[0].cell: 'op' does not match"),
     ],
 )

@@ -49,13 +49,27 @@ function update() {
 }
 
 function buildHeader() {
-  const parts = Object.entries(DATA.versions).flatMap(([key, version], at) => [at ? " · " : "", `${key} `, make("b", {}, version)]);
+  const parts = Object.entries(DATA.environments.main).flatMap(([key, version], at) => [at ? " · " : "", `${key} `, make("b", {}, version)]);
   const compared = DATA.changes === null ? " · no previous run to compare with" : "";
   byId("versions").append(...parts, compared, ` · written ${new Date(document.lastModified).toLocaleString("sv")}`);
 }
 
+// A table of the environments beside the main one: each torch and each ONNX Runtime has its own packages.
+function buildEnvironments() {
+  const beside = Object.entries(DATA.environments).filter(([name]) => name !== "main");
+  if (!beside.length) return;
+  const packages = [...new Set(beside.flatMap(([, versions]) => Object.keys(versions)))];
+  const head = make("tr", {}, make("th", { scope: "col" }, "environment"), ...packages.map((key) => make("th", { scope: "col" }, key)));
+  const rows = beside.map(([name, versions]) =>
+    make("tr", {}, make("th", { scope: "row" }, name), ...packages.map((key) => make("td", {}, versions[key] ?? ""))));
+  const count = `${beside.length} environment${beside.length === 1 ? "" : "s"}`;
+  byId("environments").append(make("details", {}, make("summary", {}, `Versions in ${count} beside the main one`),
+    make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows))));
+}
+
 readout(null);
 buildHeader();
+buildEnvironments();
 buildFilters();
 buildMetrics();
 buildSkipped();

@@ -1,0 +1,59 @@
+"""The versions of what computed the verdicts of a report: of the main environment, and of each beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pipeline.layout import Layout
+from pipeline.project import PACKAGES, minor
+from pipeline.report.records import Record
+
+MAIN = "main"
+Environments = Mapping[str, Mapping[str, str]]
+"""Versions by package, and of Python, by the name of the environment."""
+
+
+def read(layout: Layout, records: Sequence[Record], main: Mapping[str, str]) -> Environments:
+    """Return the main environment, whose versions are given, and the others that cells of `records` need, in the order
+    of the matrix. One that could not be made has no versions, and so is left out."""
+    found = {MAIN: dict(main)}
+    for factor, package in (("torch", "torch"), ("ort", "onnxruntime")):
+        asked = dict.fromkeys(getattr(r.cell, factor) for r in records)
+        for version in sorted(filter(None, asked), key=_numbers):
+            name = f"{factor}{version}"
+            if version != minor(main[package]) and (versions := _versions(layout, name)):
+                found[name] = versions
+    return found
+
+
+def said(environments: Environments) -> Iterable[str]:
+    """Yield a line for each environment: ``torch2.9: python 3.11.7, torch 2.9.1, ...``."""
+    for name, versions in environments.items():
+        yield f"{name}: {', '.join(f'{package} {version}' for package, version in versions.items())}"
+
+
+def _versions(layout: Layout, name: str) -> dict[str, str]:
+    found = {package: _read_text(layout, name, package) for package in PACKAGES}
+    there = {package: version for package, version in found.items() if version}
+    return {"python": _python(layout, name), **there} if there else {}
+
+
+def _read_text(layout: Layout, name: str, package: str) -> str:
+    try:
+        return layout.installed(name, package).read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _python(layout: Layout, name: str) -> str:
+    """Return the version that venv noted when it made the environment."""
+    try:
+        lines = (layout.environment(name) / "pyvenv.cfg").read_text().splitlines()
+    except FileNotFoundError:
+        return "unknown"
+    noted = (line.partition("=") for line in lines)
+    return next((value.strip() for key, _, value in noted if key.strip() == "version"), "unknown")
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
