@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from importlib.metadata import version
@@ -109,6 +110,27 @@ def test_what_a_change_makes_run(real: RealProject, change: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert real.ran(done) == expand(expected)
     assert said <= expand(expected)
+
+
+def test_cells_that_are_none_any_more_leave_the_report(real: RealProject) -> None:
+    """Their verdicts are of the same code, library and declaration, but nobody can choose them again."""
+    assert real.doit("opsets=17").returncode == 0
+    assert real.run().returncode == 0
+    assert {"17", "18"} == opsets(real)
+    before = (real.root / OP / "spec.py").read_text()
+    try:
+        real.replace(f"{OP}/spec.py", "    lowerings=(", "    min_opset=18,\n    lowerings=(")
+        assert real.ran(real.run()) == {"report"}
+    finally:
+        (real.root / OP / "spec.py").write_text(before)
+    assert {"18"} == opsets(real)
+    gone = json.loads(real.layout.report_data.read_text())["changes"]["gone"]
+    assert {entry["cell"].partition("-opset")[2] for entry in gone} == {"17-ort1.31"}
+
+
+def opsets(project: RealProject) -> set[str]:
+    """Return the opsets that the report tells of."""
+    return {name.partition("-opset")[2].partition("-")[0] for name in project.records()}
 
 
 VERSIONS = {
