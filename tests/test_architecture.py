@@ -130,19 +130,29 @@ def test_paths_under_build_come_from_layout_alone() -> None:
             assert not re.search(r"""["']build/""", path.read_text()), f"{path}: use pipeline.layout"
 
 
-def strong_shims(text: str) -> set[str]:
-    """Return torch's symbols that a header declares and that every torch must have: the rest of it is weak."""
-    return set(re.findall(r"\b(?:aoti_torch|torch)_\w+(?=\()", text.partition("// Newer than 2.9")[0]))
+def shims(text: str) -> tuple[set[str], set[str]]:
+    """Return torch's symbols that a header declares: those that bindings always call, and those of newer torches."""
+    always, _, newer = text.partition("// Newer than 2.9")
+    names = re.compile(r"\b(?:aoti_torch|torch)_\w+(?=\()")
+    return set(names.findall(always)), set(names.findall(newer))
 
 
 def test_bindings_use_no_symbol_outside_the_targets_list() -> None:
     """tests/native and the compile stage hold the same of the libraries themselves; this needs no compiler."""
-    strong = strong_shims((ROOT / "native/binding/stable/torch_shims.h").read_text())
-    assert len(strong) > 20
-    assert strong <= symbols.torch_shims("2.9")
+    always, newer = shims((ROOT / "native/binding/stable/torch_shims.h").read_text())
+    assert len(always) > 20
+    assert always <= symbols.torch_shims("2.9")
+    assert newer == symbols.torch_shims("newer") <= symbols.torch_shims("2.15") - symbols.torch_shims("2.9")
+
+
+def test_an_older_torch_loads_a_library_to_be_told_what_it_needs() -> None:
+    """A symbol that must be found would be all that the loader names."""
+    header = (ROOT / "native/binding/stable/torch_shims.h").read_text()
+    always, newer = shims(header)
+    assert header.count("[[gnu::weak]]") == len(always | newer)
 
 
 def test_the_symbol_rule_sees_a_planted_declaration() -> None:
-    planted = strong_shims("void aoti_torch_new_in_2_10(int);\n// Newer than 2.9\nvoid torch_parallel_for(int);")
+    planted, _ = shims("void aoti_torch_new_in_2_10(int);\n// Newer than 2.9\nvoid torch_parallel_for(int);")
     assert planted == {"aoti_torch_new_in_2_10"}
     assert not planted <= symbols.torch_shims("2.9")

@@ -24,6 +24,7 @@ SHIMS = Path(__file__).parent / "torch_shims"
 CEILING: Mapping[str, tuple[int, ...]] = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
 
 _DYNAMIC, _DYNSYM, _VERSYM, _VERNEED = 6, 11, 0x6FFFFFFF, 0x6FFFFFFE  # kinds of sections
+_TORCH = ("aoti_torch_", "torch_")  # how the names of its C functions begin
 _NEEDED = 1  # a tag of the dynamic section
 _LOCAL, _WEAK = 0, 2  # bindings of symbols
 
@@ -33,12 +34,14 @@ class Symbols:
     """The dynamic symbols of a library.
 
     `needed` are the libraries that the loader fetches with it. `undefined` are the symbols that must be found in one of
-    them, but not those that carry a version: glibc's and libstdc++'s do, torch's and ONNX Runtime's do not. `versions`
-    are the newest of those that are asked for, by what they are versions of: ``{"GLIBC": (2, 14)}``.
+    them, but not those that carry a version: glibc's and libstdc++'s do, torch's and ONNX Runtime's do not. `weak` are
+    those that need not be found, and read as null then. `versions` are the newest of those that are asked for, by what
+    they are versions of: ``{"GLIBC": (2, 14)}``.
     """
 
     defined: frozenset[str]
     undefined: frozenset[str]
+    weak: frozenset[str]
     needed: tuple[str, ...]
     versions: Mapping[str, tuple[int, ...]]
 
@@ -61,6 +64,7 @@ def read_symbols(path: Path) -> Symbols:
     """Return the symbols of a 64-bit little-endian library. Raises CompileError for any other file."""
     defined: set[str] = set()
     undefined: set[str] = set()
+    weak: set[str] = set()
     with _mapped(path) as content:
         sections = list(_sections(content))
         for symbol in _symbols(content, sections):
@@ -68,11 +72,12 @@ def read_symbols(path: Path) -> Symbols:
                 continue  # for relocations alone: gold lists hidden thread-local variables so
             if symbol.section:
                 defined.add(symbol.name)
-            elif symbol.binding != _WEAK and symbol.version < 2:  # 0 and 1: local and global, without a version
-                undefined.add(symbol.name)
+            elif symbol.version < 2:  # 0 and 1: local and global, without a version
+                (weak if symbol.binding == _WEAK else undefined).add(symbol.name)
         return Symbols(
             defined=frozenset(defined),
             undefined=frozenset(undefined),
+            weak=frozenset(weak),
             needed=tuple(_needed(content, sections)),
             versions=_newest(_versions(content, sections)),
         )
@@ -162,18 +167,26 @@ def spelled(version: tuple[int, ...]) -> str:
 
 @cache
 def torch_shims(target: str) -> frozenset[str]:
-    """Return the C functions that torch `target` ("2.9") and every newer one export."""
+    """Return the C functions that torch `target` ("2.9") and every newer one export; of "newer" those beyond the lowest
+    target that bindings call where they are there."""
     return frozenset((SHIMS / f"{target}.txt").read_text().split())
 
 
 def check_torch_library(path: Path, *, target: str) -> None:
-    """Raise CompileError unless the library loads in torch `target` and newer."""
+    """Raise CompileError unless the library works in torch `target` and newer. It loads in older ones as well, to say
+    what it needs: torch's functions are weak there."""
     found = read_symbols(path)
     _check_exports(path, found, allowed="opmatrix_error")
     if beyond := sorted(found.undefined - torch_shims(target)):
         raise CompileError(
             f"{path.name} needs {_list(beyond)}, which torch {target} does not export. Use what native/binding/torch.h "
             "offers; declare a newer function [[gnu::weak]] there, and guard its use."
+        )
+    functions = {name for name in found.weak if name.startswith(_TORCH)}
+    if unknown := sorted(functions - torch_shims(target) - torch_shims("newer")):
+        raise CompileError(
+            f"{path.name} uses {_list(unknown)}, which torch {target} does not export, and may find null instead. Call "
+            f"it only where it is there, then add it to {SHIMS.name}/newer.txt"
         )
     if "libtorch_cpu.so" not in found.needed:
         raise CompileError(f"{path.name} does not ask for libtorch_cpu.so, so it cannot be loaded; link the stub")

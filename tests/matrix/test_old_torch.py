@@ -77,6 +77,15 @@ def test_the_library_shows_one_function_and_takes_the_kernel_as_it_is(layout: La
     assert not [*folder.glob("kernel.o")]
 
 
+def test_the_library_for_newer_torches_says_which_it_fits(layout: Layout, old: Environment) -> None:
+    """Loaded by hand: no stage, and no wheel, would do it."""
+    for name, spelled in (("group_norm", "mynamespace::custom_group_norm"), ("nms", "opmatrix::nms")):
+        code = f"import torch; torch.ops.load_library({str(layout.torch_library(name))!r}); print('loaded')"
+        done = old.run("-c", code)
+        assert (done.returncode, done.stdout) == (0, "loaded\n"), done.stderr
+        assert f"opmatrix: {spelled}: needs torch 2.9 or newer\n" in done.stderr
+
+
 def torchs_own(old: Environment, calls: Iterable[str]) -> list[str]:
     """Return the calls that torch refuses before our binding is asked: 1.13 takes a kernel for all devices for one of
     all but Meta."""

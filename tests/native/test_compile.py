@@ -180,7 +180,10 @@ def test_editors_get_the_commands(built: Layout) -> None:
 def test_the_libraries_pass_the_gate(built: Layout) -> None:
     torch, ort = map(symbols.read_symbols, libraries(built))
     assert torch.defined == {"opmatrix_error"} and ort.defined == {"RegisterCustomOps"}
-    assert torch.undefined < symbols.torch_shims(native_build.TORCH_TARGET) and not ort.undefined
+    functions = {name for name in torch.weak if "torch_" in name}
+    assert len(functions & symbols.torch_shims(native_build.TORCH_TARGET)) > 20
+    assert functions <= symbols.torch_shims(native_build.TORCH_TARGET) | symbols.torch_shims("newer")
+    assert not torch.undefined and not ort.undefined
     assert "libtorch_cpu.so" in torch.needed and not [n for n in ort.needed if "torch" in n]
 
 
@@ -218,6 +221,37 @@ def test_a_symbol_beyond_the_target_is_refused(layout: Layout) -> None:
     edit(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return")
     with pytest.raises(CompileError, match=r"needs 'torch_parallel_for', which torch 2\.9 does not export"):
         build(layout)
+
+
+def test_a_newer_function_that_is_not_listed_is_refused(layout: Layout) -> None:
+    """torch 2.9 would load the library, and call null."""
+    shims = layout.binding / "stable/torch_shims.h"
+    edit(shims, "[[gnu::weak]] AOTITorchError torch_list_size", "[[gnu::weak]] void torch_get_num_threads();\n"
+         "[[gnu::weak]] AOTITorchError torch_list_size")  # fmt: skip
+    edit(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return",
+         "torch_get_num_threads();\n    if (torch_parallel_for == nullptr) return")  # fmt: skip
+    with pytest.raises(CompileError, match=r"uses 'torch_get_num_threads', which torch 2\.9 does not export, and may "):
+        build(layout)
+
+
+def test_an_older_torch_is_told(built: Layout, tmp_path: Path) -> None:
+    """By those who load the library by hand: the loader would name a symbol, and no version."""
+    without = tmp_path / "libtorch_cpu.so"
+    subprocess.run(["g++", "-shared", "-x", "c", "/dev/null", "-o", without], check=True)
+    program = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.opmatrix_error.restype = ctypes.c_char_p
+print(library.opmatrix_error().decode())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, libraries(built)[0]],
+        env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "custom_group_norm: needs torch 2.9 or newer\n", done.stderr
+    assert done.stderr == "opmatrix: mynamespace::custom_group_norm: needs torch 2.9 or newer\n"
 
 
 def test_a_cpp_symbol_of_torch_is_refused(layout: Layout) -> None:

@@ -220,6 +220,7 @@ class Registration {
   Registration(const char* space, const char* name, const char* schema, Kernel kernel, const char* source,
                Since since = Since::torch_2_9) noexcept {
     try {
+      KERNEL_CHECK(aoti_torch_aten_new_empty != nullptr, name, ": needs torch 2.9 or newer");  // the last one to come
       KERNEL_CHECK(since == Since::torch_2_9 || torch_library_impl != nullptr, name,
                    ": needs torch 2.10 or newer, for its lists and texts");
       check_call(aoti_torch_library_init_fragment(space, source, 0, &definition_), name, "open its namespace");

@@ -3,6 +3,9 @@
 // Declared here instead of included: torch's own headers for it (torch/csrc/inductor/aoti_torch/c/shim.h and
 // .../generated/c_shim_aten.h) bring <iostream> and <complex> along, and would double what the two libraries of an
 // operator cost to compile. tests/native holds these lines against the headers of the installed torch.
+//
+// All are weak, so that a torch without them loads the library all the same, and they read as null: an older one is
+// then told which version it lacks (Registration), where the loader would name one of these symbols, and no version.
 #pragma once
 
 #include <cstddef>
@@ -21,51 +24,54 @@ using StableIValue = std::uint64_t;   // a tensor's handle, or the bits of a num
 
 extern "C" {
 
-std::int32_t aoti_torch_device_type_cpu();
-std::int32_t aoti_torch_device_type_cuda();
-std::int32_t aoti_torch_device_type_meta();
-std::int32_t aoti_torch_layout_strided();
-std::int32_t aoti_torch_dtype_float16();
-std::int32_t aoti_torch_dtype_bfloat16();
-std::int32_t aoti_torch_dtype_float32();
-std::int32_t aoti_torch_dtype_float64();
-std::int32_t aoti_torch_dtype_int8();
-std::int32_t aoti_torch_dtype_int16();
-std::int32_t aoti_torch_dtype_int32();
-std::int32_t aoti_torch_dtype_int64();
-std::int32_t aoti_torch_dtype_uint8();
-std::int32_t aoti_torch_dtype_uint16();
-std::int32_t aoti_torch_dtype_uint32();
-std::int32_t aoti_torch_dtype_uint64();
-std::int32_t aoti_torch_dtype_bool();
-std::int32_t aoti_torch_dtype_complex64();
-std::int32_t aoti_torch_dtype_complex128();
+[[gnu::weak]] std::int32_t aoti_torch_device_type_cpu();
+[[gnu::weak]] std::int32_t aoti_torch_device_type_cuda();
+[[gnu::weak]] std::int32_t aoti_torch_device_type_meta();
+[[gnu::weak]] std::int32_t aoti_torch_layout_strided();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_float16();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_bfloat16();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_float32();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_float64();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_int8();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_int16();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_int32();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_int64();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_uint8();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_uint16();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_uint32();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_uint64();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_bool();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_complex64();
+[[gnu::weak]] std::int32_t aoti_torch_dtype_complex128();
 
-AOTITorchError aoti_torch_delete_tensor_object(AtenTensorHandle tensor);
-AOTITorchError aoti_torch_is_defined(AtenTensorHandle tensor, bool* defined);
-AOTITorchError aoti_torch_is_contiguous(AtenTensorHandle tensor, bool* contiguous);
-AOTITorchError aoti_torch_get_device_type(AtenTensorHandle tensor, std::int32_t* device_type);
-AOTITorchError aoti_torch_get_layout(AtenTensorHandle tensor, std::int32_t* layout);
-AOTITorchError aoti_torch_get_dtype(AtenTensorHandle tensor, std::int32_t* dtype);
-AOTITorchError aoti_torch_get_dim(AtenTensorHandle tensor, std::int64_t* dim);
-AOTITorchError aoti_torch_get_sizes(AtenTensorHandle tensor, std::int64_t** sizes);
-AOTITorchError aoti_torch_get_data_ptr(AtenTensorHandle tensor, void** data);
-AOTITorchError aoti_torch_copy_(AtenTensorHandle self, AtenTensorHandle source, std::int32_t non_blocking);
-AOTITorchError aoti_torch_aten_new_empty(AtenTensorHandle self, const std::int64_t* size, std::int64_t rank,
-                                         std::int32_t* dtype, std::int32_t* layout, std::int32_t* device,
-                                         std::int32_t device_index, std::int32_t* pin_memory, AtenTensorHandle* made);
+[[gnu::weak]] AOTITorchError aoti_torch_delete_tensor_object(AtenTensorHandle tensor);
+[[gnu::weak]] AOTITorchError aoti_torch_is_defined(AtenTensorHandle tensor, bool* defined);
+[[gnu::weak]] AOTITorchError aoti_torch_is_contiguous(AtenTensorHandle tensor, bool* contiguous);
+[[gnu::weak]] AOTITorchError aoti_torch_get_device_type(AtenTensorHandle tensor, std::int32_t* device_type);
+[[gnu::weak]] AOTITorchError aoti_torch_get_layout(AtenTensorHandle tensor, std::int32_t* layout);
+[[gnu::weak]] AOTITorchError aoti_torch_get_dtype(AtenTensorHandle tensor, std::int32_t* dtype);
+[[gnu::weak]] AOTITorchError aoti_torch_get_dim(AtenTensorHandle tensor, std::int64_t* dim);
+[[gnu::weak]] AOTITorchError aoti_torch_get_sizes(AtenTensorHandle tensor, std::int64_t** sizes);
+[[gnu::weak]] AOTITorchError aoti_torch_get_data_ptr(AtenTensorHandle tensor, void** data);
+[[gnu::weak]] AOTITorchError aoti_torch_copy_(AtenTensorHandle self, AtenTensorHandle source,
+                                              std::int32_t non_blocking);
+[[gnu::weak]] AOTITorchError aoti_torch_aten_new_empty(AtenTensorHandle self, const std::int64_t* size,
+                                                       std::int64_t rank, std::int32_t* dtype, std::int32_t* layout,
+                                                       std::int32_t* device, std::int32_t device_index,
+                                                       std::int32_t* pin_memory, AtenTensorHandle* made);
 
-AOTITorchError aoti_torch_library_init_fragment(const char* space, const char* file, std::uint32_t line,
-                                                TorchLibraryHandle* made);
-AOTITorchError aoti_torch_library_init_impl(const char* space, const char* key, const char* file, std::uint32_t line,
-                                            TorchLibraryHandle* made);
-AOTITorchError aoti_torch_library_def(TorchLibraryHandle library, const char* schema);
-AOTITorchError aoti_torch_library_impl(TorchLibraryHandle library, const char* name,
-                                       void (*kernel)(StableIValue* stack, std::uint64_t arguments,
-                                                      std::uint64_t results));
-AOTITorchError aoti_torch_delete_library_object(TorchLibraryHandle library);
+[[gnu::weak]] AOTITorchError aoti_torch_library_init_fragment(const char* space, const char* file, std::uint32_t line,
+                                                              TorchLibraryHandle* made);
+[[gnu::weak]] AOTITorchError aoti_torch_library_init_impl(const char* space, const char* key, const char* file,
+                                                          std::uint32_t line, TorchLibraryHandle* made);
+[[gnu::weak]] AOTITorchError aoti_torch_library_def(TorchLibraryHandle library, const char* schema);
+[[gnu::weak]] AOTITorchError aoti_torch_library_impl(TorchLibraryHandle library, const char* name,
+                                                     void (*kernel)(StableIValue* stack, std::uint64_t arguments,
+                                                                    std::uint64_t results));
+[[gnu::weak]] AOTITorchError aoti_torch_delete_library_object(TorchLibraryHandle library);
 
-// Newer than 2.9, so weak: a torch without them loads the library all the same, and they read as null.
+// Newer than 2.9: whoever calls one asks first whether it is there. pipeline/toolchain/torch_shims/newer.txt has their
+// names.
 [[gnu::weak]] AOTITorchError torch_parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain,
                                                 void (*work)(std::int64_t begin, std::int64_t end, void* context),
                                                 void* context);  // 2.10
