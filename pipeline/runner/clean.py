@@ -12,7 +12,7 @@ from doit.task import Task
 from pipeline.layout import Layout
 from pipeline.runner.collect import remove
 from pipeline.runner.lock import hold
-from pipeline.runner.plain import Plain
+from pipeline.runner.plain import Plain, quiet_pipe
 from pipeline.runner.tasks import StepTask
 
 
@@ -29,6 +29,8 @@ class Clean(Plain, DoitClean):
             return int(super().execute(params, args) or 0)
 
     def clean_tasks(self, tasks: Iterable[Task], dryrun: bool, cleanforget: bool) -> None:
+        if dryrun:
+            quiet_pipe()
         layout = Layout(Path.cwd())
         verb = "would remove" if dryrun else "removed"
         for task in {t.name: t for t in tasks if isinstance(t, StepTask)}.values():

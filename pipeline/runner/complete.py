@@ -14,6 +14,7 @@ from doit.cmd_base import DoitCmdBase
 
 from pipeline.matrix import ORT, TORCH
 from pipeline.runner.plain import Plain, quiet_pipe
+from pipeline.runner.select import steps_of_operators
 
 SHELLS = ("bash", "zsh", "fish")
 VALUES: Mapping[str, Sequence[str]] = {"torch=": ("all", *TORCH), "ort=": ("all", *ORT), "opsets=": ("all",)}
@@ -51,9 +52,8 @@ class Complete(Plain, DoitCmdBase):
         if words[-1].startswith("-"):
             named = next((word for word in words[1:-1] if word in commands), "run")
             options = [f"--{o['long']}" for o in self._commands.get_plugin(named).cmd_options if o.get("long")]
-        sys.stdout.writelines(
-            f"{found}\n" for found in candidates(words, commands, options, [task.name for task in self.task_list])
-        )
+        tasks = [*(task.name for task in self.task_list), *steps_of_operators(self.task_list)]
+        sys.stdout.writelines(f"{found}\n" for found in candidates(words, commands, options, tasks))
         return 0
 
     def __init__(self, cmds: Any = None, **others: Any) -> None:

@@ -24,7 +24,7 @@ ABOUT = ("help", "tabcompletion")
 
 FORMS = (
     ("", "all that is not up to date; -n 2 on two cores"),
-    ("TASK ...", "a stage, a step or a pattern: verify, compile:nms, 'verify:nms*'"),
+    ("TASK ...", "a stage, an operator, a step or a pattern: verify, nms, compile:nms, 'verify:nms*'"),
     ("torch=2.9 ort=1.18", "in other cells; opsets=18,20 as well; `all` is every one"),
 )
 EXIT_CODES = (

@@ -17,12 +17,15 @@ from doit.loader import get_module
 from doit.task import Task
 
 from pipeline.errors import OpmatrixError, SpecError, UsageError, did_you_mean
+from pipeline.runner.select import with_operators
 from pipeline.runner.state import State
 from pipeline.runner.tasks import DEFAULT, StepTask
 from pipeline.step import Config, Fingerprint
 
 # What may be written as `doit NAME=VALUE`.
 VARIABLES = ("torch", "ort", "opsets")
+# Commands that are asked of one thing, where an operator's name does not stand for its steps.
+OF_ONE = ("help", "info", "tabcompletion")
 
 
 class Loader(NamespaceTaskLoader):
@@ -41,13 +44,15 @@ class Loader(NamespaceTaskLoader):
     def load_doit_config(self) -> dict[str, Any]:
         return {"default_tasks": list(DEFAULT), **super().load_doit_config()}
 
-    def load_tasks(self, cmd: Command, pos_args: Sequence[str]) -> list[Task]:
+    def load_tasks(self, cmd: Command, pos_args: list[str]) -> list[Task]:
         """Return the tasks, and put our State into the place of the doit Dependency that is open."""
         try:
             tasks = super().load_tasks(cmd, pos_args)
             _refuse_others(tasks)
         except OpmatrixError as error:
             _exit(error)
+        if cmd.name not in OF_ONE:
+            pos_args[:] = with_operators(pos_args, tasks)  # the list that doit then gives to the command
         journal = cmd.dep_manager.backend
         if fingerprints := _fingerprints(tasks):
             journal.explain(fingerprints)

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Task
 
 from pipeline.errors import did_you_mean
+from pipeline.runner.tasks import DEFAULT, StepTask, operator_of
+
+
+def steps_of_operators(tasks: Iterable[Task]) -> dict[str, list[str]]:
+    """Return the steps that `doit` runs for each operator by itself, by its name."""
+    found: dict[str, list[str]] = {}
+    for task in tasks:
+        if isinstance(task, StepTask) and task.step.name and task.step.group in DEFAULT:
+            found.setdefault(operator_of(task.step.name), []).append(task.name)
+    return found
+
+
+def with_operators(names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
+    """Return what a command line names, with the steps of an operator in the place of its name."""
+    known = {task.name for task in tasks}
+    if known.issuperset(names):
+        return list(names)
+    operators = steps_of_operators(tasks)
+    return [step for name in names for step in ([name] if name in known else operators.get(name, [name]))]
 
 
 def select(tasks: Sequence[Task], names: Sequence[str] | None, *, commands: Sequence[str]) -> TaskControl:
@@ -26,9 +45,9 @@ def select(tasks: Sequence[Task], names: Sequence[str] | None, *, commands: Sequ
                 f"{error.not_found!r} is a command, and stands first: doit {error.not_found} ..."
             ) from error
         if error.not_found:
-            near = did_you_mean(error.not_found, [*control.tasks, *commands])
+            near = did_you_mean(error.not_found, [*control.tasks, *commands, *steps_of_operators(tasks)])
             raise InvalidCommand(
-                f"no task, command or output {error.not_found!r}{near}; see `doit list --all`"
+                f"no task, operator, command or output {error.not_found!r}{near}; see `doit list --all`"
             ) from error
         raise
     for pattern in names or ():

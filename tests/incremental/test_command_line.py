@@ -54,13 +54,17 @@ def test_versions(project: Project) -> None:
     [
         ("data:good", 0, ""),
         ("data:bad", 1, ""),
-        ("data:goood", 2, "doit run: no task, command or output 'data:goood'; did you mean 'data:good'?"),
+        ("good", 0, ""),  # an operator stands for its steps
+        ("bad", 1, ""),
+        ("why goood", 2, "doit why: no task, operator, command or output 'goood'; did you mean 'good'?"),
+        ("forget good", 0, ""),
+        ("data:goood", 2, "doit run: no task, operator, command or output 'data:goood'; did you mean 'data:good'?"),
         ("--verbose 2", 2, "doit run: option --verbose not recognized; did you mean '--verbosity'?; allowed: --always"),
         ("-n two", 2, "doit run: --process takes a whole number: invalid literal for int() with base 10: 'two'"),
         ("color=red", 2, "unknown variable 'color'; allowed: torch, ort, opsets"),
         ("list --stat", 0, ""),  # cut short, as getopt allows
         ("list --states", 2, "doit list: option --states not recognized; did you mean '--status'?"),
-        ("why data:x", 2, "doit why: no task, command or output 'data:x'"),
+        ("why data:x", 2, "doit why: no task, operator, command or output 'data:x'"),
         ("info data:x", 2, "doit info: no step 'data:x'"),
         ("-n 2 why", 2, "doit run: 'why' is a command, and stands first: doit why ..."),
         ("info", 2, "doit info: takes one step, and was given 0; see `doit list --all`"),
@@ -78,6 +82,18 @@ def test_a_line_its_exit_code_and_its_message(project: Project, typed: str, code
     assert message in done.stderr
     assert "Traceback" not in done.stderr and (not message or len(done.stderr.splitlines()) == 1)
     assert bool(message) == (code > 1)
+
+
+def test_an_operator_stands_for_its_steps(project: Project) -> None:
+    project.step("verify:good-custom@cell", "copy", "build/good", "build/verified")
+    project.step("sanitize:good", "copy", "build/good", "build/sanitized")  # only when asked for by its own name
+    assert project.doit("good").returncode == 0
+    assert project.ran() == ["good", "verified"]
+    assert project.doit("list", "good").stdout.split() == ["data:good", "verify:good-custom@cell"]
+    assert project.doit("good").stdout == "2 steps, all up to date\n"
+    project.doit("clean", "good")
+    assert not (project.root / "build/good").exists()
+    assert "data:good" in project.doit("help", "data:good").stdout
 
 
 def test_a_declaration_that_cannot_hold_is_exit_code_3(project: Project) -> None:

@@ -244,7 +244,7 @@ def test_steps_run_at_the_same_time(project: Project) -> None:
     "arguments, code, text",
     [
         (["opsett=all"], 2, "unknown variable 'opsett'; did you mean 'opsets'?; allowed: torch, ort, opsets\n"),
-        (["verifi"], 2, "no task, command or output 'verifi'; did you mean 'verify'?"),
+        (["verifi"], 2, "no task, operator, command or output 'verifi'; did you mean 'verify'?"),
         (["verify:b*"], 2, "no task matches 'verify:b*'"),
         (["info", "glue:a", "opsett=all"], 2, "unknown variable 'opsett'"),
     ],

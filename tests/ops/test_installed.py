@@ -195,7 +195,7 @@ def test_an_update_touches_nothing(python: Path, wheel: Path, newer: Path, proje
     """What is new in a newer opmatrix is there for a project that an older one wrote, and none of its files changes."""
     before = written(project)
     run(project, python, "-m", "doit")
-    assert "no task, command or output 'greet'" in run(project, python, "-m", "doit", "greet", code=2)
+    assert "no task, operator, command or output 'greet'" in run(project, python, "-m", "doit", "greet", code=2)
     install(newer, python)
     try:
         assert run(project, python, "-m", "doit", "greet") == "hello\n"
