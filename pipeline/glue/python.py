@@ -7,7 +7,7 @@ through it. They register nothing on import: the stage that wants a registration
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
@@ -83,7 +83,19 @@ def function(spec: OpSpec) -> dict[str, Any]:
     arguments = torch_arguments(spec)
     tensors = ", ".join("torch.Tensor" for _ in spec.outputs)
     returns = tensors if len(spec.outputs) == 1 else f"tuple[{tensors}]"
-    return {"typed": [_typed(a) for a in arguments], "names": [a.name for a in arguments], "returns": returns}
+    return {"typed": _parameters(arguments), "names": [a.name for a in arguments], "returns": returns}
+
+
+def _parameters(arguments: Sequence[Argument]) -> list[str]:
+    """Return the parameters of a function that calls the operator: where nothing that must be given follows, an absent
+    input may be left out, for which torch's schema has no default."""
+    found: list[str] = []
+    last = True
+    for argument in reversed(arguments):
+        absent = argument.type == "Tensor?" and last
+        found.append(_typed(argument) + " = None" * absent)
+        last = last and (absent or argument.default is not None)
+    return found[::-1]
 
 
 def environment() -> jinja2.Environment:

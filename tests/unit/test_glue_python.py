@@ -185,3 +185,18 @@ def test_inference_gives_each_output_its_own_dtype(wide: OpSpec, tmp_path: Path)
     y, mean = (output.type.tensor_type for output in inferred.graph.output)
     assert (y.elem_type, [d.dim_param or d.dim_value for d in y.shape.dim]) == (TensorProto.DOUBLE, ["N", 4, 5])
     assert (mean.elem_type, [d.dim_value for d in mean.shape.dim]) == (TensorProto.FLOAT, [4])
+
+
+def test_an_absent_input_may_be_left_out_of_a_call_where_nothing_must_follow(group_norm: OpSpec) -> None:
+    """torch's schema has no default for it; a function that calls the operator can have one."""
+
+    def typed(*optional: str) -> list[str]:
+        inputs = tuple(dataclasses.replace(i, optional=i.name in optional) for i in group_norm.inputs)
+        return python.function(dataclasses.replace(group_norm, inputs=inputs))["typed"][-3:]
+
+    absent = "torch.Tensor | None"
+    assert typed("scale") == [f"scale: {absent}", "bias: torch.Tensor", "eps: float = 1e-05"]
+    assert typed("scale", "bias") == [f"scale: {absent} = None", f"bias: {absent} = None", "eps: float = 1e-05"]
+    required = dataclasses.replace(group_norm.attributes[0], default=None)
+    whole = dataclasses.replace(group_norm, attributes=(required,))
+    assert python.function(whole)["typed"][-2:] == ["bias: torch.Tensor", "eps: float"]
