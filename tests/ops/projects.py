@@ -51,10 +51,15 @@ class Project:
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / "tests/ops/existing" / part, self.root / part, ignore=ignored, dirs_exist_ok=True)
 
+    def unpublish(self, operator: str) -> None:
+        """Remove what a declaration is held against, so that it may be edited in ways that would be refused."""
+        shutil.rmtree(self.layout.op(operator) / "published")
+
     def second_operator(self, name: str) -> None:
-        """Add group_norm once more under other names."""
+        """Add group_norm once more under other names. Nobody was given it."""
         for part in ("ops", "native"):
-            shutil.copytree(self.root / part / "group_norm", self.root / part / name)
+            ignored = shutil.ignore_patterns("published", "__pycache__")
+            shutil.copytree(self.root / part / "group_norm", self.root / part / name, ignore=ignored)
             for path in (self.root / part / name).iterdir():
                 text = path.read_text().replace("group_norm", name)
                 text = text.replace("mydomain", f"{name}.domain").replace("mynamespace", name)

@@ -112,6 +112,7 @@ def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected
 
 def test_a_schema_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:
     prepare(few, "sdk", "glue", "compile")
+    few.unpublish("group_norm")
     few.replace("ops/group_norm/spec.py", 'torch_name="eps"', 'torch_name="epsilon"')
     done = register(few, "schema")
     assert done.returncode == 8
@@ -121,6 +122,7 @@ def test_a_schema_that_differs_is_shown_beside_the_declared_one(few: Project) ->
 
 def test_a_default_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:
     prepare(few, "sdk", "glue", "compile")
+    few.unpublish("group_norm")
     few.replace("ops/group_norm/spec.py", "default=1e-5", "default=1e-3")
     done = register(few, "schema")
     assert done.returncode == 8
@@ -212,6 +214,7 @@ def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
 
 def test_a_library_of_another_name_is_found_out(few: Project) -> None:
     prepare(few, "sdk", "glue", "compile")
+    few.unpublish("group_norm")
     few.replace("ops/group_norm/spec.py", "mynamespace::custom_group_norm", "mynamespace::another_norm")
     done = register(few, "schema")
     assert done.returncode == 8
