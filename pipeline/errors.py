@@ -1,7 +1,8 @@
 """Every error that a user can meet, each kind with its exit code.
 
-A message says what happened, where, what is allowed, and what to do next. Only `pipeline.cli` turns an error into
-an exit code; a traceback is shown for a fault of opmatrix itself, never for a mistake of its user.
+A message says what happened, where, what is allowed, and what to do next. Errors become exit codes at the rims alone,
+`pipeline.cli` and `pipeline.runner`; a traceback is shown for a fault of opmatrix itself, never for a mistake of its
+user.
 """
 
 from __future__ import annotations

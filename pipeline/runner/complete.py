@@ -6,7 +6,7 @@ A shell's part is a few lines that ask this command what fits the line so far, s
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +43,20 @@ class Complete(Plain, DoitCmdBase):
         if not params["line"]:
             print((Path(__file__).parent / "completion" / params["shell"]).read_text(), end="")
             return 0
+        if not Path("dodo.py").is_file():  # `opmatrix new`, where no project is yet
+            return self._offer(params["line"], tasks=())
         return int(super().execute(params, args))
 
     def _execute(self, line: str) -> int:
-        commands = self.loader.cmd_names
+        return self._offer(line, tasks=[*(t.name for t in self.task_list), *steps_of_operators(self.task_list)])
+
+    def _offer(self, line: str, *, tasks: Sequence[str]) -> int:
         words = line.split(" ")
         options: list[str] = []
         if words[-1].startswith("-"):
-            named = next((word for word in words[1:-1] if word in commands), "run")
+            named = next((word for word in words[1:-1] if word in self._commands), "run")
             options = [f"--{o['long']}" for o in self._commands.get_plugin(named).cmd_options if o.get("long")]
-        tasks = [*(task.name for task in self.task_list), *steps_of_operators(self.task_list)]
-        sys.stdout.writelines(f"{found}\n" for found in candidates(words, commands, options, tasks))
+        sys.stdout.writelines(f"{found}\n" for found in candidates(words, [*self._commands], options, tasks))
         return 0
 
     def __init__(self, cmds: Any = None, **others: Any) -> None:
@@ -62,7 +65,7 @@ class Complete(Plain, DoitCmdBase):
 
 
 def candidates(
-    words: Sequence[str], commands: Iterable[str], options: Sequence[str], tasks: Sequence[str]
+    words: Sequence[str], commands: Sequence[str], options: Sequence[str], tasks: Sequence[str]
 ) -> list[str]:
     """Return what the last of `words`, which begin with ``doit``, may become; `options` are those of its command.
 

@@ -52,6 +52,9 @@ class Help(Plain, DoitHelp):
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         if len(args) == 1 and args[0] not in self.cmds:
+            if not Path("dodo.py").is_file():
+                near = did_you_mean(args[0], self.cmds)
+                raise InvalidCommand(f"no command {args[0]!r}{near}; tasks are known in a project alone")
             return int(DoitCmdBase.execute(self, params, args))  # with the tasks, by way of _execute
         return int(super().execute(params, args))
 
@@ -71,9 +74,9 @@ class Help(Plain, DoitHelp):
         return 0
 
 
-def typed() -> str:
-    """Return how doit is called here: in a checkout through ./run."""
-    return "./run doit" if Path("run").is_file() else "doit"
+def typed(root: Path = Path()) -> str:
+    """Return how doit is called in a project: in a checkout through ./run."""
+    return "./run doit" if (root / "run").is_file() else "doit"
 
 
 def usage(purposes: Mapping[str, str], *, groups: Mapping[str, str], doit: str) -> str:
@@ -101,6 +104,7 @@ def usage(purposes: Mapping[str, str], *, groups: Mapping[str, str], doit: str) 
 
 def print_versions() -> None:
     """Say what runs: of opmatrix, of what results depend on, and from where."""
+    quiet_pipe()
     print(f"opmatrix {metadata.version('opmatrix')} in {Path(__file__).parents[1]}")
     print(f"Python {sys.version.split()[0]}")
     for package in ("doit", "ninja", *PACKAGES):

@@ -13,6 +13,7 @@ from doit import doit_cmd
 from pipeline.errors import UsageError
 from pipeline.layout import Layout
 from pipeline.project import find_root
+from pipeline.runner.help import typed
 from pipeline.runner.plain import Plain
 
 
@@ -72,8 +73,7 @@ def _operator(given: Mapping[str, str]) -> int:
     write.refuse_what_is_there(layout, [draft.spec for draft in drafts])
     files = {path: text for draft in drafts for path, text in texts.render(draft).items()}
     write.write(layout, files)
-    run = "./run doit" if (layout.root / "run").is_file() else "doit"
-    for line in make.said(drafts, files, run=run):
+    for line in make.said(drafts, files, run=typed(layout.root)):
         print(line)
     return 0
 

@@ -22,6 +22,9 @@ class Plain(Command):
         try:
             return super().parse_execute(in_args)
         except CmdParseError as error:
+            if {"-h", "--help"} & {*in_args}:  # doit has `help COMMAND` alone
+                print(self.help())
+                return 0
             print(f"doit {self.name}: {_words(str(error), self.cmd_options)}", file=sys.stderr)
         except InvalidCommand as error:
             error.cmd_used, error.bin_name = self.name, self.bin_name

@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "check": "pipeline.runner.check_model:Check",
     "clean": "pipeline.runner.clean:Clean",
     "forget": "pipeline.runner.forget:Forget",
+    "ignore": "pipeline.runner.ignore:Ignore",
     "new": "pipeline.runner.new:New",
     "help": "pipeline.runner.help:Help",
     "info": "pipeline.runner.info:Info",
@@ -49,7 +50,7 @@ SETTINGS: Mapping[str, object] = {
     "reporter": "progress",
 }
 # Those that need no project.
-_ANYWHERE = ("new", "help", "tabcompletion", "--help", "--version")
+_ANYWHERE = ("new", "help", "tabcompletion", "--help", "-h", "--version")
 
 
 class Program(DoitMain):
@@ -70,8 +71,8 @@ class Program(DoitMain):
     print_version = staticmethod(print_versions)
 
     def run(self, all_args: Sequence[str]) -> int:
-        # doit answers --help by itself, with its own list of commands (0.37).
-        return int(super().run(["help"] if all_args[:1] == ["--help"] else all_args) or 0)
+        # doit answers --help by itself, with its own list of commands (0.37), and takes -h for an option of `run`.
+        return int(super().run(["help"] if all_args[:1] in (["--help"], ["-h"]) else all_args) or 0)
 
 
 def hand_over() -> NoReturn:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.runner.help import EXIT_CODES
+from pipeline.runner.lock import hold
 from pipeline.runner.tasks import GROUPS
 from tests.incremental.conftest import REPOSITORY, Project
 
@@ -37,8 +38,11 @@ def test_help_says_all_that_can_be_typed(project: Project) -> None:
     for word in ("NO_COLOR", "130", "torch=2.9"):
         assert word in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 120
-    assert project.doit("--help").stdout == shown.stdout
+    assert project.doit("--help").stdout == project.doit("-h").stdout == shown.stdout
     assert "--schema" in project.doit("help", "new").stdout
+    assert (
+        project.doit("new", "--help").stdout == project.doit("new", "-h").stdout == project.doit("help", "new").stdout
+    )
     assert project.doit("help", "data").stdout.startswith(f"data: {GROUPS['data']}\n")
     assert "info data:good" in project.doit("help", "data:good").stdout
 
@@ -70,6 +74,9 @@ def test_versions(project: Project) -> None:
         ("info", 2, "doit info: takes one step, and was given 0; see `doit list --all`"),
         ("help dta", 2, "doit help: no command or task 'dta'; did you mean 'data'?; see `doit help`"),
         ("clean data:x", 2, "doit clean: 'data:x' is not a task."),
+        ("ignore", 2, "doit ignore: takes the steps to leave out, and was given none; see `doit list --all`"),
+        ("ignore data:goood", 2, "doit ignore: no step 'data:goood'; did you mean 'data:good'?"),
+        ("list --help", 0, ""),
         ("tabcompletion --shell tcsh", 2, "available choices are: 'bash', 'zsh', 'fish'"),
         ("reset-dep", 2, "doit reset-dep: would note results as made of inputs that they were never made of."),
         ("dumpdb", 2, "doit dumpdb: the state is no dbm file."),
@@ -106,7 +113,7 @@ def test_a_declaration_that_cannot_hold_is_exit_code_3(project: Project) -> None
 
 
 def test_nobody_reads_on(project: Project) -> None:
-    for command in ("help", "list --all", "why", "info data:good", "tabcompletion"):
+    for command in ("help", "--version", "list --all", "why", "info data:good", "tabcompletion"):
         line = f"{sys.executable} -m doit {command} | true; echo ${{PIPESTATUS[0]}}"
         done = subprocess.run(
             ["bash", "-c", line],
@@ -116,6 +123,39 @@ def test_nobody_reads_on(project: Project) -> None:
             text=True,
         )
         assert done.stderr == "" and done.stdout.strip() in ("0", "1", "141"), command
+
+
+def test_nothing_is_ignored_while_a_run_is_on(project: Project) -> None:
+    with hold(project.root / "build/lock"):
+        done = project.doit("ignore", "data:good")
+    assert done.returncode == 3 and done.stderr.startswith("another run (process ")
+    assert "I data:good" not in project.doit("list", "--all", "--status").stdout
+    assert project.doit("ignore", "data:good").returncode == 0
+    assert "I data:good" in project.doit("list", "--all", "--status").stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "said"),
+    [
+        ("--version", 0, "opmatrix "),
+        ("help lst", 2, "doit help: no command 'lst'; did you mean 'list'?; tasks are known in a project alone"),
+        ("tabcompletion --line=opmatrix|new|--proj", 0, "--project"),
+        ("tabcompletion --line=opmatrix|ne", 0, "new"),
+        ("list", 2, "or make one: opmatrix new --project DIR"),
+    ],
+)
+def test_where_no_project_is_yet(tmp_path_factory: pytest.TempPathFactory, typed: str, code: int, said: str) -> None:
+    program = [sys.executable, "-c", "import sys; from pipeline.runner.program import main; sys.exit(main())"]
+    words = [word.replace("|", " ") for word in typed.split()]
+    done = subprocess.run(
+        [*program, *words],
+        cwd=tmp_path_factory.mktemp("empty"),
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+    assert said in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("colours", [True, False], ids=["colours", "NO_COLOR"])
