@@ -113,6 +113,20 @@ def test_the_code_of_a_stage_is_found_whole(stage: str) -> None:
     assert set(code.modules(stage)) - {PACKAGE / "__init__.py"} == found - {PACKAGE / "__init__.py"}
 
 
+def named_rooms(page: str) -> set[str]:
+    """Return the modules and packages of pipeline/ that the table of rooms names."""
+    table = page.partition("\n## Rooms\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `pipeline/([^`]+)`", table, re.MULTILINE)
+    return {name for row in rows for name in re.sub(r"[{}]|\.py$|/$", "", row).split(",")}
+
+
+def test_every_module_has_a_room_in_the_page() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    there = {p.stem for p in PACKAGE.glob("[!_]*.py")} | {p.parent.name for p in PACKAGE.glob("*/__init__.py")}
+    assert named_rooms(page) == there
+    assert named_rooms(page.replace("`pipeline/spec.py`", "")) == there - {"spec"}
+
+
 def test_nothing_happens_on_import() -> None:
     """Modules define things; a call at the top level would run when somebody only looks."""
     for path in modules(PACKAGE):
