@@ -12,8 +12,7 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, ValueInfoProto, helper
 
 from pipeline.data.arrays import Array
-
-MAX_IR_VERSION = 10  # as of exported models
+from pipeline.models.model_gates import MAX_IR_VERSION
 
 
 def kept_model(

@@ -115,11 +115,7 @@ def parse(path: str, text: str) -> Page:
             mistakes += [
                 f"{line}: <!-- {said} --> shares its line with text: give it one of its own" for said in within
             ]
-        elif (
-            waiting
-            and token.nesting >= 0
-            and token.type not in ("bullet_list_open", "ordered_list_open", "list_item_open")
-        ):
+        elif waiting and token.nesting >= 0 and token.type not in _LISTS:
             mistakes += _stray(waiting)
             waiting = []
     mistakes += _stray(waiting)
