@@ -1,4 +1,4 @@
-"""Places that `doit new` has marked and nobody has filled in: a placeholder is green, and ships nothing."""
+"""Places that `doit new` has marked and nobody has filled in: a placeholder is green, and stays at home."""
 
 from __future__ import annotations
 
@@ -35,13 +35,17 @@ def reminder(layout: Layout, operator: str) -> str:
     )
 
 
-def refuse(layout: Layout, operators: Iterable[str]) -> None:
-    """Raise DistError if the code of an operator has a marked line; its README is not shipped."""
+def in_code(layout: Layout, operators: Iterable[str]) -> str:
+    """Return the marked lines of the operators' code, a file a line; "" where there are none. A README is no code."""
     marked: Mapping[Path, list[int]] = {
         path: lines for name in operators for path, lines in unfilled(layout, name).items() if path.suffix != ".md"
     }
-    if marked:
-        told = "\n".join(f"  {path.relative_to(layout.root)}: {', '.join(map(str, at))}" for path, at in marked.items())
+    return "\n".join(f"  {path.relative_to(layout.root)}: {', '.join(map(str, at))}" for path, at in marked.items())
+
+
+def refuse(layout: Layout, operators: Iterable[str]) -> None:
+    """Raise DistError if the code of an operator has a marked line; its README is not shipped."""
+    if told := in_code(layout, operators):
         raise DistError(
             f"a wheel holds no placeholders: {MARK} stands in lines of\n{told}\n"
             "Fill them in and remove the words, or name the operators that ship in pyproject.toml, "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pipeline import evolution, published
+from pipeline import evolution, published, unfilled
 from pipeline.data import dataset
 from pipeline.data.arrays import Array
 from pipeline.data.dataset import DataSet
@@ -29,12 +29,18 @@ def run(layout: Layout, operator: Operator) -> None:
     """Write ops/<name>/published/<version>/ for each version that has none yet.
 
     What is there already is as declared, else the operator would not have been loaded; only versions of the domain may
-    have come to it. Raises UsageError where an operator has no node, or a version no model to keep; DataError.
+    have come to it. Raises UsageError where an operator has no node or is a placeholder, or a version no model to keep;
+    DataError.
     """
     spec = operator.spec
     if spec.uses:
         others = " and ".join(spec.uses)
         raise UsageError(f"{spec.name} has no node of its own: publish {others}, whose nodes it is written as")
+    if told := unfilled.in_code(layout, [spec.name]):
+        raise UsageError(
+            f"{spec.name} is a placeholder, and what is published is for good: {unfilled.MARK} stands in lines of\n"
+            f"{told}\nFill them in and remove the words. Nothing was written."
+        )
     chosen = {v: _chosen(operator, v) for v in evolution.versions(spec) if v not in operator.published}
     for version in evolution.versions(spec):
         folder = layout.published(spec.name, version)

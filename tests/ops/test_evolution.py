@@ -239,6 +239,16 @@ def test_a_kept_model_that_is_lost(edited: Project) -> None:
     assert "its data are missing. Take them from the history of the project" in done.stderr
 
 
+def test_a_placeholder_is_not_published(tmp_path: Path) -> None:
+    made = Project.copy(tmp_path, operators=("custom_op_one",))
+    made.replace("ops/custom_op_one/reference.py", "The sum in NumPy.", "FILL IN")
+    done = stage(made, "publish", "custom_op_one")
+    assert done.returncode == 2
+    assert "custom_op_one is a placeholder, and what is published is for good" in done.stderr
+    assert "  ops/custom_op_one/reference.py: 1\n" in done.stderr
+    assert not made.layout.published("custom_op_one").exists()
+
+
 def test_a_version_without_a_model_is_not_published(tmp_path: Path) -> None:
     made = Project.copy(tmp_path)
     evolve(made)
