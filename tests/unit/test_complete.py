@@ -30,7 +30,7 @@ TASKS = (
         ("doit ort=1.2", ["ort=1.21", "ort=1.24"]),
         ("doit torch=2.9,2.1", ["torch=2.9,2.13", "torch=2.9,2.15"]),
         ("doit color=", []),
-        ("doit check mod", []),  # the name of a file
+        ("doit check comp", []),  # the name of a file, not of a task
         ("doit why --v", ["--verbosity"]),
     ],
 )

@@ -118,6 +118,29 @@ def test_a_mistake_in_a_declaration(tmp_path: Path, old: str, new: str, expected
     assert any(line.startswith("ops/group_norm/spec.py") and all(e in line for e in expected) for line in found), found
 
 
+EPSILON = 'kind="float", default=1e-5, torch_name="eps", minimum=0.0'
+
+
+@pytest.mark.parametrize(
+    ("attribute", "is_a_size"),
+    [
+        ('kind="int", default=2, minimum=0', True),
+        ('kind="int", default=2', False),
+        ('kind="int", default=2, minimum=-1', False),
+        ('kind="int", default=2, minimum=0, torch_only=True', False),
+        (EPSILON, False),
+    ],
+)
+def test_an_attribute_that_cannot_be_negative_is_a_size(tmp_path: Path, attribute: str, is_a_size: bool) -> None:
+    assert EPSILON in SPEC
+    spec = SPEC.replace(EPSILON, attribute).replace('shape=SameAs(input="x")', 'shape=Dims(dims=("N", "epsilon"))')
+    layout = project(tmp_path, spec=spec)
+    if is_a_size:
+        assert len(load_operators(layout)) == 1
+    else:
+        assert any("outputs[0].shape.dims: found 'epsilon', an attribute" in line for line in mistakes(layout))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
