@@ -15,6 +15,7 @@ from doit.exceptions import InvalidCommand
 from pipeline.errors import did_you_mean
 from pipeline.project import PACKAGES
 from pipeline.runner.plain import Plain, quiet_pipe
+from pipeline.runner.select import steps_of_operators
 from pipeline.runner.tasks import GROUPS
 
 # Commands in the order in which a person meets them; what each does is said by itself.
@@ -48,7 +49,7 @@ class Help(Plain, DoitHelp):
 
     name = "help"
     doc_purpose = "what can be typed; of a command its options, of a task what it does"
-    doc_usage = "[COMMAND | TASK]"
+    doc_usage = "[COMMAND | TASK | OPERATOR]"
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         if len(args) == 1 and args[0] not in self.cmds:
@@ -64,10 +65,14 @@ class Help(Plain, DoitHelp):
 
     def _execute(self, pos_args: Sequence[str]) -> int:
         (name,) = pos_args
-        tasks = {task.name: task for task in self.task_list}
+        tasks, operators = {task.name for task in self.task_list}, steps_of_operators(self.task_list)
+        if name in operators and name not in tasks:
+            count = len(operators[name])
+            print(f"{name}: an operator, ops/{name}/, of {count} step{'s' * (count > 1)}\nmore: {typed()} why {name}")
+            return 0
         if name not in tasks:
-            near = did_you_mean(name, [*self.cmds, *tasks])
-            raise InvalidCommand(f"no command or task {name!r}{near}; see `{typed()} help`")
+            near = did_you_mean(name, [*self.cmds, *tasks, *operators])
+            raise InvalidCommand(f"no command, task or operator {name!r}{near}; see `{typed()} help`")
         group = name.partition(":")[0]
         more = f"{typed()} list --all {group}" if name == group else f"{typed()} info {name}"
         print(f"{name}: {GROUPS[group]}\nmore: {more}")

@@ -45,6 +45,7 @@ def test_help_says_all_that_can_be_typed(project: Project) -> None:
     )
     assert project.doit("help", "data").stdout.startswith(f"data: {GROUPS['data']}\n")
     assert "info data:good" in project.doit("help", "data:good").stdout
+    assert project.doit("help", "good").stdout == "good: an operator, ops/good/, of 1 step\nmore: doit why good\n"
 
 
 def test_versions(project: Project) -> None:
@@ -72,7 +73,7 @@ def test_versions(project: Project) -> None:
         ("info data:x", 2, "doit info: no step 'data:x'"),
         ("-n 2 why", 2, "doit run: 'why' is a command, and stands first: doit why ..."),
         ("info", 2, "doit info: takes one step, and was given 0; see `doit list --all`"),
-        ("help dta", 2, "doit help: no command or task 'dta'; did you mean 'data'?; see `doit help`"),
+        ("help dta", 2, "doit help: no command, task or operator 'dta'; did you mean 'data'?; see `doit help`"),
         ("clean data:x", 2, "doit clean: 'data:x' is not a task."),
         ("ignore", 2, "doit ignore: takes the steps to leave out, and was given none; see `doit list --all`"),
         ("ignore data:goood", 2, "doit ignore: no step 'data:goood'; did you mean 'data:good'?"),
