@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from pipeline.errors import ReportError
+from pipeline.matrix import numbers
 from pipeline.report.document import Document
 
 # What stands between the two comments is written anew.
@@ -39,4 +40,4 @@ def put(text: str, said: str) -> str:
 
 
 def _versions(found: Iterable[str]) -> list[str]:
-    return sorted(set(found), key=lambda version: [int(part) for part in version.split(".")])
+    return sorted(set(found), key=numbers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pipeline.layout import Layout
+from pipeline.matrix import numbers
 from pipeline.project import PACKAGES, minor
 from pipeline.report.records import Record
 
@@ -19,7 +20,7 @@ def read(layout: Layout, records: Sequence[Record], main: Mapping[str, str]) -> 
     found = {MAIN: dict(main)}
     for factor, package in (("torch", "torch"), ("ort", "onnxruntime")):
         asked = dict.fromkeys(getattr(r.cell, factor) for r in records)
-        for version in sorted(filter(None, asked), key=_numbers):
+        for version in sorted(filter(None, asked), key=numbers):
             name = f"{factor}{version}"
             if version != minor(main[package]) and (versions := _versions(layout, name)):
                 found[name] = versions
@@ -53,7 +54,3 @@ def _python(layout: Layout, name: str) -> str:
         return "unknown"
     noted = (line.partition("=") for line in lines)
     return next((value.strip() for key, _, value in noted if key.strip() == "version"), "unknown")
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pipeline import verdict
 from pipeline.layout import Layout
-from pipeline.matrix import EXPORTERS, Cell
+from pipeline.matrix import EXPORTERS, Cell, numbers
 from pipeline.spec import Lowering
 from pipeline.verdict import WRONG, Outcome, Verdict
 
@@ -82,13 +82,9 @@ def in_order(records: Iterable[Record]) -> list[Record]:
 
 def _order(record: Record) -> tuple[Any, ...]:
     cell, found = record.cell, record.verdict
-    torch = (cell.torch is None, _numbers(cell.torch or ""))  # what needs no torch comes last
-    return (found.op, _LOWERINGS.index(found.lowering), torch, _numbers(cell.ort), EXPORTERS.index(cell.exporter),
+    torch = (cell.torch is None, numbers(cell.torch) if cell.torch else ())  # what needs no torch comes last
+    return (found.op, _LOWERINGS.index(found.lowering), torch, numbers(cell.ort), EXPORTERS.index(cell.exporter),
             cell.opset)  # fmt: skip
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".") if part]
 
 
 def counts(records: Sequence[Record]) -> dict[str, int]:

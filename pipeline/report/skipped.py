@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.layout import Layout
+from pipeline.matrix import numbers
 from pipeline.report.records import Record
 
 _LEAD = "skipped: "
@@ -35,7 +36,7 @@ def read(layout: Layout, records: Iterable[Record]) -> tuple[Skipped, ...]:
     """Return what was left out in the torches of `records`, oldest first. A manifest that is missing or damaged tells
     nothing: the step that writes it has failed, which doit says."""
     places = sorted(
-        {(r.cell.torch, r.verdict.op) for r in records if r.cell.torch}, key=lambda p: (_version(p[0]), p[1])
+        {(r.cell.torch, r.verdict.op) for r in records if r.cell.torch}, key=lambda p: (numbers(p[0]), p[1])
     )
     lacking: dict[tuple[str, str, str], list[str]] = {}  # by torch, reason and check
     for torch, op in places:
@@ -65,7 +66,3 @@ def _of(manifests: Path) -> Iterator[tuple[str, str]]:
             yield from ((r["check"], r["skipped"].removeprefix(_LEAD)) for r in results if "skipped" in r)
         except (ValueError, KeyError, TypeError, OSError):
             continue
-
-
-def _version(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
