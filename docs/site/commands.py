@@ -13,11 +13,11 @@ from typing import Any
 from doit.doit_cmd import get_loader
 
 from pipeline import cli, errors
-from pipeline.dist.settings import FIELDS
 from pipeline.reference.markdown import code, codes, plain, table
 from pipeline.runner import help as doit_help
 from pipeline.runner.program import Program
 from pipeline.runner.tasks import GROUPS
+from pipeline.runner.withheld import Withheld
 
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "tool.opmatrix.opsets": {
@@ -46,8 +46,6 @@ MORE_VARIABLES = {
     "OPMATRIX_ENVIRONMENTS": "for tests/dist alone: environments to try the wheel in",
     "OPMATRIX_REPOSITORY": "for the site alone: the address that links to files of the repository lead to",
 }
-# doit's own, which know nothing of steps.
-LEFT_OUT = ("dumpdb", "strace", "reset-dep")
 
 
 def render(root: Path) -> str:
@@ -76,7 +74,6 @@ def render(root: Path) -> str:
         _two({name: text for name, text in doit_help.VARIABLES if name != "CXX, NINJA"} | MORE_VARIABLES),
         "Beside these, what `./run` says above: `OPMATRIX_PYTHON`, `OPMATRIX_TORCH_INDEX`, `CXX`, and pip's own.",
     ]
-    assert set(SETTINGS["tool.opmatrix.dist"]) == set(FIELDS)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -103,8 +100,10 @@ def _doit_commands(root: Path) -> Iterator[str]:
     found = main.get_cmds()
     loader = get_loader(main.config, main.task_loader, found)
     first = [*doit_help.EVERY_DAY, *doit_help.STATE, *doit_help.ABOUT]
-    for name in (*first, *(n for n in found if n not in (*first, *LEFT_OUT))):
+    for name in (*first, *(n for n in found if n not in first)):
         kind = found.get_plugin(name)
+        if issubclass(kind, Withheld):
+            continue
         command = kind(task_loader=loader, config=main.config, bin_name="doit", cmds=found)
         # Those of a section, such as "DB backend", are doit's own: where it keeps its state is ours to say.
         options = [_doit_option(o, command.config_vals) for o in command.get_options() if not o.section]

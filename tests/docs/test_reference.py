@@ -8,6 +8,7 @@ import pytest
 
 from docs.site import commands, declaration, report_schema
 from docs.site.generate import COMMAND, pages
+from pipeline.dist.settings import FIELDS
 from tests.docs.pages import ROOT
 
 MADE = pages(ROOT)
@@ -50,3 +51,4 @@ def test_every_table_of_settings_is_explained() -> None:
     code = "\n".join(path.read_text() for path in (ROOT / "pipeline").rglob("*.py"))
     used = set(re.findall(r"""settings\(layout, "(\w+)"\)""", code))
     assert {f"tool.opmatrix.{table}" for table in used} == set(commands.SETTINGS)
+    assert {*commands.SETTINGS["tool.opmatrix.dist"]} == {*FIELDS}
