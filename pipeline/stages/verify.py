@@ -127,7 +127,8 @@ class Bench:
         made = Model(name=case, cases=(Case(name=case, inputs={}),))
         try:
             if not path.is_file() or not folder.is_dir():
-                raise VerifyError(f"{path} or its data are missing. Take them from the history of the project")
+                lost = path.relative_to(self.layout.root)
+                raise VerifyError(f"{lost} or its data are missing. Take them from the history of the project")
             trial = Trial(path, name=name, runtime=setting.runtime, operators=setting.operators)
             judgement = judge(trial.evidence(dataset.read(folder), setting.tolerances))
         except (VerifyError, DataError) as error:
