@@ -114,7 +114,8 @@ def main(folder: Path) -> None:
                 export(model, inputs, path, opset, dynamo=exporter == "dynamo")
                 for actual, wanted in zip(run(path, inputs), expected, strict=True):
                     torch.testing.assert_close(torch.from_numpy(actual), wanted.detach(), rtol=1e-4, atol=1e-5)
-    print(f"{len([*folder.glob('*.onnx')])} models agree: torch {torch.__version__}, {onnxruntime.__version__}")
+    count = len([*folder.glob("*.onnx")])
+    print(f"{count} models agree: torch {torch.__version__}, ONNX Runtime {onnxruntime.__version__}")
 
 
 def _tuple(value: Any) -> tuple[torch.Tensor, ...]:

@@ -5,9 +5,9 @@
 // with mean and (biased) variance over the C / num_groups channels of the group of c in sample n, and all that lies
 // behind them. Y. Wu, K. He, Group Normalization, 2018.
 //
-// Shapes   x and y (N, C, ...), num_groups (1,), scale and bias (C,). num_groups holds a whole number > 0 that divides
-// C. Numbers  Moments are taken in double, of x less the first element of the group: the mean may be 1e6 deviations
-// away,
+// Shapes   x and y (N, C, ...), num_groups (1,), scale and bias (C,). num_groups holds a whole number > 0, a divisor
+//          of C.
+// Numbers  Moments are taken in double, of x less the first element of the group: the mean may be 1e6 deviations away,
 //          squares neither overflow nor vanish for float, and a group of equal elements has variance 0, exactly.
 // NaN      A NaN or an infinity makes its whole group NaN, as the formula has it; other groups do not see it.
 // Empty    No samples, or no elements behind a channel: nothing to do.

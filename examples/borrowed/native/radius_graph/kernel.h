@@ -7,8 +7,9 @@
 // a CPU it has the same edges in the order of a search tree, which also decides which ones stay.
 //
 // Shapes   x (N, F), batch (N,), never decreasing; edge_index (2, E). Points of no dimension have no edges.
-// Numbers  Distances are sums of squares in double, the first dimension first, and r^2 is double: an edge is no
-// rounding. NaN      A point with NaN, or with an infinity, has no edges. Aliasing No output overlaps an input.
+// Numbers  Distances are sums of squares in double, the first dimension first; r^2 is double: no edge is rounding.
+// NaN      A point with NaN, or with an infinity, has no edges.
+// Aliasing No output overlaps an input.
 #pragma once
 
 #include <cstdint>

@@ -7,11 +7,11 @@
 //
 // Boxes    rois[k] is n, x1, y1, x2, y2; n is cut to a whole number. The corners are times spatial_scale, less 0.5 with
 //          `aligned`; without it a box is at least 1 wide and high.
-// Samples  g = sampling_ratio, or with 0 or less the size of a bin, rounded up: none in a box that ends before it
-// begins. Map      Bilinear between the four pixels around; up to one pixel outside, the nearest; 0 farther away, and
-// at NaN. Numbers  Positions and sums are double. A pixel of NaN or infinity counts where its weight is 0, as in
-// torchvision. Shapes   input (N, C, H, W), rois (K, 5), pooled (K, C, pooled_height, pooled_width). Aliasing No output
-// overlaps an input.
+// Samples  g = sampling_ratio, or with 0 or less the size of a bin, rounded up: none where a box ends too early.
+// Map      Bilinear between the four pixels around; up to one pixel outside, the nearest; 0 farther away, and at NaN.
+// Numbers  Positions and sums are double. A pixel of NaN or infinity counts also where its weight is 0, as there.
+// Shapes   input (N, C, H, W), rois (K, 5), pooled (K, C, pooled_height, pooled_width).
+// Aliasing No output overlaps an input.
 #pragma once
 
 #include <cmath>
@@ -45,9 +45,8 @@ inline void sample(double begin, double end, std::int64_t bins, std::int64_t pix
   if (!aligned && length < 1) length = 1;
   const double bin = length / static_cast<double>(bins);
   const double wanted = ratio > 0 ? static_cast<double>(ratio) : std::ceil(bin);
-  KERNEL_CHECK(!(wanted > kMost), "roi_align: a box from ", begin, " to ", end,
-               " has bins of more than 4096 pixels; give "
-               "sampling_ratio");
+  KERNEL_CHECK(!(wanted > kMost), "roi_align: a box from ", begin, " to ", end, " with sampling_ratio ", ratio,
+               " has more than ", kMost, " samples along a bin; give sampling_ratio from 1 to ", kMost);
   axis.samples.clear();
   axis.ends.clear();
   axis.per_bin = wanted > 0 ? wanted : 0;  // a NaN is none

@@ -53,7 +53,7 @@ def _positions(begin: Any, end: Any, bins: int, ratio: int, aligned: bool) -> ND
     bin = length / bins
     wanted = ratio if ratio > 0 else np.ceil(bin)
     if wanted > 4096:
-        raise ValueError(f"a box from {begin} to {end}, and no sampling_ratio")
+        raise ValueError(f"a box from {begin} to {end} with {wanted} samples along a bin")
     samples = np.arange(int(wanted) if wanted > 0 else 0)
     return begin + np.arange(bins)[:, None] * bin + (samples + 0.5) * bin / wanted  # type: ignore[no-any-return]
 
