@@ -88,6 +88,25 @@ def test_no_framework_header_in_kernels(path: Path) -> None:
     assert "__FILE__" not in text and "__LINE__" not in text, "a comment or a move must not change the bytes"
 
 
+def run_together(text: str) -> list[str]:
+    """Return the lines of a header's comment in which a part such as ``NaN      As ...`` stands behind another."""
+    return re.findall(r"^// .*\S [A-Z]\w+(?:  +)[A-Z].*", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(ROOT.glob("native/*/kernel.h")) + sorted(ROOT.glob("examples/*/native/*/kernel.h")),
+    ids=lambda p: p.parent.name,
+)
+def test_each_part_of_a_kernels_comment_begins_a_line(path: Path) -> None:
+    """clang-format joins them where a line before them is too long, and the contract cannot be read."""
+    assert not run_together(path.read_text())
+
+
+def test_parts_that_are_run_together_are_seen() -> None:
+    assert len(run_together("// Shapes   x (N,). Numbers  In double.\n// NaN      As IEEE 754 has it.\n")) == 1
+
+
 def test_the_header_rule_sees_a_planted_include() -> None:
     assert framework_includes('#include <torch/library.h>\n#include "onnxruntime_c_api.h"\n#include <vector>') == [
         "torch/library.h",
