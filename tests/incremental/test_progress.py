@@ -88,6 +88,16 @@ def test_json_lines_hold_notes(project: Project) -> None:
     assert {"event": "note", "reason": note} in events(project)
 
 
+def test_a_placeholder_is_told_by_each_run_of_its_steps(project: Project) -> None:
+    project.write("ops/a/reference.py", "# FILL IN\n")
+    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.step("glue:b", "copy", "a.txt", "build/b.g")
+    said = "FILL IN stands in 1 line still, the first is ops/a/reference.py:1; until then it is a placeholder"
+    assert [line for line in project.doit().stdout.splitlines() if "placeholder" in line] == [f"a: {said}"]
+    assert "placeholder" not in project.doit().stdout
+    assert "placeholder" not in project.doit("-a", "glue:b").stdout
+
+
 def test_the_page_on_events_names_all_that_there_are(project: Project) -> None:
     told = (REPOSITORY / "docs/events.md").read_text()
     text = (REPOSITORY / "pipeline/runner/jsonlines.py").read_text()

@@ -52,7 +52,8 @@ class Command:
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     for name in ("ops/my_op/spec.py", "ops/my_op/cases.py", "ops/my_op/reference.py", "native/my_op/kernel.h",
-                 "third_party/theirs.h", "pyproject.toml", "requirements/main.txt"):  # fmt: skip
+                 "ops/my_op/published/1/schema.json", "third_party/theirs.h", "pyproject.toml",
+                 "requirements/main.txt"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("as it was")
     time.sleep(0.06)  # so that a further write must show
@@ -86,6 +87,7 @@ def lose_a_header(command: Command) -> None:
     "change",
     [
         pytest.param(edit("ops/my_op/spec.py"), id="declaration"),
+        pytest.param(edit("ops/my_op/published/1/schema.json"), id="what_is_published"),
         pytest.param(edit("ops/my_op/cases.py"), id="cases"),
         pytest.param(edit("pyproject.toml"), id="settings"),
         pytest.param(add("ops/my_op/lowering.py"), id="a_lowering_more"),
