@@ -71,6 +71,9 @@ class Program(DoitMain):
     print_version = staticmethod(print_versions)
 
     def run(self, all_args: Sequence[str]) -> int:
+        if "" in all_args:  # of a shell's variable that is not set; doit 0.37 shows a traceback
+            print("doit: an argument is empty; leave it out", file=sys.stderr)
+            return UsageError.exit_code
         # doit answers --help by itself, with its own list of commands (0.37), and takes -h for an option of `run`.
         return int(super().run(["help"] if all_args[:1] in (["--help"], ["-h"]) else all_args) or 0)
 

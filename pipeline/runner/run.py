@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, NoReturn
 from doit.cmd_run import Run as DoitRun
 from doit.cmd_run import opt_always, opt_continue, opt_num_process, opt_outfile, opt_reporter, opt_single, opt_verbosity
 from doit.control import TaskControl
+from doit.exceptions import InvalidCommand
 from doit.task import Stream
 
 from pipeline.layout import Layout
@@ -51,6 +52,8 @@ class Run(Plain, DoitRun):
     entry: ClassVar[str] = "pipeline.cli:main"
 
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        if params["num_process"] < 0:
+            raise InvalidCommand(f"--process takes a number from 0 on, found {params['num_process']}")
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
         try:

@@ -66,6 +66,7 @@ def test_versions(project: Project) -> None:
         ("data:goood", 2, "doit run: no task, operator, command or output 'data:goood'; did you mean 'data:good'?"),
         ("--verbose 2", 2, "doit run: option --verbose not recognized; did you mean '--verbosity'?; allowed: --always"),
         ("-n two", 2, "doit run: --process takes a whole number: invalid literal for int() with base 10: 'two'"),
+        ("-n -1", 2, "doit run: --process takes a number from 0 on, found -1"),
         ("color=red", 2, "unknown variable 'color'; allowed: torch, ort, opsets"),
         ("list --stat", 0, ""),  # cut short, as getopt allows
         ("list --states", 2, "doit list: option --states not recognized; did you mean '--status'?"),
@@ -102,6 +103,12 @@ def test_an_operator_stands_for_its_steps(project: Project) -> None:
     project.doit("clean", "good")
     assert not (project.root / "build/good").exists()
     assert "data:good" in project.doit("help", "data:good").stdout
+
+
+def test_an_empty_argument(project: Project) -> None:
+    for arguments in (("",), ("list", ""), ("", "-n", "2")):
+        done = project.doit(*arguments)
+        assert (done.returncode, done.stderr) == (2, "doit: an argument is empty; leave it out\n")
 
 
 def test_a_declaration_that_cannot_hold_is_exit_code_3(project: Project) -> None:
