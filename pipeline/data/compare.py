@@ -148,4 +148,4 @@ def _ulp(error: Array, expected: Array) -> float:
         return 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         unit = _wide(np.abs(np.spacing(expected[counted])))
-    return float((error[counted] / unit).max())
+        return float((error[counted] / unit).max())

@@ -40,15 +40,24 @@ def faulty(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> 
 
 def node_findings(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> Iterator[Finding]:
     """Yield what is wrong with the nodes, each fault once, or that all of them are known."""
-    faults: dict[tuple[str, str], list[str]] = {}
+    faults: dict[tuple[str, str], list[NodeProto]] = {}
     for node in nodes(model):
         for text, remedy in _faults(node, model, operators, builtin):
-            faults.setdefault((text, remedy), []).append(called(node))
-    for (text, remedy), names in faults.items():
-        also = f" (and {len(names) - 1} more nodes)" if len(names) > 1 else ""
-        yield Finding(question="nodes", mark="wrong", text=f"{names[0]}{also}: {text}", remedy=remedy)
+            faults.setdefault((text, remedy), []).append(node)
+    for (text, remedy), (first, *others) in faults.items():
+        text = f"{called(first)}{_and(first, others)}: {text}"
+        yield Finding(question="nodes", mark="wrong", text=text, remedy=remedy)
     if not faults:
         yield Finding(question="nodes", mark="ok", text=_told(model, operators))
+
+
+def _and(first: NodeProto, others: Sequence[NodeProto]) -> str:
+    """Return how many more nodes have the same fault, and which other operators are among them."""
+    if not others:
+        return ""
+    kinds = [kind for kind in dict.fromkeys(map(qualified, others)) if kind != qualified(first)]
+    among = f", among them {', '.join(kinds)}" if kinds else ""
+    return f" (and {len(others)} more node{'s' * (len(others) > 1)}{among})"
 
 
 def _told(model: ModelProto, operators: Sequence[OpSpec]) -> str:
@@ -110,6 +119,8 @@ def _unknown(node: NodeProto, operators: Sequence[OpSpec], builtin: Builtin) -> 
     theirs = [f"{domain}::{name}" for domain, name in builtin if domain == node.domain]
     near = _near(qualified(node), [*known, *theirs])
     has = f"This project has: {', '.join(sorted(known)) or 'none'}"
+    if not theirs:  # in a domain of ONNX Runtime's own there is nothing to declare
+        has = f"{has}. `doit new --from-onnx` declares what is missing, from this model"
     return "neither this project nor ONNX Runtime has such an operator", near or has
 
 

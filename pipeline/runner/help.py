@@ -61,7 +61,8 @@ class Help(Plain, DoitHelp):
 
     def print_usage(self, cmds: Mapping[str, Any]) -> None:
         quiet_pipe()
-        print(usage({name: command.doc_purpose for name, command in cmds.items()}, groups=GROUPS, doit=typed()))
+        purposes = {name: command.doc_purpose.replace("./run doit", typed()) for name, command in cmds.items()}
+        print(usage(purposes, groups=GROUPS, doit=typed()))
 
     def _execute(self, pos_args: Sequence[str]) -> int:
         (name,) = pos_args

@@ -43,7 +43,9 @@ def describe(path: str) -> dict[str, Any]:
     with suppress(Exception):  # of any kind; what cannot be inferred stays unknown
         model = shape_inference.infer_shapes(model)
     functions = {(f.domain, f.name) for f in model.functions}
+    imported = {o.domain: o.version for o in model.opset_import}
     nodes = [n for n in _nodes(model) if not _known(n["domain"]) and (n["domain"], n["op_type"]) not in functions]
+    nodes = [n | {"imported": imported.get(n["domain"], 1)} for n in nodes]
     return {"nodes": nodes, "domains": domains, "functions": sorted(f"{d}::{n}" for d, n in functions)}
 
 

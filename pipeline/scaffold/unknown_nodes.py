@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pipeline.check import RESERVED
@@ -79,7 +80,7 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
         name=name or operator_name(first["op_type"]),
         summary="FILL IN: what it computes, in one sentence.",
         torch=None,
-        onnx=OnnxOp(domain=first["domain"], op_type=first["op_type"]),
+        onnx=OnnxOp(domain=first["domain"], op_type=first["op_type"], versions=_versions(first)),
         types=types,
         inputs=inputs,
         attributes=attributes,
@@ -98,6 +99,12 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
     return checked(draft)
 
 
+def _versions(node: Node) -> tuple[int, ...]:
+    """Return the versions of the domain that a model may import: the one that this model does, and what others begin
+    with."""
+    return (1, node["imported"]) if node["imported"] > 1 else (1,)
+
+
 def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, name: str = "") -> Draft:
     """Return one operator with the torch schema `schema` and the node of a model on ONNX's side.
 
@@ -105,7 +112,7 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
     """
     first = nodes[0]
     draft = declare.from_schema(schema, domain=first["domain"], name=name, op_type=first["op_type"])
-    spec, wrong = draft.spec, []
+    spec, wrong = replace(draft.spec, onnx=replace(draft.spec.onnx, versions=_versions(first))), []
     variadic = any(i.variadic for i in spec.inputs)
     most, least = len(spec.inputs), len([i for i in spec.inputs if not i.optional and not i.variadic])
     for node in nodes:
@@ -127,7 +134,7 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
     if wrong:
         known = f"{shown}: the schema does not fit {first['domain']}::{first['op_type']}:"
         raise UsageError("\n".join([known, *(f"  {w}" for w in dict.fromkeys(wrong))]))
-    return draft
+    return replace(draft, spec=spec)
 
 
 def _who(node: Node) -> str:
@@ -268,7 +275,10 @@ def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Mod
     case = Case(name="seen", inputs=dict(inputs))
     if sum(_elements(shape_of(t)) for i in spec.inputs for t in given(case, i.name)) > 1_000_000:
         return None
-    return Model(name="seen", types=dict.fromkeys(spec.types, dtype), attributes=dict(values), cases=(case,))
+    return Model(
+        name="seen", types=dict.fromkeys(spec.types, dtype), attributes=dict(values), cases=(case,),
+        domain_version=spec.onnx.versions[-1],
+    )  # fmt: skip
 
 
 def _elements(shape: Sequence[int]) -> int:

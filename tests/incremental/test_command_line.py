@@ -38,6 +38,10 @@ def test_help_says_all_that_can_be_typed(project: Project) -> None:
     for word in ("NO_COLOR", "130", "torch=2.9"):
         assert word in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 120
+    assert "./run" not in shown.stdout and "source <(doit tabcompletion)" in shown.stdout
+    project.write("run", "")
+    assert "source <(./run doit tabcompletion)" in project.doit("help").stdout
+    (project.root / "run").unlink()
     assert project.doit("--help").stdout == project.doit("-h").stdout == shown.stdout
     assert "--schema" in project.doit("help", "new").stdout
     assert (
@@ -224,6 +228,30 @@ def test_completion_in_bash(project: Project, typed: str, found: list[str]) -> N
         text=True,
     )
     assert done.stdout.split() == found and not done.stderr
+
+
+def test_what_bash_makes_of_it(project: Project) -> None:
+    """In a terminal: readline decides what is replaced, and counts "@" to the word that it begins."""
+    project.step("verify:good-custom@cell-opset18", "copy", "build/good", "build/verified")
+    project.step("verify:good-custom@cell-opset20", "copy", "build/good", "build/verified_too")
+    (project.root / "doit").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m doit "$@"\n')
+    (project.root / "doit").chmod(0o755)
+    project.doit("list")
+    ours, theirs = pty.openpty()
+    shell = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        cwd=project.root,
+        env={"PATH": f"{project.root}:/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "TERM": "dumb", "HOME": "/nowhere"},
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    # Each TAB completes a little more; Ctrl-A and "echo " make the line a harmless one.
+    os.write(ours, b"source <(doit tabcompletion)\n")
+    os.write(ours, b"doit verify:good-c\t\t\x01echo =\x05=\nexit\n")
+    shell.wait(timeout=60)
+    shown = os.read(ours, 1 << 20).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "=doit verify:good-custom@cell-opset=" in shown.replace("\r", "").split("\n"), shown
 
 
 @pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")

@@ -58,7 +58,7 @@ def model(path: Path) -> Path:
     ]
     outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("out", "g")]
     graph = helper.make_graph(nodes, "g", inputs, outputs, [weight])
-    imports = [helper.make_opsetid(d, v) for d, v in (("", 18), ("acme", 1), ("com.microsoft", 1))]
+    imports = [helper.make_opsetid(d, v) for d, v in (("", 18), ("acme", 2), ("com.microsoft", 1))]
     onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=9), path)
     return path
 

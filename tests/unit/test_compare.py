@@ -54,6 +54,11 @@ def test_ulp_are_those_of_the_dtype(dtype: DType, ulp: float) -> None:
     assert found.error == 3 * ulp
 
 
+def test_an_error_beyond_all_ulp() -> None:
+    found = check([1e300], [1e-300], "float64")  # no warning of NumPy's
+    assert (found.error, found.ulp) == (1e300, INF)
+
+
 def test_a_zero_has_no_ulp() -> None:
     assert check([1e-6], [0.0]).ulp == 0
 

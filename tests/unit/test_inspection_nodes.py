@@ -216,9 +216,16 @@ def test_a_value_that_is_not_allowed_is_named_with_those_that_are(specs: list[Op
     assert "attribute 'format': found 'centre', allowed: 'corners', 'center'; did you mean" in found.text
 
 
+def test_unknown_operators_are_named_and_what_declares_them(specs: list[OpSpec]) -> None:
+    kinds = [helper.make_node(kind, ["x"], [f"y{i}"], domain="acme") for i, kind in enumerate(("Fast", "Slow", "Fast"))]
+    (found,) = node_findings(model(*kinds, acme=1), specs, BUILTIN)
+    assert found.text.startswith("acme::Fast (gives 'y0') (and 2 more nodes, among them acme::Slow): neither")
+    assert found.remedy.endswith("`doit new --from-onnx` declares what is missing, from this model")
+
+
 def test_one_fault_of_several_nodes_is_told_once(specs: list[OpSpec]) -> None:
     (found,) = node_findings(model(norm("mygroupnrm"), norm("mygroupnrm")), specs, BUILTIN)
-    assert found.text.startswith("mydomain::mygroupnrm 'norm' (and 1 more nodes): ")
+    assert found.text.startswith("mydomain::mygroupnrm 'norm' (and 1 more node): ")
 
 
 def test_a_node_within_a_branch_is_seen(specs: list[OpSpec]) -> None:

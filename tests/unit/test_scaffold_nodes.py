@@ -20,7 +20,7 @@ def value(name: str = "v", dtype: str | None = F32, shape: list[Any] | None = No
 
 def node(*inputs: Any, outputs: Any = None, name: str = "node_1", **attributes: tuple[str, Any]) -> dict[str, Any]:
     return {
-        "name": name, "domain": "acme.ops", "op_type": "FastThing", "inputs": list(inputs),
+        "name": name, "domain": "acme.ops", "imported": 1, "op_type": "FastThing", "inputs": list(inputs),
         "outputs": outputs or [value("out")],
         "attributes": {k: {"kind": kind, "value": v} for k, (kind, v) in attributes.items()},
     }  # fmt: skip
@@ -51,6 +51,15 @@ def test_one_node() -> None:
         "x": Random(shape=(2, 3)), "weight": Random(shape=(3,)), "ids": Random(shape=(3,)),
     }  # fmt: skip
     assert "(N, 3)" in spec.inputs[0].doc and not made.notes
+
+
+def test_the_version_of_the_domain_that_the_model_imports() -> None:
+    found = node(value("x", shape=[3])) | {"imported": 3}
+    for made in (draft(found), from_nodes_and_schema([found], "my::f(Tensor x) -> Tensor", shown="model.onnx")):
+        assert made.spec.onnx.versions == (1, 3)
+    seen = draft(found).seen
+    assert seen and seen.domain_version == 3
+    assert draft(node(value("x"))).spec.onnx.versions == (1,)
 
 
 def test_what_some_nodes_lack_is_optional_or_has_a_default_that_is_a_guess() -> None:
