@@ -16,11 +16,11 @@ from typing import Any
 from pipeline import check, home
 from pipeline.dist import settings
 from pipeline.dist.settings import Dist
-from pipeline.errors import OpmatrixError, UsageError
+from pipeline.errors import OpmatrixError, ToolchainError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator, load_operators
 from pipeline.matrix import TORCH_EXPORTERS, Cell, Choice, illegal
-from pipeline.project import chosen_cells, find_root
+from pipeline.project import chosen_cells, find_root, installed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OpmatrixError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
+    except ModuleNotFoundError:
+        try:
+            installed()  # another Python than that of the environment, where ./run is forgotten
+        except ToolchainError as error:
+            print(error, file=sys.stderr, flush=True)
+            return error.exit_code
+        raise
     return 0
 
 

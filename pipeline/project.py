@@ -64,7 +64,7 @@ def installed() -> Versions:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError as error:
             raise ToolchainError(f"{package} is not installed for {sys.executable}; in a checkout of opmatrix use "
-                                 "`./run doit`, else pip install opmatrix") from error  # fmt: skip
+                                 "`./run doit` and `./run python`, else pip install opmatrix") from error  # fmt: skip
     return Versions(**found)
 
 

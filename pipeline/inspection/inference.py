@@ -78,7 +78,9 @@ def inference(
         further = f", and so of {others} value{'s' * (others > 1)} behind it" if others else ""
         text = f"the {what} of {output!r} is lost at {called(node)}{further}"
         if called(node) in faulty:
-            yield Finding(question=QUESTION, mark="note", text=f"{text}: it follows from what is wrong with that node, see above")
+            yield Finding(
+                question=QUESTION, mark="note", text=f"{text}: it follows from what is wrong with that node, see above"
+            )
             continue
         operator = (node.domain, node.op_type)
         if operator not in ours and (operator in builtin or not node.domain):
@@ -143,8 +145,8 @@ def _differing(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[Fi
             question=QUESTION,
             mark="wrong",
             text=f"the model says that output {output.name!r} is {shown(output.type)}, inferred: {shown(inferred)}",
-            remedy="The nodes give something else than the exporter wrote: mend the shape rule in ops/*/spec.py that is "
-            "wrong, or export it again",
+            remedy="The nodes give something else than the exporter wrote: mend the shape rule in ops/*/spec.py "
+            "that is wrong, or export it again",
         )
 
 

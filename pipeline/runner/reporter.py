@@ -16,7 +16,8 @@ from doit.task import Task
 
 from pipeline.layout import Layout
 from pipeline.runner.failure import StepBlocked, StepFailed, read_output, replays
-from pipeline.runner.tasks import REPORT, StepTask, operator_of
+from pipeline.runner.pasted import pasted
+from pipeline.runner.tasks import DIST, REPORT, StepTask, operator_of
 from pipeline.unfilled import reminder
 
 ALL = 2  # the verbosity that shows the output of every step
@@ -67,6 +68,9 @@ class Progress(StepReporter):
         self._report_ran = False
         self._operators: set[str] = set()  # of which a step ran
 
+    def write(self, text: str) -> None:
+        super().write(pasted(text))
+
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
         self._total = sum(isinstance(tasks[name], StepTask) for name in with_dependencies(tasks, selected_tasks))
 
@@ -87,7 +91,9 @@ class Progress(StepReporter):
             self._operators.add(operator_of(task.step.name))
             self._report_ran |= task.name == REPORT
             self._show_end(task, "")
-            if task.verbosity == ALL and task.name != REPORT:
+            if task.name == DIST:
+                self._name_wheel()
+            elif task.verbosity == ALL and task.name != REPORT:
                 self._say(read_output(Layout(Path.cwd()).log(task.name)))
 
     def add_failure(self, task: Task, fail: BaseFail) -> None:
@@ -104,6 +110,11 @@ class Progress(StepReporter):
     def skip_uptodate(self, task: Task) -> None:
         self._fresh += isinstance(task, StepTask)
         self._over.add(task.name)
+        if task.name == DIST:  # which runs only where it is asked for
+            self._name_wheel()
+
+    def _name_wheel(self) -> None:
+        self.note(read_output(Layout(Path.cwd()).log(DIST)))
 
     def skip_ignore(self, task: Task) -> None:
         if isinstance(task, StepTask):

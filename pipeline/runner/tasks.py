@@ -28,6 +28,7 @@ GROUPS: Mapping[str, str] = {
     "dist": "build a wheel of the operators that ship, when asked for",
 }
 REPORT = "report"
+DIST = "dist"
 # What `doit` runs where no task is named. An environment is made for the steps that run in it.
 DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", "link", "dist", ENVIRONMENT))
 

@@ -109,8 +109,8 @@ def _check_shapes(spec: OpSpec, fed: Sequence[Feed], known: Mapping[str, int], e
                 if output.ndim != rank:
                     raise DataError(f"the reference gives {part.name!r} the shape {output.shape}, declared: {rule}")
         if output.shape != wanted:
-            raise DataError(f"the reference gives {part.name!r} the shape {output.shape}; the shape rule of that output "
-                            f"in spec.py, {rule}, gives {wanted}. Mend whichever is wrong")  # fmt: skip
+            raise DataError(f"the reference gives {part.name!r} the shape {output.shape}; the shape rule, {rule}, "
+                            f"gives {wanted}. Mend its `shape` in spec.py, or the reference")  # fmt: skip
 
 
 def _sizes(name: str, dims: Sequence[str | int], known: Mapping[str, int]) -> tuple[int, ...]:

@@ -105,6 +105,14 @@ def test_what_makes_it_anew(again: Project) -> None:
     assert wheel_of(again).name.startswith("my_ops-1.0.1-"), "and the old one is gone"
 
 
+def test_where_it_is_stands_at_the_end(again: Project) -> None:
+    """Also where nothing was to be done."""
+    for _ in range(2):
+        *_, told, summary = again.doit("dist").stdout.splitlines()
+        assert told.startswith(f"build/dist/{wheel_of(again).name}: ") and " bytes, sha256 " in told
+    assert summary.endswith("steps, all up to date")
+
+
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 def test_it_names_its_commit(again: Project) -> None:
     def git(*arguments: str) -> str:

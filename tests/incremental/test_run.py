@@ -73,6 +73,8 @@ def test_a_failing_step_says_its_own_message(project: Project) -> None:
     assert "data:a: failed with exit code 10\n  the kernel differs at (0, 17): expected 0.1243, got 0.1250\n" in told
     assert "  Log: build/log/data/a.log\n  Replay: python -m pipeline say a.txt build/a.pb\n" in told
     assert "Task" not in told and "Traceback" not in told
+    project.write("run", "")  # a checkout, where there may be no `python` on PATH
+    assert "  Replay: ./run python -m pipeline say a.txt build/a.pb\n" in project.doit().stdout
 
 
 def test_what_a_step_prints_is_shown_when_asked_for(project: Project) -> None:

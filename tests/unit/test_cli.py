@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pipeline.cli import main
-from pipeline.errors import SpecError, UsageError
+from pipeline.errors import SpecError, ToolchainError, UsageError
 
 DODO = "raise AssertionError('nobody runs this')\n"
 
@@ -55,6 +57,18 @@ def test_a_broken_declaration(project: Path, capsys: pytest.CaptureFixture[str])
     spec.write_text(spec.read_text().replace("minimum=0.0", "minimun=0.0"))
     assert main(["glue", "group_norm"]) == SpecError.exit_code
     assert "did you mean 'minimum'?" in capsys.readouterr().err
+
+
+BARE = "import sys; sys.path.append({root!r}); from pipeline.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+def test_a_python_without_the_packages(project: Path, root: Path) -> None:
+    """As a checkout's own is, where ./run is forgotten: no traceback, but what to type."""
+    for arguments in (["data", "group_norm"], ["verify", "group_norm", "--cell", "torch2.13-legacy-opset18-ort1.31"]):
+        command = [sys.executable, "-I", "-S", "-c", BARE.format(root=str(root)), *arguments]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+        assert done.returncode == ToolchainError.exit_code and len(done.stderr.splitlines()) == 1, done.stderr
+        assert "is not installed for" in done.stderr and "`./run python`" in done.stderr
 
 
 def test_outside_of_a_project(

@@ -65,7 +65,9 @@ def test_the_first_node_that_loses_a_dtype_is_named(root: Path) -> None:
     made = model(relu("x", "a"), unknown, relu("b", "c"), relu("c", "y"))
     text = "the dtype of 'b' is lost at other::Unknown 'lost', and so of 2 values behind it"
     assert said(made, root) == [("wrong", text)]
-    assert said(made, root, faulty={"other::Unknown 'lost'"}) == [("note", f"{text}: it follows from what is wrong with that node, see above")]
+    assert said(made, root, faulty={"other::Unknown 'lost'"}) == [
+        ("note", f"{text}: it follows from what is wrong with that node, see above")
+    ]
     known = f"{text}: onnx cannot tell it, ONNX Runtime may"
     assert said(made, root, builtin={("other", "Unknown")}) == [("note", known)]
 
