@@ -247,6 +247,10 @@ def _versions(factor: str, asked: str, default: str, known: Mapping[str, bool]) 
     wanted = asked.split(",")
     for version in wanted:
         if version not in known:
+            if version in {"torch": TORCH, "ort": ORT}.get(factor, {}):  # such as an older one than a project's own
+                files = f"requirements/{factor}{version}.txt" + f" and torch{version}-cpu.txt" * (factor == "torch")
+                raise UsageError(f"{factor}={asked!r}: nothing pins an environment for {version}; allowed: "
+                                 f"{', '.join(known)}. Write {files}, or install it where doit runs")  # fmt: skip
             near = did_you_mean(version, known)
             raise UsageError(f"{factor}={asked!r}: unknown version {version!r}{near}; allowed: {', '.join(known)}, "
                              "several of them with commas, 'default', 'all' or 'made'")  # fmt: skip

@@ -31,19 +31,26 @@ def run(layout: Layout, operator: Operator) -> None:
     """
     reference = Reference(layout, operator.spec)
     made: dict[Path, DataSet] = {}
-    mistakes: list[str] = []
+    mistakes: dict[str, list[str]] = {}
     for model in operator.models:
         for index, case in enumerate(model.cases):
             try:
                 made[layout.data(operator.name, model.name, index)] = _data_set(operator.spec, model, case, reference)
             except DataError as error:
-                mistakes.append(f"{layout.cases(operator.name).relative_to(layout.root)}: case {case.name!r}: {error}")
+                mistakes.setdefault(str(error), []).append(case.name)
     if mistakes:
-        raise DataError("\n".join(mistakes))
+        path = layout.cases(operator.name).relative_to(layout.root)
+        raise DataError("\n".join(_told(path, text, *names) for text, names in mistakes.items()))
     for folder, data in made.items():
         dataset.write(folder, data)
     _remove_surplus(made)
     _write_manifest(layout.data_manifest(operator.name), made)
+
+
+def _told(path: Path, text: str, first: str, *others: str) -> str:
+    """Return one line: a mistake in the reference is that of every case, and told once."""
+    also = f". Also {', '.join(others)}" if others else ""
+    return f"{path}: case {first!r}: {text.rstrip('.') if others else text}{also}"
 
 
 def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> DataSet:

@@ -168,6 +168,10 @@ def test_an_opset_that_no_chosen_torch_writes_is_refused_with_every_reason() -> 
         ({"torch": "2.99"}, r"torch='2\.99': unknown version '2\.99'; did you mean '2\.9'\?; allowed: 1\.13, 2\.9"),
         ({"ort": "1.31,1.17"}, r"ort='1\.31,1\.17': unknown version '1\.17'"),
         ({"torch": ""}, "torch='': unknown version ''"),
+        (
+            {"torch": "2.6"},
+            r"torch='2\.6': nothing pins an environment for 2\.6; allowed: .*\. Write requirements/torch2\.6\.txt and",
+        ),
     ],
 )  # fmt: skip
 def test_a_version_that_there_is_no_environment_for(choice: dict[str, str], message: str) -> None:
