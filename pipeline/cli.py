@@ -100,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     registering.add_argument(
         "--part", choices=parts, action="append", help="may be given again; without it all but 'forbidden'"
     )
+    registering.add_argument("--case", help="hold the kernel against this case alone; nothing is written")
     registering.add_argument("--torch", metavar="VERSION", help="such as 2.9; without it that of this environment")
     adopting = of_operator("adopt", _adopt, "add a case that register's search found to cases.py")
     adopting.add_argument("case", help="its name, as the search said it")
@@ -217,6 +218,11 @@ def _register(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import register
 
     operator = load_operator(layout, options.operator)
+    if options.case is not None:
+        if options.part not in (None, ["kernel"]):
+            raise UsageError("--case replays what the part 'kernel' tries; leave out other parts")
+        register.replay(layout, operator, case=options.case)
+        return
     for part in options.part or register.parts(layout, operator):
         register.run(layout, operator, part=part)
 

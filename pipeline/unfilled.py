@@ -29,9 +29,11 @@ def reminder(layout: Layout, operator: str) -> str:
     if not (found := unfilled(layout, operator)):
         return ""
     count, first = sum(map(len, found.values())), next(iter(found))
+    prose = all(path.suffix == ".md" for path in found)
+    until = "its README is unfinished, nothing else" if prose else "until then it is a placeholder"
     return (
         f"{operator}: {MARK} stands in {count} line{'s' * (count > 1)} still, the first is "
-        f"{first.relative_to(layout.root)}:{found[first][0]}; until then it is a placeholder"
+        f"{first.relative_to(layout.root)}:{found[first][0]}; {until}"
     )
 
 

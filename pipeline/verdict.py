@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,8 @@ WRONG: tuple[Outcome, ...] = ("mismatched", "failed")
 class CaseResult:
     """One case of a verdict. `error` is the largest absolute error over all runs, `ulp` the largest one in units
     in the last place of the expected value; `limit` is the largest share of the tolerance that was used up
-    (1.0 is just allowed)."""
+    (1.0 is just allowed). None is no number: the case did not run, or, where it is mismatched, no number says by how
+    much: any error where the tolerance is 0, a NaN or an infinity on one side, another dtype or shape."""
 
     case: str
     model: str
@@ -26,6 +28,16 @@ class CaseResult:
     ulp: float | None = None
     limit: float | None = None
     detail: str = ""
+
+    @property
+    def used(self) -> float | None:
+        """`limit`, inf where no number says it."""
+        return math.inf if self.limit is None and self.outcome == "mismatched" else self.limit
+
+
+def percent(share: float) -> str:
+    """Return a share of a tolerance: ``12%``, and ``>999%`` where no number says it."""
+    return f"{share:.0%}" if math.isfinite(share) else ">999%"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 
+from pipeline import aside
 from pipeline.data.numbers import case_arrays, small_and_finite
 from pipeline.data.reference import Reference
 from pipeline.errors import RegisterError
 from pipeline.feeds import feeds
 from pipeline.layout import Layout
-from pipeline.library import torch_op
+from pipeline.library import jacobians, torch_op
 from pipeline.library.inputs import arguments, tensors
 from pipeline.library.torch_call import torch_attributes, torch_operator
 from pipeline.library.torch_op import Gradient
@@ -150,13 +151,17 @@ def _check(sample: Sample, gradient: Gradient) -> tuple[list[str], list[dict[str
     problems = list(_given(sample, gradient))
     if problems:
         return problems, []
+    aside.at(f"the gradient for case {sample.case.name}")
     fast = sum(t.numel() for t in sample.leaves()) > TINY
     proved: list[dict[str, str]] = []
     for name, check in (("gradcheck", torch.autograd.gradcheck), ("gradgradcheck", torch.autograd.gradgradcheck)):
         try:
-            check(sample.call, sample.leaves(), fast_mode=fast)
+            with jacobians.in_full():
+                check(sample.call, sample.leaves(), fast_mode=fast, rtol=jacobians.RTOL, atol=jacobians.ATOL)
         except Exception as error:  # GradcheckError, or what the formula itself raises
-            return [_says(sample, f"torch.autograd.{name} says: {_one_line(error)}")], proved
+            return [
+                _says(sample, f"torch.autograd.{name} says: {jacobians.said(str(error)) or _one_line(error)}")
+            ], proved
         proved.append({"case": sample.case.name, "check": name, "mode": "fast" if fast else "every element"})
     return [], proved
 

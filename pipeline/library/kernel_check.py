@@ -36,7 +36,7 @@ class CaseCheck:
 
     @property
     def replay(self) -> str:
-        return f"python -m pipeline register {self.spec.name} --part kernel"
+        return f"python -m pipeline register {self.spec.name} --part kernel --case {self.case.name}"
 
 
 def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from pipeline import aside
 from pipeline.errors import RegisterError
 from pipeline.layout import Layout
 from pipeline.library import torch_versions
@@ -66,6 +67,7 @@ def _tuple(result: Any) -> tuple[torch.Tensor, ...]:
 
 def _opcheck(operator: Operator, sample: Sample, loaded: Loaded, glue: Glue | None) -> Iterator[str]:
     """Yield the name of each of opcheck's tests."""
+    aside.at(f"opcheck of case {sample.case.name}")
     outcomes = torch.library.opcheck(
         loaded.overload,
         tuple(sample.arguments),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pipeline import aside
 from pipeline.data import drawn
 from pipeline.data.arrays import Array
 from pipeline.data.compare import EXACT, compare
@@ -84,6 +85,7 @@ class Judge:
     def problem(self, one: Drawn) -> str:
         """Return what is wrong with what the kernel makes of `one`, or ""."""
         case = one.model.cases[0]
+        aside.at(f"drawn inputs of {', '.join(f'{n.dtype} {n.shape}' for n in one.numbers)}")
         flat = tensors(self.spec, one.model, case, one.numbers)
         given = arguments(self.spec, case, flat)
         try:

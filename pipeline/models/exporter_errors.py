@@ -25,10 +25,22 @@ _REMEDIES: Mapping[str, str] = {
 }  # fmt: skip
 
 
+# The dynamo exporter tells first which of its steps failed and how to report that, and then what happened.
+_SUMMARY = re.compile(
+    r"## Exception summary\s+<class '(?:[\w.]+\.)?(\w+)'>: (.*?)\s*(?:⬆️|\(Refer to the full stack|$)", re.DOTALL
+)
+
+
 def explain(error: Exception) -> str:
-    """Return kind and text of an error in one line, without colours, and with the remedy where there is a known one."""
-    line = _COLOURS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
+    """Return what an error means in one line, where that is known, and then its kind and text, without colours."""
+    text = _COLOURS.sub("", f"{type(error).__name__}: {error}")
+    found = _SUMMARY.search(text)
+    raised = f"it raised {_line(f'{found[1]}: {found[2]}' if found else text)}"
     for pattern, remedy in _REMEDIES.items():
-        if found := re.search(pattern, line):
-            return f"{line.rstrip('.')}. {found.expand(remedy)}"
-    return line
+        if known := re.search(pattern, _line(text)):
+            return f"{known.expand(remedy)}; {raised}"
+    return raised
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

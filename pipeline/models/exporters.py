@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from onnx import ModelProto
 
+from pipeline import aside
 from pipeline.data.numbers import case_arrays
 from pipeline.errors import ExportError
 from pipeline.feeds import feeds
@@ -50,11 +51,13 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     demand = replace(demand, emitted=emitted(demand, glue), used=glue.used_schemas(demand.model))
     with collected() as said:
         try:
-            proto = _write(demand, glue, inputs)
+            with aside.kept():
+                proto = _write(demand, glue, inputs)
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
             if own := _own(error):
                 raise type(own)(f"{demand}: {own}") from error
-            message = f"{demand}: the {demand.cell.exporter} exporter raised {explain(error)}"
+            aside.tell(f"{type(error).__name__}: {error}")
+            message = f"{demand}: the {demand.cell.exporter} exporter: {explain(error)}"
             raise ExportError(message) from error
     if texts := unexpected(said):
         raise ExportError(

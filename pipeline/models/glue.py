@@ -91,6 +91,23 @@ def emitted(demand: Demand, glue: Glue) -> tuple[NodeProto, ...]:
         raise type(error)(f"{demand}: {error}") from error
 
 
+def dropped(demand: Demand, glue: Glue) -> list[str]:
+    """Return the attributes that a model sets and its lowering takes no notice of: it emits the nodes of the defaults.
+    That may be right, where no number depends on them."""
+    given = demand.model.attributes
+    changed = [a.name for a in demand.spec.attributes if a.default not in (None, given.get(a.name, a.default))]
+    nodes = emitted(demand, glue) if changed else ()
+    return [name for name in changed if _emitted_without(demand, glue, name) == nodes]
+
+
+def _emitted_without(demand: Demand, glue: Glue, attribute: str) -> tuple[NodeProto, ...] | None:
+    others = {name: value for name, value in demand.model.attributes.items() if name != attribute}
+    try:
+        return emitted(replace(demand, model=replace(demand.model, attributes=others)), glue)
+    except ExportError:
+        return None
+
+
 def recorded_arguments(demand: Demand) -> list[Any]:
     """Return the arguments of the torch schema for one model, each tensor as name, dtype and shape."""
     spec, model = demand.spec, demand.model

@@ -15,7 +15,7 @@ from pipeline.matrix import EXPORTERS
 from pipeline.report.background import Background
 from pipeline.report.changes import kinds
 from pipeline.report.document import Document
-from pipeline.report.records import OUTCOMES, Record
+from pipeline.report.records import OUTCOMES, Record, finite
 from pipeline.report.template import join
 
 
@@ -50,7 +50,7 @@ def data(report: Document, records: Sequence[Record], backgrounds: Sequence[Back
             "change": _column(kind for kind, _ in changes),
             "before": _column(before for _, before in changes),
             "pictures": _column(graphs.places(b.pictures) for b in backgrounds),
-            "error": [rounded[r.error] for r in records],
+            "error": [rounded[finite(r.error)] for r in records],
             "ulp": [rounded[r.ulp] for r in records],
             "limit": [rounded[r.limit] for r in records],
             "seconds": [rounded[r.verdict.seconds] for r in records],
@@ -60,11 +60,14 @@ def data(report: Document, records: Sequence[Record], backgrounds: Sequence[Back
     }
 
 
+_MOST = 1e300  # stands for the infinite, which JSON cannot hold: the page shows any share above 999 % alike
+
+
 class _Rounded(dict[float | None, float | None]):
     """Numbers cut to three digits. Most stand in many cells."""
 
     def __missing__(self, number: float | None) -> float | None:
-        found = self[number] = None if number is None else float(f"{number:.3g}")
+        found = self[number] = None if number is None else float(f"{min(number, _MOST):.3g}")
         return found
 
 
@@ -107,5 +110,5 @@ def _cases(records: Sequence[Record], rounded: _Rounded) -> dict[str, Any]:
         "detail": _column(c.detail for c in cases),
         "error": [rounded[c.error] for c in cases],
         "ulp": [rounded[c.ulp] for c in cases],
-        "limit": [rounded[c.limit] for c in cases],
+        "limit": [rounded[c.used] for c in cases],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +30,9 @@ class Record:
 
     @property
     def error(self) -> float | None:
-        return max((c.error for c in self.verdict.cases if c.error is not None), default=None)
+        """The largest absolute error, inf where no number says it."""
+        found = [math.inf if c.error is None and c.outcome == "mismatched" else c.error for c in self.verdict.cases]
+        return max((e for e in found if e is not None), default=None)
 
     @property
     def ulp(self) -> float | None:
@@ -37,7 +40,13 @@ class Record:
 
     @property
     def limit(self) -> float | None:
-        return max((c.limit for c in self.verdict.cases if c.limit is not None), default=None)
+        """The largest share of a tolerance that was used up, inf where no number says it."""
+        return max((c.used for c in self.verdict.cases if c.used is not None), default=None)
+
+
+def finite(number: float | None) -> float | None:
+    """Return a number that JSON can hold."""
+    return number if number is not None and math.isfinite(number) else None
 
 
 def collect(layout: Layout, op: str, lowering: Lowering, cell: Cell) -> Record:
@@ -112,9 +121,9 @@ def as_json(record: Record) -> dict[str, Any]:
         "opset": cell.opset,
         "ort": cell.ort,
         "outcome": found.outcome,
-        "worst_error": record.error,
+        "worst_error": finite(record.error),
         "worst_ulp": record.ulp,
-        "worst_limit": record.limit,
+        "worst_limit": finite(record.limit),
         "seconds": found.seconds,
         "detail": found.detail,
         "cases": [c.__dict__ for c in found.cases],

@@ -13,7 +13,7 @@ from rich.text import Text
 from pipeline.matrix import EXPORTERS
 from pipeline.report.records import OUTCOMES, Record, totals
 from pipeline.report.skipped import Skipped, by_torch
-from pipeline.verdict import Outcome, Verdict
+from pipeline.verdict import Outcome, Verdict, percent
 
 MARKS: Mapping[Outcome, tuple[str, str, str]] = {
     "verified": ("✓", "ok", "green"),
@@ -100,7 +100,7 @@ def _worst(row: Sequence[Record]) -> str:
     """Return the largest error, and the largest share of a tolerance that was used up (by another case, maybe)."""
     errors = [r.error for r in row if r.error is not None]
     limits = [r.limit for r in row if r.limit is not None]
-    return f"{max(errors):.1e} {max(limits):>4.0%}" if errors and limits else ""
+    return f"{max(errors):.1e} {percent(max(limits)):>4}" if errors and limits else ""
 
 
 def faults(records: Sequence[Record]) -> dict[tuple[Outcome, str], list[Verdict]]:

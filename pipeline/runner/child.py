@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from pipeline.aside import LOGGED
+
 Entry = Callable[[Sequence[str]], int]
 
 _PR_SET_PDEATHSIG = 1
@@ -38,7 +40,7 @@ def run_step(entry: Entry, request: Mapping[str, Any], server: int) -> NoReturn:
     code = 1
     try:
         _prepare_child(request["log"], server)
-        os.environ.update(request["environment"])
+        os.environ.update(request["environment"] | {LOGGED: "1"})
         arguments: Sequence[str] = request["arguments"]
         print("$", shlex.join(["python", "-m", "pipeline", *arguments]))
         code = entry(arguments)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from doit.exceptions import TaskFailed
 
+from pipeline.aside import last, shown
 from pipeline.runner.tasks import operator_of
 from pipeline.step import Step
 
@@ -16,16 +17,25 @@ from pipeline.step import Step
 _LINES = 30
 # The groups whose steps load what was compiled.
 _WITH_LIBRARY = ("register", "verify")
+_CASE = "case "  # what a step says that it is at, where --case takes the rest
 
 
 class StepFailed(TaskFailed):
-    """A step that ran and did not succeed. `died` is True where it did not end by itself."""
+    """A step that ran and did not succeed. `died` is True where it did not end by itself; `case` is then what it died
+    of, where that is known."""
 
     def __init__(
-        self, step: Step, *, summary: str, output: str = "", log: Path | None = None, died: bool = False
+        self,
+        step: Step,
+        *,
+        summary: str,
+        output: str = "",
+        log: Path | None = None,
+        died: bool = False,
+        case: str = "",
     ) -> None:
         super().__init__(f"{step.task}: {summary}")
-        self.step, self.summary, self.output, self.log, self.died = step, summary, output, log, died
+        self.step, self.summary, self.output, self.log, self.died, self.case = step, summary, output, log, died, case
 
     @property
     def detail(self) -> str:
@@ -55,7 +65,8 @@ class StepBlocked(TaskFailed):
 
 def replays(failure: StepFailed) -> list[str]:
     """Return the commands that run the step of a failure again; of one that a library broke, in a debugger as well."""
-    command = ["python", "-m", "pipeline", *failure.step.command, *failure.step.asks]
+    case = ["--case", failure.case] if failure.case else []
+    command = ["python", "-m", "pipeline", *failure.step.command, *failure.step.asks, *case]
     told = [f"Replay: {shlex.join(command)}"]
     if failure.died and failure.step.group in _WITH_LIBRARY:
         build = [*command[:3], "compile", operator_of(failure.step.name), "--debug"]
@@ -74,13 +85,23 @@ def ended(step: Step, *, status: int, seconds: float, stopped: str, log: Path) -
     else:
         summary = f"failed with exit code {status}"
     output = read_output(log) if step.server is None else _last_lines(read_output(log), _LINES)
-    return StepFailed(step, summary=summary, output=output, log=log, died=bool(stopped) or status < 0)
+    case = ""
+    if died := bool(stopped) or status < 0:
+        at = last(_read(log))
+        summary += f", at {at}" if at else ""
+        case = at.removeprefix(_CASE) if at.startswith(_CASE) else ""
+    return StepFailed(step, summary=summary, output=output, log=log, died=died, case=case)
 
 
 def read_output(log: Path) -> str:
-    """Return what a step printed: its log without the first line, which is the command."""
+    """Return what a step printed: its log without the first line, which is the command, and what is there to be looked
+    up alone."""
+    return shown(_read(log).partition("\n")[2]).rstrip()
+
+
+def _read(log: Path) -> str:
     try:
-        return log.read_text(errors="replace").partition("\n")[2].rstrip()
+        return log.read_text(errors="replace")
     except OSError:
         return ""
 

@@ -78,7 +78,8 @@ class JsonLines(StepReporter):
 
     def _end(self, task: Task, outcome: str, **more: Any) -> None:
         if isinstance(task, StepTask):
-            seconds = time.monotonic() - self._started.pop(task.name, time.monotonic())
+            now = time.monotonic()
+            seconds = now - self._started.pop(task.name, now)  # none where it did not start
             if (cpu := self._cpu.pop(task.name, None)) is not None:
                 more = {"cpu": round(cpu, 3), **more}
             self._say("end", step=task.name, outcome=outcome, seconds=round(seconds, 3), **more)

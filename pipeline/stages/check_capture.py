@@ -142,7 +142,7 @@ def _export(
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the model raise
             own = error if isinstance(error, OpmatrixError) else None
             text = str(own) if own else explain(error)
-            record.add(Finding(question="export", mark="wrong", text=f"the {exporter} exporter raised {text[:500]}"))
+            record.add(Finding(question="export", mark="wrong", text=f"the {exporter} exporter: {text[:500]}"))
             return None
     path = folder / "model.onnx"
     write_bytes(path, proto.SerializeToString(deterministic=True))

@@ -25,7 +25,7 @@ from pipeline.matrix import Cell
 from pipeline.models.demand import Demand, check_legal
 from pipeline.models.exporters import example, export
 from pipeline.models.function_body import with_function
-from pipeline.models.glue import Glue, emitted, load_glue
+from pipeline.models.glue import Glue, dropped, emitted, load_glue
 from pipeline.models.manifest import describe, refused
 from pipeline.models.picture import picture
 from pipeline.schema import has_function_body
@@ -59,6 +59,8 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
         content = proto.SerializeToString(deterministic=True)
         write_bytes(path, content)
         models[model.name], pictures[model.name] = describe(proto, content), picture(proto)
+        if names := dropped(demand, glue):
+            models[model.name]["dropped"] = names
         if lowering == "decomposed" and has_function_body(operator.spec):
             _write_function(layout, demand, glue)
     del defined  # the operator lives as long as this object

@@ -16,8 +16,9 @@ from typing import Any, Literal
 
 import torch
 
+from pipeline import aside
 from pipeline.data.dataset import read
-from pipeline.errors import RegisterError
+from pipeline.errors import RegisterError, UsageError, did_you_mean
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.library import torch_library, torch_op, torch_versions
@@ -40,11 +41,20 @@ def parts(layout: Layout, operator: Operator) -> tuple[Part, ...]:
 
 
 def run(layout: Layout, operator: Operator, *, part: Part) -> None:
-    """Prove one part and write its manifest. Raises RegisterError with everything that disagrees."""
+    """Prove one part and write its manifest. Raises RegisterError with what disagrees."""
     results = _PARTS[part](layout, operator)
     manifest = {"op": operator.name, "part": part, "torch": torch.__version__, "schema": torch_schema(operator.spec)}
     path = layout.registered(operator.name, part, torch=torch_minor())
     write_text(path, json.dumps(manifest | {"results": results}, indent=1) + "\n")
+
+
+def replay(layout: Layout, operator: Operator, *, case: str) -> None:
+    """Hold the kernel against one case, and write nothing. Raises RegisterError, or UsageError for an unknown case."""
+    known = [c.name for model in operator.models for c in model.cases]
+    if case not in known:
+        near = did_you_mean(case, known)
+        raise UsageError(f"{operator.name} has no case {case!r}; it has {', '.join(known)}{near}")
+    _kernel(layout, operator, only=case)
 
 
 def _schema(layout: Layout, operator: Operator) -> list[dict[str, str]]:
@@ -80,18 +90,23 @@ def _gradient(layout: Layout, operator: Operator) -> list[dict[str, str]]:
     return gradient_check.results(layout, operator)
 
 
-def _kernel(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
+def _kernel(layout: Layout, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
     loaded = torch_library.load(layout, operator)  # kept: a definition in Python may live no longer than it
-    results, problems = [], []
+    results, faults = [], {}
     for model in operator.models:
         for index, case in enumerate(model.cases):
+            if only not in (None, case.name):
+                continue
+            aside.at(f"case {case.name}")
             data = read(layout.data(operator.name, model.name, index))
             check = CaseCheck(spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload)
-            found, result = check_case(check)
-            problems += found
+            problems, result = check_case(check)
+            if problems:
+                faults[case.name] = "\n".join(problems)
             results.append({"model": model.name, "case": case.name, **result})
-    if problems:
-        raise RegisterError("\n".join(problems))
+    if faults:
+        where = f"python -m pipeline register {operator.name} --part kernel --case NAME"
+        raise RegisterError(aside.few(faults, subject=f"{operator.name} in torch", where=where))
     return results
 
 

@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import onnxruntime
 
-from pipeline import verdict
+from pipeline import aside, verdict
 from pipeline.data import dataset
 from pipeline.data.dataset import DataSet
 from pipeline.data.reference import Reference
@@ -26,7 +28,7 @@ from pipeline.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 from pipeline.trial.judge import Judgement, judge
 from pipeline.trial.runtime import RefusedError, Runtime, TooNewError
 from pipeline.trial.trial import Trial
-from pipeline.verdict import WRONG, CaseResult, Outcome, Verdict
+from pipeline.verdict import WRONG, CaseResult, Outcome, Verdict, percent
 
 
 def run(
@@ -57,7 +59,8 @@ def run(
         seconds = round(time.perf_counter() - started, 3)
         verdict.write(layout.verdict(operator.name, lowering, cell), replace(found, seconds=seconds))
     if found.outcome in WRONG:
-        raise VerifyError("\n".join(_messages(found)))
+        path = layout.verdict(operator.name, lowering, cell).relative_to(layout.root)
+        raise VerifyError(aside.few(_messages(found), subject=str(found), where=f"{path}, or each by --case NAME"))
 
 
 PUBLISHED = "published_"  # what the name of a case begins with that is the model of a published version
@@ -129,6 +132,7 @@ class Bench:
             if not path.is_file() or not folder.is_dir():
                 lost = path.relative_to(self.layout.root)
                 raise VerifyError(f"{lost} or its data are missing. Take them from the history of the project")
+            aside.at(f"case {case}")
             trial = Trial(path, name=name, runtime=setting.runtime, operators=setting.operators)
             judgement = judge(trial.evidence(dataset.read(folder), setting.tolerances))
         except (VerifyError, DataError) as error:
@@ -154,10 +158,12 @@ class Bench:
         """Yield the results of a model's cases. What keeps the model from running fails all of them."""
         name = self.operator.name
         folders = [self.layout.data(name, model.name, index) for index in range(len(model.cases))]
-        if reason := model.unsupported and self._refused(model):
+        said = self._manifest.get(model.name, {})
+        if reason := model.unsupported and str(said.get("refused", "")):
             yield from (_unsupported(model, case, reason) for case in self._asked(model))
             return
         try:
+            aside.at(f"model {model.name}")
             trial = Trial(path, name=name, runtime=setting.runtime, operators=setting.operators)
             dataset.link(path.parent, folders)
         except VerifyError as error:
@@ -176,23 +182,38 @@ class Bench:
             try:
                 if isinstance(data, DataError):
                     raise data
+                aside.at(f"case {case.name}")
                 evidence = trial.evidence(data, setting.tolerances)
             except (VerifyError, DataError) as error:
                 yield _not_run(model, case, error, self.cell)
                 continue
-            judgement = judge(replace(evidence, crowd=crowd.get(case.name, "")))
+            judgement = judge(replace(evidence, crowd=crowd.get(case.name, ""), dropped=self._dropped(model, said)))
             if self.only:
                 folder = folders[model.cases.index(case)]
                 _tell(path.relative_to(self.layout.root), folder.relative_to(self.layout.root), judgement)
             yield _judged(model, case, judgement)
 
-    def _refused(self, model: Model) -> str:
-        """Return why the lowering refused a model, or "" where it was exported."""
+    @cached_property
+    def _manifest(self) -> Mapping[str, Any]:
+        """What the export said of each model, such as why the lowering refused it."""
         try:
             manifest = json.loads(self.layout.manifest(self.operator.name, self.lowering, self.cell).read_text())
         except FileNotFoundError:
+            return {}
+        found: Mapping[str, Any] = manifest["models"]
+        return found
+
+    def _dropped(self, model: Model, said: Mapping[str, Any]) -> str:
+        """Return what to say of attributes that the lowering took no notice of, or nothing."""
+        if not (names := said.get("dropped")):
             return ""
-        return str(manifest["models"].get(model.name, {}).get("refused", ""))
+        set_to = " and ".join(
+            f"{name!r}, which model {model.name!r} sets to {model.attributes[name]!r}" for name in names
+        )
+        return (
+            f"the lowering drops {set_to}: it emits the nodes of the default. Emit what computes it, or refuse it: "
+            f"g.refuse() in ops/{self.operator.name}/lowering.py, and `unsupported` in the model"
+        )
 
     def _asked(self, model: Model) -> list[Case]:
         return [case for case in model.cases if self.only in (None, case.name)]
@@ -242,6 +263,8 @@ def _judged(model: Model, case: Case, judgement: Judgement) -> CaseResult:
         detail = f"declared unsupported ({model.unsupported}), but it runs. Remove `unsupported` from its model"
         return CaseResult(case=case.name, model=model.name, outcome="failed", detail=detail)
     found = [r.comparison for r in judgement.runs]
+    if any(c.problem for c in found):  # of another dtype or shape: there is no error to be told
+        return CaseResult(case=case.name, model=model.name, outcome="mismatched", detail=judgement.detail)
     return CaseResult(
         case=case.name,
         model=model.name,
@@ -277,17 +300,19 @@ def _verdict(bench: Bench, results: Sequence[CaseResult], detail: str) -> Verdic
     )
 
 
-def _messages(found: Verdict) -> Iterator[str]:
-    """Yield one line per fault; the cases that share one are told together."""
+def _messages(found: Verdict) -> dict[str, str]:
+    """Return one line per fault, by the names of its cases: those that share one are told together."""
     faults: dict[str, list[str]] = {}
     for result in found.cases:
         if result.outcome in WRONG:
             faults.setdefault(result.detail, []).append(result.case)
+    if not faults:
+        return {"": f"{found}: {found.detail}"}
+    told = {}
     for detail, (case, *others) in faults.items():
         also = f" Also {', '.join(others)}." if others else ""
-        yield f"{found.case_name(case)}: {detail}.{also} Replay: {found.replay(case)}"
-    if not faults:
-        yield f"{found}: {found.detail}"
+        told[", ".join([case, *others])] = f"{found.case_name(case)}: {detail}.{also} Replay: {found.replay(case)}"
+    return told
 
 
 def _tell(model: Path, data: Path, judgement: Judgement) -> None:
@@ -295,7 +320,7 @@ def _tell(model: Path, data: Path, judgement: Judgement) -> None:
     print(f"model {model}\ndata  {data}")
     for run in judgement.runs:
         c = run.comparison
-        print(f"  {run.name + ':':<22} {c}; error {c.error:.2g}, {c.ulp:.3g} ULP, {c.share:.0%} of the limit")
+        print(f"  {run.name + ':':<22} {c}; error {c.error:.2g}, {c.ulp:.3g} ULP, {percent(c.share)} of the limit")
     print(f"  reference evaluator:   {judgement.oracle}")
     if not judgement.detail:
         print("verified")

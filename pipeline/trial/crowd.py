@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+from pipeline import aside
 from pipeline.data.arrays import Array
 from pipeline.data.compare import EXACT, compare
 from pipeline.trial.runtime import RefusedError, Session, call
@@ -23,9 +24,14 @@ def crowded(session: Session, feeds: Mapping[str, Feed]) -> dict[str, str]:
     Each thread begins with another feed, so that a buffer which calls share holds the numbers of another one. A feed
     that fails alone is left out.
     """
-    alone = {name: answer for name, feed in feeds.items() if not isinstance(answer := _try(session, feed), str)}
+    alone = {}
+    for name, feed in feeds.items():
+        aside.at(f"case {name}")
+        if not isinstance(answer := _try(session, feed), str):
+            alone[name] = answer
     if not alone:
         return {}
+    aside.at(f"{', '.join(alone)} in {THREADS} threads at once")
     names, start = list(alone), Barrier(THREADS)
 
     def run(thread: int) -> list[tuple[str, Answer | str]]:

@@ -21,7 +21,7 @@ class Evidence:
 
     `answers` holds, per setting of ONNX Runtime, the outputs of two runs in one session. `written` names the inputs
     that held other numbers afterwards, `names` the outputs. `crowd` says what differs when several threads use the
-    session.
+    session, `dropped` what the lowering took no notice of.
     """
 
     names: Sequence[str]
@@ -31,6 +31,7 @@ class Evidence:
     tolerances: Mapping[DType, Tolerance]
     written: Sequence[str] = ()
     crowd: str = ""
+    dropped: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +138,8 @@ def _side(evidence: Evidence, wrong: Run, oracle: Comparison) -> str:
     if oracle.ok:
         return "The reference evaluator agrees with the expected output: the kernel is wrong"
     if _worst(evidence, wrong.outputs, evidence.oracle).ok:
+        if evidence.dropped:
+            return f"The reference evaluator agrees with ONNX Runtime: {evidence.dropped}"
         return (
             "The reference evaluator agrees with ONNX Runtime: the test data are stale or the reference has changed "
             "(python -m pipeline data), or the model does not hold the attributes of the case (python -m pipeline "

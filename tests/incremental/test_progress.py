@@ -77,6 +77,7 @@ def test_json_lines_of_what_is_up_to_date_and_of_what_is_asked_for(project: Proj
         {"event": "end", "step": "glue:a", "outcome": "up-to-date"},
         {"event": "finish"},
     ]
+    assert '"outcome": "up-to-date", "seconds": 0.0}' in project.doit("-r", "jsonl").stdout, "not -0.0"
     assert {"event": "start", "step": "glue:a", "reason": "asked for"} in events(project, "-a")
     project.doit("ignore", "glue:a")
     assert {"event": "end", "step": "glue:a", "outcome": "ignored", "seconds": 0.0} in events(project)

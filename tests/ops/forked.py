@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ def _run(function: Callable[[], None], output: Path, message: Path) -> int:
         with output.open("w") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
+        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)  # pytest's own goes elsewhere
         function()
     except OpmatrixError as error:
         message.write_text(str(error))

@@ -143,6 +143,14 @@ def test_a_symbolic_at_another_opset(made: Project) -> None:
     assert "No symbolic of mynamespace::custom_group_norm is registered at opset 18 or below: register it at" in message
 
 
+def test_the_first_words_are_the_sentence_and_the_graph_stands_in_the_log(made: Project) -> None:
+    message = export(made, "group_norm", LEGACY, calling(lambda named: named | {"opset_version": 18}))
+    assert message.startswith("group_norm-custom-seed@torch2.13-legacy-opset20: the legacy exporter: No symbolic of ")
+    assert "graph(" not in message and "Torch IR" not in message
+    log = (made.root / "output").read_text()
+    assert "# Torch IR graph at exception: graph(" in log and all(line.startswith("# ") for line in log.splitlines())
+
+
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
 def test_another_opset_than_asked_for(cell: Cell, made: Project) -> None:
     from pipeline.lowering import legacy
@@ -168,7 +176,8 @@ def test_the_default_exporter_is_not_the_legacy_one(made: Project) -> None:
 def test_the_translation_table_is_not_given(made: Project) -> None:
     message = export(made, "group_norm", DYNAMO, calling(without("custom_translation_table")))
     assert message.startswith("group_norm-custom-seed@torch2.13-dynamo-opset20: ")
-    assert "No translation of mynamespace.custom_group_norm.default was given: put it into the translation" in message
+    assert ": the dynamo exporter: No translation of mynamespace.custom_group_norm.default was given: put it" in message
+    assert "Next steps" not in message and "Next steps" in (made.root / "output").read_text()
 
 
 def test_a_symbolic_that_another_export_left(made: Project) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -146,10 +147,76 @@ def test_the_formula_of_an_operator_in_python_is_proved(in_python: Project, old:
     message = prove(in_python, "gradient")
     if expected:
         assert "add_and_round-" in message and expected in message and "ops/add_and_round/torch_op.py" in message
+        assert len(message) < 700, "no matrices"
     else:
         assert message == ""
         assert {"gradcheck", "gradgradcheck"} == {r["check"] for r in written(in_python)}
         assert prove(in_python, "schema") == "", "opcheck proves that the operator uses the formula"
+
+
+def test_the_elements_that_differ_are_told_and_the_matrices_stand_in_the_log(project: Project) -> None:
+    project.replace(FORMULA, "- z * mean(inner * z)", "")
+    few(project, 'flat("float64")')
+    message = register(project)
+    assert re.search(r"input 0: \d+ of \d+ elements differ, by \[element of the input, of the output\]: \[\d", message)
+    assert re.search(r"\[\d+, \d+\] numerical -?[\d.e-]+, analytical -?[\d.e-]+; .*; and \d+ more\. Formula: ", message)
+    assert message.count("numerical") == message.count("analytical") == 4 and "tensor(" not in message
+    log = (project.root / "output").read_text()
+    assert all(line.startswith("# ") for line in log.splitlines()) and "tensor([[" in log
+
+
+WHOLE = """Jacobian mismatch for output 0 with respect to input 1,
+numerical:tensor([[1.00000000, 0.00000000],
+        [0.50000000, nan]], dtype=torch.float64)
+analytical:tensor([[1.00000001, 0.00000000],
+        [2.50000000, 1.00000000]], dtype=torch.float64)
+"""
+CUT = WHOLE.replace("0.00000000]", "..., 0.00000000]")
+FAST = """Jacobian mismatch for output 0 with respect to input 0,
+numerical:0.5
+analytical:0.75
+
+The above quantities relating the numerical and analytical jacobians are computed
+in fast mode.
+Numerical:
+ tensor([[1.], [2.]], dtype=torch.float64)
+Analytical:
+tensor([[1.], [-2.]], dtype=torch.float64)
+
+The max per-element difference (slow mode) is: 4.0.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            WHOLE,
+            "Jacobian mismatch for output 0 with respect to input 1: 2 of 4 elements differ, by [element of the input, "
+            "of the output]: [1, 0] numerical 0.5, analytical 2.5; [1, 1] numerical nan, analytical 1",
+        ),
+        (CUT, "Jacobian mismatch for output 0 with respect to input 1"),
+        (
+            FAST,
+            "Jacobian mismatch for output 0 with respect to input 0: 1 of 2 elements differs, by [element of the "
+            "input, of the output]: [1, 0] numerical 2, analytical -2",
+        ),
+        (
+            FAST.replace("[-2.]", "..."),
+            "Jacobian mismatch for output 0 with respect to input 0; the largest difference is 4.0",
+        ),
+        (
+            FAST.replace("-2.", "2."),
+            "Jacobian mismatch for output 0 with respect to input 0; no single element differs by more than rtol=0.001 "
+            "atol=1e-05",
+        ),
+        ("Backward is not reentrant, i.e., running backward with", ""),
+    ],
+)
+def test_what_gradcheck_says_is_read(text: str, expected: str) -> None:
+    from pipeline.library import jacobians
+
+    assert jacobians.said(text) == expected
 
 
 LIBRARY = """

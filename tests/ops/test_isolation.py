@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,11 @@ def test_a_fault_in_one_kernel(project: Project, fault: str) -> None:
     for name, record in failed.items():
         assert record["outcome"] == "failed", (name, record)
         assert expected in record["detail"], record
+        if fault != "throws":
+            assert re.search(r", at case seed$", record["detail"], flags=re.MULTILINE), record
+            assert re.search(r"^Replay: .* --case seed$", record["detail"], flags=re.MULTILINE), record
+    if fault != "throws":
+        assert "  Replay: python -m pipeline register group_norm --part kernel --case seed\n" in done.stdout
     assert "export:" not in done.stdout, "a kernel's edit exports nothing"
 
 

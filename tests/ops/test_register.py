@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -105,9 +106,29 @@ def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected
     assert done.returncode == 8
     assert f"group_norm-seed in torch: {expected}" in done.stderr
     assert "group_norm-plain_float64 in torch: " in done.stderr  # one wrong case does not hide the next
-    assert done.stderr.count("Replay: python -m pipeline register group_norm --part kernel") == len(
-        done.stderr.splitlines()
+    *told, rest = done.stderr.splitlines()
+    assert all("Replay: python -m pipeline register group_norm --part kernel --case " in line for line in told)
+    assert "more cases are wrong: " in rest
+
+
+def test_of_many_wrong_cases_a_few_are_told_in_full_and_each_is_replayed(few: Project) -> None:
+    few.replace("native/group_norm/kernel.h", AFTER_CHECKS, f"{AFTER_CHECKS}  epsilon += 1;\n")
+    cases = few.layout.cases("group_norm")
+    cases.write_text(cases.read_text() + FEW.replace('static("float64")', 'static("float64"), flat("float32")'))
+    prepare(few, "sdk", "glue", "compile", "data")
+    lines = register(few, "kernel").stderr.splitlines()
+    assert len(lines) == 4 and re.match(r"group_norm in torch: \d+ more cases are wrong: \w+, ", lines[-1]), lines
+    assert lines[-1].endswith("In full: python -m pipeline register group_norm --part kernel --case NAME")
+    last = lines[-1].partition(". In full")[0].rpartition(" ")[2]
+    done = pipeline(few, "register", "group_norm", "--part", "kernel", "--case", last)
+    assert done.returncode == 8 and done.stderr.startswith(f"group_norm-{last} in torch: ")
+    assert (
+        len(done.stderr.splitlines()) == 1 and not few.layout.registered("group_norm", "kernel", torch="2.13").exists()
     )
+    unknown = pipeline(few, "register", "group_norm", "--case", "sed")
+    assert unknown.returncode == 2 and "group_norm has no case 'sed'; it has seed, " in unknown.stderr
+    other = pipeline(few, "register", "group_norm", "--part", "schema", "--case", "seed")
+    assert other.returncode == 2 and "leave out other parts" in other.stderr
 
 
 def test_a_schema_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pipeline.data import dataset
 from pipeline.data.dataset import DataSet
 from pipeline.errors import UsageError, VerifyError
 from pipeline.layout import Layout
+from pipeline.spec import Case, Random, Tolerance
 from pipeline.stages import data, verify
 from pipeline.verdict import Verdict
 from tests.ops import double
@@ -91,9 +93,40 @@ def test_a_wrong_expected_value(layout: Layout) -> None:
     )
 
 
+def test_a_tolerance_of_0_is_no_share(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
+    wrong[1, 2] = 7
+    change_expected(layout, 0, wrong)
+    exact = {"decomposed": {"float32": Tolerance(rtol=0.0, atol=0.0)}}
+    operator = replace(OPERATOR, spec=replace(OPERATOR.spec, tolerances=exact))
+    for case in (None, "plain"):
+        with pytest.raises(VerifyError, match="beyond rtol=0 atol=0"):
+            verify.run(layout, operator, lowering="decomposed", cell=CELL, case=case)
+    found = verdict.read(layout.verdict("double", "decomposed", CELL)).cases[0]
+    assert found.error and found.limit is None and found.used == math.inf
+    assert " ULP, >999% of the limit\n" in capsys.readouterr().out
+
+
+def test_of_many_mismatches_a_few_are_told_in_full(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(layout, "decomposed", model("decomposed", factor=3.0))
+    cases = [Case(name=f"c{n}", inputs={"x": Random(shape=(2, n))}) for n in range(1, 15)]
+    operator = replace(OPERATOR, models=(replace(DYNAMIC, cases=tuple(cases)),))
+    data.run(layout, operator)
+    with pytest.raises(VerifyError) as caught:
+        verify.run(layout, operator, lowering="decomposed", cell=CELL)
+    first, *_, last = lines = str(caught.value).splitlines()
+    assert len(lines) == 4 and first.startswith(f"double-decomposed-c1@{CELL}: ")
+    assert last.startswith(f"double-decomposed@{CELL}: 11 more cases are wrong: c4, c5, c6, c7, c8, ")
+    path = layout.verdict("double", "decomposed", CELL)
+    assert last.endswith(f"c14. In full: {path.relative_to(layout.root)}, or each by --case NAME")
+    assert all("elements differ" in c.detail for c in verdict.read(path).cases)
+
+
 def test_a_wrong_expected_dtype_is_no_tolerated_difference(layout: Layout) -> None:
     change_expected(layout, 0, dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].astype("float64"))
-    assert "dtype is float32, expected float64" in refused(layout)[1]
+    found, message = refused(layout)
+    assert "dtype is float32, expected float64" in message
+    assert (found.cases[0].error, found.cases[0].limit) == (None, None)
 
 
 def test_a_wrong_expected_shape(layout: Layout) -> None:

@@ -127,6 +127,21 @@ def records(found: Verdict) -> list[Record]:
     return [Record(cell=CELLS[0], verdict=make(CELLS[0])), Record(cell=CELLS[1], verdict=found)]
 
 
+@pytest.mark.parametrize(("error", "limit"), [(None, None), (1.0, None)])
+def test_a_mismatch_that_no_number_tells_is_no_share_of_its_limit(
+    layout: Layout, error: float | None, limit: float | None
+) -> None:
+    """Under a tolerance of 0 any error is too much; a NaN on one side is no error at all."""
+    wrong = replace(WRONG, error=error, limit=limit)
+    found = make(CELLS[1], "mismatched", detail="1 of 2 cases", cases=(replace(RIGHT, limit=0.0), wrong))
+    assert f"{'inf' if error is None else '1.0e+00'} >999%" in show(records(found), encoding="ascii")
+    plant(layout, found)
+    with pytest.raises(ReportError):
+        report.run(layout, EXPECTED)
+    told = cells(layout)[1]
+    assert (told["worst_error"], told["worst_limit"]) == (error, None)
+
+
 MISMATCHED = make(CELLS[1], "mismatched", detail="1 of 2 cases; large: 3 of 64 elements differ", cases=(RIGHT, WRONG))
 
 

@@ -98,7 +98,8 @@ def test_columns_hold_each_text_once_and_give_back_every_record() -> None:
             r.verdict.op, r.verdict.lowering, r.cell.torch, r.cell.exporter, r.cell.opset, r.cell.ort,
         ]  # fmt: skip
         assert (row("outcome", i), row("detail", i)) == (r.verdict.outcome, r.verdict.detail)
-        assert columns["limit"][i] == (None if r.limit is None else pytest.approx(r.limit, rel=5e-3))
+        limit = None if r.limit is None else min(r.limit, 1e300)
+        assert columns["limit"][i] == (None if limit is None else pytest.approx(limit, rel=5e-3))
         end = cases["ends"][i]
         names = [cases["case"]["values"][k] for k in cases["case"]["rows"][start:end]]
         assert names == [c.case for c in r.verdict.cases]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import verdict
-from pipeline.verdict import CaseResult, Verdict
+from pipeline.verdict import CaseResult, Verdict, percent
 
 CELL = "torch2.13-dynamo-opset18-ort1.31"
 CASE = CaseResult(case="large", model="static", outcome="mismatched", error=0.5, ulp=3.0, limit=1.5, detail="why")
@@ -28,6 +28,12 @@ def test_names_and_replay() -> None:
     assert str(FOUND) == f"op-custom@{CELL}"
     assert FOUND.case_name("large") == f"op-custom-large@{CELL}"
     assert FOUND.replay("large") == f"python -m pipeline verify op --lowering custom --cell {CELL} --case large"
+
+
+def test_a_mismatch_without_a_number_is_beyond_any_limit() -> None:
+    assert replace(CASE, limit=None).used == math.inf and percent(math.inf) == ">999%"
+    assert CASE.used == 1.5 and percent(1.5) == "150%"
+    assert replace(CASE, limit=None, outcome="failed").used is None, "it did not run"
 
 
 def test_only_finite_numbers_are_written(tmp_path: Path) -> None:
