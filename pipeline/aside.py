@@ -56,7 +56,7 @@ def few(faults: Mapping[str, str], *, subject: str, where: str) -> str:
         tell("\n".join(lines[_FEW:]))
     cases = "1 more case is" if len(others) == 1 else f"{len(others)} more cases are"
     named = ", ".join(others[:_NAMES]) + (", ..." if len(others) > _NAMES else "")
-    log = "in the log, and " if logged else ""
+    log = "the log, and " if logged else ""
     return "\n".join([*lines[:_FEW], f"{subject}: {cases} wrong: {named}. In full: {log}{where}"])
 
 

@@ -36,8 +36,8 @@ class CaseResult:
 
 
 def percent(share: float) -> str:
-    """Return a share of a tolerance: ``12%``, and ``>999%`` where no number says it."""
-    return f"{share:.0%}" if math.isfinite(share) else ">999%"
+    """Return a share of a tolerance: ``12%``, and ``>999%`` from ten times on, or where no number says it."""
+    return f"{share:.0%}" if share < 9.995 else ">999%"
 
 
 @dataclass(frozen=True, kw_only=True)

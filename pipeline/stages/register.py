@@ -105,7 +105,7 @@ def _kernel(layout: Layout, operator: Operator, only: str | None = None) -> list
                 faults[case.name] = "\n".join(problems)
             results.append({"model": model.name, "case": case.name, **result})
     if faults:
-        where = f"python -m pipeline register {operator.name} --part kernel --case NAME"
+        where = f"each by python -m pipeline register {operator.name} --part kernel --case NAME"
         raise RegisterError(aside.few(faults, subject=f"{operator.name} in torch", where=where))
     return results
 

@@ -118,7 +118,7 @@ def test_of_many_wrong_cases_a_few_are_told_in_full_and_each_is_replayed(few: Pr
     prepare(few, "sdk", "glue", "compile", "data")
     lines = register(few, "kernel").stderr.splitlines()
     assert len(lines) == 4 and re.match(r"group_norm in torch: \d+ more cases are wrong: \w+, ", lines[-1]), lines
-    assert lines[-1].endswith("In full: python -m pipeline register group_norm --part kernel --case NAME")
+    assert lines[-1].endswith("In full: each by python -m pipeline register group_norm --part kernel --case NAME")
     last = lines[-1].partition(". In full")[0].rpartition(" ")[2]
     done = pipeline(few, "register", "group_norm", "--part", "kernel", "--case", last)
     assert done.returncode == 8 and done.stderr.startswith(f"group_norm-{last} in torch: ")

@@ -57,7 +57,7 @@ def test_of_more_faults_one_line_says_how_many_and_where(
     if logged:
         monkeypatch.setenv(aside.LOGGED, "1")
     told = aside.few({**FAULTS, "d, e": "my_op-d: wrong. Also e", "f": "my_op-f: wrong"}, subject="my_op", where="here")
-    where = "in the log, and here" if logged else "here"
+    where = "the log, and here" if logged else "here"
     assert told.splitlines() == [*FAULTS.values(), f"my_op: 3 more cases are wrong: d, e, f. In full: {where}"]
     assert capsys.readouterr().out == ("# my_op-d: wrong. Also e\n# my_op-f: wrong\n" if logged else "")
     many = {f"c{n}": "wrong" for n in range(40)}

@@ -32,7 +32,7 @@ def test_names_and_replay() -> None:
 
 def test_a_mismatch_without_a_number_is_beyond_any_limit() -> None:
     assert replace(CASE, limit=None).used == math.inf and percent(math.inf) == ">999%"
-    assert CASE.used == 1.5 and percent(1.5) == "150%"
+    assert CASE.used == 1.5 and [percent(share) for share in (1.5, 9.99, 1e9)] == ["150%", "999%", ">999%"]
     assert replace(CASE, limit=None, outcome="failed").used is None, "it did not run"
 
 
