@@ -176,7 +176,8 @@ def test_the_default_exporter_is_not_the_legacy_one(made: Project) -> None:
 def test_the_translation_table_is_not_given(made: Project) -> None:
     message = export(made, "group_norm", DYNAMO, calling(without("custom_translation_table")))
     assert message.startswith("group_norm-custom-seed@torch2.13-dynamo-opset20: ")
-    assert ": the dynamo exporter: No translation of mynamespace.custom_group_norm.default was given: put it" in message
+    assert ": the dynamo exporter: No translation of mynamespace.custom_group_norm.default was given: " in message
+    assert "put it into the translation table (custom_translation_table=), keyed by the overload" in message
     assert "Next steps" not in message and "Next steps" in (made.root / "output").read_text()
 
 
