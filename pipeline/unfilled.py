@@ -9,6 +9,7 @@ from pipeline.errors import DistError
 from pipeline.layout import Layout
 
 MARK = "FILL IN"
+_ARITHMETIC = {"kernel.h", "reference.py"}
 
 
 def places(text: str) -> list[int]:
@@ -29,8 +30,10 @@ def reminder(layout: Layout, operator: str) -> str:
     if not (found := unfilled(layout, operator)):
         return ""
     count, first = sum(map(len, found.values())), next(iter(found))
-    prose = all(path.suffix == ".md" for path in found)
-    until = "its README is unfinished, nothing else" if prose else "until then it is a placeholder"
+    names = {path.name for path in found}
+    until = "until then it is a placeholder"
+    if not names & _ARITHMETIC:
+        until = "its README is unfinished, nothing else" if names == {"README.md"} else "until then it does not ship"
     return (
         f"{operator}: {MARK} stands in {count} line{'s' * (count > 1)} still, the first is "
         f"{first.relative_to(layout.root)}:{found[first][0]}; {until}"

@@ -30,8 +30,10 @@ def layout(tmp_path: Path) -> Layout:
 
 def test_a_line_says_where_to_go_on(layout: Layout) -> None:
     assert reminder(layout, "a") == (
-        "a: FILL IN stands in 3 lines still, the first is ops/a/README.md:1; until then it is a placeholder"
+        "a: FILL IN stands in 3 lines still, the first is ops/a/README.md:1; until then it does not ship"
     )
+    layout.kernel("a").write_text("// FILL IN\n")
+    assert reminder(layout, "a").endswith("; until then it is a placeholder")
     assert reminder(layout, "b") == (
         "b: FILL IN stands in 1 line still, the first is ops/b/README.md:1; its README is unfinished, nothing else"
     )
