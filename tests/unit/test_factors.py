@@ -83,6 +83,5 @@ def test_every_environment_of_this_project_has_pins_and_a_row(root: Path) -> Non
     torches, orts = with_environment(Layout(root))
     pinned = {p.stem for p in (root / "requirements").glob("*.txt") if re.fullmatch(r"(torch|ort)[\d.]+\d", p.stem)}
     named = {f"torch{v}" for v in torches} | {f"ort{v}" for v in orts}
-    main = {f"torch{minor(installed().torch)}", f"ort{minor(installed().onnxruntime)}"}
-    assert named - main == pinned
+    assert named == pinned, "those of .venv as well: a project may have others installed"
     assert set(Factors.of(torches=[*torches], orts=[*orts], default=default_opsets(Layout(root))).names()) >= named

@@ -145,12 +145,17 @@ def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ("torch2.14", "no environment 'torch2.14'; allowed: torch1.13, torch2.0, "),
         ("python", "no environment 'python'"),
-        ("torch2.13", "environment torch2.13: its pins are missing, requirements/torch2.13.txt"),
     ],
 )
 def test_an_unknown_one(layout: Layout, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         stage.run(layout, name)
+
+
+def test_a_row_without_pins(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix_environment, "TORCH", {"2.14": None})
+    with pytest.raises(UsageError, match=r"environment torch2.14: its pins are missing, requirements/torch2.14.txt"):
+        stage.run(layout, "torch2.14")
 
 
 def test_the_pins_of_opmatrix_serve_a_project_that_has_none(layout: Layout, root: Path) -> None:
@@ -185,3 +190,18 @@ def test_versions_are_read_without_starting_a_python(tmp_path: Path, monkeypatch
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Some_Package\nVersion: 1.0\n")
     monkeypatch.setattr(subprocess, "Popen", refuse)
     assert matrix_environment.installed(tmp_path) == {"some-package": "1.0"}
+
+
+@pytest.mark.parametrize("name", ["torch2.13", "ort1.31"])
+def test_the_main_versions_have_the_pins_of_main(root: Path, name: str) -> None:
+    """A project on another torch makes an environment of what is .venv here: one lock, in two files."""
+
+    def entries(file: str) -> dict[str, list[str]]:
+        found = re.findall(
+            r"^(\S+==[^\n]*?) \\\n((?:    --hash=\S+(?: \\)?\n)+)", (root / file).read_text(), re.MULTILINE
+        )
+        return {pin: sorted(hashes.replace("\\", "").split()) for pin, hashes in found}
+
+    main, own = entries("requirements/main.txt"), entries(f"requirements/{name}.txt")
+    assert len(own) > 5 and own.items() <= main.items()
+    assert Layout(root).pins(name)[0].is_file()
