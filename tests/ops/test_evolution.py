@@ -234,7 +234,7 @@ def test_a_kernel_for_which_the_default_is_not_what_was_before(edited: Project) 
 
 def test_a_kept_model_that_is_lost(edited: Project) -> None:
     edited.layout.published_model("group_norm", SINCE).unlink()
-    done = stage(edited, "verify", "group_norm", "--cell", CELL)
+    done = stage(edited, "verify", "group_norm", "--cell", CELL, "--case", f"published_{SINCE}")
     assert done.returncode == 10
     lost = f" ops/group_norm/published/{SINCE}/model.onnx or its data are missing. Take them from the history of the p"
     assert lost in done.stderr
