@@ -159,7 +159,7 @@ def faulty(tmp_path: Path) -> Project:
         (DYNAMO, "lowering.py", "mydomain::mygroupnorm", "other::mygroupnorm", "no node mydomain::mygroupnorm, found"),
         (DYNAMO, "fake.py", "y = x.new_empty(x.shape)", "y = x.new_empty((7,))", "'Y' has the shape (7,)"),
         (DYNAMO, "fake.py", "y = x.new_empty(x.shape)", "y = x.double()", "has the dtype float64, declared: float32"),
-        (DYNAMO, "fake.py", "x.shape)", "x.shape) if x.shape[0] * 2 != 4 else x", "the dynamo exporter: it raised UserError: "),
+        (DYNAMO, "fake.py", "x.shape)", "x.shape) if x.shape[0] * 2 != 4 else x", "it raised UserError: "),
     ],
 )  # fmt: skip
 def test_a_planted_fault_is_refused(
