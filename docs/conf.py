@@ -9,7 +9,7 @@ the site, and a folder is not linked.
 from __future__ import annotations
 
 import os
-import re
+import tomllib
 from pathlib import Path, PurePosixPath
 
 from docutils import nodes
@@ -22,7 +22,7 @@ ADDRESS = os.environ.get("OPMATRIX_REPOSITORY", "")
 
 project = "opmatrix"
 author = "the authors of opmatrix"
-version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)[1]  # type: ignore[index]
+version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 release = version
 extensions = ["myst_parser"]
 root_doc = "docs/index"

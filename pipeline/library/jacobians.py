@@ -24,11 +24,11 @@ _ROW = re.compile(r"\[([^\[\]]*)\]")
 @contextmanager
 def in_full() -> Iterator[None]:
     """Let torch print matrices so that they can be read again, for a while."""
-    torch.set_printoptions(threshold=_MOST, precision=8, linewidth=120)  # type: ignore[no-untyped-call]
+    torch.set_printoptions(threshold=_MOST, precision=8, linewidth=120)  # type: ignore[no-untyped-call]  # torch has no types for it
     try:
         yield
     finally:
-        torch.set_printoptions(profile="default")  # type: ignore[no-untyped-call]
+        torch.set_printoptions(profile="default")  # type: ignore[no-untyped-call]  # as above
 
 
 def said(text: str) -> str:

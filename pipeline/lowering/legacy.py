@@ -116,7 +116,7 @@ def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names:
     finally:
         for name in names:
             if _is_registered(name, opset):
-                torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]
+                torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]  # as below
             _forget_empty(name)
 
 
@@ -140,7 +140,9 @@ def register(lowered: Lowered, opset: int, versions: Mapping[str, int], names: S
     Of all registrations the highest at or below the opset asked for wins: one made lower could lose to another.
     """
     for name in names:
-        torch.onnx.register_custom_op_symbolic(name, symbolic(lowered, opset, versions), opset)  # type: ignore[attr-defined]
+        function = symbolic(lowered, opset, versions)
+        # torch.onnx has it as a public name and does not re-export it for type checkers (2.13).
+        torch.onnx.register_custom_op_symbolic(name, function, opset)  # type: ignore[attr-defined]
 
 
 def _registry() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,9 +93,9 @@ def test_a_model_has_the_attributes_of_its_version() -> None:
 def nodes(version: int, *arguments: object, lowering: Lowering = "custom") -> list[dict[str, object]]:
     """Record what a lowering emits that writes what there is at the version."""
 
-    def custom(g: object, x: object, factor: float, offset: float, powers: tuple[int, ...]) -> object:
-        newer = {"offset_f": offset} if g.version("test.domain") >= 3 else {}  # type: ignore[attr-defined]
-        return g.op("test.domain::Double", x, factor_f=factor, **newer)  # type: ignore[attr-defined]
+    def custom(g: Any, x: object, factor: float, offset: float, powers: tuple[int, ...]) -> object:
+        newer = {"offset_f": offset} if g.version("test.domain") >= 3 else {}
+        return g.op("test.domain::Double", x, factor_f=factor, **newer)
 
     lowered = Lowered(spec=SPEC, lowering=lowering, function=custom)
     x = Tensor(name="x", dtype="float32", shape=(2,))

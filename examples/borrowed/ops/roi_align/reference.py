@@ -55,7 +55,8 @@ def _positions(begin: Any, end: Any, bins: int, ratio: int, aligned: bool) -> ND
     if wanted > 4096:
         raise ValueError(f"a box from {begin} to {end} with {wanted} samples along a bin")
     samples = np.arange(int(wanted) if wanted > 0 else 0)
-    return begin + np.arange(bins)[:, None] * bin + (samples + 0.5) * bin / wanted  # type: ignore[no-any-return]
+    places: NDArray[np.float64] = begin + np.arange(bins)[:, None] * bin + (samples + 0.5) * bin / wanted
+    return places
 
 
 def _between(maps: Exact, y: NDArray[np.float64], x: NDArray[np.float64]) -> Exact:
