@@ -1,57 +1,54 @@
-"""Values of `pipeline.spec` as Python text, laid out as ruff would. Pure."""
+"""Values of `pipeline.spec` as Python text: as a wheel, a found case and a new operator have them. Pure."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import math
-import re
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pipeline import spec
 from pipeline.spec import as_data
 
-WIDTH = 120
+WIDTH = 96  # of what is put on one line, whatever its margin
 
 
-def literal(value: object) -> str:
-    """Return a literal as ruff spells it: with double quotes unless that takes more backslashes."""
+def source(value: object) -> str:
+    """Return a value as it is written, without the fields that have their defaults."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(literal, value))}{',' * (len(value) == 1)})"
+        return bracket("(", [*map(source, value), *([""] if len(value) == 1 else [])], ")")
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
+        return bracket("{", [f"{source(k)}: {source(v)}" for k, v in value.items()], "}")
+    if dataclasses.is_dataclass(value):
+        given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if not _is_default(f, value)}
+        return bracket(f"{type(value).__name__}(", [f"{name}={source(v)}" for name, v in given.items()], ")")
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
     shown = repr(value)
-    if isinstance(value, float):
-        return re.sub(r"e([-+])0", r"e\1", shown) if math.isfinite(value) else f'float("{value}")'
     return f'"{shown[1:-1]}"' if isinstance(value, str) and shown[0] == "'" and '"' not in value else shown
 
 
-def source(value: object, *, indent: int = 0, short: int = 0) -> str:
-    """Return a value as it is written, without the fields that have their defaults.
+def bracket(opening: str, parts: Iterable[str], closing: str) -> str:
+    """Return ``opening(parts)closing``: on one line where it is short, else one part a line.
 
-    `indent` is the margin of its lines, `short` how much more stands ahead of it and behind it in its own.
+    An empty part at the end puts a comma behind the one before it.
     """
-    if isinstance(value, tuple):
-        opening, parts, closing = "(", [source(v, indent=indent + 4, short=1) for v in value], ")"
-        parts = [*parts[:-1], parts[-1] + "," * (len(parts) == 1)] if parts else []
-    elif isinstance(value, Mapping):
-        opening, closing = "{", "}"
-        parts = [f"{literal(k)}: {source(v, indent=indent + 4, short=len(literal(k)) + 3)}" for k, v in value.items()]
-    elif dataclasses.is_dataclass(value):
-        opening, closing = f"{type(value).__name__}(", ")"
-        parts = [
-            f"{f.name}={source(found, indent=indent + 4, short=len(f.name) + 2)}"
-            for f in dataclasses.fields(value)
-            if as_data(found := getattr(value, f.name)) != as_data(_default(f))
-        ]
-    else:
-        return literal(value)
-    line = f"{opening}{', '.join(parts)}{closing}"
-    if "\n" not in line and indent + short + len(line) <= WIDTH:
+    parts = list(parts)
+    line = f"{opening}{', '.join(parts).rstrip(' ')}{closing}"
+    if "\n" not in line and len(line) <= WIDTH:
         return line
-    margin = " " * indent
-    body = "".join(f"{margin}    {part.removesuffix(',')},\n" for part in parts)
-    return f"{opening}\n{body}{margin}{closing}"
+    body = "".join(f"{part},\n" for part in parts if part)
+    return f"{opening}\n{textwrap.indent(body, '    ')}{closing}"
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+def names(text: str) -> list[str]:
+    """Return what a Python text uses of `pipeline.spec`, such as ``Model``."""
+    used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    return sorted(used & vars(spec).keys())
+
+
+def _is_default(field: dataclasses.Field[Any], value: object) -> bool:
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    return bool(as_data(getattr(value, field.name)) == as_data(default))
