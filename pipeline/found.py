@@ -9,7 +9,7 @@ from pipeline.source import names
 
 
 def adopted(cases: str, model: str, comment: str) -> str:
-    """Return the text of a cases.py with one more model at the end of MODELS. Raises ValueError where none is assigned."""
+    """Return the text of a cases.py with one more model at the end of MODELS. Raises ValueError where there is none."""
     values = [
         node.value
         for node in ast.parse(cases).body

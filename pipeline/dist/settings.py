@@ -73,9 +73,7 @@ def parse(table: Mapping[str, Any], operators: Sequence[Operator], *, root: Path
     )
 
 
-def _mistakes(
-    table: Mapping[str, Any], asked: Any, known: Mapping[str, Operator], root: Path
-) -> Iterator[str]:
+def _mistakes(table: Mapping[str, Any], asked: Any, known: Mapping[str, Operator], root: Path) -> Iterator[str]:
     for field in table.keys() - set(FIELDS):
         yield f"{field}: unknown field, allowed: {', '.join(FIELDS)}{did_you_mean(field, FIELDS)}"
     name, version = table.get("name"), table.get("version")

@@ -27,9 +27,9 @@ def render(package: str, *, version: str) -> dict[str, str]:
     copied = {path.relative_to(code.PACKAGE): renamed(path.read_text(), package) for path in sources()}
     folders = {parent for path in copied for parent in path.parents}
     made = {folder / "__init__.py": f'"""Of opmatrix {version}."""\n' for folder in folders}
-    return {
-        f"{PACKAGE}/{path.as_posix()}": head + text for path, text in sorted({**copied, **made}.items())
-    } | {f"{PACKAGE}/LICENSE": LICENSE.read_text()}
+    return {f"{PACKAGE}/{path.as_posix()}": head + text for path, text in sorted({**copied, **made}.items())} | {
+        f"{PACKAGE}/LICENSE": LICENSE.read_text()
+    }
 
 
 def renamed(text: str, package: str) -> str:

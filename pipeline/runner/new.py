@@ -71,7 +71,7 @@ def _operator(given: Mapping[str, str]) -> int:
         request = ask.complete(request, check=make.check_answer)
     drafts = make.drafts(layout, request)
     write.refuse_what_is_there(layout, [draft.spec for draft in drafts])
-    files = {path: text for draft in drafts for path, text in texts.render(draft).items()}
+    files = write.formatted(layout.root, {p: text for draft in drafts for p, text in texts.render(draft).items()})
     write.write(layout, files)
     for line in make.said(drafts, files, run=typed(layout.root)):
         print(line)

@@ -13,7 +13,6 @@ from pipeline.spec import (
     AttributeKind,
     AttributeValue,
     DType,
-    FromKernel,
     Input,
     Model,
     OpSpec,
@@ -126,8 +125,3 @@ def checked(draft: Draft) -> Draft:
     if mistakes:
         raise UsageError(f"{spec.name} cannot be declared so:\n" + "\n".join(mistakes))
     return draft
-
-
-def new_outputs(spec: OpSpec) -> list[Output]:
-    """Return the outputs whose size the kernel decides."""
-    return [o for o in spec.outputs if isinstance(o.shape, FromKernel)]

@@ -1,33 +1,37 @@
-"""The files of an operator from its draft. Pure: a draft in, texts out."""
+"""The files of an operator from its draft. Pure: a draft in, texts out, short lines in no formatter's layout."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import jinja2
 
-from pipeline.glue import filling
-from pipeline.glue.native_parts import cpp_type
-from pipeline.scaffold import cases_text, cpp_text, python_text
-from pipeline.scaffold.draft import Draft, fresh, new_outputs
-from pipeline.schema import torch_schema
-from pipeline.source import literal, source
-from pipeline.spec import Input, OpSpec, Output, SameAs
-from pipeline.unfilled import MARK
+from pipeline.glue import cpp, filling
+from pipeline.glue.native_parts import cpp_type, kernel_parameters
+from pipeline.scaffold.draft import SHAPE, VALUES, Draft, fresh, is_required
+from pipeline.source import bracket, names, source
+from pipeline.spec import Attribute, AttributeKind, AttributeValue, Input, OpSpec, Output, SameAs
+
+_TYPES: Mapping[AttributeKind, str] = {
+    "float": "float", "int": "int", "bool": "bool", "string": "str", "floats": "tuple[float, ...]",
+    "ints": "tuple[int, ...]",
+}  # fmt: skip
+_ARRAY = "NDArray[Any]"
 
 
 def render(draft: Draft) -> dict[str, str]:
     """Return the text of every file of an operator, by its path below the project's root."""
-    name = draft.spec.name
-    said = placeholder(draft)
-    return {
-        f"ops/{name}/spec.py": _text("spec.py", **_spec(draft)),
-        f"ops/{name}/cases.py": _text("cases.py", spec=draft.spec, **cases_text.render(draft)),
-        f"ops/{name}/reference.py": _text("reference.py", draft=draft, **_reference(draft, said)),
-        f"ops/{name}/README.md": _text("README.md", draft=draft, spec=draft.spec, **_readme(draft, said)),
-        f"native/{name}/kernel.h": _text("kernel.h", draft=draft, spec=draft.spec, **_kernel(draft, said)),
+    variables = {"draft": draft, "spec": draft.spec, "placeholder": placeholder(draft)}
+    made = {
+        "ops/{}/spec.py": variables,
+        "ops/{}/cases.py": variables | _cases(draft),
+        "ops/{}/reference.py": variables | _reference(draft),
+        "ops/{}/README.md": variables | _readme(draft.spec),
+        "native/{}/kernel.h": variables | _kernel(draft),
     }
+    return {path.format(draft.spec.name): _text(path.rpartition("/")[2], given) for path, given in made.items()}
 
 
 def placeholder(draft: Draft) -> str:
@@ -45,96 +49,104 @@ def placeholder(draft: Draft) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 @cache
 def _environment() -> jinja2.Environment:
     environment = filling.environment("pipeline.scaffold")
-    environment.filters["literal"] = literal
-    environment.globals.update(source=source, parts=python_text.parts)
+    environment.filters["source"] = source
+    environment.globals.update(cpp_type=cpp_type, quoted=cpp.quoted)
     return environment
 
 
-def _text(file: str, **variables: Any) -> str:
-    return _environment().get_template(f"{file}.j2").render(variables)
+def _text(file: str, variables: Mapping[str, object]) -> str:
+    text = _environment().get_template(f"{file}.j2").render(variables)
+    importing = "from pipeline.spec import "
+    return text.replace(f"{importing}*", importing + ", ".join(names(text))) if f"{importing}*" in text else text
 
 
-def _spec(draft: Draft) -> dict[str, Any]:
-    spec = draft.spec
+def _cases(draft: Draft) -> dict[str, Any]:
+    known = not draft.aten or draft.formula is not None  # of torch's own operators, what they take is for others to say
+    (dtypes,) = draft.spec.types.values()
     return {
-        "draft": draft,
-        "spec": spec,
-        "docstring": python_text.docstring(
-            f"{MARK}: what {spec.name} is.", draft.origin[:1].upper() + draft.origin[1:]
-        ),
-        "imports": python_text.bracket("from pipeline.spec import ", python_text.spec_imports(draft), ""),
-        "comment": python_text.comment,
+        "known": known,
+        "special": known and all(d.startswith("float") for d in dtypes),
+        "whole": not all(map(is_required, draft.spec.inputs)),
+        "shape": ", ".join(map(str, draft.examples.get(draft.first.name, SHAPE))),
+        "values": [_attributes(draft, 0), _attributes(draft, 1)],
+        "dynamic": {i.name: ("N", "M") for i in draft.spec.inputs if is_required(i)},
+        "dtypes": dtypes,
     }
 
 
-def _reference(draft: Draft, said: str) -> dict[str, Any]:
-    copied = python_text.copied(draft)
-    outputs = _listed([o.name for o in draft.spec.outputs])
+def _attributes(draft: Draft, index: int) -> dict[str, AttributeValue]:
+    """Return the attributes of the model at `index`: in the first those without a default, in the second all."""
+    found = dict(draft.attributes)
+    for one in draft.spec.attributes:
+        if one.name in found or (one.default is not None and (not index or one.kind == "string")):
+            continue  # nothing tells another text that it takes
+        value = VALUES[one.kind][index]
+        found[one.name] = value if value != one.default else VALUES[one.kind][0]
+    return found
+
+
+def _reference(draft: Draft) -> dict[str, Any]:
+    spec = draft.spec
+    outputs = _listed([o.name for o in spec.outputs])
+    returned = _ARRAY if len(spec.outputs) == 1 else f"tuple[{', '.join([_ARRAY] * len(spec.outputs))}]"
+    parameters = [f"{i.name}: {_array_type(i)}" for i in spec.inputs]
+    parameters += ["*", *(f"{a.name}: {_TYPES[a.kind]}" for a in spec.attributes)] if spec.attributes else []
     return {
-        "outputs": f"{outputs}, of the shape of {draft.first.name}" if draft.copies or draft.formula else outputs,
-        "numpy": bool(draft.formula) or (draft.copies and "np." in copied),
-        "signature": python_text.signature(draft.spec),
-        "readings": [] if draft.formula else list(python_text.how_to_read(draft.spec)),
-        "copied": copied,
-        "placeholder": said,
-        "comment": python_text.comment,
+        "returned": f"{outputs}, of the shape of {draft.first.name}" if draft.copies or draft.formula else outputs,
+        "signature": bracket(f"def {spec.name}(", parameters, f") -> {returned}:"),
+        "copied": ", ".join(_copied(draft, output) for output in spec.outputs),
     }
 
 
-def _kernel(draft: Draft, said: str) -> dict[str, Any]:
+def _array_type(part: Input) -> str:
+    return f"tuple[{_ARRAY}, ...]" if part.variadic else f"{_ARRAY} | None" if part.optional else _ARRAY
+
+
+def _copied(draft: Draft, output: Output) -> str:
+    """Return what the reference of a placeholder returns for an output."""
+    if source := draft.source(output):
+        return f"{source.name}.copy()"
+    dtype = f"{draft.first.name}.dtype" if output.type in draft.spec.types else f"np.{output.type}"
+    return f"np.zeros({_shaped(draft, output)}.shape, {dtype.replace('np.bool', 'np.bool_')})"
+
+
+def _shaped(draft: Draft, output: Output) -> str:
+    """Return the input that has the shape of a placeholder's output."""
+    return output.shape.input if isinstance(output.shape, SameAs) else draft.first.name
+
+
+def _kernel(draft: Draft) -> dict[str, Any]:
     spec = draft.spec
-    return {
-        "comment": cpp_text.comment,
-        "placeholder": said,
-        "needs_list": cpp_text.needs_list(spec),
-        "needs_math": draft.formula is not None and "std::" in draft.formula.cpp,
-        "typenames": cpp_text.typenames(spec),
-        "signature": cpp_text.signature(spec),
-        "readings": [] if draft.formula else list(cpp_text.readings(draft)),
-        "new": new_outputs(spec),
+    parts: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
+    taken = {part.name for part in parts} | {*spec.types, spec.name}
+    loop = {name: fresh(name, taken) for name in ("i", "value")}
+
+    def free(name: str) -> str:
+        taken.add(name := fresh(name, taken))
+        return name
+
+    return loop | {
+        "free": free,
+        "signature": cpp.call(f"void {spec.name}", kernel_parameters(spec, {}), tail=" {"),
         "outputs": [
-            (o, source and source.name, _shaped(draft, o.shape)) for o in spec.outputs for source in [draft.source(o)]
+            (o, source and source.name, _shaped(draft, o)) for o in spec.outputs for source in [draft.source(o)]
         ],
-        "types": {o.name: cpp_type(spec, o.type) for o in spec.outputs},
-        "i": fresh("i", cpp_text.names(spec)),
-        "value": fresh("value", cpp_text.names(spec)),
     }
 
 
-def _shaped(draft: Draft, rule: object) -> str:
-    return rule.input if isinstance(rule, SameAs) else draft.first.name
-
-
-def _readme(draft: Draft, said: str) -> dict[str, Any]:
-    spec = draft.spec
-    kinds = {i.name: " (optional)" if i.optional else " (any number)" if i.variadic else "" for i in spec.inputs}
-    return {
-        "placeholder": said,
-        "torch_name": _torch_name(spec),
-        "schema": torch_schema(spec) if spec.torch else "",
-        "inputs": ", ".join(f"`{name}`{kind}" for name, kind in kinds.items()),
-        "attributes": ", ".join(f"`{a.name}`" for a in spec.attributes),
-        "outputs": ", ".join(f"`{o.name}`" for o in spec.outputs),
-        "types": _types(spec),
-    }
-
-
-def _torch_name(spec: OpSpec) -> str:
-    if spec.torch is None:
-        return "none: it exists in ONNX alone"
-    return f"`{spec.torch.name}`" + (": torch's own, overridden in exports" if spec.torch.overrides else "")
-
-
-def _types(spec: OpSpec) -> str:
-    """Return the dtypes that inputs and outputs take, those of a type variable once."""
-    parts: dict[str, list[str]] = {}
+def _readme(spec: OpSpec) -> dict[str, Any]:
+    name = f"`{spec.torch.name}`" if spec.torch else "none: it exists in ONNX alone"
+    dtypes: dict[str, list[str]] = {}
     both: list[Input | Output] = [*spec.inputs, *spec.outputs]
     for part in both:
-        parts.setdefault(" or ".join(spec.types.get(part.type, (part.type,))), []).append(f"`{part.name}`")
-    return "; ".join(f"{', '.join(names)}: {dtypes}" for dtypes, names in parts.items())
+        dtypes.setdefault(" or ".join(spec.types.get(part.type, (part.type,))), []).append(f"`{part.name}`")
+    return {
+        "torch_name": name + ": torch's own, overridden in exports" * bool(spec.torch and spec.torch.overrides),
+        "types": "; ".join(f"{', '.join(names)}: {allowed}" for allowed, names in dtypes.items()),
+    }

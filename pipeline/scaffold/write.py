@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.errors import SpecError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import Operator, clashes, load_operator, operator_names
 from pipeline.spec import OpSpec
+
+# By a file's suffix: the program that lays it out as the project's own settings have it, and how it is given a text.
+_FORMATTERS: Mapping[str, tuple[str, ...]] = {
+    ".py": ("ruff", "format", "--no-cache", "--stdin-filename"),
+    ".h": ("clang-format", "--fallback-style=none", "--assume-filename"),
+}
 
 
 def refuse_what_is_there(layout: Layout, specs: Iterable[OpSpec]) -> None:
@@ -48,6 +58,23 @@ def _known(layout: Layout, new: set[str]) -> list[Operator]:
     return found
 
 
+def formatted(root: Path, files: Mapping[str, str]) -> dict[str, str]:
+    """Return `files`, by their path below `root`, as ruff and clang-format write them.
+
+    A text stays as it is where its formatter is not installed, or fails: neither is needed.
+    """
+    programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    found = dict(files)
+    for path, text in files.items():
+        program, *options = _FORMATTERS.get(Path(path).suffix, ("",))
+        if program and (installed := shutil.which(program, path=programs)):
+            command = [installed, *options, str(root / path)]
+            with suppress(OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+                done = subprocess.run(command, cwd=root, input=text, capture_output=True, encoding="utf-8", timeout=60)
+                found[path] = done.stdout if done.returncode == 0 and done.stdout else text
+    return found
+
+
 def write(layout: Layout, files: Mapping[str, str]) -> None:
     """Write `files`, by their path below the root, in folders that are not there yet: all of them or none.
 
@@ -62,9 +89,9 @@ def write(layout: Layout, files: Mapping[str, str]) -> None:
             (aside / path).write_text(text, encoding="utf-8")
         for folder in folders:
             target = layout.root / folder
-            for parent in (p for p in (target.parent,) if not p.exists()):
-                parent.mkdir()
-                made.append(parent)
+            if not target.parent.exists():
+                target.parent.mkdir()
+                made.append(target.parent)
             if target.exists():
                 raise UsageError(f"{folder}/: somebody else made it just now. Nothing was written.")
             (aside / folder).rename(target)

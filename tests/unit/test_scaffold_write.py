@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,52 @@ def test_the_declaration_appears_last(layout: Layout, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Path, "rename", lambda path, target: (targets.append(target), original(path, target))[1])
     add(layout, draft())
     assert [str(t.relative_to(layout.root)) for t in targets] == ["native/one", "ops/one"]
+
+
+@pytest.fixture
+def styled(layout: Layout) -> Layout:
+    """A project that says how its files are laid out."""
+    (layout.root / "pyproject.toml").write_text("[tool.ruff]\nline-length = 60\n")
+    (layout.root / ".clang-format").write_text("BasedOnStyle: Google\nColumnLimit: 60\n")
+    return layout
+
+
+def test_files_are_what_ruff_and_clang_format_write_of_them(styled: Layout) -> None:
+    """With the settings of the project, and nothing of their own is left in it."""
+    before = texts.render(draft())
+    after = write.formatted(styled.root, before)
+    assert below(styled.root) == [".clang-format", "pyproject.toml"] and [*after] == [*before]
+    assert {path for path in before if after[path] != before[path]} == {
+        "native/one/kernel.h", "ops/one/cases.py", "ops/one/spec.py",
+    }  # fmt: skip
+    write.write(styled, after)
+    for command in (["ruff", "format", "--no-cache", "--check", "ops"], ["clang-format", "-n", "-Werror", "kernel.h"]):
+        cwd = styled.root if command[0] == "ruff" else styled.kernel("one").parent
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert write.formatted(styled.root, after) == after
+
+
+def test_no_formatter_is_needed(styled: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = texts.render(draft())
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin/python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert write.formatted(styled.root, files) == files
+
+
+@pytest.mark.parametrize("does", ["exit 2", "cat; exit 1", "echo no; kill -9 $$", "exit 0", "printf '\\377'"])
+def test_a_formatter_that_fails_changes_nothing(
+    styled: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str
+) -> None:
+    files = texts.render(draft())
+    (tmp_path / "bin").mkdir()
+    for program in ("ruff", "clang-format"):
+        (tmp_path / "bin" / program).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / "bin" / program).chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin/python"))
+    assert write.formatted(styled.root, files) == files
+
+
+def test_a_project_without_a_style_keeps_the_kernel_as_it_is(layout: Layout) -> None:
+    files = texts.render(draft())
+    assert write.formatted(layout.root, files)["native/one/kernel.h"] == files["native/one/kernel.h"]
