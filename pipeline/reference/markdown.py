@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 
 def code(text: object) -> str:
@@ -33,11 +33,5 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table without the columns in which no row has anything; "" without rows."""
     cells = [[field.replace("|", "\\|") for field in row] for row in rows]
     kept = [n for n in range(len(titles)) if any(row[n] for row in cells)]
-    if not kept:
-        return ""
-    return "\n".join(_lines([[row[n] for n in kept] for row in ([*titles], ["---"] * len(titles), *cells)]))
-
-
-def _lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    for row in rows:
-        yield f"| {' | '.join(row)} |" if row[0] != "---" else "|" + "---|" * len(row)
+    head, *lines = (f"| {' | '.join(row[n] for n in kept)} |" for row in (titles, *cells))
+    return "\n".join([head, f"|{'---|' * len(kept)}", *lines]) if kept else ""

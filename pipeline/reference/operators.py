@@ -42,23 +42,22 @@ def _overview(operators: Iterable[Operator]) -> str:
 def _section(operator: Operator, readme: str, folder: str) -> str:
     spec = operator.spec
     said = re.sub(r"\]\((?![a-z]+:|#)([^)]+)\)", rf"]({folder}/\1)", introduction(readme))
+    tables = {
+        "Attributes": _attributes(spec),
+        "Inputs": _inputs(spec),
+        "Outputs": _outputs(spec),
+        "Type constraints": _constraints(spec),
+        "Tolerances": _tolerances(spec),
+        "Models that are exported and verified": _models(operator.models),
+    }
     parts = (
         f"## {spec.name}",
         plain(spec.summary),
         said if plain(said) != plain(spec.summary) else "",
         _facts(operator, folder, has_readme=bool(readme)),
-        _titled("Attributes", _attributes(spec)),
-        _titled("Inputs", _inputs(spec)),
-        _titled("Outputs", _outputs(spec)),
-        _titled("Type constraints", _constraints(spec)),
-        _titled("Tolerances", _tolerances(spec)),
-        _titled("Models that are exported and verified", _models(operator.models)),
+        *(f"**{title}**\n\n{content}" for title, content in tables.items() if content),
     )
     return "\n\n".join(part for part in parts if part)
-
-
-def _titled(title: str, content: str) -> str:
-    return f"**{title}**\n\n{content}" if content else ""
 
 
 def _facts(operator: Operator, folder: str, *, has_readme: bool) -> str:

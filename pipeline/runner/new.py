@@ -64,9 +64,8 @@ class New(Plain):
 def _operator(given: Mapping[str, str]) -> int:
     """Write operators into the project."""
     from pipeline.scaffold import ask, make, texts, write  # with jinja2, which no other command is to pay for
-    from pipeline.scaffold.request import Request
 
-    layout, request = Layout(find_root(Path.cwd())), Request(**given)
+    layout, request = Layout(find_root(Path.cwd())), ask.Request(**given)
     if sys.stdin.isatty() and sys.stdout.isatty():
         request = ask.complete(request, check=make.check_answer)
     drafts = make.drafts(layout, request)

@@ -13,9 +13,8 @@ from pipeline.errors import SpecError, ToolchainError, UsageError
 from pipeline.layout import Layout
 from pipeline.load import load_operator, operator_names
 from pipeline.scaffold import aten, declare, texts, unknown_nodes
-from pipeline.scaffold.ask import EXAMPLE
+from pipeline.scaffold.ask import EXAMPLE, Request
 from pipeline.scaffold.draft import Draft
-from pipeline.scaffold.request import Request
 from pipeline.unfilled import MARK, places
 
 _OWN = ("ai.onnx", "com.microsoft", "com.ms.internal")
