@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NoReturn
+from itertools import pairwise
+from typing import NamedTuple, NoReturn, TypeVar
 
 from pipeline.errors import UsageError
 
@@ -23,6 +24,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
+T = TypeVar("T")
 Value = None | bool | int | float | str | tuple["Value", ...]
 
 
@@ -87,13 +89,19 @@ def parse(text: str) -> Schema:
     return _Parser(" ".join(text.split())).schema()
 
 
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
-        found = ((m.lastgroup or "other", m) for m in _TOKEN.finditer(text))
-        self._tokens = [(kind, m[kind], m.start(kind)) for kind, m in found]
-        self._tokens.append(("end", "", len(text)))
+        found = [(m.lastgroup or "other", m) for m in _TOKEN.finditer(text)]
+        self._tokens = [*(_Token(kind, m[kind], m.start(kind)) for kind, m in found), _Token("end", "", len(text))]
         self._next = 0
+        self._keyword = self._more = False  # whether a star, or three dots, were read
 
     def schema(self) -> Schema:
         if len(self._tokens) == 1:
@@ -103,144 +111,113 @@ class _Parser:
             namespace, name = name, self._word("the operator's name behind its namespace")
         overload = self._word("the overload's name") if self._take(".") else ""
         self._expect("(", "the arguments")
-        arguments, more = self._parameters()
+        arguments = tuple(a for a in self._list(self._argument, ")", "argument") if a)
+        for before, argument in pairwise(arguments):
+            if before.has_default and not argument.has_default and not argument.keyword:
+                why = "has no default, but the argument before it has one; give it one, or move it ahead"
+                refuse("the schema cannot be read:", self._text, [(argument.at, f"{argument.name!r} {why}")])
+        more, self._more = self._more, False
         self._expect("->", "the results, such as '-> Tensor'")
-        results_at = self._at
-        results, more_results = self._results()
-        if self._kind != "end":
+        results_at = self._token.at
+        results = self._list(self._result, ")", "result") if self._take("(") else [self._result()]
+        if self._token.kind != "end":
             self._fail("nothing behind the results")
         return Schema(
-            text=self._text, namespace=namespace, name=name, overload=overload, arguments=arguments, results=results,
-            results_at=results_at, more=more, more_results=more_results,
+            text=self._text, namespace=namespace, name=name, overload=overload, arguments=arguments,
+            results=tuple(r for r in results if r), results_at=results_at, more=more, more_results=self._more,
         )  # fmt: skip
 
-    def _parameters(self) -> tuple[tuple[Parameter, ...], bool]:
+    def _list(self, item: Callable[[], T], closing: str, what: str) -> list[T]:
         """Read up to and with the closing bracket; the opening one is read."""
-        found: list[Parameter] = []
-        keyword = False
-        while not self._take(")"):
-            if found or keyword:
-                self._expect(",", "a further argument, or ')'")
-            if self._take("..."):
-                self._expect(")", "the end of the arguments")
-                return tuple(found), True
-            if not keyword and self._take("*"):
-                keyword = True
-                continue
-            found.append(self._argument(keyword, after=found[-1] if found else None))
-        return tuple(found), False
+        found: list[T] = []
+        while not self._take(closing):
+            if self._more:
+                self._fail(f"{closing!r}: nothing is behind '...'")
+            if found:
+                self._expect(",", f"a further {what}, or {closing!r}")
+            found.append(item())
+        return found
 
-    def _argument(self, keyword: bool, *, after: Parameter | None) -> Parameter:
-        type_ = self._type()
-        at = self._at
+    def _dots(self) -> bool:
+        self._more = self._take("...")
+        return self._more
+
+    def _argument(self) -> Parameter | None:
+        """Return an argument, or None for a star or three dots."""
+        if not self._keyword and self._take("*"):
+            self._keyword = True
+            return None
+        if self._dots():
+            return None
+        type_, at = self._type(), self._token.at
         name = self._word(f"the name of the argument of type {type_.name}")
         given = self._take("=")
         default = self._value() if given else None
-        if given and re.fullmatch(r".*\[\d+\]", type_.name) and not isinstance(default, tuple | None):
-            default = (default,) * int(type_.name.rpartition("[")[2][:-1])
-        if not given and not keyword and after and after.has_default and not after.keyword:
-            refuse("the schema cannot be read:", self._text, [
-                (at, f"{name!r} has no default, but the argument before it has one; give it one, or move it ahead")
-            ])  # fmt: skip
-        return Parameter(type=type_, name=name, default=default, has_default=given, keyword=keyword, at=at)
+        if given and (length := re.fullmatch(r".*\[(\d+)\]", type_.name)) and not isinstance(default, tuple | None):
+            default = (default,) * int(length[1])
+        return Parameter(type=type_, name=name, default=default, has_default=given, keyword=self._keyword, at=at)
 
-    def _results(self) -> tuple[tuple[Parameter, ...], bool]:
-        if self._take("..."):
-            return (), True
-        if not self._take("("):
-            return (self._result(),), False
-        found: list[Parameter] = []
-        while not self._take(")"):
-            if found:
-                self._expect(",", "a further result, or ')'")
-            if self._take("..."):
-                self._expect(")", "the end of the results")
-                return tuple(found), True
-            found.append(self._result())
-        return tuple(found), False
-
-    def _result(self) -> Parameter:
-        type_, at = self._type(), self._at
-        return Parameter(type=type_, name=self._word("a name") if self._kind == "word" else "", at=at)
+    def _result(self) -> Parameter | None:
+        if self._dots():
+            return None
+        type_, at = self._type(), self._token.at
+        return Parameter(type=type_, name=self._word("a name") if self._token.kind == "word" else "", at=at)
 
     def _type(self) -> Type:
-        at = self._at
+        at = self._token.at
         name, alias = self._base(), ""
         while True:
-            if self._text[self._at : self._at + 1] == "(" and not alias and self._take("("):
+            if not alias and self._take("("):
                 alias = self._alias()
             elif self._take("?"):
                 name += "?"
             elif self._take("["):
-                name += f"[{self._take_number()}]"
+                name += f"[{self._word('a length', kind='number') if self._token.kind == 'number' else ''}]"
                 self._expect("]", "the end of a list's type")
             else:
                 return Type(name=name, alias=alias, at=at)
 
     def _base(self) -> str:
         if self._take("("):
-            return f"({', '.join(self._types())})"
+            return f"({self._types()})"
         name = self._word("a type, such as Tensor")
         while self._take("."):
             name += "." + self._word("the rest of a type's name")
         if name in ("Dict", "Tuple", "Future", "RRef", "Union", "Await") and self._take("("):
-            name += f"({', '.join(self._types())})"
+            name += f"({self._types()})"
         return name
 
-    def _types(self) -> list[str]:
-        found = [self._type().name]
-        while self._take(","):
-            found.append(self._type().name)
-        self._expect(")", "the end of a type")
-        return found
+    def _types(self) -> str:
+        return ", ".join(t.name for t in self._list(self._type, ")", "type"))
 
     def _alias(self) -> str:
         """Read up to and with the closing bracket: ``a!``, ``a|b``, ``a -> *``."""
-        start = self._at
-        while self._kind in ("word", "mark") and self._token not in "(),=":
+        start = self._token.at
+        while self._token.kind in ("word", "mark") and self._token.text not in "(),=":
             self._next += 1
-        found = self._text[start : self._at].strip()
+        found = self._text[start : self._token.at].strip()
         self._expect(")", "the end of an alias such as (a!)")
         return found
 
     def _value(self) -> Value:
-        kind, token = self._kind, self._token
         if self._take("["):
-            items: list[Value] = []
-            while not self._take("]"):
-                if items:
-                    self._expect(",", "a further item, or ']'")
-                items.append(self._value())
-            return tuple(items)
+            return tuple(self._list(self._value, "]", "item"))
+        kind, text, _ = self._token
         if kind not in ("number", "text", "word"):
             self._fail("a default: a number, a text in quotes, True, False, None or a list of them")
         self._next += 1
-        named: dict[str, Value] = {"None": None, "True": True, "False": False, "true": True, "false": False}
         if kind == "word":
-            return named.get(token, Word(token))
-        found: Value = ast.literal_eval(token.lstrip("+") if kind == "number" else token)
+            named: dict[str, Value] = {"None": None, "True": True, "False": False, "true": True, "false": False}
+            return named.get(text, Word(text))
+        found: Value = ast.literal_eval(text.lstrip("+") if kind == "number" else text)
         return found
 
-    def _take_number(self) -> str:
-        if self._kind != "number":
-            return ""
-        self._next += 1
-        return self._tokens[self._next - 1][1]
-
     @property
-    def _kind(self) -> str:
-        return self._tokens[self._next][0]
-
-    @property
-    def _token(self) -> str:
-        return self._tokens[self._next][1]
-
-    @property
-    def _at(self) -> int:
-        return self._tokens[self._next][2]
+    def _token(self) -> _Token:
+        return self._tokens[self._next]
 
     def _take(self, mark: str) -> bool:
-        taken = self._kind == "mark" and self._token == mark
+        taken = self._token[:2] == ("mark", mark)
         self._next += taken
         return taken
 
@@ -248,17 +225,18 @@ class _Parser:
         if not self._take(mark):
             self._fail(f"{mark!r}: {of}")
 
-    def _word(self, what: str) -> str:
-        if self._kind != "word":
+    def _word(self, what: str, *, kind: str = "word") -> str:
+        if self._token.kind != kind:
             self._fail(what)
         self._next += 1
-        return self._tokens[self._next - 1][1]
+        return self._tokens[self._next - 1].text
 
     def _fail(self, expected: str) -> NoReturn:
-        found = repr(self._token) if self._token else "the end"
+        kind, text, at = self._token
+        found = repr(text) if text else "the end"
         hint = ""
-        if self._token == ":":
+        if text == ":":
             hint = ". In a schema the type comes first, without a colon: 'Tensor x'"
-        elif self._kind in ("word", "number") and self._next and self._tokens[self._next - 1][0] == "word":
+        elif kind in ("word", "number") and self._next and self._tokens[self._next - 1].kind == "word":
             hint = ". Arguments stand behind each other with a comma, as 'Tensor x, float eps'"
-        refuse("the schema cannot be read:", self._text, [(self._at, f"found {found}, expected {expected}{hint}")])
+        refuse("the schema cannot be read:", self._text, [(at, f"found {found}, expected {expected}{hint}")])
