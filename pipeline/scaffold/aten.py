@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pipeline import check, torch_schema
@@ -63,6 +64,10 @@ FORMULAS: Mapping[str, Formula] = {
 _LIMITS = {"float32": Tolerance(rtol=2e-6, atol=1e-6), "float64": Tolerance(rtol=1e-13, atol=1e-14)}
 # How ATen's types are declared. A number of no fixed kind is one that the default shows.
 _KINDS: Mapping[str, AttributeKind] = {**declare.KINDS, "SymInt": "int", "SymInt[]": "ints"}
+# What `aten_child` calls an operator with.
+_GIVEN: Mapping[AttributeKind, AttributeValue] = {
+    "int": 1, "float": 0.5, "bool": True, "string": "none", "ints": (0,), "floats": (0.5,),
+}  # fmt: skip
 
 
 def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
@@ -73,9 +78,16 @@ def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: st
     schema = torch_schema.parse(_default_overload(found, qualified))
     if refused := [*_refused(schema)]:
         torch_schema.refuse(f"{schema.qualified} of torch {found['torch']} cannot be declared:", schema.text, refused)
-    inputs = _inputs(schema)
-    kept = [a for a in schema.arguments if a.type.name not in declare.TENSORS and kind_of(a)]
-    attributes = _sorted(_attribute(a) for a in kept)
+    renamed = dict.fromkeys(("self", "input"), fresh("x", [a.name for a in schema.arguments]))
+    inputs = tuple(
+        declare.input_of(replace(a, name=renamed.get(a.name, a.name)), "T")
+        for a in schema.arguments
+        if a.type.name in declare.TENSORS
+    )
+    kinds = [(a, kind_of(a)) for a in schema.arguments if a.type.name not in declare.TENSORS]
+    attributes = tuple(declare.attribute_of(a, kind) for a, kind in kinds if kind)
+    # Those without a default come first, as in a declaration: they are given by name.
+    attributes = tuple(sorted(attributes, key=lambda a: a.default is not None))
     runs = found["runs"].get("") or {}
     formula = FORMULAS.get(schema.name) if len(inputs) == 1 and not attributes and runs else None
     outputs = _outputs(schema, inputs, attributes, runs)
@@ -102,7 +114,7 @@ def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: st
         aten=schema.qualified,
         origin=f"declared from {schema.text} of torch {found['torch']}",
         examples=dict.fromkeys([i.name for i in inputs], shape),
-        attributes={a.name: _value(a) for a in attributes if a.default is None},
+        attributes={a.name: _GIVEN[a.kind] for a in attributes if a.default is None},
     )
     return checked(draft)
 
@@ -154,38 +166,6 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
         yield from declare.why_no_output(result)
 
 
-def _inputs(schema: Schema) -> tuple[Input, ...]:
-    tensors = [a for a in schema.arguments if a.type.name in declare.TENSORS]
-    taken = {a.name for a in schema.arguments}
-    return tuple(
-        Input(
-            name=fresh("x", taken) if a.name in ("self", "input") else a.name, type="T",
-            optional=a.type.name == "Tensor?", variadic=a.type.name == "Tensor[]", doc="FILL IN",
-        )
-        for a in tensors
-    )  # fmt: skip
-
-
-def _attribute(argument: Parameter) -> Attribute:
-    kind, default = kind_of(argument), argument.default if argument.has_default else None
-    if kind in ("float", "floats") and default is not None:
-        default = tuple(map(float, default)) if isinstance(default, tuple) else float(default)  # type: ignore[arg-type]
-    return Attribute(name=argument.name, kind=kind, default=default, doc="FILL IN")  # type: ignore[arg-type]
-
-
-def _sorted(attributes: Iterator[Attribute]) -> tuple[Attribute, ...]:
-    """Return those without a default first, as a declaration has them: they are given by name."""
-    return tuple(sorted(attributes, key=lambda a: a.default is not None))
-
-
-def _value(attribute: Attribute) -> AttributeValue:
-    """Return what `aten_child` called the operator with."""
-    values: Mapping[AttributeKind, AttributeValue] = {
-        "int": 1, "float": 0.5, "bool": True, "string": "none", "ints": (0,), "floats": (0.5,),
-    }  # fmt: skip
-    return values[attribute.kind]
-
-
 def _outputs(
     schema: Schema, inputs: tuple[Input, ...], attributes: tuple[Attribute, ...], runs: Mapping[str, Any]
 ) -> tuple[Output, ...]:
@@ -197,7 +177,7 @@ def _outputs(
         declared = "T" if given["dtype"] == "float32" else given["dtype"]
         same = given["shape"] == runs["shape"]
         shape = SameAs(input=shape_rule(inputs, declared).input) if same else FromKernel(rank=len(given["shape"]))
-        found.append(Output(name=output.name, type=declared, shape=shape, doc="FILL IN"))
+        found.append(replace(output, type=declared, shape=shape))
     return tuple(found)
 
 

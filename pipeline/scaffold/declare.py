@@ -48,18 +48,8 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
         torch_schema.refuse("the schema cannot be declared:", schema.text, refused)
     variable = fresh("T", [p.name for p in (*schema.arguments, *schema.results)])
     types = {variable: FLOATS}
-    inputs = tuple(
-        Input(
-            name=a.name,
-            type=variable,
-            optional=a.type.name == "Tensor?",
-            variadic=a.type.name == "Tensor[]",
-            doc="FILL IN",
-        )
-        for a in schema.arguments
-        if a.type.name in TENSORS
-    )
-    attributes = tuple(attribute(a) for a in schema.arguments if a.type.name in KINDS)
+    inputs = tuple(input_of(a, variable) for a in schema.arguments if a.type.name in TENSORS)
+    attributes = tuple(attribute_of(a, KINDS[a.type.name]) for a in schema.arguments if a.type.name in KINDS)
     outputs = outputs_of(schema, inputs, attributes)
     name = name or operator_name(schema.name)
     spec = OpSpec(
@@ -76,10 +66,16 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     return checked(Draft(spec=spec, notes=tuple(_notes(schema)), origin=f"declared from {schema.text}"))
 
 
-def attribute(argument: Parameter) -> Attribute:
-    """Return an argument that is no tensor as an attribute."""
-    kind = KINDS[argument.type.name]
-    default = argument.default if argument.has_default else None
+def input_of(argument: Parameter, declared: str) -> Input:
+    kind = argument.type.name
+    return Input(
+        name=argument.name, type=declared, optional=kind == "Tensor?", variadic=kind == "Tensor[]", doc="FILL IN"
+    )
+
+
+def attribute_of(argument: Parameter, kind: AttributeKind) -> Attribute:
+    """Return an argument that is no tensor as an attribute: whole numbers may be the default of a float."""
+    default = argument.default
     if kind == "float" and isinstance(default, int):
         default = float(default)
     if kind == "floats" and isinstance(default, tuple):

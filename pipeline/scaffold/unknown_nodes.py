@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,17 @@ from pipeline.check import RESERVED
 from pipeline.check.declaration import CPP_KEYWORDS, TAKEN
 from pipeline.errors import UsageError, did_you_mean
 from pipeline.scaffold import declare
-from pipeline.scaffold.draft import FLOATS, VALUES, Draft, checked, fresh, operator_name, shape_rule, tolerances
+from pipeline.scaffold.draft import (
+    FLOATS,
+    VALUES,
+    Draft,
+    checked,
+    fresh,
+    is_required,
+    operator_name,
+    shape_rule,
+    tolerances,
+)
 from pipeline.schema import DTYPES, to_float32
 from pipeline.spec import (
     Attribute,
@@ -70,12 +81,9 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
     inputs = tuple(_inputs(nodes, declared["inputs"], taken))
     outputs = []
     for index, type_ in enumerate(declared["outputs"]):
-        several = len(declared["outputs"]) > 1
-        output = fresh(f"y{index}" if several else "y", taken)
-        taken.add(output)
-        outputs.append(
-            Output(name=output, type=type_, shape=shape_rule(inputs, type_), doc=_doc(nodes, "outputs", index))
-        )
+        taken.add(output := fresh(f"y{index}" if len(declared["outputs"]) > 1 else "y", taken))
+        doc = _doc(nodes, "outputs", index)
+        outputs.append(Output(name=output, type=type_, shape=shape_rule(inputs, type_), doc=doc))
     spec = OpSpec(
         name=name or operator_name(first["op_type"]),
         summary="FILL IN: what it computes, in one sentence.",
@@ -114,7 +122,7 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
     draft = declare.from_schema(schema, domain=first["domain"], name=name, op_type=first["op_type"])
     spec, wrong = replace(draft.spec, onnx=replace(draft.spec.onnx, versions=_versions(first))), []
     variadic = any(i.variadic for i in spec.inputs)
-    most, least = len(spec.inputs), len([i for i in spec.inputs if not i.optional and not i.variadic])
+    most, least = len(spec.inputs), len([*filter(is_required, spec.inputs)])
     for node in nodes:
         found = len(node["inputs"])
         if found < least or (found > most and not variadic):
@@ -206,8 +214,7 @@ def _inputs(nodes: Sequence[Node], declared: Sequence[str], taken: set[str]) -> 
     for index, type_ in enumerate(declared):
         everywhere = all(index < len(n["inputs"]) and n["inputs"][index] for n in nodes)
         names = [n["inputs"][index]["name"] for n in nodes if index < len(n["inputs"]) and n["inputs"][index]]
-        name = fresh(_named(names[0] if names else "", index), taken)
-        taken.add(name)
+        taken.add(name := fresh(_named(names[0] if names else "", index), taken))
         yield Input(name=name, type=type_, optional=not everywhere, doc=_doc(nodes, "inputs", index))
 
 
@@ -247,18 +254,14 @@ def _attributes(nodes: Sequence[Node], taken: set[str]) -> tuple[tuple[Attribute
 
 
 def _value(node: Node, attribute: Attribute) -> AttributeValue | None:
-    found = node["attributes"].get(attribute.name)
-    if found is None:
-        return None
-    value = found["value"]
-    rounded = [_shortest(v) if isinstance(v, float) else v for v in value] if isinstance(value, list) else value
-    return (
-        tuple(rounded) if isinstance(rounded, list) else _shortest(rounded) if isinstance(rounded, float) else rounded
-    )
+    value = node["attributes"].get(attribute.name, {}).get("value")
+    return tuple(map(_shortest, value)) if isinstance(value, list) else _shortest(value)
 
 
-def _shortest(value: float) -> float:
+def _shortest(value: Any) -> Any:
     """Return the float with the fewest digits that is the same float32: 0.1 for 0.10000000149."""
+    if not isinstance(value, float):
+        return value
     return next((s for digits in range(1, 10) if to_float32(s := float(f"{value:.{digits}g}")) == value), value)
 
 
@@ -273,19 +276,12 @@ def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Mod
         inputs[part.name] = Random(shape=tuple(d if isinstance(d, int) else 2 for d in found["shape"]))
     dtype = node["inputs"][0]["dtype"] or FLOATS[0]
     case = Case(name="seen", inputs=dict(inputs))
-    if sum(_elements(shape_of(t)) for i in spec.inputs for t in given(case, i.name)) > 1_000_000:
+    if sum(math.prod(shape_of(t)) for i in spec.inputs for t in given(case, i.name)) > 1_000_000:
         return None
     return Model(
         name="seen", types=dict.fromkeys(spec.types, dtype), attributes=dict(values), cases=(case,),
         domain_version=spec.onnx.versions[-1],
     )  # fmt: skip
-
-
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 def _notes(nodes: Sequence[Node], guessed: Sequence[str]) -> Iterator[str]:
