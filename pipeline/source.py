@@ -24,9 +24,9 @@ def source(value: object) -> str:
     if dataclasses.is_dataclass(value):
         given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if not _is_default(f, value)}
         return bracket(f"{type(value).__name__}(", [f"{name}={source(v)}" for name, v in given.items()], ")")
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
     shown = repr(value)
+    if isinstance(value, float):
+        return shown.replace("e-0", "e-") if math.isfinite(value) else f'float("{value}")'
     return f'"{shown[1:-1]}"' if isinstance(value, str) and shown[0] == "'" and '"' not in value else shown
 
 

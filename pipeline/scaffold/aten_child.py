@@ -41,12 +41,13 @@ def _runs(qualified: str, overload: str) -> dict[str, Any] | None:
     function = getattr(packet, overload or "default", None)
     if function is None or function._schema.is_mutable:
         return None
+    needed = [a for a in function._schema.arguments if not a.has_default_value()]
     for shape in SHAPES:
-        arguments = [_argument(a, shape) for a in function._schema.arguments if not a.has_default_value()]
-        keywords = {a.name: v for a, v in zip(_needed(function), arguments, strict=True) if a.kwarg_only}
-        given = [v for a, v in zip(_needed(function), arguments, strict=True) if not a.kwarg_only]
+        values = [(a, _argument(a, shape)) for a in needed]
         try:
-            result = function(*given, **keywords)
+            result = function(
+                *(v for a, v in values if not a.kwarg_only), **{a.name: v for a, v in values if a.kwarg_only}
+            )
         except Exception:  # whatever it refuses, it is not a shape to start with
             continue
         outputs = result if isinstance(result, tuple | list) else (result,)
@@ -54,10 +55,6 @@ def _runs(qualified: str, overload: str) -> dict[str, Any] | None:
             described = [{"shape": list(o.shape), "dtype": str(o.dtype).removeprefix("torch.")} for o in outputs]
             return {"shape": list(shape), "outputs": described}
     return None
-
-
-def _needed(function: Any) -> list[Any]:
-    return [a for a in function._schema.arguments if not a.has_default_value()]
 
 
 def _argument(argument: Any, shape: tuple[int, ...]) -> Any:

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import SpecError, ToolchainError, UsageError
+from pipeline.errors import ToolchainError, UsageError
 from pipeline.layout import Layout
-from pipeline.load import load_operator, operator_names
-from pipeline.scaffold import aten, declare, texts, unknown_nodes
+from pipeline.scaffold import aten, declare, texts, unknown_nodes, write
 from pipeline.scaffold.ask import EXAMPLE, Request
 from pipeline.scaffold.draft import Draft
 from pipeline.unfilled import MARK, places
@@ -48,7 +47,11 @@ def check_answer(request: Request) -> None:
     """Raise UsageError for what of an incomplete request cannot be."""
     check(request)
     if request.schema:
-        declare.from_schema(request.schema, domain=request.domain, name=request.name, op_type=request.op_type)
+        _from_schema(request)
+
+
+def _from_schema(request: Request) -> Draft:
+    return declare.from_schema(request.schema, domain=request.domain, name=request.name, op_type=request.op_type)
 
 
 def drafts(layout: Layout, request: Request) -> tuple[Draft, ...]:
@@ -60,7 +63,7 @@ def drafts(layout: Layout, request: Request) -> tuple[Draft, ...]:
         return (aten.from_aten(found, name, domain=request.domain, name=request.name, op_type=request.op_type),)
     if request.from_onnx:
         return _from_onnx(layout, request)
-    return (declare.from_schema(request.schema, domain=request.domain, name=request.name, op_type=request.op_type),)
+    return (_from_schema(request),)
 
 
 def _from_onnx(layout: Layout, request: Request) -> tuple[Draft, ...]:
@@ -69,7 +72,8 @@ def _from_onnx(layout: Layout, request: Request) -> tuple[Draft, ...]:
         raise UsageError(f"--from-onnx {request.from_onnx}: no such file")
     found = _child("onnx_child", str(path.resolve()), cwd=layout.root)
     nodes = unknown_nodes.by_operator(found, path.name, op_type=request.op_type)
-    declared = {k: v for k, v in _declared(layout).items() if k in nodes}
+    operators = {f"{o.spec.onnx.domain}::{o.spec.onnx.op_type}": o.name for o in write.known(layout)}
+    declared = {node: name for node, name in operators.items() if node in nodes}
     new = {k: v for k, v in nodes.items() if k not in declared}
     if not new:
         known = ", ".join(f"{k} in ops/{v}/" for k, v in declared.items())
@@ -83,18 +87,6 @@ def _from_onnx(layout: Layout, request: Request) -> tuple[Draft, ...]:
         ((_, of_one),) = new.items()
         return (unknown_nodes.from_nodes_and_schema(of_one, request.schema, shown=path.name, name=request.name),)
     return tuple(unknown_nodes.from_nodes(of_one, shown=path.name, name=request.name) for of_one in new.values())
-
-
-def _declared(layout: Layout) -> dict[str, str]:
-    """Return the operators of the project by ``domain::OpType``."""
-    found = {}
-    for name in operator_names(layout):
-        try:
-            onnx = load_operator(layout, name).spec.onnx
-        except SpecError:
-            continue
-        found[f"{onnx.domain}::{onnx.op_type}"] = name
-    return found
 
 
 def _child(module: str, argument: str, *, cwd: Path) -> Mapping[str, Any]:

@@ -15,7 +15,6 @@ import onnx
 from onnx import (
     AttributeProto,
     GraphProto,
-    ModelProto,
     NodeProto,
     TensorProto,
     TypeProto,
@@ -44,20 +43,17 @@ def describe(path: str) -> dict[str, Any]:
         model = shape_inference.infer_shapes(model)
     functions = {(f.domain, f.name) for f in model.functions}
     imported = {o.domain: o.version for o in model.opset_import}
-    nodes = [n for n in _nodes(model) if not _known(n["domain"]) and (n["domain"], n["op_type"]) not in functions]
-    nodes = [n | {"imported": imported.get(n["domain"], 1)} for n in nodes]
+    described = [*_of_graph(model.graph, {}), *(_described(n, {}) for f in model.functions for n in f.node)]
+    nodes = [
+        n | {"imported": imported.get(n["domain"], 1)}
+        for n in described
+        if not _known(n["domain"]) and (n["domain"], n["op_type"]) not in functions
+    ]
     return {"nodes": nodes, "domains": domains, "functions": sorted(f"{d}::{n}" for d, n in functions)}
 
 
 def _known(domain: str) -> bool:
     return not domain or any(domain == known or domain.startswith(f"{known}.") for known in KNOWN)
-
-
-def _nodes(model: ModelProto) -> Iterator[dict[str, Any]]:
-    yield from _of_graph(model.graph, {})
-    for function in model.functions:
-        for node in function.node:
-            yield _described(node, {})
 
 
 def _of_graph(graph: GraphProto, outer: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:

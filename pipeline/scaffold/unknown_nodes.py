@@ -108,8 +108,7 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
 
 
 def _versions(node: Node) -> tuple[int, ...]:
-    """Return the versions of the domain that a model may import: the one that this model does, and what others begin
-    with."""
+    """Return the versions of the domain that a model may import: this model's, and the one that others begin with."""
     return (1, node["imported"]) if node["imported"] > 1 else (1,)
 
 

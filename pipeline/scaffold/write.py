@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,7 +34,8 @@ def refuse_what_is_there(layout: Layout, specs: Iterable[OpSpec]) -> None:
             f"{one}: there already, and nothing is overwritten. Remove it, or choose another --name" for one in there
         ]
     new = [Operator(spec=spec, models=()) for spec in specs]
-    found += clashes([*_known(layout, {s.name for s in specs}), *new])
+    names = {s.name for s in specs}
+    found += clashes([*(o for o in known(layout) if o.name not in names), *new])
     if found:
         raise UsageError("\n".join([*found, "Nothing was written."]))
 
@@ -47,15 +48,11 @@ def _content(folder: Path) -> str:
     return "{" + ", ".join(names) + "}" if len(names) > 1 else "".join(names)
 
 
-def _known(layout: Layout, new: set[str]) -> list[Operator]:
-    """Return the operators that can be read; one with a mistake is doit's to report, and keeps nobody from another."""
-    found = []
+def known(layout: Layout) -> Iterator[Operator]:
+    """Yield the operators that can be read; doit reports the mistakes of the others, and they prevent no new one."""
     for name in operator_names(layout):
-        try:
-            found += [load_operator(layout, name)] if name not in new else []
-        except SpecError:
-            continue
-    return found
+        with suppress(SpecError):
+            yield load_operator(layout, name)
 
 
 def formatted(root: Path, files: Mapping[str, str]) -> dict[str, str]:
