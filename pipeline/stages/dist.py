@@ -27,7 +27,7 @@ from pipeline.toolchain.find import find_toolchain
 def run(layout: Layout, dist: Dist, operators: Sequence[Operator]) -> None:
     """Write the wheel to build/dist/, and what is known of it to build/dist.json. Raises DistError."""
     opmatrix = metadata.version("opmatrix")
-    needs = [symbols.read_needs(_library(layout, dist, side)) for side in parts.sides(operators)]
+    needs = [symbols.read_symbols(_library(layout, dist, side)) for side in parts.sides(operators)]
     platform = manylinux.platform(needs)
     files = contents.files(layout, dist, operators, opmatrix=opmatrix)
     about = {
