@@ -10,8 +10,8 @@ from pipeline.errors import ProbeError
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.measured import ort_differences
-from pipeline.project import minor
 from pipeline.trial.tiny import newest
+from pipeline.version import minor
 
 
 def run(layout: Layout) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import CompileError
-from pipeline.matrix import numbers
+from pipeline.version import numbers
 
 SHIMS = Path(__file__).parent / "torch_shims"
 
