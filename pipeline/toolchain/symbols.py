@@ -89,11 +89,11 @@ def opened(path: Path) -> Iterator[Any]:
     with path.open("rb") as file:
         try:
             elf = ELFFile(file)
+            if elf.elfclass != 64 or not elf.little_endian:
+                raise ELFError("of another machine")
+            yield elf
         except ELFError as error:
             raise CompileError(f"'{path}' is no 64-bit ELF library") from error
-        if elf.elfclass != 64 or not elf.little_endian:
-            raise CompileError(f"'{path}' is no 64-bit ELF library")
-        yield elf
 
 
 def _needed(elf: Any) -> Iterator[str]:

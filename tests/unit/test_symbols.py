@@ -22,7 +22,18 @@ def test_a_library_of_python_itself() -> None:
     assert any(n.startswith("libc.so") for n in found.needed)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x7fELF\x01\x01", b"not a library at all"])
+WHOLE = Path(_ctypes.__file__).read_bytes()
+BROKEN = {
+    "empty": b"",
+    "text": b"not a library at all",
+    "header": WHOLE[:6],
+    "half": WHOLE[: len(WHOLE) // 2],
+    "32 bits": WHOLE[:4] + b"\x01" + WHOLE[5:],
+    "big-endian": WHOLE[:5] + b"\x02" + WHOLE[6:],
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
 def test_what_is_no_library(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.so").write_bytes(content)
     with pytest.raises(CompileError, match=r"x\.so' is no 64-bit ELF library"):
