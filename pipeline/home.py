@@ -11,7 +11,7 @@ from typing import Literal, NoReturn
 
 from pipeline.errors import UsageError
 from pipeline.layout import Layout
-from pipeline.project import minor
+from pipeline.version import minor
 
 Factor = Literal["torch", "ort"]
 _PACKAGES = {"torch": "torch", "ort": "onnxruntime"}

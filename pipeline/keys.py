@@ -21,11 +21,12 @@ from pipeline.glue import names
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell, Choice
-from pipeline.project import Versions, minor
+from pipeline.project import Versions
 from pipeline.schema import OWN_TORCH, has_function_body, has_torch_library, is_classic, is_own, overridden_in
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
 from pipeline.step import Config, Fingerprint, Server, Step
 from pipeline.toolchain.find import Toolchain
+from pipeline.version import minor
 
 
 @dataclass(frozen=True, kw_only=True)

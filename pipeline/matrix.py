@@ -122,11 +122,6 @@ class Choice:
         return " ".join(f"{name}={value}" for name, value in vars(self).items() if value != "default")
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """Return a version as numbers, which compare as versions do: 2.9 is older than 2.13."""
-    return tuple(map(int, version.split(".")))
-
-
 def opsets_of(exporter: Exporter, torch: str | None) -> range:
     """Return the opsets that `exporter` of this torch writes. Raises UsageError for a torch that has no row."""
     if exporter == "node":

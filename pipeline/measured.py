@@ -1,10 +1,14 @@
-"""Hold what was measured of one torch or one ONNX Runtime against its row of pipeline.matrix. Pure."""
+"""Compare what was measured of one torch or one ONNX Runtime with its row of pipeline.matrix."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from pipeline.errors import ProbeError
+from pipeline.files import write_text
 from pipeline.matrix import ORT, TORCH, Exporter, ir
 
 
@@ -21,6 +25,14 @@ class Export:
     @property
     def runs(self) -> bool:
         return not self.wrong and not self.label
+
+
+def conclude(path: Path, found: object, differences: Sequence[str], *, name: str) -> None:
+    """Write what was measured of `name`. Raises ProbeError with each difference."""
+    write_text(path, json.dumps(found, indent=1) + "\n")
+    if differences:
+        raise ProbeError("\n".join(differences))
+    print(f"{name}: as declared")
 
 
 def torch_differences(version: str, found: Sequence[Export]) -> list[str]:

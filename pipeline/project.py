@@ -19,6 +19,7 @@ from typing import Any
 from pipeline.errors import ToolchainError, UsageError
 from pipeline.layout import Layout
 from pipeline.matrix import EXPORTERS, ORT, TORCH, TORCH_EXPORTERS, Cell, Choice, Exporter, cells, illegal
+from pipeline.version import minor
 
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "hypothesis")
 
@@ -66,11 +67,6 @@ def installed() -> Versions:
             raise ToolchainError(f"{package} is not installed for {sys.executable}; in a checkout of opmatrix use "
                                  "`./run doit` and `./run python`, else pip install opmatrix") from error  # fmt: skip
     return Versions(**found)
-
-
-def minor(version: str) -> str:
-    """Return ``2.13`` for ``2.13.0+cpu``: the part that names a cell."""
-    return ".".join(version.split(".")[:2])
 
 
 def lost_headers(layout: Layout) -> list[str]:

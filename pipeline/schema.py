@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from pipeline.spec import Attribute, AttributeKind, AttributeValue, DType, Input, Model, OpSpec
+from pipeline.version import older
 
 # What people may write in native/<name>/ that has a meaning by its name.
 KERNEL, OWN_TORCH, OWN_ORT = WRITTEN = ("kernel.h", "torch.cc", "ort.cc")
@@ -153,15 +154,6 @@ def overridden_in(spec: OpSpec, torch: str) -> tuple[str, ...]:
     """Return the ATen operators that a declaration overrides in this torch."""
     overrides = spec.torch.overrides if spec.torch else ()
     return tuple(o.name for o in overrides if not older(torch, o.first or torch) and not older(o.last or torch, torch))
-
-
-def older(version: str, than: str) -> bool:
-    """Return whether one version, such as 2.9 or 2.9.1, is older than another, by major and minor."""
-    return _minor(version) < _minor(than)
-
-
-def _minor(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")[:2]))
 
 
 def has_ort_library(spec: OpSpec) -> bool:

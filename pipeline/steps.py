@@ -11,13 +11,14 @@ from pipeline.dist.steps import shipping
 from pipeline.glue import names
 from pipeline.keys import Part, Plan, make_step
 from pipeline.matrix import Cell, unreadable
-from pipeline.project import lost_headers, minor
+from pipeline.project import lost_headers
 from pipeline.report.template import TEMPLATES
 from pipeline.schema import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from pipeline.spec import Lowering
 from pipeline.step import Server, Step
 from pipeline.toolchain import headers, native_build
 from pipeline.toolchain.native_build import build_ninja, classic_ninja
+from pipeline.version import minor
 
 __all__ = ["Plan", "steps"]
 

@@ -23,7 +23,8 @@ from pipeline.errors import OpmatrixError
 from pipeline.factors import Factors, labels
 from pipeline.layout import Layout
 from pipeline.matrix import Choice
-from pipeline.project import default_opsets, installed, minor, with_environment
+from pipeline.project import default_opsets, installed, with_environment
+from pipeline.version import minor
 
 # The cells of the installed torch and ONNX Runtime: a tox.ini that names it names no version.
 DEFAULT = "cells"

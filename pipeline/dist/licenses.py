@@ -25,7 +25,7 @@ def collect(root: Path, dist: Dist, operators: Sequence[Operator]) -> dict[str, 
         if files is not None:
             found |= {f"{owner}/{Path(file).name}": (root / file).read_bytes() for file in files}
             continue
-        theirs = list(_of_package(headers.distribution) if headers.distribution else _of_folder(root / headers.folder))
+        theirs = _carried(headers, root)
         if not theirs and headers.distribution:
             raise DistError(
                 f"the package {owner!r}, with whose headers operators are compiled, carries no licence. Keep its text in "
@@ -48,11 +48,9 @@ def packages(operators: Sequence[Operator]) -> dict[str, str]:
     return {name: metadata.version(name) for name in sorted(named)}
 
 
-def _of_package(name: str) -> Iterator[Path]:
-    for file in metadata.distribution(name).files or ():
-        if _CALLED.match(file.name) and ".dist-info" in file.parts[0]:
-            yield Path(str(file.locate()))
-
-
-def _of_folder(folder: Path) -> Iterator[Path]:
-    yield from sorted(p for p in folder.glob("*") if p.is_file() and _CALLED.match(p.name))
+def _carried(headers: Headers, root: Path) -> list[Path]:
+    """Return the licences in a package's metadata, or in the folder of the project that holds the headers."""
+    if headers.distribution is None:
+        return sorted(p for p in (root / headers.folder).glob("*") if p.is_file() and _CALLED.match(p.name))
+    files = metadata.distribution(headers.distribution).files or ()
+    return [Path(str(f.locate())) for f in files if _CALLED.match(f.name) and ".dist-info" in f.parts[0]]

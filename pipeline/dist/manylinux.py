@@ -1,30 +1,29 @@
-"""The oldest manylinux platform that libraries run on: the policy of PyPA's auditwheel, over our own reading of ELF.
+"""The oldest manylinux platform that libraries run on, by the policy of PyPA's auditwheel.
 
 manylinux.json beside this file is that policy (auditwheel 6.8.2, MIT, manylinux-policy.json), for x86-64 and for the
-libraries that a compiler links by itself; each platform adds to those before it. auditwheel itself would bring two
-packages and a search for libraries on this machine, where libtorch need not be.
+libraries that a compiler links by itself; each platform adds to those before it. auditwheel itself also searches this
+machine for the libraries, and libtorch need not be there.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.errors import DistError
-from pipeline.toolchain.symbols import Needs
+from pipeline.toolchain.symbols import Symbols, newest_versions, spelled
 
 POLICY = Path(__file__).parent / "manylinux.json"
 # What the wheel's user has beside it, and so is no part of a platform.
 OUTSIDE = ("libtorch_cpu.so",)
 
 
-def platform(libraries: Sequence[Needs]) -> str:
+def platform(libraries: Sequence[Symbols]) -> str:
     """Return the platform tag, such as ``manylinux_2_17_x86_64``. Raises DistError where none holds."""
-    needed = {name for found in libraries for name in found.libraries} - {*OUTSIDE}
+    needed = {name for found in libraries for name in found.needed} - {*OUTSIDE}
     versions = {version for found in libraries for version in found.versions}
-    symbols = {symbol for found in libraries for symbol in found.symbols}
+    symbols = {symbol for found in libraries for symbol in found.undefined | found.weak | found.versioned}
     left = {*needed, *versions}
     for policy in json.loads(POLICY.read_text()):
         left -= {*policy["versions"], *policy["libraries"]}
@@ -37,11 +36,7 @@ def platform(libraries: Sequence[Needs]) -> str:
     )
 
 
-def highest(libraries: Sequence[Needs]) -> dict[str, str]:
+def highest(libraries: Sequence[Symbols]) -> dict[str, str]:
     """Return the highest version that is needed of each family: ``{"GLIBC": "2.14", "GLIBCXX": "3.4.29"}``."""
-    found: dict[str, str] = {}
-    for version in (version for needs in libraries for version in needs.versions):
-        if numbered := re.fullmatch(r"([A-Z]+)_([\d.]+)", version):
-            family, number = numbered.groups()
-            found[family] = max(found.get(family, "0"), number, key=lambda text: [*map(int, text.split("."))])
-    return dict(sorted(found.items()))
+    found = newest_versions(version for library in libraries for version in library.versions)
+    return {family: spelled(version) for family, version in found.items()}

@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from pipeline.errors import UsageError
 from pipeline.inspection.finding import Finding
 from pipeline.matrix import ORT
+from pipeline.version import numbers
 
 
-def minor(version: str) -> tuple[int, int]:
+def parsed(version: str) -> tuple[int, int]:
     """Return 1.18 as a pair of numbers. Raises UsageError for what is no version, or older than any that is known."""
     if not (found := re.fullmatch(r"(\d+)\.(\d+)(\.\w+)*", version)):
         raise UsageError(f"--ort {version}: no version of ONNX Runtime; write it like 1.18")
     wanted = int(found[1]), int(found[2])
-    if wanted < min(map(_numbers, ORT)):
+    if wanted < min(map(numbers, ORT)):
         raise UsageError(
             f"--ort {version}: nothing is known of versions before {next(iter(ORT))}; known: {', '.join(ORT)}"
         )
@@ -24,9 +25,9 @@ def minor(version: str) -> tuple[int, int]:
 
 def versions(ir: int, opset: int, *, ort: str) -> Iterator[Finding]:
     """Say whether an ONNX Runtime reads a model; of one without a row, as far as its neighbours tell."""
-    wanted = minor(ort)
-    older = [name for name in ORT if _numbers(name) <= wanted][-1]
-    newer = next((name for name in ORT if _numbers(name) >= wanted), None)
+    wanted = parsed(ort)
+    older = [name for name in ORT if numbers(name) <= wanted][-1]
+    newer = next((name for name in ORT if numbers(name) >= wanted), None)
     for found, what, limit in ((opset, "opset", "opset"), (ir, "IR version", "ir")):
         low = getattr(ORT[older], limit)
         high = getattr(ORT[newer], limit) if newer else None
@@ -57,8 +58,3 @@ def _remedy(what: str, limit: int, found: int) -> str:
     if what == "opset":
         return f"Export at opset {limit} or below{install}"
     return f"Export at a lower opset: the legacy exporter then writes a lower IR version, too{install}"
-
-
-def _numbers(version: str) -> tuple[int, int]:
-    major, _, rest = version.partition(".")
-    return int(major), int(rest)

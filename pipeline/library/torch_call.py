@@ -9,6 +9,7 @@ import torch
 from pipeline.schema import attribute_values, torch_arguments, torch_name
 from pipeline.spec import Model, OpSpec
 from pipeline.toolchain.classic_torch import identity
+from pipeline.version import minor
 
 
 def torch_operator(spec: OpSpec) -> Any:
@@ -45,7 +46,7 @@ def _made_up_names(spec: OpSpec) -> dict[str, str]:
 
 def torch_minor() -> str:
     """Return the running torch as cells name it: "2.13"."""
-    return ".".join(torch.__version__.split(".")[:2])
+    return minor(torch.__version__)
 
 
 def torch_identity() -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pipeline.schema import older
+from pipeline.version import older
 
 
 @dataclass(frozen=True, kw_only=True)

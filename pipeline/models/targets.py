@@ -7,6 +7,7 @@ import torch
 from pipeline.errors import ExportError
 from pipeline.schema import overridden_in
 from pipeline.spec import OpSpec
+from pipeline.version import minor
 
 
 def names(spec: OpSpec) -> tuple[str, ...]:
@@ -18,7 +19,7 @@ def names(spec: OpSpec) -> tuple[str, ...]:
         raise ExportError(f"{spec.name} is declared without a torch operator: no exporter of torch can write it")
     if not spec.torch.overrides:
         return (spec.torch.name,)
-    running = ".".join(torch.__version__.split(".")[:2])
+    running = minor(torch.__version__)
     if not (found := overridden_in(spec, running)):
         ranges = ", ".join(
             f"{o.name} from torch {o.first or 'the first'} to {o.last or 'the last'}" for o in spec.torch.overrides

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from pipeline.errors import ReportError
-from pipeline.matrix import numbers
 from pipeline.report.document import Document
+from pipeline.version import numbers
 
 # What stands between the two comments is written anew.
 _PLACE = re.compile(r"(<!-- counted: [^>]* -->\n).*?(\n<!-- /counted -->)", re.DOTALL)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pipeline.layout import Layout
-from pipeline.matrix import numbers
-from pipeline.project import PACKAGES, minor
+from pipeline.project import PACKAGES
 from pipeline.report.records import Record
+from pipeline.version import minor, numbers
 
 MAIN = "main"
 Environments = Mapping[str, Mapping[str, str]]

@@ -10,9 +10,10 @@ from typing import Any, get_args
 
 from pipeline import verdict
 from pipeline.layout import Layout
-from pipeline.matrix import EXPORTERS, Cell, numbers
+from pipeline.matrix import EXPORTERS, Cell
 from pipeline.spec import Lowering
 from pipeline.verdict import WRONG, Outcome, Verdict
+from pipeline.version import numbers
 
 SCHEMA = 2
 """The version of report.json's schema, docs/report.md: raised when a reader of the old one would be misled."""

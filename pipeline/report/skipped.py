@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.layout import Layout
-from pipeline.matrix import numbers
 from pipeline.report.records import Record
+from pipeline.version import numbers
 
 _LEAD = "skipped: "
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from pipeline.errors import OpmatrixError, UsageError
 from pipeline.layout import Layout
-from pipeline.project import installed, minor
+from pipeline.project import installed
 from pipeline.runner.lock import hold
 from pipeline.runner.plain import Plain
+from pipeline.version import minor
 
 
 def _option(name: str, default: Any, help: str) -> dict[str, Any]:

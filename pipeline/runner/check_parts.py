@@ -16,9 +16,10 @@ from pipeline.inspection.finding import Finding
 from pipeline.inspection.told import Teller
 from pipeline.layout import Layout
 from pipeline.matrix import ORT
-from pipeline.project import installed, minor, step_megabytes, step_seconds
+from pipeline.project import installed, step_megabytes, step_seconds
 from pipeline.runner.failure import read_output
 from pipeline.runner.pool import Ending, Pool
+from pipeline.version import minor
 
 Known = Mapping[str, Any]
 

@@ -19,10 +19,11 @@ from pipeline.dist.source import commit
 from pipeline.files import write_bytes
 from pipeline.layout import Layout
 from pipeline.matrix import MADE, Choice
-from pipeline.project import Versions, installed, lost_headers, minor, with_environment
+from pipeline.project import Versions, installed, lost_headers, with_environment
 from pipeline.runner.fingerprint import Mark, mark, settled
 from pipeline.step import Step
 from pipeline.toolchain.find import Toolchain, find_toolchain
+from pipeline.version import minor
 
 # The files of an operator whose text matters; of all others only that they are there.
 _DECLARING = ("spec.py", "cases.py", "lowering.py", "schema.json")

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from pipeline.schema import has_torch_library, older, stable_since
+from pipeline.schema import has_torch_library, stable_since
 from pipeline.shipped.operators import Shipped
 from pipeline.spec import OpSpec
+from pipeline.version import older
 
 OLDEST_TORCH = "2.9"
 

@@ -17,11 +17,12 @@ from pipeline.inspection.finding import Finding
 from pipeline.inspection.inference import checker, inference, schemas
 from pipeline.inspection.libraries import Needed, needed
 from pipeline.inspection.nodes import Builtin, faulty, node_findings, used
-from pipeline.inspection.versions import minor, versions
+from pipeline.inspection.versions import parsed, versions
 from pipeline.inspection.walk import opsets
 from pipeline.layout import Layout
 from pipeline.load import load_operators
 from pipeline.spec import OpSpec
+from pipeline.version import minor
 
 PART = "read.json"
 
@@ -33,7 +34,7 @@ def run(layout: Layout, *, model: Path, ort: str, into: Path) -> None:
     error = ""
     try:
         if ort:
-            minor(ort)  # refused before anything is read
+            parsed(ort)  # refused before anything is read
         proto = _read(model)
         operators = load_operators(layout)
         specs = [o.spec for o in operators]
@@ -82,7 +83,7 @@ def _findings(proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries:
     if all(f.mark != "wrong" for f in (*nodes, *beside, *types)):
         yield from checker(proto, path, found)
     yield from types
-    for version in dict.fromkeys(v for v in (".".join(onnxruntime.__version__.split(".")[:2]), ort) if v):
+    for version in dict.fromkeys(v for v in (minor(onnxruntime.__version__), ort) if v):
         wrong = list(versions(proto.ir_version, imported.get("", 0), ort=version))
         yield from wrong
         if not wrong:

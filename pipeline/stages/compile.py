@@ -25,7 +25,7 @@ from pipeline.schema import (
     stable_since,
 )
 from pipeline.spec import OpSpec
-from pipeline.toolchain import headers, native_build, symbols
+from pipeline.toolchain import headers, native_build, sdk, symbols
 from pipeline.toolchain.classic_torch import ClassicTorch, find_classic_torch
 from pipeline.toolchain.find import Toolchain, find_toolchain
 
@@ -92,17 +92,14 @@ def _build(
 ) -> bool:
     """Write what ninja reads, and run it; return whether `text`, of build.ninja, is another one than before."""
     spec = operator.spec
-    try:
-        sdk = json.loads(layout.sdk.read_text())
-    except FileNotFoundError as error:
-        raise CompileError(f"'{layout.sdk}' is missing. Run `python -m pipeline sdk` first.") from error
-    files = json.dumps(sdk["files"], sort_keys=True)
+    found = sdk.recorded(layout)
+    files = json.dumps(found["files"], sort_keys=True)
     others = "".join(f"{version}\n" for version in headers.versions(spec))
-    write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {sdk['version']} {files}\n{others}")
+    write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {found['version']} {files}\n{others}")
     if torch:
         write_text(folder / native_build.TORCH, f"{torch.identity}\n")
     places = native_build.sdk_ninja(
-        Path(sdk["path"]), torch=torch, openmp=toolchain.is_gcc, headers=headers.find(spec, layout.root)
+        Path(found["path"]), torch=torch, openmp=toolchain.is_gcc, headers=headers.find(spec, layout.root)
     )
     write_text(folder / native_build.SDK, places)
     path = folder / "build.ninja"

@@ -20,14 +20,14 @@ from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.schema import has_torch_library, stable_since, torch_schema
-from pipeline.toolchain import symbols
+from pipeline.toolchain import sdk, symbols
 from pipeline.toolchain.find import find_toolchain
 
 
 def run(layout: Layout, dist: Dist, operators: Sequence[Operator]) -> None:
     """Write the wheel to build/dist/, and what is known of it to build/dist.json. Raises DistError."""
     opmatrix = metadata.version("opmatrix")
-    needs = [symbols.read_needs(_library(layout, dist, side)) for side in parts.sides(operators)]
+    needs = [symbols.read_symbols(_library(layout, dist, side)) for side in parts.sides(operators)]
     platform = manylinux.platform(needs)
     files = contents.files(layout, dist, operators, opmatrix=opmatrix)
     about = {
@@ -41,7 +41,7 @@ def run(layout: Layout, dist: Dist, operators: Sequence[Operator]) -> None:
         "made_with": {
             "opmatrix": opmatrix,
             "compiler": _compiler(),
-            "onnxruntime headers": json.loads(layout.sdk.read_text())["version"],
+            "onnxruntime headers": sdk.recorded(layout)["version"],
             **licenses.packages(operators),
         },
     }
@@ -66,10 +66,16 @@ def _library(layout: Layout, dist: Dist, side: str) -> Path:
 
 
 def _about(layout: Layout, operator: Operator) -> dict[str, Any]:
-    spec = operator.spec
+    spec, path = operator.spec, layout.torch_op(operator.name)
     return {
         "summary": spec.summary,
-        "torch": _in_torch(layout, operator) if spec.torch else None,
+        "torch": {
+            "schema": torch_schema(spec),
+            "since": stable_since(spec) if has_torch_library(spec) else None,
+            "gradient": path.is_file() and re.search(r"^def backward\b", path.read_text(), re.MULTILINE) is not None,
+        }
+        if spec.torch
+        else None,
         "onnx": {
             "domain": spec.onnx.domain,
             "op_type": spec.onnx.op_type,
@@ -79,20 +85,6 @@ def _about(layout: Layout, operator: Operator) -> dict[str, Any]:
         },
         "uses": list(spec.uses),
     }
-
-
-def _in_torch(layout: Layout, operator: Operator) -> dict[str, Any]:
-    spec = operator.spec
-    return {
-        "schema": torch_schema(spec),
-        "since": stable_since(spec) if has_torch_library(spec) else None,
-        "gradient": _has_gradient(layout, operator),
-    }
-
-
-def _has_gradient(layout: Layout, operator: Operator) -> bool:
-    path = layout.torch_op(operator.name)
-    return path.is_file() and re.search(r"^def backward\b", path.read_text(), re.MULTILINE) is not None
 
 
 def _source(layout: Layout, operators: Sequence[Operator]) -> dict[str, Any]:

@@ -43,23 +43,18 @@ def run(layout: Layout, operator: Operator, *, cell: Cell) -> None:
     environ = {**os.environ, "LD_PRELOAD": ":".join(_runtimes()), **OPTIONS}
     try:
         for command in _commands(operator, cell):
-            watched = command[0] not in UNWATCHED
-            _run(
-                layout,
-                (*command, "--sanitized") if command[0] != "draw" else command,
-                environ if watched else os.environ,
-            )
+            words = command if command[0] == "draw" else (*command, "--sanitized")
+            _run(layout, words, os.environ if command[0] in UNWATCHED else environ)
     except SanitizeError as error:
         detail = str(error)
     seconds = round(time.perf_counter() - started, 3)
-    verdict.write(layout.sanitized_verdict(operator.name), _verdict(operator, cell, detail, seconds))
+    outcome: Outcome = "failed" if detail else "verified"
+    found = Verdict(
+        op=operator.name, lowering="custom", cell=str(cell), outcome=outcome, detail=detail, seconds=seconds
+    )
+    verdict.write(layout.sanitized_verdict(operator.name), found)
     if detail:
         raise SanitizeError(detail)
-
-
-def _verdict(operator: Operator, cell: Cell, detail: str, seconds: float) -> Verdict:
-    outcome: Outcome = "failed" if detail else "verified"
-    return Verdict(op=operator.name, lowering="custom", cell=str(cell), outcome=outcome, detail=detail, seconds=seconds)
 
 
 def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:

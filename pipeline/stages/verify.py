@@ -22,13 +22,13 @@ from pipeline.errors import DataError, UsageError, VerifyError, did_you_mean
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.matrix import Cell, unreadable
-from pipeline.project import minor
 from pipeline.schema import has_function_body
 from pipeline.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 from pipeline.trial.judge import Judgement, judge
 from pipeline.trial.runtime import RefusedError, Runtime, TooNewError
 from pipeline.trial.trial import Trial
 from pipeline.verdict import WRONG, CaseResult, Outcome, Verdict, percent
+from pipeline.version import minor
 
 
 def run(

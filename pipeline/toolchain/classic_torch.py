@@ -13,13 +13,11 @@ from pathlib import Path
 
 from pipeline.errors import ToolchainError
 from pipeline.toolchain.symbols import needed_libraries, shows
+from pipeline.version import minor, older
 
 # https://gcc.gnu.org/onlinedocs/libstdc++/manual/using_dual_abi.html: std::string by its two names, in the constructor
 # of c10::Error, which every torch shows.
 _OLD_STRING, _NEW_STRING = b"_ZN3c105ErrorC2ENS_14SourceLocationESs", b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx11"
-# The oldest standard that the headers of a version ask for, and the newest that they were seen to compile with. 2.15
-# asks for C++20, 1.13 was written for C++14.
-_STANDARDS = (((2, 15), "c++20"), ((0, 0), "c++17"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,13 +32,12 @@ class ClassicTorch:
     @property
     def minor(self) -> str:
         """The part of the version that names a cell: ``2.6``."""
-        return ".".join(self.version.split(".")[:2])
+        return minor(self.version)
 
     @property
     def standard(self) -> str:
-        """The C++ standard that its headers are compiled with."""
-        asked = tuple(map(int, self.minor.split(".")))
-        return next(standard for since, standard in _STANDARDS if asked >= since)
+        """The C++ standard for its headers: torch 2.15 asks for C++20, 1.13 was written for C++14."""
+        return "c++17" if older(self.version, "2.15") else "c++20"
 
     @property
     def includes(self) -> tuple[Path, Path]:

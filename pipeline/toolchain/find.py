@@ -17,13 +17,14 @@ from importlib import metadata
 from pathlib import Path
 
 from pipeline.errors import ToolchainError
+from pipeline.version import older
 
 COMPILERS = ("g++", "clang++")
 # Three times as fast as the default one, bfd, where a link is a fifth of an edit.
 LINKERS = ("lld", "gold")
 # https://gcc.gnu.org/onlinedocs/gcc/Environment-Variables.html
 OBEYED = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
-OLDEST_TORCH = (2, 9)
+OLDEST_TORCH = "2.9"
 # The one header that the torch binding cannot do without.
 TORCH_SHIM = "torch/csrc/inductor/aoti_torch/c/shim.h"
 
@@ -118,7 +119,6 @@ def _torch() -> tuple[Path, str]:
     include = Path(spec.submodule_search_locations[0]) / "include"
     if not (include / TORCH_SHIM).is_file():
         raise ToolchainError(f"torch {version} has no header '{include / TORCH_SHIM}'. Reinstall torch.")
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST_TORCH:
+    if older(version, OLDEST_TORCH):
         raise ToolchainError(f"torch {version} is older than 2.9, where its stable ABI begins. Install a newer one.")
     return include, version

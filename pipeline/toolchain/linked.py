@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -14,7 +13,7 @@ from pipeline.files import write_text
 from pipeline.glue import native
 from pipeline.layout import Layout
 from pipeline.spec import OpSpec
-from pipeline.toolchain import merged, native_build, symbols
+from pipeline.toolchain import merged, native_build, sdk, symbols
 from pipeline.toolchain.find import find_toolchain
 
 
@@ -24,13 +23,10 @@ def link(layout: Layout, specs: Sequence[OpSpec], libraries: Mapping[str, Path],
     `specs` have kernels; messages of the library for ONNX Runtime call it `called`, or by them. Raises CompileError
     with the linker's own message, or the gate's.
     """
-    try:
-        sdk = json.loads(layout.sdk.read_text())
-    except FileNotFoundError as error:
-        raise CompileError(f"'{layout.sdk}' is missing. Run `python -m pipeline sdk` first.") from error
+    found = sdk.recorded(layout)
     toolchain, folder, names = find_toolchain(os.environ), libraries["ort"].parent, [spec.name for spec in specs]
-    write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {sdk['version']}\n")
-    write_text(folder / native_build.SDK, native_build.sdk_ninja(Path(sdk["path"])))
+    write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {found['version']}\n")
+    write_text(folder / native_build.SDK, native_build.sdk_ninja(Path(found["path"])))
     write_text(folder / native_build.ORT_LIBRARY, native.ort_library(names, called=called))
     write_text(folder / "build.ninja", native_build.linked_ninja(layout, specs, libraries, toolchain=toolchain))
     merged.check_merged({name: path for name in names for path in layout.objects(name, "kernel")})

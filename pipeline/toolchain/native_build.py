@@ -73,19 +73,22 @@ def build_ninja(
     """
     name = spec.name
     text = io.StringIO()
-    ninja = _begin(text, f"How the libraries of {name} are compiled. Written by `python -m pipeline compile {name}`.")
-    _variables(ninja, layout, spec, toolchain=toolchain, debug=debug)
-    _rules(ninja)
+    comment = f"How the libraries of {name} are compiled. Written by `python -m pipeline compile {name}`."
+    ninja = _begin(text, comment, layout, spec, toolchain=toolchain, debug=debug)
     _objects(ninja, layout, spec, written)
     kernel = KERNEL_OBJECTS if has_kernel_object(spec, written) else ()
     if is_own(OWN_TORCH, spec, written):
         _installed_torch_library(ninja, layout, name, kernel, script="own_torch.map")
     elif has_torch_library(spec):
-        _torch_library(ninja, layout, name)
+        stable = layout.torch_library(name).name
+        _torch_library(ninja, layout, stable, objects=("kernel.o", "torch.o", "runtime.o"))
     if is_own(OWN_ORT, spec, written):
         _library(ninja, layout.ort_library(name).name, objects=("ort.o", *kernel), script=layout.binding / "ort.map")
     elif has_ort_library(spec):
-        _ort_library(ninja, layout, spec)
+        # Relative, as ninja's folder is: a library is then of the same bytes in any folder. Compiled by another ninja.
+        folders = [f"../{used}/" for used in spec.uses] or [""]
+        objects = (*(f"{folder}{stem}.o" for folder in folders for stem in OBJECTS), "ort_library.o", "runtime.o")
+        _ort_library(ninja, layout, layout.ort_library(name).name, objects=objects)
     return text.getvalue()
 
 
@@ -100,11 +103,8 @@ def classic_ninja(
     """
     name, own = spec.name, is_own(OWN_TORCH, spec, written)
     text = io.StringIO()
-    ninja = _begin(
-        text, f"How {name} is compiled for one torch: `python -m pipeline compile {name} --torch-root PLACE`."
-    )
-    _variables(ninja, layout, spec, toolchain=toolchain, debug=debug)
-    _rules(ninja)
+    comment = f"How {name} is compiled for one torch: `python -m pipeline compile {name} --torch-root PLACE`."
+    ninja = _begin(text, comment, layout, spec, toolchain=toolchain, debug=debug)
     source = layout.own(name, OWN_TORCH) if own else layout.generated(name) / OWN_TORCH
     ours = _shell("-I" + str(layout.binding / "classic"))
     flags = "$own $torch" if own else f"$binding $classic {_shell(*_QUIET)} {ours} $torch"
@@ -115,13 +115,18 @@ def classic_ninja(
     return text.getvalue()
 
 
-def _begin(text: io.StringIO, comment: str) -> ninja_syntax.Writer:
+def _begin(
+    text: io.StringIO, comment: str, layout: Layout, spec: OpSpec, *, toolchain: Toolchain, debug: bool
+) -> ninja_syntax.Writer:
+    """Write what every build.ninja begins with: variables and rules."""
     ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # typed as str, used as a file
     ninja.comment(comment)
     ninja.variable("ninja_required_version", "1.5")
     ninja.variable("builddir", ".")
     ninja.include(SDK)
     ninja.newline()
+    _variables(ninja, layout, spec, toolchain=toolchain, debug=debug)
+    _rules(ninja)
     return ninja
 
 
@@ -185,13 +190,13 @@ def _objects(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec, written: 
     ninja.newline()
 
 
-def _torch_library(ninja: ninja_syntax.Writer, layout: Layout, name: str) -> None:
+def _torch_library(ninja: ninja_syntax.Writer, layout: Layout, path: str, *, objects: Sequence[str]) -> None:
     ninja.comment("An empty library in libtorch_cpu.so's name: ours then asks for that name, whatever torch is there.")
     _library(ninja, STUB, objects=(), more="-nostdlib -x c /dev/null")
     _library(
         ninja,
-        layout.torch_library(name).name,
-        objects=("kernel.o", "torch.o", "runtime.o"),
+        path,
+        objects=objects,
         script=layout.binding / "torch.map",
         libraries=f"-Wl,--no-as-needed {STUB}",
         further=(STUB,),
@@ -213,17 +218,8 @@ def _installed_torch_library(
     )
 
 
-def _ort_library(ninja: ninja_syntax.Writer, layout: Layout, spec: OpSpec) -> None:
-    own = [] if spec.uses else ["kernel.o", "ort.o"]
-    # Relative, as ninja's folder is: a library is then of the same bytes in any folder. Compiled by another ninja.
-    others = [f"../{used}/{stem}.o" for used in spec.uses for stem in ("kernel", "ort")]
-    _library(
-        ninja,
-        layout.ort_library(spec.name).name,
-        objects=(*own, *others, "ort_library.o", "runtime.o"),
-        script=layout.binding / "ort.map",
-        more="-Wl,-z,defs",
-    )
+def _ort_library(ninja: ninja_syntax.Writer, layout: Layout, path: str, *, objects: Sequence[str]) -> None:
+    _library(ninja, path, objects=objects, script=layout.binding / "ort.map", more="-Wl,-z,defs")
 
 
 def shared(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> tuple[str, ...]:
@@ -238,9 +234,8 @@ def linked_ninja(
     """Return the text of build.ninja for libraries of several operators, by their side, ``torch`` and ``ort``, in one
     folder, linked of the objects that the operators' own compile steps have made. All of `specs` have kernels."""
     folder, text = libraries["ort"].parent, io.StringIO()
-    ninja = _begin(text, f"How {', '.join(s.name for s in specs)} are linked together.")
-    _variables(ninja, layout, specs[0], toolchain=toolchain, debug=False)
-    _rules(ninja)
+    comment = f"How {', '.join(s.name for s in specs)} are linked together."
+    ninja = _begin(text, comment, layout, specs[0], toolchain=toolchain, debug=False)
     ninja.build(["ort_library.o"], "object", [ORT_LIBRARY], implicit=[IDENTITY], variables={"more": "$binding $ort"})
     ninja.newline()
 
@@ -251,22 +246,9 @@ def linked_ninja(
         return tuple(os.path.relpath(layout.compiled(spec.name) / f"{stem}.o", folder) for spec, stem in made)
 
     if "torch" in libraries:
-        _library(ninja, STUB, objects=(), more="-nostdlib -x c /dev/null")
-        _library(
-            ninja,
-            libraries["torch"].name,
-            objects=objects([spec for spec in specs if has_torch_library(spec)], "torch"),
-            script=layout.binding / "torch.map",
-            libraries=f"-Wl,--no-as-needed {STUB}",
-            further=(STUB,),
-        )
-    _library(
-        ninja,
-        libraries["ort"].name,
-        objects=(*objects(specs, "ort"), "ort_library.o"),
-        script=layout.binding / "ort.map",
-        more="-Wl,-z,defs",
-    )
+        of = [spec for spec in specs if has_torch_library(spec)]
+        _torch_library(ninja, layout, libraries["torch"].name, objects=objects(of, "torch"))
+    _ort_library(ninja, layout, libraries["ort"].name, objects=(*objects(specs, "ort"), "ort_library.o"))
     return text.getvalue()
 
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shlex
 import shutil
@@ -17,8 +18,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pipeline.errors import SdkError
+from pipeline.errors import CompileError, SdkError
+from pipeline.layout import Layout
 from pipeline.toolchain import debian
 
 VERSION = "1.21.0"
@@ -48,6 +51,15 @@ class Headers:
     version: str  # of ONNX Runtime: "1.21.0", or "1.21" where the headers alone tell
     api_version: int  # ORT_API_VERSION
     origin: str  # how they were found
+
+
+def recorded(layout: Layout) -> Mapping[str, Any]:
+    """Return what the sdk stage found. Raises CompileError where it did not run."""
+    try:
+        found: Mapping[str, Any] = json.loads(layout.sdk.read_text())
+    except FileNotFoundError as error:
+        raise CompileError(f"'{layout.sdk}' is missing. Run `python -m pipeline sdk` first.") from error
+    return found
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:

@@ -1,20 +1,17 @@
-"""What a shared library shows and what it needs, read from its ELF tables, and the gate that judges it.
-
-Format: System V ABI, "ELF-64 Object File Format"; symbol versions as in the Linux Standard Base, "Symbol Versioning".
-"""
+"""What a shared library shows and what it needs, read from its ELF tables, and the gate that judges it."""
 
 from __future__ import annotations
 
-import mmap
-import struct
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from pipeline.errors import CompileError
+from pipeline.version import numbers
 
 SHIMS = Path(__file__).parent / "torch_shims"
 
@@ -23,10 +20,7 @@ SHIMS = Path(__file__).parent / "torch_shims"
 # https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html
 CEILING: Mapping[str, tuple[int, ...]] = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
 
-_DYNAMIC, _DYNSYM, _VERSYM, _VERNEED = 6, 11, 0x6FFFFFFF, 0x6FFFFFFE  # kinds of sections
 _TORCH = ("aoti_torch_", "torch_")  # how the names of its C functions begin
-_NEEDED = 1  # a tag of the dynamic section
-_LOCAL, _WEAK = 0, 2  # bindings of symbols
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,131 +28,87 @@ class Symbols:
     """The dynamic symbols of a library.
 
     `needed` are the libraries that the loader fetches with it. `undefined` are the symbols that must be found in one of
-    them, but not those that carry a version: glibc's and libstdc++'s do, torch's and ONNX Runtime's do not. `weak` are
-    those that need not be found, and read as null then. `versions` are the newest of those that are asked for, by what
-    they are versions of: ``{"GLIBC": (2, 14)}``.
+    them, and `weak` are those that need not be found, and read as null then. `versioned` are the undefined symbols that
+    carry a version, which the other two leave out: glibc's and libstdc++'s do, torch's and ONNX Runtime's do not.
+    `versions` are the versions that they ask for: ``GLIBC_2.14``.
     """
 
     defined: frozenset[str]
     undefined: frozenset[str]
     weak: frozenset[str]
+    versioned: frozenset[str]
     needed: tuple[str, ...]
-    versions: Mapping[str, tuple[int, ...]]
-
-
-class _Symbol(NamedTuple):
-    name: str
-    binding: int
-    section: int  # 0: not in this library
-    version: int
-
-
-class _Section(NamedTuple):
-    kind: int
-    offset: int
-    size: int
-    link: int
+    versions: frozenset[str]
 
 
 def read_symbols(path: Path) -> Symbols:
-    """Return the symbols of a 64-bit little-endian library. Raises CompileError for any other file."""
-    defined: set[str] = set()
-    undefined: set[str] = set()
-    weak: set[str] = set()
-    with _mapped(path) as content:
-        sections = list(_sections(content))
-        for symbol in _symbols(content, sections):
-            if symbol.binding == _LOCAL:
-                continue  # for relocations alone: gold lists hidden thread-local variables so
-            if symbol.section:
-                defined.add(symbol.name)
-            elif symbol.version < 2:  # 0 and 1: local and global, without a version
-                (weak if symbol.binding == _WEAK else undefined).add(symbol.name)
-        return Symbols(
-            defined=frozenset(defined),
-            undefined=frozenset(undefined),
-            weak=frozenset(weak),
-            needed=tuple(_needed(content, sections)),
-            versions=_newest(_versions(content, sections)),
-        )
+    """Return the symbols of a library. Raises CompileError for any other file."""
+    found: dict[str, set[str]] = {"defined": set(), "undefined": set(), "weak": set(), "versioned": set()}
+    with opened(path) as elf:
+        versions = {a.name for s in elf.iter_sections("SHT_GNU_verneed") for _, of in s.iter_versions() for a in of}
+        of_symbols = next((memoryview(s.data()).cast("H") for s in elf.iter_sections("SHT_GNU_versym")), None)
+        for table in elf.iter_sections("SHT_DYNSYM"):
+            for index, symbol in enumerate(table.iter_symbols()):
+                binding = symbol["st_info"]["bind"]
+                if binding == "STB_LOCAL":
+                    continue  # for relocations alone: gold lists hidden thread-local variables so
+                if symbol["st_shndx"] != "SHN_UNDEF":
+                    kind = "defined"
+                elif of_symbols and of_symbols[index] & 0x7FFF > 1:  # 0 and 1: local and global, without a version
+                    kind = "versioned"
+                else:
+                    kind = "weak" if binding == "STB_WEAK" else "undefined"
+                found[kind].add(symbol.name)
+        needed = tuple(_needed(elf))
+    return Symbols(**{k: frozenset(names) for k, names in found.items()}, needed=needed, versions=frozenset(versions))
 
 
 def needed_libraries(path: Path) -> tuple[str, ...]:
     """Return the libraries that the loader fetches with one. Cheap for a large one: it is not read as a whole."""
-    with _mapped(path) as content:
-        return tuple(_needed(content, list(_sections(content))))
+    with opened(path) as elf:
+        return tuple(_needed(elf))
 
 
 def shows(path: Path, *beginnings: bytes) -> tuple[bool, ...]:
     """Return for each of `beginnings` whether a name in the table of a library's dynamic symbols begins with it."""
-    with _mapped(path) as content:
-        sections = list(_sections(content))
-        names = [sections[table.link] for table in sections if table.kind == _DYNSYM]
-        return tuple(any(content.find(b"\0" + b, n.offset, n.offset + n.size) >= 0 for n in names) for b in beginnings)
+    with opened(path) as elf:
+        names = b"".join(table.stringtable.data() for table in elf.iter_sections("SHT_DYNSYM"))
+    return tuple(b"\0" + beginning in names for beginning in beginnings)
 
 
 @contextmanager
-def _mapped(path: Path) -> Iterator[mmap.mmap]:
-    """Look at a file without reading it: libtorch_cpu.so has half a gigabyte."""
+def opened(path: Path) -> Iterator[Any]:
+    """Open an ELF file of x86-64 as an ELFFile of pyelftools, which types each section as the base class Section.
+
+    Raises CompileError for any other file.
+    """
+    # Imported here, for it costs 40 ms, and every run of doit imports this module.
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
     with path.open("rb") as file:
-        if file.read(6) != b"\x7fELF\x02\x01":
-            raise CompileError(f"'{path}' is no 64-bit ELF library")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            yield content
+        try:
+            elf = ELFFile(file)
+            if elf.elfclass != 64 or not elf.little_endian:
+                raise ELFError("of another machine")
+            yield elf
+        except ELFError as error:
+            raise CompileError(f"'{path}' is no 64-bit ELF library") from error
 
 
-def _sections(content: mmap.mmap) -> Iterator[_Section]:
-    offset, size, count = struct.unpack_from("<Q", content, 40)[0], *struct.unpack_from("<HH", content, 58)
-    for index in range(count):
-        fields = struct.unpack_from("<IIQQQQIIQQ", content, offset + index * size)
-        yield _Section(kind=fields[1], offset=fields[4], size=fields[5], link=fields[6])
+def _needed(elf: Any) -> Iterator[str]:
+    for section in elf.iter_sections("SHT_DYNAMIC"):
+        yield from (tag.needed for tag in section.iter_tags("DT_NEEDED"))
 
 
-def _text(content: mmap.mmap, table: _Section, at: int) -> str:
-    start = table.offset + at
-    return content[start : content.find(b"\0", start)].decode()
-
-
-def _symbols(content: mmap.mmap, sections: list[_Section]) -> Iterator[_Symbol]:
-    for table in (s for s in sections if s.kind == _DYNSYM):
-        versions = next((s for s in sections if s.kind == _VERSYM), None)
-        for index in range(1, table.size // 24):  # the first one is empty by definition
-            name, info, _, section = struct.unpack_from("<IBBH", content, table.offset + 24 * index)
-            version = struct.unpack_from("<H", content, versions.offset + 2 * index)[0] if versions else 1
-            yield _Symbol(_text(content, sections[table.link], name), info >> 4, section, version & 0x7FFF)
-
-
-def _needed(content: mmap.mmap, sections: list[_Section]) -> Iterator[str]:
-    for table in (s for s in sections if s.kind == _DYNAMIC):
-        for tag, value in struct.iter_unpack("<QQ", content[table.offset : table.offset + table.size]):
-            if tag == _NEEDED:
-                yield _text(content, sections[table.link], value)
-
-
-def _versions(content: mmap.mmap, sections: list[_Section]) -> Iterator[str]:
-    """Yield the versions of symbols that a library asks other libraries for: ``GLIBC_2.14``."""
-    for table in (s for s in sections if s.kind == _VERNEED):
-        of_library = table.offset
-        while True:
-            _, count, _, first, following = struct.unpack_from("<HHIII", content, of_library)
-            entry = of_library + first
-            for _ in range(count):
-                _, _, _, name, following_entry = struct.unpack_from("<IHHII", content, entry)
-                yield _text(content, sections[table.link], name)
-                entry += following_entry
-            if not following:
-                break
-            of_library += following
-
-
-def _newest(versions: Iterator[str]) -> dict[str, tuple[int, ...]]:
-    """Return the newest of each kind; GLIBC_PRIVATE and the like are no versions."""
-    newest: dict[str, tuple[int, ...]] = {}
+def newest_versions(versions: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return the newest of each kind, ``{"GLIBC": (2, 14)}``; GLIBC_PRIVATE and CXXABI_TM_1 are no versions."""
+    found: dict[str, tuple[int, ...]] = {}
     for version in versions:
-        kind, _, numbers = version.rpartition("_")
-        if all(part.isdecimal() for part in numbers.split(".")):
-            newest[kind] = max(newest.get(kind, ()), tuple(map(int, numbers.split("."))))
-    return dict(sorted(newest.items()))
+        if numbered := re.fullmatch(r"([A-Z]+)_([\d.]+)", version):
+            kind, text = numbered.groups()
+            found[kind] = max(found.get(kind, ()), numbers(text))
+    return dict(sorted(found.items()))
 
 
 def spelled(version: tuple[int, ...]) -> str:
@@ -239,8 +189,9 @@ def check_ort_library(path: Path) -> None:
 
 def _check_ceiling(path: Path, found: Symbols) -> None:
     """Raise CompileError where the library asks for newer symbols of the system's libraries than `CEILING` allows."""
+    asked = newest_versions(found.versions)
     for kind, newest in CEILING.items():
-        if (needed := found.versions.get(kind, ())) > newest:
+        if (needed := asked.get(kind, ())) > newest:
             raise CompileError(
                 f"{path.name} needs {kind}_{spelled(needed)}, newer than {kind}_{spelled(newest)}, which is the newest "
                 f"that it may: an older system could not load it. See which function asks for it with "
@@ -261,24 +212,3 @@ def _check_exports(path: Path, found: Symbols, *, allowed: str) -> None:
 def _list(names: list[str]) -> str:
     shown = ", ".join(repr(n) for n in names[:5])
     return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Needs:
-    """What a library needs of a system: libraries, versions of their symbols such as ``GLIBC_2.14``, and all symbols
-    that it looks for."""
-
-    libraries: frozenset[str]
-    versions: frozenset[str]
-    symbols: frozenset[str]
-
-
-def read_needs(path: Path) -> Needs:
-    """Return what a library needs. Raises CompileError for a file that is none."""
-    with _mapped(path) as content:
-        sections = list(_sections(content))
-        return Needs(
-            libraries=frozenset(_needed(content, sections)),
-            versions=frozenset(_versions(content, sections)),
-            symbols=frozenset(s.name for s in _symbols(content, sections) if not s.section),
-        )

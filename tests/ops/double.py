@@ -11,7 +11,7 @@ from onnx import ModelProto, TensorProto, helper
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
-from pipeline.project import installed, minor
+from pipeline.project import installed
 from pipeline.spec import (
     Attribute,
     Case,
@@ -27,6 +27,7 @@ from pipeline.spec import (
     Tolerance,
     Values,
 )
+from pipeline.version import minor
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort=minor(installed().onnxruntime))
 REFERENCE = """

@@ -13,7 +13,8 @@ import pytest
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operators, operator_names
 from pipeline.matrix import Cell
-from pipeline.project import chosen_cells, installed, minor
+from pipeline.project import chosen_cells, installed
+from pipeline.version import minor
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = Layout(ROOT)

@@ -16,10 +16,11 @@ from pipeline.glue import python
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.matrix import Cell
-from pipeline.project import installed, minor
+from pipeline.project import installed
 from pipeline.spec import Case, Model, Random, Tolerance, Values
 from pipeline.stages import data, node, verify
 from pipeline.trial.runtime import Runtime, call
+from pipeline.version import minor
 
 pytestmark = pytest.mark.ort
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.project import installed, minor
+from pipeline.project import installed
+from pipeline.version import minor
 
 ROOT = Path(__file__).parents[2]
 PACKAGED = ("pipeline", "native", "requirements", "pyproject.toml", "README.md", "LICENSE")

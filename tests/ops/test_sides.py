@@ -12,7 +12,8 @@ from pipeline.errors import VerifyError
 from pipeline.layout import Layout
 from pipeline.load import load_operator
 from pipeline.matrix import Cell
-from pipeline.project import installed, minor
+from pipeline.project import installed
+from pipeline.version import minor
 from tests.native.building import ROOT, build, copy_project
 from tests.ops.forked import forked
 

@@ -14,10 +14,11 @@ from pipeline.errors import VerifyError
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
-from pipeline.project import installed, minor
+from pipeline.project import installed
 from pipeline.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
 from pipeline.stages import compile, data, glue, node, sdk, verify
 from pipeline.verdict import Verdict
+from pipeline.version import minor
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 

@@ -15,7 +15,7 @@ from pipeline.errors import DistError
 from pipeline.layout import Layout
 from pipeline.load import load_operators
 from pipeline.spec import Headers, OpSpec
-from pipeline.toolchain.symbols import Needs
+from pipeline.toolchain.symbols import Symbols
 
 ROOT = Path(__file__).parents[2]
 OPERATORS = load_operators(Layout(ROOT))
@@ -24,8 +24,11 @@ DIST = Dist(
 )  # fmt: skip
 
 
-def needs(*versions: str, libraries: tuple[str, ...] = ("libc.so.6",), symbols: tuple[str, ...] = ()) -> Needs:
-    return Needs(libraries=frozenset(libraries), versions=frozenset(versions), symbols=frozenset(symbols))
+def needs(*versions: str, libraries: tuple[str, ...] = ("libc.so.6",), symbols: tuple[str, ...] = ()) -> Symbols:
+    undefined, none = frozenset(symbols), frozenset[str]()
+    return Symbols(
+        defined=none, undefined=undefined, weak=none, versioned=none, needed=libraries, versions=frozenset(versions)
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,7 +42,7 @@ def needs(*versions: str, libraries: tuple[str, ...] = ("libc.so.6",), symbols: 
         (needs("GLIBC_2.2.5", libraries=("libtorch_cpu.so", "ld-linux-x86-64.so.2")), "manylinux_2_5"),
     ],
 )
-def test_the_platform_is_the_oldest_that_has_everything(found: Needs, tag: str) -> None:
+def test_the_platform_is_the_oldest_that_has_everything(found: Symbols, tag: str) -> None:
     assert manylinux.platform([needs("GLIBC_2.2.5"), found]) == f"{tag}_x86_64"
 
 

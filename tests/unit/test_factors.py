@@ -12,7 +12,8 @@ from pipeline.errors import UsageError
 from pipeline.factors import Factors, labels
 from pipeline.layout import Layout
 from pipeline.matrix import Choice
-from pipeline.project import default_opsets, installed, minor, with_environment
+from pipeline.project import default_opsets, installed, with_environment
+from pipeline.version import minor
 
 FACTORS = Factors(torches=("1.13", "2.13"), orts=("1.18", "1.31"), opsets=(9, 18, 25))
 
