@@ -32,10 +32,8 @@ delete from meaning where fingerprint not in
 """
 
 
-class StateError(OpmatrixError):
+class StateError(OpmatrixError, exit_code=3):
     """The state cannot be read or written."""
-
-    exit_code = 3
 
 
 class Journal:

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipeline.errors import CompileError
+from pipeline.errors import CompileError, missing
 from pipeline.files import write_text
 from pipeline.glue import native
 from pipeline.layout import Layout
@@ -27,7 +27,7 @@ def link(layout: Layout, specs: Sequence[OpSpec], libraries: Mapping[str, Path],
     try:
         sdk = json.loads(layout.sdk.read_text())
     except FileNotFoundError as error:
-        raise CompileError(f"'{layout.sdk}' is missing. Run `python -m pipeline sdk` first.") from error
+        raise CompileError(missing(layout.sdk, run="python -m pipeline sdk")) from error
     toolchain, folder, names = find_toolchain(os.environ), libraries["ort"].parent, [spec.name for spec in specs]
     write_text(folder / native_build.IDENTITY, f"{toolchain.identity}onnxruntime {sdk['version']}\n")
     write_text(folder / native_build.SDK, native_build.sdk_ninja(Path(sdk["path"])))
