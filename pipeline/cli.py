@@ -6,11 +6,11 @@ A stage is imported only when it is asked for: stages import torch, onnx or onnx
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ class Stage:
 
     purpose: str
     run: str | Callable[..., None]
-    arguments: Sequence[Argument] = ()
+    arguments: tuple[Argument, ...]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,7 +90,7 @@ def _needed(stage: str, options: Mapping[str, Any]) -> tuple[home.Factor, str | 
     return "torch", options["torch"] if stage == "register" else None
 
 
-@functools.cache
+@cache
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline", description="Run one stage of the pipeline by hand.")
     stages = parser.add_subparsers(title="stages", required=True, metavar="STAGE", dest="stage")
@@ -161,7 +161,7 @@ def _probe(layout: Layout, *, factor: home.Factor, version: str | None) -> None:
     import_module(f"pipeline.stages.probe_{factor}").run(layout)
 
 
-def _ship(layout: Layout, *, stage: str) -> None:
+def _ship(stage: str, layout: Layout) -> None:
     operators = load_operators(layout)
     if not (found := settings.read(layout, operators)):
         raise UsageError(
@@ -186,6 +186,10 @@ def _report(layout: Layout, **choice: str) -> None:
         ],
         exists=lambda op, lowering, cell: op in operators and operators[op].has(lowering, cell),
     )
+
+
+def _stage(purpose: str, run: str | Callable[..., None], *arguments: Argument) -> Stage:
+    return Stage(purpose, run, arguments)
 
 
 def _argument(name: str, help: str | None = None, **how: Any) -> Argument:
@@ -216,149 +220,97 @@ _SESSION = (
 )  # fmt: skip
 
 STAGES: Mapping[str, Stage] = {
-    "environment": Stage(
-        "make the environment of another torch or ONNX Runtime",
-        "pipeline.stages.environment",
-        [_argument("name", "such as torch2.9 or ort1.18: requirements/ holds its pins")],
+    "environment": _stage(
+        "make the environment of another torch or ONNX Runtime", "pipeline.stages.environment",
+        _argument("name", "such as torch2.9 or ort1.18: requirements/ holds its pins"),
     ),
-    "sdk": Stage("find or fetch ONNX Runtime's headers", "pipeline.stages.sdk"),
-    "glue": Stage("write the bindings that follow from the declaration", "pipeline.stages.glue", [_OPERATOR]),
-    "compile": Stage(
-        "build the operator's pair of libraries",
-        _compile,
-        [
-            _OPERATOR,
-            _flag("--debug", "with debug information, in a folder of its own"),
-            _argument("--torch-root", "only the library for the torch of this environment, by its folder",
-                      dest="torch", metavar="PLACE", type=_absolute),
-            _SANITIZED,
-        ],
+    "sdk": _stage("find or fetch ONNX Runtime's headers", "pipeline.stages.sdk"),
+    "glue": _stage("write the bindings that follow from the declaration", "pipeline.stages.glue", _OPERATOR),
+    "compile": _stage(
+        "build the operator's pair of libraries", _compile, _OPERATOR,
+        _flag("--debug", "with debug information, in a folder of its own"),
+        _argument("--torch-root", "only the library for the torch of this environment, by its folder",
+                  dest="torch", metavar="PLACE", type=_absolute),
+        _SANITIZED,
     ),
-    "data": Stage("write inputs and expected outputs of every case", "pipeline.stages.data", [_OPERATOR]),
-    "draw": Stage(
-        "draw inputs from the declaration that are hard on a kernel", "pipeline.stages.draw", [_OPERATOR]
+    "data": _stage("write inputs and expected outputs of every case", "pipeline.stages.data", _OPERATOR),
+    "draw": _stage("draw inputs from the declaration that are hard on a kernel", "pipeline.stages.draw", _OPERATOR),
+    "register": _stage(
+        "prove the torch library", _register, _OPERATOR,
+        _argument("--part", "may be given again; without it all but 'forbidden'", action="append",
+                  choices=("schema", "nodes", "kernel", "search", "forbidden", "gradient")),
+        _argument("--case", "hold the kernel against this case alone; nothing is written"),
+        _argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION"),
+        _SANITIZED, _DEBUG,
     ),
-    "register": Stage(
-        "prove the torch library",
-        _register,
-        [
-            _OPERATOR,
-            _argument("--part", "may be given again; without it all but 'forbidden'", action="append",
-                      choices=("schema", "nodes", "kernel", "search", "forbidden", "gradient")),
-            _argument("--case", "hold the kernel against this case alone; nothing is written"),
-            _argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION"),
-            _SANITIZED,
-            _DEBUG,
-        ],
+    "adopt": _stage(
+        "add a case that register's search found to cases.py", "pipeline.stages.adopt", _OPERATOR,
+        _argument("case", "its name, as the search said it"),
     ),
-    "adopt": Stage(
-        "add a case that register's search found to cases.py",
-        "pipeline.stages.adopt",
-        [_OPERATOR, _argument("case", "its name, as the search said it")],
-    ),
-    "publish": Stage(
+    "publish": _stage(
         "keep the schemas of its versions, which are held against the declaration from then on",
-        "pipeline.stages.publish",
-        [_OPERATOR],
+        "pipeline.stages.publish", _OPERATOR,
     ),
-    "export": Stage("export every model in one cell, or in all default ones", _export, [_OPERATOR, _CELL, _LOWERING]),
-    "agree": Stage(
-        "hold the exported nodes of all cells against each other",
-        "pipeline.stages.agree",
-        [_OPERATOR, _argument("cells", nargs="+", type=Cell.parse, metavar="CELL"), _LOWERING],
+    "export": _stage(
+        "export every model in one cell, or in all default ones", _export, _OPERATOR, _CELL, _LOWERING
     ),
-    "verify": Stage(
-        "run every model in ONNX Runtime, in one cell or in all default ones",
-        _verify,
-        [
-            _OPERATOR,
-            _argument("--case", "replay this case alone; no verdict is written"),
-            _argument("--not-first", "leave out what the first cell tries: several threads in one session, models of "
-                      "published versions", dest="first", action="store_false"),
-            _CELL,
-            _LOWERING,
-            _SANITIZED,
-            _DEBUG,
-        ],
+    "agree": _stage(
+        "hold the exported nodes of all cells against each other", "pipeline.stages.agree", _OPERATOR,
+        _argument("cells", nargs="+", type=Cell.parse, metavar="CELL"), _LOWERING,
     ),
-    "fuzz": Stage(
-        "feed ONNX Runtime drawn inputs, and such as the declaration forbids",
-        "pipeline.stages.fuzz",
-        [_OPERATOR, _SANITIZED],
+    "verify": _stage(
+        "run every model in ONNX Runtime, in one cell or in all default ones", _verify, _OPERATOR,
+        _argument("--case", "replay this case alone; no verdict is written"),
+        _argument("--not-first", "leave out what the first cell tries: several threads in one session, models of "
+                  "published versions", dest="first", action="store_false"),
+        _CELL, _LOWERING, _SANITIZED, _DEBUG,
     ),
-    "sanitize": Stage(
-        "run cases, drawn and illegal inputs with sanitizers that watch both libraries",
-        _sanitize,
-        [_OPERATOR, _argument("--cell", "whose models; without it the first default one", type=Cell.parse)],
+    "fuzz": _stage(
+        "feed ONNX Runtime drawn inputs, and such as the declaration forbids", "pipeline.stages.fuzz",
+        _OPERATOR, _SANITIZED,
     ),
-    "probe": Stage(
-        "measure what the table of legal cells says of a torch or an ONNX Runtime",
-        _probe,
-        [
-            _argument("factor", choices=("torch", "ort")),
-            _argument("--version", "such as 2.9; without it that of this environment"),
-        ],
+    "sanitize": _stage(
+        "run cases, drawn and illegal inputs with sanitizers that watch both libraries", _sanitize, _OPERATOR,
+        _argument("--cell", "whose models; without it the first default one", type=Cell.parse),
     ),
-    "combine": Stage(
-        "link one ONNX Runtime library of several operators",
-        "pipeline.stages.combine",
-        [_argument("operators", "folders of ops/, each compiled already", nargs="+", metavar="OPERATOR")],
+    "probe": _stage(
+        "measure what the table of legal cells says of a torch or an ONNX Runtime", _probe,
+        _argument("factor", choices=("torch", "ort")),
+        _argument("--version", "such as 2.9; without it that of this environment"),
     ),
-    "check-capture": Stage(
-        "build, run and export a person's torch model",
-        "pipeline.stages.check_capture",
-        [
-            _argument("target", "module:function or file.py:function", metavar="model"),
-            _INTO,
-            _argument("--exporter", dest="exporters", action="append", choices=TORCH_EXPORTERS, required=True),
-            _argument("--opset", type=int, required=True),
-        ],
+    "combine": _stage(
+        "link one ONNX Runtime library of several operators", "pipeline.stages.combine",
+        _argument("operators", "folders of ops/, each compiled already", nargs="+", metavar="OPERATOR"),
     ),
-    "check-read": Stage(
-        "hold a model against the declarations, without running it",
-        "pipeline.stages.check_read",
-        [_MODEL, _INTO, _argument("--ort", "another version of ONNX Runtime, which need not be installed", default="")],
+    "check-capture": _stage(
+        "build, run and export a person's torch model", "pipeline.stages.check_capture",
+        _argument("target", "module:function or file.py:function", metavar="model"), _INTO,
+        _argument("--exporter", dest="exporters", action="append", choices=TORCH_EXPORTERS, required=True),
+        _argument("--opset", type=int, required=True),
     ),
-    "check-run": Stage(
-        "run a model in ONNX Runtime",
-        "pipeline.stages.check_run",
-        [
-            _MODEL,
-            _INTO,
-            _argument("--of", "who expects what lies beside the model", default="test_data_set_0"),
-            *_SESSION,
-        ],
+    "check-read": _stage(
+        "hold a model against the declarations, without running it", "pipeline.stages.check_read", _MODEL, _INTO,
+        _argument("--ort", "another version of ONNX Runtime, which need not be installed", default=""),
     ),
-    "check-compare": Stage(
-        "name the first node that differs from its reference",
-        "pipeline.stages.check_compare",
-        [
-            _MODEL,
-            _INTO,
-            _flag("--differs", "the outputs are known to be wrong"),
-            _flag("--own", "only the nodes of this project's operators"),
-            *_SESSION,
-        ],
+    "check-run": _stage(
+        "run a model in ONNX Runtime", "pipeline.stages.check_run", _MODEL, _INTO,
+        _argument("--of", "who expects what lies beside the model", default="test_data_set_0"), *_SESSION,
     ),
-    "link": Stage(
-        "link the operators that ship into one pair of libraries",
-        functools.partial(_ship, stage="pipeline.stages.link"),
+    "check-compare": _stage(
+        "name the first node that differs from its reference", "pipeline.stages.check_compare", _MODEL, _INTO,
+        _flag("--differs", "the outputs are known to be wrong"),
+        _flag("--own", "only the nodes of this project's operators"), *_SESSION,
     ),
-    "dist": Stage(
-        "build a wheel of the operators that ship", functools.partial(_ship, stage="pipeline.stages.dist")
+    "link": _stage("link the operators that ship into one pair of libraries", partial(_ship, "pipeline.stages.link")),
+    "dist": _stage("build a wheel of the operators that ship", partial(_ship, "pipeline.stages.dist")),
+    "report": _stage(
+        "show and write what is known about every cell", _report,
+        *(_argument(f"--{name}", f"as doit's variable: default, all, or {example}", default="default")
+          for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20"))),
     ),
-    "report": Stage(
-        "show and write what is known about every cell",
-        _report,
-        [
-            _argument(f"--{name}", f"as doit's variable: default, all, or {example}", default="default")
-            for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20"))
-        ],
+    "reference": _stage(
+        "write a page about every operator of the project, from its declaration", "pipeline.stages.reference",
+        _argument("--into", "without it build/reference", type=_absolute, metavar="FOLDER"),
     ),
-    "reference": Stage(
-        "write a page about every operator of the project, from its declaration",
-        "pipeline.stages.reference",
-        [_argument("--into", "without it build/reference", type=_absolute, metavar="FOLDER")],
-    ),
-    "count": Stage("write into README.md how much the last report says is verified", "pipeline.stages.count"),
+    "count": _stage("write into README.md how much the last report says is verified", "pipeline.stages.count"),
 }  # fmt: skip
