@@ -54,18 +54,19 @@ import sys
 from pathlib import Path
 
 from pipeline.layout import Layout
+from pipeline.matrix import Choice
 from pipeline.runner.journal import Journal
 from pipeline.runner.planned import planned
 from pipeline.runner.state import State
 from pipeline.runner.tasks import DEFAULT, StepTask, doit_tasks
 
 layout = Layout(Path.cwd())
-steps = planned(layout, opsets=sys.argv[1], environ=os.environ)
+steps = planned(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)
 for path in (path for step in steps for path in step.writes):
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(path)
 journal = Journal(str(layout.state), None)
-tasks = list(doit_tasks(planned(layout, opsets=sys.argv[1], environ=os.environ)))
+tasks = list(doit_tasks(planned(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)))
 state = State(journal, root=layout.root, tasks=tasks)
 journal._database.execute("begin")
 for task in tasks:
@@ -95,10 +96,11 @@ import sys
 from pathlib import Path
 
 from pipeline.layout import Layout
+from pipeline.matrix import Choice
 from pipeline.runner.planned import planned
 from pipeline.runner.tasks import DEFAULT
 
-plan = planned(Layout(Path.cwd()), opsets=sys.argv[1], environ=os.environ)
+plan = planned(Layout(Path.cwd()), choice=Choice(opsets=sys.argv[1]), environ=os.environ)
 steps = [step for step in plan if step.group in DEFAULT]
 Path("plain.pickle").write_bytes(pickle.dumps([(s.task, list(s.reads), list(s.writes)) for s in steps]))
 """

@@ -12,7 +12,7 @@ and proves the kernel in torch.
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import json
 import os
 import shutil
@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from measuring import DOIT, HEAD, ROOT, Measured, measure, nothing, ratio
+from measuring import DOIT, HEAD, ROOT, Measured, arguments, copy_project, measure, nothing, ratio
 
 PEER = ROOT / "benchmarks" / "peer"
 OP = "group_norm"
@@ -35,22 +35,13 @@ LOWERING = "lowering edit to exported anew and verified"
 FLOOR = ("ninja, compiler and linker alone, on that edit", "Python alone, importing doit")
 
 
-def copy_project(folder: Path) -> Path:
-    """Copy what a project of this one operator holds."""
-    project = folder / "project"
-    for name in (f"ops/{OP}", f"native/{OP}", "native/include", "native/binding"):
-        shutil.copytree(ROOT / name, project / name)
-    for name in ("dodo.py", "pyproject.toml"):
-        shutil.copy(ROOT / name, project / name)
-    return project
-
-
 def edit(*paths: Path) -> Callable[[int], None]:
     """Return an edit that changes the code of sources, not only their text: a variable ahead of the first namespace."""
+    edits = itertools.count()  # not the number of the round: two rows of one round need different edits
     originals = {path: path.read_text().partition("\nnamespace ") for path in paths}
 
     def write(number: int) -> None:
-        line = f"\ninline const volatile int benchmark_edit = {os.getpid() * 1000 + number};\n"
+        line = f"\ninline const volatile int benchmark_edit = {os.getpid() * 1000 + next(edits)};\n"
         for path, (head, namespace, rest) in originals.items():
             path.write_text(head + line + namespace + rest)
 
@@ -64,13 +55,15 @@ def by_hand(peer: Path, headers: Path) -> tuple[list[str], list[str]]:
     return ["sh", "-c", programs[0]], ["sh", "-c", " && ".join(programs)]
 
 
-def rows(rounds: int, folder: Path) -> dict[str, Measured]:
-    project, peer = copy_project(folder), folder / "peer"
+def rows(rounds: int, folder: Path, *, smallest: bool = False) -> dict[str, Measured]:
+    project, peer = copy_project(folder, operator=OP), folder / "peer"
     shutil.copytree(PEER, peer)
     print("making both once ...", flush=True)
-    measure(1, nothing, *DOIT, cwd=project)
+    doit = (*DOIT, "compile") if smallest else DOIT
+    measure(1, nothing, *doit, cwd=project)
     build, loop = by_hand(peer, Path(json.loads((project / "build" / "sdk.json").read_text())["path"]))
-    measure(1, nothing, *loop, cwd=peer)
+    if not smallest:
+        measure(1, nothing, *loop, cwd=peer)
     ours = edit(project / "native" / OP / "kernel.h")
     theirs = edit(peer / "group_norm_torch.cpp", peer / "group_norm_ort.cc")
 
@@ -88,7 +81,7 @@ def rows(rounds: int, folder: Path) -> dict[str, Measured]:
     compiled = "-c " + str(peer / "group_norm_torch.cpp")
     built = project / "build" / "compile" / OP
     for name, prepare, command, says in (
-        ("nothing to do", nothing, DOIT, "all up to date"),
+        ("nothing to do", nothing, doit, "all up to date"),
         (COLD, fresh, [sys.executable, "-m", "pipeline", "compile", OP], "ninja"),
         (LIBRARIES, ours, [*DOIT, "compile"], f"s compile:{OP}\n"),
         (FLOOR[0], ours, ["ninja", "-v", "-C", str(built)], f"lib{OP}_ort.so"),
@@ -98,6 +91,8 @@ def rows(rounds: int, folder: Path) -> dict[str, Measured]:
         (LOOP, theirs, loop, compiled),
         (LOWERING, lowered, DOIT, f"s verify:{OP}-decomposed@"),
     ):
+        if smallest and name in (BUILD, CELLS, LOOP, LOWERING):
+            continue
         print(f"measuring: {name} ...", flush=True)
         count = min(rounds, 3) if "seeds" in name else rounds
         found[name] = measure(count, prepare, *command, cwd=project, says=says)
@@ -105,16 +100,14 @@ def rows(rounds: int, folder: Path) -> dict[str, Measured]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+    options = arguments(__doc__, rounds=5).parse_args()
     with tempfile.TemporaryDirectory(prefix="opmatrix-benchmark-") as folder:
-        found = rows(options.rounds, Path(folder))
+        found = rows(options.rounds, Path(folder), smallest=options.smallest)
     print(f"\n{'':46} {HEAD}")
     for name, measured in found.items():
         print(f"{name:46} {measured}")
     print()
-    for ours, theirs in PAIRS:
+    for ours, theirs in PAIRS if not options.smallest else ():
         print(f"{theirs} / {ours}: {ratio(found[theirs], found[ours])} the CPU seconds")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +61,37 @@ def measure(rounds: int, prepare: Callable[[int], object], *command: str, cwd: P
         cpu.append(cpu_of_children() - before)
         wall.append(time.perf_counter() - start)
     return Measured(cpu=cpu, wall=wall)
+
+
+def by_kind(events: Path) -> tuple[Mapping[str, float], Mapping[str, int]]:
+    """Return CPU seconds and number of the steps of each group, and of the servers' starts."""
+    cpu: dict[str, float] = defaultdict(float)
+    count: dict[str, int] = defaultdict(int)
+    for event in map(json.loads, events.read_text().splitlines()):
+        if "cpu" in event:
+            kind = f"server {event['server']}" if event["event"] == "server" else f"step {event['step'].split(':')[0]}"
+            cpu[kind] += event["cpu"]
+            count[kind] += 1
+    return cpu, count
+
+
+def copy_project(folder: Path, *, operator: str = "") -> Path:
+    """Copy what people write: every operator, or one."""
+    project = folder / "project"
+    for name in (f"ops/{operator}", f"native/{operator}", "native/include", "native/binding"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, project / name, ignore=ignored, dirs_exist_ok=True)
+    for name in ("dodo.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, project / name)
+    return project
+
+
+def arguments(doc: str | None, *, rounds: int) -> argparse.ArgumentParser:
+    """Return a parser with the options of the programs that build; `doc` is the program's own description."""
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--smallest", action="store_true", help="one operator, compiled and no more: what a test runs")
+    return parser
 
 
 def nothing(number: int) -> None:

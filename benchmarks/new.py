@@ -8,43 +8,29 @@ processes of the one run. What the steps and the starts of servers cost is told 
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import statistics
 import tempfile
-from collections import defaultdict
-from collections.abc import Mapping
 from pathlib import Path
 
-from measuring import DOIT, HEAD, ROOT, Measured, measure, nothing
+from measuring import DOIT, HEAD, ROOT, Measured, arguments, by_kind, measure, nothing
 
 GOAL = 10  # seconds from the command to green
 SCHEMA = "my::scale_shift_{0}(Tensor x, Tensor scale, float shift=0.0) -> Tensor"
 
 
-def project_in(folder: Path) -> Path:
+def project_in(folder: Path, *tasks: str) -> Path:
     """Make a project of one operator, built, with the default opsets of this checkout."""
     project = folder / "project"
     measure(1, nothing, *DOIT, "new", "--project", str(project), cwd=folder)
     shutil.copy(ROOT / "pyproject.toml", project)
     measure(1, nothing, *command_new("first"), cwd=project)
-    measure(1, nothing, *DOIT, cwd=project)
+    measure(1, nothing, *DOIT, *tasks, cwd=project)
     return project
 
 
 def command_new(name: str) -> tuple[str, ...]:
     return (*DOIT, "new", "--schema", SCHEMA.format(name), "--domain", f"my.{name}")
-
-
-def by_kind(events: Path) -> Mapping[str, float]:
-    """Return the CPU seconds of the steps of each group, and of the servers' starts."""
-    cpu: dict[str, float] = defaultdict(float)
-    for event in map(json.loads, events.read_text().splitlines()):
-        if "cpu" in event:
-            kind = f"server {event['server']}" if event["event"] == "server" else f"step {event['step'].split(':')[0]}"
-            cpu[kind] += event["cpu"]
-    return cpu
 
 
 def total(parts: list[Measured]) -> Measured:
@@ -56,22 +42,21 @@ def total(parts: list[Measured]) -> Measured:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    options = arguments(__doc__, rounds=3).parse_args()
+    tasks = ["compile"] if options.smallest else []
     with tempfile.TemporaryDirectory(prefix="opmatrix-benchmark-") as folder:
-        project, kinds = project_in(Path(folder)), []
+        project, kinds = project_in(Path(folder), *tasks), []
         events = project / "events"
         written, built = Measured(cpu=[], wall=[]), Measured(cpu=[], wall=[])
-        for number in range(rounds):
+        for number in range(options.rounds):
             for into, command in (
                 (written, command_new(f"round_{number}")),
-                (built, (*DOIT, "-r", "jsonl", "-o", str(events))),
+                (built, (*DOIT, "-r", "jsonl", "-o", str(events), *tasks)),
             ):
                 found = measure(1, nothing, *command, cwd=project)
                 into.cpu.extend(found.cpu)
                 into.wall.extend(found.wall)
-            kinds.append(by_kind(events))
+            kinds.append(by_kind(events)[0])
     print(f"{'':32} {HEAD}")
     for name, measured in (("doit new", written), ("doit", built), ("both", both := total([written, built]))):
         print(f"{name:32} {measured}")

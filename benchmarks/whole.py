@@ -8,47 +8,22 @@ the run (docs/events.md). What is left of the total is doit's own, and the serve
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import statistics
 import tempfile
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from measuring import DOIT, ROOT, Measured, measure
+from measuring import DOIT, Measured, arguments, by_kind, copy_project, measure
 
 GOAL = 150  # CPU seconds
 # What an exporter costs, of all that is told apart below.
 EXPORTERS = ("step export", "server export")
 
 
-def copy_project(folder: Path) -> Path:
-    """Copy what people write: every operator."""
-    project = folder / "project"
-    for name in ("ops", "native"):
-        shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("dodo.py", "pyproject.toml"):
-        shutil.copy(ROOT / name, project / name)
-    return project
-
-
-def by_kind(events: Path) -> tuple[Mapping[str, float], Mapping[str, int]]:
-    """Return CPU seconds and number of the steps of each group, and of the servers' starts."""
-    cpu: dict[str, float] = defaultdict(float)
-    count: dict[str, int] = defaultdict(int)
-    for event in map(json.loads, events.read_text().splitlines()):
-        if "cpu" in event:
-            kind = f"server {event['server']}" if event["event"] == "server" else f"step {event['step'].split(':')[0]}"
-            cpu[kind] += event["cpu"]
-            count[kind] += 1
-    return cpu, count
-
-
-def rounds_of(rounds: int, project: Path) -> tuple[Measured, list[Mapping[str, float]], Mapping[str, int]]:
+def rounds_of(rounds: int, project: Path, *tasks: str) -> tuple[Measured, list[Mapping[str, float]], Mapping[str, int]]:
     events, kinds = project / "events", []
-    command = (*DOIT, "-r", "jsonl", "-o", str(events))
+    command = (*DOIT, "-r", "jsonl", "-o", str(events), *tasks)
 
     def empty(number: int) -> None:
         shutil.rmtree(project / "build", ignore_errors=True)
@@ -63,11 +38,10 @@ def rounds_of(rounds: int, project: Path) -> tuple[Measured, list[Mapping[str, f
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    options = arguments(__doc__, rounds=3).parse_args()
+    operator, tasks = ("group_norm", ["compile"]) if options.smallest else ("", [])
     with tempfile.TemporaryDirectory(prefix="opmatrix-whole-") as folder:
-        total, kinds, count = rounds_of(options.rounds, copy_project(Path(folder)))
+        total, kinds, count = rounds_of(options.rounds, copy_project(Path(folder), operator=operator), *tasks)
     print(f"{'':22} {'number':>6} {'CPU s':>8}")
     medians = {kind: statistics.median(found[kind] for found in kinds) for kind in kinds[0]}
     for kind, seconds in sorted(medians.items(), key=lambda item: -item[1]):
@@ -77,7 +51,7 @@ def main() -> None:
     whole = statistics.median(total.cpu)
     spread = f"{min(total.cpu):.1f} to {max(total.cpu):.1f} in {options.rounds} rounds"
     print(f"\nall: {whole:.1f} CPU s ({spread}), {statistics.median(total.wall):.1f} s wall; goal: {GOAL} CPU s")
-    exporters = sum(medians[kind] for kind in EXPORTERS)
+    exporters = sum(medians.get(kind, 0.0) for kind in EXPORTERS)
     print(f"of that the exporters: {exporters:.1f} CPU s ({exporters / whole:.0%}), their import and warm-up included")
 
 

@@ -109,12 +109,12 @@ def main() -> int:
 def bring_up_to_date(place: Place, environ: Mapping[str, str], *, lock: int) -> None:
     """Do the least that the difference between the stamp and the checkout asks for."""
     wanted = stamp(place.root, environ)
-    found = {path.name: path.read_bytes() for path in place.stamp.glob("*")}
-    if found == wanted and place.python.exists():  # another ./run made it while this one waited for the lock
+    found = read_stamp(place)
+    if found == wanted:  # another ./run made it while this one waited for the lock
         return
     check_machine()
     check_compiler(environ)
-    if found and {**found, PROJECT.name: b""} == {**wanted, PROJECT.name: b""} and place.python.exists():
+    if found and {**found, PROJECT.name: b""} == {**wanted, PROJECT.name: b""}:
         say("pyproject.toml changed: installing opmatrix again")
         install_project(Pip(place=place, command=(str(place.python), "-m", "pip"), lock=lock))
     else:
@@ -123,12 +123,8 @@ def bring_up_to_date(place: Place, environ: Mapping[str, str], *, lock: int) -> 
 
 
 def make(place: Place, environ: Mapping[str, str], *, lock: int) -> None:
-    """Make the environment from nothing; what an earlier try or other pins left behind goes first."""
-    place.log.unlink(missing_ok=True)
-    if place.environment.exists():
-        say("removing .venv, which is incomplete or made from other pins")
-        shutil.rmtree(place.environment)
-    check_disk(place)
+    """Make the environment from nothing."""
+    make_room(place)
     python = f"Python {platform.python_version()}"
     say(f"making the environment in .venv ({python}): 0.3 GB to download, 1.3 GB on disk")
     venv.create(place.environment, symlinks=True)
@@ -142,11 +138,25 @@ def make(place: Place, environ: Mapping[str, str], *, lock: int) -> None:
     say(f"the environment is ready ({pip.elapsed()})")
 
 
+def make_room(place: Place) -> None:
+    """Remove what an earlier try or other pins left behind. Raises SetupError for a disk that is too full."""
+    place.log.unlink(missing_ok=True)
+    if place.environment.exists():
+        say(f"removing {place.name}, which is incomplete or made from other pins")
+        shutil.rmtree(place.environment)
+    check_disk(place)
+
+
 def stamp(root: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
     """Return what the environment depends on: its pins, the project's metadata, where it stands, its Python."""
     files = {path.name: (root / path).read_bytes() for path in (LOCK, TORCH, PROJECT)}
     made = f"{root}\n{environ.get('OPMATRIX_PYTHON', '')}\n"
     return {**files, "made": os.fsencode(made)}
+
+
+def read_stamp(place: Place) -> dict[str, bytes]:
+    """Return what a complete environment was made from, or nothing."""
+    return {path.name: path.read_bytes() for path in place.stamp.glob("*")} if place.python.exists() else {}
 
 
 def write_stamp(place: Place, content: Mapping[str, bytes]) -> None:

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from pipeline.errors import UsageError
+from pipeline.errors import UsageError, missing
 from pipeline.layout import Layout
 from pipeline.version import minor
 
@@ -24,8 +24,8 @@ def go(layout: Layout, arguments: Sequence[str], *, factor: Factor, version: str
         return
     name = f"{factor}{version}"
     if not layout.python(name).is_file():
-        raise UsageError(f"this environment has {_PACKAGES[factor]} {_running(factor)}, not {version}, and environment "
-                         f"{name} is not made. Make it: python -m pipeline environment {name}")  # fmt: skip
+        wanted = f"this environment has {_PACKAGES[factor]} {_running(factor)}, not {version}, and environment {name}"
+        raise UsageError(missing(wanted, run=f"python -m pipeline environment {name}", problem="is not made"))
     if Path(sys.prefix) == layout.environment(name):
         raise UsageError(f"environment {name} has {_PACKAGES[factor]} {_running(factor)}. Remove "
                          f"{layout.environment(name)}, and run `doit {factor}={version}`")  # fmt: skip

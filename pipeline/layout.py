@@ -19,6 +19,11 @@ _NATIVE = (Path(__file__).parent / "native").resolve()
 _REQUIREMENTS = (Path(__file__).parent / "requirements").resolve()
 
 
+def _fixed(path: str) -> cached_property[Path]:
+    """Return a path, relative to the root, that depends on no operator and no cell."""
+    return cached_property(lambda layout: Path(layout.root, path))
+
+
 @dataclass(frozen=True)
 class Layout:
     """The folders of the project whose dodo.py stands in `root`.
@@ -33,9 +38,7 @@ class Layout:
 
     # What people write.
 
-    @cached_property
-    def ops(self) -> Path:
-        return self.root / "ops"
+    ops = _fixed("ops")
 
     def op(self, name: str) -> Path:
         return self.ops / name
@@ -67,9 +70,7 @@ class Layout:
     def published_data(self, name: str, version: int) -> Path:
         return self.published(name, version) / "test_data_set_0"
 
-    @cached_property
-    def native(self) -> Path:
-        return self.root / "native"
+    native = _fixed("native")
 
     @cached_property
     def include(self) -> Path:
@@ -133,33 +134,19 @@ class Layout:
 
     # What opmatrix writes.
 
-    @cached_property
-    def build(self) -> Path:
-        return self.root / "build"
-
-    @property
-    def state(self) -> Path:
-        return self.build / "state.db"
+    build = _fixed("build")
+    state = _fixed("build/state.db")
+    lock = _fixed("build/lock")
+    sdk = _fixed("build/sdk.json")
+    reference_pages = _fixed("build/reference")
 
     def plan(self, choice: str = "") -> Path:
         """The steps that the last command with these variables planned."""
         chosen = f"-{hashlib.sha256(choice.encode()).hexdigest()[:8]}" if choice else ""
         return self.build / f"plan{chosen}.pickle"
 
-    @property
-    def lock(self) -> Path:
-        return self.build / "lock"
-
-    @property
-    def sdk(self) -> Path:
-        return self.build / "sdk.json"
-
     def generated(self, name: str) -> Path:
         return self.build / f"generated/{name}"
-
-    @property
-    def reference_pages(self) -> Path:
-        return self.build / "reference"
 
     def compiled(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
         """The folder in which one ninja builds one operator: build.ninja, objects, libraries.
@@ -205,10 +192,8 @@ class Layout:
         folder = self.compiled(name) if self._special else self.build / "register" / name
         return folder / f"{part}@torch{torch}.json"
 
-    @property
-    def hypothesis(self) -> Path:
-        """Where hypothesis keeps what it would otherwise write to the current folder."""
-        return self.build / "hypothesis"
+    # Where hypothesis keeps what it would otherwise write to the current folder.
+    hypothesis = _fixed("build/hypothesis")
 
     def drawn(self, name: str) -> Path:
         """Inputs that were drawn from the declaration, with the answers of the reference."""
@@ -265,11 +250,8 @@ class Layout:
     def combined(self, names: Sequence[str]) -> Path:
         """The folder in which one ONNX Runtime library is linked of several operators."""
         joined = "+".join(names)
-        return (
-            self.build
-            / "combined"
-            / (joined if len(joined) < 100 else hashlib.sha256(joined.encode()).hexdigest()[:16])
-        )
+        short = joined if len(joined) < 100 else hashlib.sha256(joined.encode()).hexdigest()[:16]
+        return self.build / f"combined/{short}"
 
     def combined_library(self, names: Sequence[str]) -> Path:
         folder = self.combined(names)
@@ -279,23 +261,12 @@ class Layout:
         """What `doit check` finds out about one model."""
         return self.build / "check" / label
 
-    @property
-    def report(self) -> Path:
-        return self.build / "report"
-
-    @property
-    def report_data(self) -> Path:
-        """What is known about every cell, docs/report.md."""
-        return self.report / "report.json"
-
-    @property
-    def previous_report(self) -> Path:
-        """The report that this one is compared with: the last one that said anything else."""
-        return self.report / "previous.json"
-
-    @property
-    def report_page(self) -> Path:
-        return self.report / "index.html"
+    report = _fixed("build/report")
+    # What is known about every cell, docs/report.md.
+    report_data = _fixed("build/report/report.json")
+    # The report that this one is compared with: the last one that said anything else.
+    previous_report = _fixed("build/report/previous.json")
+    report_page = _fixed("build/report/index.html")
 
     @property
     def reports(self) -> tuple[Path, ...]:
@@ -303,31 +274,18 @@ class Layout:
         folder = self.report
         return (self.report_data, folder / "junit.xml", folder / "summary.md", self.report_page)
 
-    @property
-    def covered(self) -> Path:
-        """The verdicts that a report tells, those of earlier runs that stand among them: a path a line."""
-        return self.report / "verdicts.txt"
-
-    @property
-    def linked(self) -> Path:
-        """The folder in which one ninja links the libraries that ship."""
-        return self.build / "linked"
+    # The verdicts that a report tells, those of earlier runs that stand among them: a path a line.
+    covered = _fixed("build/report/verdicts.txt")
+    # The folder in which one ninja links the libraries that ship.
+    linked = _fixed("build/linked")
 
     def linked_library(self, name: str, side: str) -> Path:
         """What a wheel called `name` gives "torch" or "ort"."""
         return self.linked / f"lib{name}_{side}.so"
 
-    @property
-    def dist(self) -> Path:
-        """The folder that holds the wheel, and nothing else."""
-        return self.build / "dist"
-
-    @property
-    def dist_record(self) -> Path:
-        """What is known of the wheel; it is in there as well."""
-        return self.build / "dist.json"
-
-    @property
-    def wheels(self) -> Path:
-        """A list of the wheels in `dist`, whose names are known only once they are made."""
-        return self.build / "dist.txt"
+    # The folder that holds the wheel, and nothing else.
+    dist = _fixed("build/dist")
+    # What is known of the wheel; it is in there as well.
+    dist_record = _fixed("build/dist.json")
+    # A list of the wheels in `dist`, whose names are known only once they are made.
+    wheels = _fixed("build/dist.txt")

@@ -20,9 +20,10 @@ from pipeline.environment import (
     Pip,
     Place,
     SetupError,
-    check_disk,
     check_machine,
+    make_room,
     only_one,
+    read_stamp,
     say,
     write_stamp,
 )
@@ -34,20 +35,25 @@ from pipeline.matrix import ORT, TORCH
 _NEEDED_BYTES = {"torch": 2_500_000_000, "ort": 300_000_000}
 # What every environment must be able to import, by the first package of its steps.
 _IMPORTS = {"torch": "torch, onnx, onnxscript, numpy, hypothesis", "ort": "onnxruntime, onnx, numpy"}
+# The newest CPython that each environment can have.
+_PYTHONS = {f"torch{v}": row.python for v, row in TORCH.items()} | {f"ort{v}": row.python for v, row in ORT.items()}
 
 
 def bring_up_to_date(layout: Layout, name: str, environ: Mapping[str, str]) -> None:
     """Make the environment, unless it stands as its pins say. Raises NoEnvironmentError with the reason in a sentence,
     UsageError for an unknown one."""
-    factor, version = _parsed(layout, name)
+    if name not in _PYTHONS:
+        raise UsageError(f"no environment {name!r}; allowed: {', '.join(_PYTHONS)}")
+    if lost := [path for path in layout.pins(name) if not path.is_file()]:
+        raise UsageError(f"environment {name}: its pins are missing, {lost[0].relative_to(layout.root)}")
     folder = layout.environment(name)
-    place = Place(root=layout.root, name=str(folder.relative_to(layout.root)), needed=_NEEDED_BYTES[factor])
+    place = Place(root=layout.root, name=str(folder.relative_to(layout.root)), needed=_NEEDED_BYTES[_factor(name)])
     place.lock.parent.mkdir(parents=True, exist_ok=True)
     try:
-        python = find_python(name, newest=(TORCH if factor == "torch" else ORT)[version].python, environ=environ)
+        python = find_python(name, newest=_PYTHONS[name], environ=environ)
         wanted = {path.name: path.read_bytes() for path in layout.pins(name)} | {"made": _version(python).encode()}
         with only_one(place.lock) as lock:
-            if {path.name: path.read_bytes() for path in place.stamp.glob("*")} != wanted or not place.python.exists():
+            if read_stamp(place) != wanted:
                 _make(layout, name, place, python=python, environ=environ, lock=lock)
                 write_stamp(place, wanted)
     except (SetupError, OSError, subprocess.CalledProcessError) as error:
@@ -59,7 +65,8 @@ def bring_up_to_date(layout: Layout, name: str, environ: Mapping[str, str]) -> N
 def installed(environment: Path) -> dict[str, str]:
     """Return the version of every package of an environment, without starting its Python."""
     sites = [str(site) for site in environment.glob("lib/python3.*/site-packages")]
-    return {_normal(found.name): found.version for found in metadata.distributions(path=sites)}
+    found = metadata.distributions(path=sites)
+    return {re.sub(r"[-_.]+", "-", package.name).lower(): package.version for package in found}
 
 
 def find_python(name: str, *, newest: str, environ: Mapping[str, str]) -> str:
@@ -76,46 +83,31 @@ def find_python(name: str, *, newest: str, environ: Mapping[str, str]) -> str:
                          f"{sys.version_info[0]}.{sys.version_info[1]}. Install one")  # fmt: skip
 
 
-def _parsed(layout: Layout, name: str) -> tuple[str, str]:
-    found = re.fullmatch(r"(torch|ort)(\d+\.\d+)", name)
-    if found and found[2] in (TORCH if found[1] == "torch" else ORT):
-        if missing := [path for path in layout.pins(name) if not path.is_file()]:
-            raise UsageError(f"environment {name}: its pins are missing, {missing[0].relative_to(layout.root)}")
-        return found[1], found[2]
-    known = [*(f"torch{version}" for version in TORCH), *(f"ort{version}" for version in ORT)]
-    raise UsageError(f"no environment {name!r}; allowed: {', '.join(known)}")
+def _factor(name: str) -> str:
+    return "torch" if name.startswith("torch") else "ort"
 
 
 def _make(layout: Layout, name: str, place: Place, *, python: str, environ: Mapping[str, str], lock: int) -> None:
     check_machine()
-    place.log.unlink(missing_ok=True)
-    if place.environment.exists():
-        say(f"removing {place.name}, which is incomplete or made from other pins")
-        shutil.rmtree(place.environment)
-    check_disk(place)
+    make_room(place)
     say(f"making the environment in {place.name} (Python {_version(python)})")
     subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", place.environment], check=True)
     # The main environment has a pip; what is installed here is for the other Python.
     pip = Pip(place=place, command=(sys.executable, "-m", "pip", "--python", str(place.python)), lock=lock)
     lock_file, *torch = layout.pins(name)
     pip.install("--require-hashes", "--no-deps", "-r", str(lock_file))
-    for pins in torch:
-        _install_torch(pip, pins, environ.get("OPMATRIX_TORCH_INDEX", TORCH_INDEX))
+    for pins in torch:  # a CPU build, which needs none of the packages that torch's other builds ask for
+        index = environ.get("OPMATRIX_TORCH_INDEX", TORCH_INDEX)
+        say(f"installing torch from {index or 'what pip is configured with'}")
+        pip.install(*(("--index-url", index) if index else ()), "--no-deps", "-r", str(pins))
     _check_imports(name, place)
     say(f"the environment is ready ({pip.elapsed()})")
 
 
-def _install_torch(pip: Pip, pins: Path, index: str) -> None:
-    """Install a CPU build of torch, which needs none of the packages that torch's other builds ask for."""
-    say(f"installing torch from {index or 'what pip is configured with'}")
-    pip.install(*(("--index-url", index) if index else ()), "--no-deps", "-r", str(pins))
-
-
 def _check_imports(name: str, place: Place) -> None:
     """Raise SetupError for an environment in which steps could not start, such as a torch that wants CUDA."""
-    wanted = next(imports for factor, imports in _IMPORTS.items() if name.startswith(factor))
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {"ORT_DISABLE_TELEMETRY": "1"}
-    command = [str(place.python), "-c", f"import {wanted}"]
+    command = [str(place.python), "-c", f"import {_IMPORTS[_factor(name)]}"]
     done = subprocess.run(command, capture_output=True, text=True, env=environ)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -130,7 +122,3 @@ def _version(python: str) -> str:
         return subprocess.run([python, "-c", program], capture_output=True, text=True).stdout.strip()
     except OSError:
         return ""
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

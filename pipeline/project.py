@@ -141,12 +141,9 @@ def with_environment(
     """Return the versions of torch and of ONNX Runtime that there are pins for, and whether their environment is
     made, as that of the main ones is."""
     versions = versions or installed()
-    return (
-        _with_environment(layout, "torch", TORCH, main=minor(versions.torch)),
-        _with_environment(layout, "ort", ORT, main=minor(versions.onnxruntime)),
-    )
 
+    def found(factor: str, known: Iterable[str], main: str) -> Mapping[str, bool]:
+        pinned = [v for v in known if v == main or all(p.is_file() for p in layout.pins(f"{factor}{v}"))]
+        return {v: v == main or layout.stamp(f"{factor}{v}").is_dir() for v in pinned}
 
-def _with_environment(layout: Layout, factor: str, known: Iterable[str], *, main: str) -> Mapping[str, bool]:
-    found = [v for v in known if v == main or all(p.is_file() for p in layout.pins(f"{factor}{v}"))]
-    return {v: v == main or layout.stamp(f"{factor}{v}").is_dir() for v in found}
+    return found("torch", TORCH, minor(versions.torch)), found("ort", ORT, minor(versions.onnxruntime))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import PurePosixPath
 
 from pipeline.check.mistake import Mistake, duplicates, not_one_of
@@ -13,7 +13,16 @@ from pipeline.check.values import value_mistake
 from pipeline.errors import did_you_mean
 from pipeline.evolution import MARK
 from pipeline.matrix import NODE
-from pipeline.schema import DTYPES, torch_name
+from pipeline.schema import (
+    DTYPES,
+    KERNEL,
+    OWN_ORT,
+    OWN_TORCH,
+    has_kernel,
+    has_kernel_object,
+    has_torch_library,
+    torch_name,
+)
 from pipeline.sizes import size_attributes, why_no_size
 from pipeline.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 
@@ -274,3 +283,20 @@ def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
 
 def _unbuilt(field: str, found: str, built: str) -> Mistake:
     return Mistake(field, f"found {found!r}, not supported yet, allowed: {built}. {UNBUILT[found]}")
+
+
+def written(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
+    """Yield what does not fit between a declaration and the C++ files in native/<name>/; the field is such a file."""
+    libraries = [("torch", OWN_TORCH, has_torch_library(spec)), ("ONNX Runtime", OWN_ORT, has_kernel(spec))]
+    needed = [(framework, file) for framework, file, has_library in libraries if has_library and file not in files]
+    if needed and not has_kernel_object(spec, files):
+        bindings = " and ".join(framework for framework, _ in needed)
+        own = " and ".join(file for _, file in needed)
+        yield Mistake(
+            KERNEL,
+            f"missing; the generated binding of {bindings} calls it. Write it, or bring {own} of your own beside it",
+        )
+    for framework, file, has_library in libraries:
+        if file in files and not has_library:
+            yield Mistake(file, f"nothing compiles it: as ops/{spec.name}/spec.py declares the operator, no library "
+                          f"of ours gives it to {framework}. Remove this file, or change the declaration")  # fmt: skip

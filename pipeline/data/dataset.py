@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
 from pipeline.data.arrays import Array
-from pipeline.errors import DataError
+from pipeline.errors import DataError, missing
 from pipeline.files import write_bytes
 
 DATA_SET = "test_data_set_"
@@ -60,10 +60,11 @@ def _read(folder: Path, kind: str, found: Container[str]) -> dict[str, Array]:
             tensor = onnx.TensorProto.FromString((folder / name).read_bytes())
             array = numpy_helper.to_array(tensor)
         except (DecodeError, ValueError, TypeError) as error:
-            raise DataError(f"{folder / name}: not a tensor: {error}. Write it: python -m pipeline data") from error
+            problem = f"is no tensor: {error}"
+            raise DataError(missing(folder / name, run="python -m pipeline data", problem=problem)) from error
         arrays[tensor.name] = array
     if not arrays:
-        raise DataError(f"{folder / name}: missing. Write it: python -m pipeline data")
+        raise DataError(missing(folder / name, run="python -m pipeline data"))
     return arrays
 
 

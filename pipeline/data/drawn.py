@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline.data.arrays import Array
 from pipeline.data.numbers import case_arrays, stored_attributes
 from pipeline.data.reference import Reference
-from pipeline.errors import DataError
+from pipeline.errors import DataError, missing
 from pipeline.feeds import case_arguments
 from pipeline.files import write_bytes
 from pipeline.spec import Model, OpSpec
@@ -53,5 +53,6 @@ def read(path: Path, operator: str) -> list[Drawn]:
     try:
         found: list[Drawn] = pickle.loads(path.read_bytes())
     except (FileNotFoundError, pickle.UnpicklingError, EOFError, AttributeError) as error:
-        raise DataError(f"{path}: missing or damaged. Write it with: python -m pipeline draw {operator}") from error
+        run = f"python -m pipeline draw {operator}"
+        raise DataError(missing(path, run=run, problem="is missing or damaged")) from error
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pipeline.errors import RegisterError
+from pipeline.errors import RegisterError, missing
 from pipeline.layout import Layout
 from pipeline.library import overridden, torch_op
 from pipeline.library.torch_call import inferred, torch_identity, torch_minor, torch_operator
@@ -47,7 +47,8 @@ def _load_library(layout: Layout, operator: Operator) -> None:
     one = _one_torch(layout, operator, own=own)
     path = layout.torch_library(operator.name, torch=one)
     if not path.is_file():
-        raise RegisterError(f"{path} is missing{_which(operator, one)}. Build it with: {_compile(operator, one)}")
+        problem = f"is missing{_which(operator, one)}"
+        raise RegisterError(missing(path, run=_compile(operator, one), problem=problem))
     if own or one:
         _check_version(layout, operator, one)
     try:

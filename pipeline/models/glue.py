@@ -10,7 +10,7 @@ from typing import Any
 
 from onnx import NodeProto, defs
 
-from pipeline.errors import ExportError
+from pipeline.errors import ExportError, missing
 from pipeline.evolution import version_at
 from pipeline.feeds import case_arguments
 from pipeline.files import load_module
@@ -74,7 +74,7 @@ def _generated(layout: Layout, name: str, module: str) -> ModuleType:
     try:
         return load_module(path, f"{name}_{module}")
     except FileNotFoundError as error:
-        raise ExportError(f"{path} is missing. Write it with: python -m pipeline glue {name}") from error
+        raise ExportError(missing(path, run=f"python -m pipeline glue {name}")) from error
 
 
 def emitted(demand: Demand, glue: Glue) -> tuple[NodeProto, ...]:

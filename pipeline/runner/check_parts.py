@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +16,7 @@ from pipeline.inspection.told import Teller
 from pipeline.layout import Layout
 from pipeline.matrix import ORT
 from pipeline.project import installed, step_megabytes, step_seconds
-from pipeline.runner.failure import read_output
+from pipeline.runner.failure import death, read_output
 from pipeline.runner.pool import Ending, Pool
 from pipeline.version import minor
 
@@ -160,15 +159,8 @@ class Parts:
 
     def _end(self, ending: Ending, log: Path, arguments: Sequence[str] = ()) -> str:
         """Return how a process ended that did not end well, and where more is to be read."""
-        if ending.stopped == "time":
-            how = f"did not end within {self._seconds:g} s and was stopped"
-        elif ending.stopped:
-            how = f"took more than {self._megabytes:g} MB of memory and was stopped"
-        elif ending.status < 0:
-            how = f"died of {signal.Signals(-ending.status).name} after {ending.seconds:.1f} s"
-        else:
-            last = read_output(log).splitlines()[-1:]
-            how = f"failed: {''.join(last)}"
+        died = death(ending, seconds=self._seconds, megabytes=self._megabytes)
+        how = died or f"failed: {''.join(read_output(log).splitlines()[-1:])}"
         replay = f". Replay: {shlex.join(['python', '-m', 'pipeline', *arguments])}" if arguments else ""
         return f"{how}. Log: {self._shown(str(log))}{replay}"
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import shlex
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from doit.exceptions import TaskFailed
 
 from pipeline.aside import last, shown
 from pipeline.runner.tasks import operator_of
 from pipeline.step import Step
+
+if TYPE_CHECKING:
+    from pipeline.runner.pool import Ending
 
 # Of a step in a server: a crash may leave pages. What a light step prints, such as a compiler's errors, is shown
 # whole.
@@ -74,23 +78,23 @@ def replays(failure: StepFailed) -> list[str]:
     return told
 
 
-def ended(step: Step, *, status: int, seconds: float, stopped: str, log: Path) -> StepFailed:
-    """Return the failure of a step that ended with `status`: an exit code, or minus a signal's number."""
-    if stopped == "time":
-        summary = f"did not end within {step.seconds:g} s and was stopped"
-    elif stopped:
-        summary = f"took more than {step.megabytes:g} MB of memory and was stopped"
-    elif status < 0:
-        summary = f"died of {signal.Signals(-status).name} after {seconds:.1f} s"
-    else:
-        summary = f"failed with exit code {status}"
-    output = read_output(log) if step.server is None else _last_lines(read_output(log), _LINES)
-    case = ""
-    if died := bool(stopped) or status < 0:
-        at = last(_read(log))
-        summary += f", at {at}" if at else ""
-        case = at.removeprefix(_CASE) if at.startswith(_CASE) else ""
-    return StepFailed(step, summary=summary, output=output, log=log, died=died, case=case)
+def death(ending: Ending, *, seconds: float, megabytes: float) -> str:
+    """Return how a process died or at which limit it was stopped, "" for one that ended by itself."""
+    if ending.stopped == "time":
+        return f"did not end within {seconds:g} s and was stopped"
+    if ending.stopped:
+        return f"took more than {megabytes:g} MB of memory and was stopped"
+    return f"died of {signal.Signals(-ending.status).name} after {ending.seconds:.1f} s" if ending.status < 0 else ""
+
+
+def ended(step: Step, ending: Ending, log: Path) -> StepFailed:
+    """Return the failure of a step that did not end with 0."""
+    output = read_output(log) if step.server is None else "\n".join(read_output(log).splitlines()[-_LINES:])
+    if not (how := death(ending, seconds=step.seconds, megabytes=step.megabytes)):
+        return StepFailed(step, summary=f"failed with exit code {ending.status}", output=output, log=log)
+    at = last(_read(log))
+    case = at.removeprefix(_CASE) if at.startswith(_CASE) else ""
+    return StepFailed(step, summary=f"{how}, at {at}" if at else how, output=output, log=log, died=True, case=case)
 
 
 def read_output(log: Path) -> str:
@@ -104,10 +108,6 @@ def _read(log: Path) -> str:
         return log.read_text(errors="replace")
     except OSError:
         return ""
-
-
-def _last_lines(text: str, count: int) -> str:
-    return "\n".join(text.splitlines()[-count:])
 
 
 def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:

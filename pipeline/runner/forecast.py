@@ -1,4 +1,4 @@
-"""What a run would do: which steps run, which may, and why. Nothing runs, nothing is written."""
+"""What a run would do: which steps run, which may, why, and how long they take. Nothing runs, nothing is written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from doit.control import TaskControl
 from doit.task import Task
 
 from pipeline.runner.journal import Journal
@@ -47,6 +48,35 @@ def fate_of(task: Task, found: Mapping[str, Forecast]) -> Fate:
     fates = {found[name].fate for name in task.task_dep if name in found}
     order: tuple[Fate, ...] = ("error", "run", "wait")
     return next((fate for fate in order if fate in fates), "up-to-date")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The seconds of each step that runs, as far as is known when it begins, on so many cores; and the reasons."""
+
+    seconds: Mapping[str, float]
+    reasons: Mapping[str, str]
+    cores: int
+
+    def left(self, done: set[str]) -> float:
+        """Return the seconds until the end: at most, for a step that waits for another may turn out up to date."""
+        return sum(seconds for step, seconds in self.seconds.items() if step not in done) / self.cores
+
+
+def expected(control: TaskControl, state: State, *, cores: int) -> Expected:
+    """Return what is expected: what each step took when it last ran, else the mean of its group, else nothing."""
+    found = forecast(control.tasks, control.selected_tasks, state)
+    known = state.journal.durations()
+    groups: dict[str, list[float]] = {}
+    for step, took in known.items():
+        groups.setdefault(step.partition(":")[0], []).append(took)
+
+    def seconds(step: str) -> float:
+        group = groups.get(step.partition(":")[0], [0.0])
+        return known.get(step, sum(group) / len(group))
+
+    running = {step: seconds(step) for step, one in found.items() if one.fate in ("run", "wait")}
+    return Expected(running, {step: "; ".join(one.reasons) for step, one in found.items() if one.reasons}, cores)
 
 
 def _in_order(tasks: Mapping[str, Task], names: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`doit info STEP`: files that a step reads and writes, and why it would run. doit's `info` command."""
+"""`doit info STEP`: files that a step reads and writes, and why it runs, as `doit why` says it. doit's `info`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from doit.cmd_info import Info as DoitInfo
+from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 
 from pipeline.errors import did_you_mean
+from pipeline.runner.forecast import forecast
 from pipeline.runner.plain import Plain, quiet_pipe
 
 
@@ -27,4 +29,11 @@ class Info(Plain, DoitInfo):
         if pos_args[0] not in known:
             near = did_you_mean(pos_args[0], known)
             raise InvalidCommand(f"no step {pos_args[0]!r}{near}; see `doit list --all`")
+        control = TaskControl(self.task_list)
+        self._found = forecast(control.tasks, pos_args, self.dep_manager)
+        self._name = pos_args[0]
         return super()._execute(pos_args, hide_status)
+
+    def get_reasons(self, reasons: object) -> str:
+        """Return why the step runs; what doit's own says is of its own checker."""
+        return "\n".join(f" * {reason}" for reason in self._found[self._name].reasons)

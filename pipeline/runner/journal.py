@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,8 @@ delete from meaning where fingerprint not in
 """
 
 
-class StateError(OpmatrixError):
+class StateError(OpmatrixError, exit_code=3):
     """The state cannot be read or written."""
-
-    exit_code = 3
 
 
 class Journal:
@@ -120,7 +117,8 @@ class Journal:
     def explain(self, fingerprints: Iterable[Fingerprint]) -> None:
         """Keep what the fingerprints of a new plan stand for, beside what steps were made from before."""
         rows = {str(fingerprint): fingerprint.explain() for fingerprint in set(fingerprints)}
-        with self._transaction():
+        with self._database:  # commits, or rolls back
+            self._database.execute("begin immediate")
             if self._database.execute("select count(*) from meaning").fetchone()[0] > 10 * len(rows) + 100:
                 self._database.execute(_FORGET_MEANINGS)
             self._database.executemany("insert or ignore into meaning values (?, ?)", rows.items())
@@ -159,18 +157,9 @@ class Journal:
     def save_files(self, files: Mapping[str, tuple[Mark, str]]) -> None:
         self._files |= files
         rows = ((path, *mark, digest) for path, (mark, digest) in files.items())
-        with self._transaction():
+        with self._database:  # commits, or rolls back
+            self._database.execute("begin immediate")
             self._database.executemany("insert or replace into file values (?, ?, ?, ?, ?, ?)", rows)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("begin immediate")
-        try:
-            yield
-        except BaseException:
-            self._database.rollback()
-            raise
-        self._database.execute("commit")
 
 
 def move_aside(path: Path) -> Path:

@@ -16,7 +16,7 @@ from pipeline.runner.reporter import StepReporter, with_dependencies
 from pipeline.runner.tasks import StepTask
 
 if TYPE_CHECKING:
-    from pipeline.runner.expected import Expected
+    from pipeline.runner.forecast import Expected
 
 
 class JsonLines(StepReporter):

@@ -12,10 +12,8 @@ from pathlib import Path
 from pipeline.errors import OpmatrixError
 
 
-class LockedError(OpmatrixError):
+class LockedError(OpmatrixError, exit_code=3):
     """Another run holds the build folder, or it cannot be written."""
-
-    exit_code = 3
 
 
 @contextmanager

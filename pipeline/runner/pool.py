@@ -19,7 +19,7 @@ from pipeline.errors import OpmatrixError
 from pipeline.home import python_path
 from pipeline.layout import Layout
 from pipeline.runner.child import Entry, find_entry, warm_up
-from pipeline.runner.server import serve
+from pipeline.runner.server import Server
 from pipeline.runner.warm import ENVIRONMENT
 
 # Steps without a server of their own are forked from doit itself: it has imported what they share.
@@ -179,7 +179,7 @@ def _serve_forked(requests: socket.socket, entry: Entry, log: Path) -> NoReturn:
             os.dup2(output, target)
         os.environ.update(ENVIRONMENT)
         warm_up(entry)
-        serve(requests, entry)
+        Server(requests, entry).run()
     except BaseException:
         import traceback
 

@@ -94,13 +94,9 @@ def main() -> int:
     arguments = sys.argv[1:]
     try:
         if not Path("dodo.py").is_file() and not (arguments and arguments[0] in _ANYWHERE):
-            raise UsageError(_no_project(Path.cwd()))
+            folder, root = str(Path.cwd()), str(find_root(Path.cwd()))
+            raise UsageError(f"no dodo.py in {folder!r}; the project is in {root!r}: go there")
     except OpmatrixError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     return Program().run(arguments)
-
-
-def _no_project(folder: Path) -> str:
-    """Say where the project is, if this is a folder of it. Raises UsageError where there is none."""
-    return f"no dodo.py in {str(folder)!r}; the project is in {str(find_root(folder))!r}: go there"

@@ -24,7 +24,7 @@ ALL = 2  # the verbosity that shows the output of every step
 
 if TYPE_CHECKING:
     from pipeline.runner.display import Display
-    from pipeline.runner.expected import Expected
+    from pipeline.runner.forecast import Expected
 
 
 class StepReporter(ConsoleReporter):

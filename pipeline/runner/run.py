@@ -28,7 +28,7 @@ from pipeline.runner.runners import StepRunner, ThreadRunner
 from pipeline.runner.select import select
 
 if TYPE_CHECKING:
-    from pipeline.runner.expected import Expected
+    from pipeline.runner.forecast import Expected
 
 INTERRUPTED = 130
 ERROR = 3
@@ -106,7 +106,7 @@ class Run(Plain, DoitRun):
         if isinstance(made, StepReporter):
 
             def expect() -> Expected:
-                from pipeline.runner.expected import expected  # here, for a run with nothing to do pays for it
+                from pipeline.runner.forecast import expected  # here, for a run with nothing to do pays for it
 
                 return expected(self.control, self.dep_manager, cores=cores)
 

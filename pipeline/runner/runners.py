@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +16,43 @@ from doit.task import Task
 
 from pipeline.errors import OpmatrixError
 from pipeline.layout import Layout
-from pipeline.runner.cores import JOBS, Cores
 from pipeline.runner.failure import StepBlocked, StepFailed, ended, leave_verdict
 from pipeline.runner.reporter import StepReporter
 from pipeline.runner.tasks import REPORT, StepTask
 
 if TYPE_CHECKING:
     from pipeline.runner.pool import Pool
+
+
+# What a step finds in its environment: how many processes it may start at a time. ninja is told.
+JOBS = "OPMATRIX_JOBS"
+
+# A compile step has three objects that do not wait for each other. All others are one thread: OMP_NUM_THREADS is 1 in
+# the servers, and the few sessions and calls with more threads, which are tests of that, are short.
+_AT_MOST = {"compile": 3}
+
+
+class Cores:
+    """The cores of a run, shared by its steps: never more are used than `doit -n` says."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._half = max(1, count // 2)  # one step alone may not hold all: often but one of its objects is stale
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def take(self, task: StepTask) -> Iterator[int]:
+        """Wait for a free core, and hold as many as the step can use of those that are free."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._free > 0)
+            taken = min(self._free, self._half, _AT_MOST.get(task.step.group, 1))
+            self._free -= taken
+        try:
+            yield taken
+        finally:
+            with self._changed:
+                self._free += taken
+                self._changed.notify_all()
 
 
 class StepRunner(Runner):
@@ -104,7 +136,7 @@ class StepRunner(Runner):
         if isinstance(self.reporter, StepReporter):
             self.reporter.add_cpu(task, ending.cpu)
         if ending.status != 0:
-            return ended(step, status=ending.status, seconds=ending.seconds, stopped=ending.stopped, log=log)
+            return ended(step, ending, log)
         if missing := [path for path in step.writes if not Path(path).is_file()]:
             return StepFailed(step, summary=f"ended well, but did not write {', '.join(missing)}", log=log)
         return None
@@ -114,8 +146,11 @@ class StepRunner(Runner):
         if node.run_status != "successful" or not isinstance(node.task, StepTask):
             return
         self.dep_manager.journal.took(node.task.name, self._seconds[node.task.name])
-        if node.task.name == REPORT and self._is_wrong():
-            self.dep_manager.journal.forget(REPORT)  # whoever asks for a wrong cell must be told, so it is made again
+        if node.task.name == REPORT:
+            from pipeline.report.document import is_wrong  # here, as above
+
+            if is_wrong(self._layout.report_data):
+                self.dep_manager.journal.forget(REPORT)  # who asks for a wrong cell must see it, so it is made again
         if isinstance(self.reporter, StepReporter) and (changed := self.dep_manager.changed_meanwhile(node.task)):
             self.reporter.note(f"{node.task.name}: {changed}: it runs again next time")
 
@@ -126,11 +161,6 @@ class StepRunner(Runner):
             leave_verdict(node.task.step, base_fail)
         self._failures[node.task.name] = base_fail
         super()._handle_task_error(node, base_fail)
-
-    def _is_wrong(self) -> bool:
-        from pipeline.report.document import is_wrong  # here, as above
-
-        return is_wrong(self._layout.report_data)
 
     def _cause(self, node: ExecNode) -> StepFailed:
         """Return the failure at the root of a task that cannot run."""

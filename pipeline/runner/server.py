@@ -33,13 +33,9 @@ class _Running:
     stopped: str = ""
 
 
-def serve(requests: socket.socket, entry: Entry) -> None:
-    """Serve until the socket is closed. Each request is JSON (arguments, log, seconds,
-    megabytes, environment) and a pipe for the answer."""
-    Server(requests, entry).run()
-
-
 class Server:
+    """Each request is JSON (arguments, log, seconds, megabytes, environment) and a pipe for the answer."""
+
     def __init__(self, requests: socket.socket, entry: Entry) -> None:
         self._requests, self._entry = requests, entry
         self._running: dict[int, _Running] = {}
@@ -52,6 +48,7 @@ class Server:
             signal.signal(ignored, signal.SIG_IGN)  # the client decides when we end
 
     def run(self) -> None:
+        """Serve until the socket is closed."""
         while True:
             ready, _, _ = select.select([self._requests.fileno(), self._wake], [], [], self._patience())
             if self._wake in ready:

@@ -67,8 +67,6 @@ class State(Dependency):
         self._made |= {path: (digest, task.name) for path, digest in outputs.items()}
         if not self.is_fresh(task, inputs=inputs, outputs=outputs):
             result.status = "run"
-            if get_log:
-                self._explain(result, task, inputs=inputs, outputs=outputs)
         return result
 
     def save_success(self, task: Task, result_hash: str | None = None) -> None:
@@ -152,29 +150,6 @@ class State(Dependency):
             for path in dropped:
                 if path not in written:
                     Path(self._prefix, path).unlink(missing_ok=True)
-
-    def _explain(self, result: DependencyStatus, task: StepTask, *, inputs: _Digests, outputs: _Digests) -> None:
-        """Say in doit's terms what differs from the last success; `doit info` prints it."""
-        known = self.journal.detail(task.name) or {"inputs": {}, "outputs": {}}
-        before = known["inputs"]
-        result.reasons["added_file_dep"] = [p for p in inputs if p not in before]
-        result.reasons["removed_file_dep"] = [p for p in before if p not in inputs]
-        result.reasons["changed_file_dep"] = [p for p in inputs if p in before and before[p] != inputs[p]]
-        result.reasons["missing_target"] = [p for p in outputs if outputs[p] is None]
-        changed = [p for p, d in outputs.items() if d and known["outputs"].get(p) != d]
-        notes: list[tuple[str, list[Any], dict[str, Any]]] = (
-            [("written by something else", changed, {})] if changed and known["outputs"] else []
-        )
-        notes += [
-            (f"the {part} has changed", [known[part]], {"now": now})
-            for part, now in (("config", task.step.config), ("command", list(task.step.command)))
-            if part in known and known[part] != now
-        ]
-        if self.journal.key(task.name) is None:
-            notes.append(
-                ("it has not succeeded since it last started" if "config" in known else "it never ran", [], {})
-            )
-        result.reasons["uptodate_false"] = notes
 
 
 def missing(task: StepTask, inputs: _Digests, short: Callable[[str], str]) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from pipeline.runner.child import Entry, die_with_parent, find_entry, warm_up
-from pipeline.runner.server import other_threads, serve
+from pipeline.runner.server import Server, other_threads
 
 IMPORTS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("pipeline.stages.data", "pipeline.stages.node"),
@@ -55,7 +55,7 @@ def main(name: str, entry: str, client: str) -> None:
     if function:
         gc.freeze()  # a collection in a child would touch, and so copy, every page
         gc.enable()
-        serve(requests, function)
+        Server(requests, function).run()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # to take a process with torch apart takes 0.2 s, and there is nothing in it to save

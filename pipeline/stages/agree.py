@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pipeline.errors import ExportError
+from pipeline.errors import ExportError, missing
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
@@ -33,5 +33,5 @@ def _read(layout: Layout, operator: Operator, lowering: Lowering, cell: Cell) ->
         manifest: Manifest = json.loads(path.read_text())
     except FileNotFoundError as error:
         replay = f"python -m pipeline export {operator.name} --lowering {lowering} --cell {cell}"
-        raise ExportError(f"{path} is missing. Write it with: {replay}") from error
+        raise ExportError(missing(path, run=replay)) from error
     return manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.errors import CompileError
+from pipeline.errors import CompileError, missing
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.schema import OWN_ORT, has_kernel, is_own
@@ -36,5 +36,5 @@ def _check(layout: Layout, operator: Operator) -> None:
     if is_own(OWN_ORT, operator.spec, operator.written):
         raise CompileError(f"native/{name}/ort.cc has a RegisterCustomOps of its own, and a library has one; write "
                            f"native/{name}/kernel.h instead, or load its own library beside this one")  # fmt: skip
-    if missing := next((p for p in layout.objects(name, *OBJECTS) if not p.is_file()), None):
-        raise CompileError(f"{missing} is missing. Build it: doit compile:{name}")
+    if lost := next((p for p in layout.objects(name, *OBJECTS) if not p.is_file()), None):
+        raise CompileError(missing(lost, run=f"doit compile:{name}"))

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.errors import CompileError
+from pipeline.errors import CompileError, missing
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
@@ -75,8 +75,8 @@ def _for_one_torch(
         )
         raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch-root")
     shared = [layout.compiled(name, debug=debug) / file for file in native_build.KERNEL_OBJECTS]
-    if has_kernel_object(operator.spec, operator.written) and (missing := [p for p in shared if not p.is_file()]):
-        raise CompileError(f"'{missing[0]}' is missing. Build it with: python -m pipeline compile {name}")
+    if has_kernel_object(operator.spec, operator.written) and (lost := [p for p in shared if not p.is_file()]):
+        raise CompileError(missing(lost[0], run=f"python -m pipeline compile {name}"))
     text = native_build.classic_ninja(layout, operator.spec, toolchain=toolchain, written=operator.written, debug=debug)
     _build(
         layout, operator, layout.compiled(name, debug=debug, torch=torch.minor), text, toolchain=toolchain, torch=torch

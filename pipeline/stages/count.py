@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.errors import ReportError
+from pipeline.errors import ReportError, missing
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.report import counted
@@ -14,7 +14,7 @@ def run(layout: Layout) -> None:
     path, page = layout.report / "report.json", layout.root / "README.md"
     report = parse(path.read_text()) if path.is_file() else None
     if report is None:
-        raise ReportError(f"'{path}' is no report. Make it: ./run doit torch=all ort=all")
+        raise ReportError(missing(path, run="./run doit torch=all ort=all", problem="is no report"))
     said = counted.sentence(report)
     write_text(page, counted.put(page.read_text(), said))
     print(said)

@@ -15,7 +15,7 @@ from typing import Any
 from pipeline import evolution
 from pipeline.dist import contents, licenses, manylinux, parts, source, wheel
 from pipeline.dist.settings import Dist
-from pipeline.errors import DistError
+from pipeline.errors import DistError, missing
 from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
@@ -61,7 +61,7 @@ def run(layout: Layout, dist: Dist, operators: Sequence[Operator]) -> None:
 def _library(layout: Layout, dist: Dist, side: str) -> Path:
     path = layout.linked_library(dist.name, side)
     if not path.is_file():
-        raise DistError(f"'{path}' is missing. Run `python -m pipeline link` first.")
+        raise DistError(missing(path, run="python -m pipeline link"))
     return path
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 import torch
 
-from pipeline.errors import ExportError
+from pipeline.errors import ExportError, missing
 from pipeline.evolution import version_at
 from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
@@ -76,9 +76,8 @@ def _write_function(layout: Layout, demand: Demand, glue: Glue) -> None:
         proto = onnx.load_model(custom)
     except FileNotFoundError as error:
         replay = f"python -m pipeline export {demand.spec.name} --lowering custom --cell {demand.cell}"
-        raise ExportError(
-            f"{demand}: '{custom}' is missing, which gets a function body. Write it with: {replay}"
-        ) from error
+        problem = "is missing, which gets a function body"
+        raise ExportError(f"{demand}: {missing(custom, run=replay, problem=problem)}") from error
     made = with_function(proto, replace(demand, lowering="custom"), emitted(demand, glue))
     path = layout.function_model(demand.spec.name, demand.cell, demand.model.name)
     write_bytes(path, made.SerializeToString(deterministic=True))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from pipeline.errors import ExportError
+from pipeline.errors import ExportError, missing
 from pipeline.evolution import version_at
 from pipeline.files import load_module, write_bytes, write_text
 from pipeline.glue import names
@@ -32,7 +32,7 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
     try:
         schema = load_module(path, f"{operator.name}_schema").schema
     except FileNotFoundError as error:
-        raise ExportError(f"{path} is missing. Write it with: python -m pipeline glue {operator.name}") from error
+        raise ExportError(missing(path, run=f"python -m pipeline glue {operator.name}")) from error
     models, pictures = {}, {}
     for model in operator.models:
         made = schema(version_at(operator.spec, model.domain_version))

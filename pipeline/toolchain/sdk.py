@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import CompileError, SdkError
+from pipeline.errors import CompileError, SdkError, missing
 from pipeline.layout import Layout
 from pipeline.toolchain import debian
 
@@ -58,7 +58,7 @@ def recorded(layout: Layout) -> Mapping[str, Any]:
     try:
         found: Mapping[str, Any] = json.loads(layout.sdk.read_text())
     except FileNotFoundError as error:
-        raise CompileError(f"'{layout.sdk}' is missing. Run `python -m pipeline sdk` first.") from error
+        raise CompileError(missing(layout.sdk, run="python -m pipeline sdk")) from error
     return found
 
 

@@ -11,7 +11,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from pipeline.data.arrays import Array
-from pipeline.errors import VerifyError
+from pipeline.errors import VerifyError, missing
 
 # They have no common base but Exception. ValueError is what Python's side raises for a wrong feed.
 ORT_ERRORS: tuple[type[Exception], ...] = (
@@ -54,7 +54,7 @@ class Runtime:
         libraries = (*([library] if library else ()), *more)
         for path in libraries:
             if not path.exists():
-                raise VerifyError(f"{path} is missing. Build it: python -m pipeline compile {path.parent.name}")
+                raise VerifyError(missing(path, run=f"python -m pipeline compile {path.parent.name}"))
         self._options = {
             name: _options(level, threads, libraries, arena=not sanitized)
             for name, (level, threads) in SETTINGS.items()

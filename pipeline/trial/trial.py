@@ -12,7 +12,7 @@ from onnx import helper
 
 from pipeline.data.dataset import DataSet
 from pipeline.data.reference import Reference
-from pipeline.errors import VerifyError
+from pipeline.errors import VerifyError, missing
 from pipeline.spec import DType, OpSpec, Tolerance
 from pipeline.trial.crowd import crowded
 from pipeline.trial.judge import ONE_THREAD, Evidence
@@ -36,7 +36,8 @@ class Trial:
             content = path.read_bytes()
             model = onnx.ModelProto.FromString(content)
         except (FileNotFoundError, DecodeError) as error:
-            raise VerifyError(f"{path}: no readable model. Export it: python -m pipeline export {name}") from error
+            run = f"python -m pipeline export {name}"
+            raise VerifyError(missing(path, run=run, problem="is no readable model")) from error
         self._inputs = [i.name for i in model.graph.input]
         self._outputs = [o.name for o in model.graph.output]
         self._sessions = runtime.sessions(content)

@@ -1,9 +1,11 @@
-"""The benchmark of faults: it finds ours right, and can tell what is not."""
+"""Every program in benchmarks/ runs, at its smallest size; that of faults can tell what is right from what is not."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +13,64 @@ from tests.incremental.conftest import REPOSITORY
 
 pytestmark = pytest.mark.incremental
 
+BENCHMARKS = REPOSITORY / "benchmarks"
+PARTS = {"measuring", "plot", "toy"}  # modules that the programs share
+# The programs that need nothing but their smallest size, and what each prints at the end.
+SMALLEST = {
+    "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
+    "loop": (["--rounds", "1", "--smallest"], "Python alone, importing doit"),
+    "new": (["--rounds", "1", "--smallest"], "goal: 10 s"),
+    "whole": (["--rounds", "1", "--smallest"], "of that the exporters: "),
+}
+# In the place of pygount, which lines.py needs and this project does not.
+PYGOUNT = """
+from pathlib import Path
+from types import SimpleNamespace
+
+__version__ = "0"
+
+
+class SourceAnalysis:
+    @staticmethod
+    def from_file(path, group, encoding):
+        lines = len(Path(path).read_text().splitlines())
+        counts = dict(line_count=lines, source_count=lines, documentation_count=0, empty_count=0)
+        return SimpleNamespace(is_countable=True, **counts)
+"""
+
+
+def run(program: str, *arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, f"benchmarks/{program}.py", *arguments]
+    environ = {**os.environ, **({"PYTHONPATH": str(path)} if path else {})}
+    return subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120)
+
+
+def test_each_program_has_a_smallest_size() -> None:
+    assert {path.stem for path in BENCHMARKS.glob("*.py")} == {*SMALLEST, *PARTS, "faults", "lines"}
+
+
+@pytest.mark.parametrize("program", SMALLEST)
+def test_a_program_runs(program: str) -> None:
+    arguments, word = SMALLEST[program]
+    done = run(program, *arguments)
+    assert done.returncode == 0 and word in done.stdout, done.stdout + done.stderr
+
+
+def test_lines_are_counted(tmp_path: Path) -> None:
+    """The seeds are 1000 lines here, so that the goal is met."""
+    (tmp_path / "pygount.py").write_text(PYGOUNT)
+    theirs = subprocess.run(
+        [sys.executable, "-c", "import lines; print(*lines.THEIRS)"], cwd=BENCHMARKS, capture_output=True, text=True
+    ).stdout.split()
+    for name in theirs:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x\n" * 1000)
+    done = run("lines", str(tmp_path), path=tmp_path)
+    assert done.returncode == 0 and "the real one: " in done.stdout, done.stdout + done.stderr
+
 
 def test_faults_are_told_apart() -> None:
-    command = [sys.executable, "benchmarks/faults.py", "--only", "flag", "SIGKILL"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    done = run("faults", "--only", "flag", "SIGKILL")
     assert done.returncode == 0, done.stdout + done.stderr
     _, flag, killed, *_ = (line.split("|") for line in done.stdout.splitlines())
     assert [part.split() for part in flag[1:]] == [["right", "1"], ["stale,", "for", "good", "0"]]

@@ -258,10 +258,11 @@ def test_reset_dep_cannot_call_a_stale_result_fresh(chain: Project) -> None:
 
 
 def test_info_says_why(chain: Project) -> None:
+    """In the words of `doit why`."""
     chain.steps[0]["config"] = "-O3"
     chain.write("a.txt", "bye")
     told = chain.doit("info", "glue:a").stdout
-    assert "the config has changed" in told and "changed:\n    - a.txt" in told
+    assert "status     : run\n * a.txt " in told and "\n * config nothing -> -O3\n" in told
     assert chain.doit("info", "compile:a").returncode == 0
     assert chain.ran() == []
 

@@ -517,7 +517,7 @@ def test_what_cannot_be_linked_is_refused(project: Project) -> None:
     with pytest.raises(CompileError, match=r"native/group_norm/ort\.cc has a RegisterCustomOps of its own"):
         combine.run(project.layout, [by_hand])
     elsewhere = Layout(project.root, debug=True)
-    with pytest.raises(CompileError, match=r"kernel.o is missing. Build it: doit compile:group_norm"):
+    with pytest.raises(CompileError, match=r"kernel.o is missing. Run: doit compile:group_norm"):
         combine.run(elsewhere, operators(project, "group_norm"))
 
 

@@ -123,10 +123,10 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     data.run(layout, OPERATOR)
     folder = layout.data("double", "dynamic", 0)
     (folder / "input_0.pb").write_bytes(b"\xff\xff")
-    with pytest.raises(DataError, match=r"input_0.pb: not a tensor"):
+    with pytest.raises(DataError, match=r"input_0.pb is no tensor"):
         dataset.read(folder)
     (folder / "input_0.pb").unlink()
-    with pytest.raises(DataError, match=r"input_0.pb: missing. Write it: python -m pipeline data"):
+    with pytest.raises(DataError, match=r"input_0.pb is missing. Run: python -m pipeline data"):
         dataset.read(folder)
 
 

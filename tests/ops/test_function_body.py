@@ -79,7 +79,7 @@ def test_a_node_without_a_body_needs_the_library(layout: Layout) -> None:
 
 
 def test_a_missing_model(layout: Layout) -> None:
-    assert "model_with_functions.onnx: no readable model. Export it: " in refused(layout, None)[1]
+    assert "model_with_functions.onnx is no readable model. Run: " in refused(layout, None)[1]
 
 
 def test_an_unknown_case(layout: Layout) -> None:

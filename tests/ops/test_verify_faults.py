@@ -190,7 +190,7 @@ def test_a_domain_that_the_model_does_not_import(layout: Layout) -> None:
 def test_a_missing_and_a_damaged_model(layout: Layout) -> None:
     path = layout.model("double", "decomposed", CELL, "dynamic")
     path.write_bytes(b"\xff")
-    assert "no readable model. Export it: python -m pipeline export double" in refused(layout)[1]
+    assert "no readable model. Run: python -m pipeline export double" in refused(layout)[1]
     path.unlink()
     assert "no readable model" in refused(layout)[1]
 
@@ -199,7 +199,7 @@ def test_missing_data(layout: Layout) -> None:
     (layout.data("double", "dynamic", 2) / "output_0.pb").unlink()
     found, message = refused(layout)
     assert [c.outcome for c in found.cases] == ["verified", "verified", "failed", "verified"]
-    assert "output_0.pb: missing. Write it: python -m pipeline data" in message
+    assert "output_0.pb is missing. Run: python -m pipeline data" in message
 
 
 def test_names_that_are_not_those_of_the_data(layout: Layout) -> None:
@@ -263,7 +263,7 @@ def test_an_unknown_case_is_a_usage_error(layout: Layout) -> None:
 
 def test_every_model_of_the_operator_is_run(layout: Layout) -> None:
     other = replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other")))
-    with pytest.raises(VerifyError, match=r"other/model.onnx: no readable model"):
+    with pytest.raises(VerifyError, match=r"other/model.onnx is no readable model"):
         verify.run(layout, other, lowering="decomposed", cell=CELL)
     found = verdict.read(layout.verdict("double", "decomposed", CELL))
     assert [c.outcome for c in found.cases] == ["verified"] * 4 + ["failed"] * 4

@@ -105,7 +105,7 @@ def test_a_library_that_cannot_serve_is_failed(layout: Layout, build: Build, fau
 def test_a_missing_and_a_damaged_library(layout: Layout, build: Build) -> None:
     library = build("NONE")
     library.unlink()
-    assert "is missing. Build it: python -m pipeline compile double" in refused(layout, "failed")
+    assert "is missing. Run: python -m pipeline compile double" in refused(layout, "failed")
     library.write_bytes(b"\x7fELF")
     message = refused(layout, "failed")
     assert "cannot be loaded: " in message

@@ -9,6 +9,7 @@ import pytest
 
 from pipeline import aside
 from pipeline.runner.failure import ended, leave_verdict, read_output
+from pipeline.runner.pool import Ending
 from pipeline.step import Step
 from pipeline.verdict import read
 
@@ -71,7 +72,7 @@ def crashed(tmp_path: Path, log: str, *, group: str, command: tuple[str, ...]) -
     step = Step(
         group=group, name=f"my_op-custom@{cell}", command=command, server="ort", verdict=tmp_path / "verdict.json"
     )
-    leave_verdict(step, ended(step, status=-11, seconds=0.4, stopped="", log=tmp_path / "log"))
+    leave_verdict(step, ended(step, Ending(status=-11, seconds=0.4, cpu=0.0, stopped=""), tmp_path / "log"))
     return read(tmp_path / "verdict.json").detail
 
 

@@ -43,7 +43,7 @@ def asked(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ..
 
     monkeypatch.setattr(environment.Pip, "install", install)
     monkeypatch.setattr(matrix_environment, "_check_imports", lambda *_: None)
-    monkeypatch.setattr(matrix_environment, "check_disk", lambda _: None)
+    monkeypatch.setattr(environment, "check_disk", lambda _: None)
     return calls
 
 
@@ -102,7 +102,7 @@ def test_what_pip_says_is_the_reason(layout: Layout, monkeypatch: pytest.MonkeyP
         raise SetupError(69, "no network: pip cannot reach its package index.")
 
     monkeypatch.setattr(environment.Pip, "install", refuse)
-    monkeypatch.setattr(matrix_environment, "check_disk", lambda _: None)
+    monkeypatch.setattr(environment, "check_disk", lambda _: None)
     with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: no network: pip cannot reach"):
         stage.run(layout, "ort1.18")
 
@@ -153,7 +153,7 @@ def test_an_unknown_one(layout: Layout, name: str, message: str) -> None:
 
 
 def test_a_row_without_pins(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix_environment, "TORCH", {"2.14": None})
+    monkeypatch.setitem(matrix_environment._PYTHONS, "torch2.14", "3.13")
     with pytest.raises(UsageError, match=r"environment torch2.14: its pins are missing, requirements/torch2.14.txt"):
         stage.run(layout, "torch2.14")
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pipeline.runner.display import describe
-from pipeline.runner.expected import Expected
+from pipeline.runner.forecast import Expected
 
 
 def test_the_text_behind_the_elapsed_time() -> None:

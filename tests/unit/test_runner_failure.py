@@ -4,10 +4,15 @@ from pathlib import Path
 
 from pipeline import verdict
 from pipeline.runner.failure import StepBlocked, StepFailed, ended, leave_verdict, replays
+from pipeline.runner.pool import Ending
 from pipeline.step import Server, Step
 from pipeline.verdict import Verdict
 
 CELL = "torch2.13-dynamo-opset18-ort1.31"
+
+
+def ending(status: int, seconds: float, stopped: str) -> Ending:
+    return Ending(status=status, seconds=seconds, cpu=0.0, stopped=stopped)
 
 
 def step(tmp_path: Path, server: Server | None = "ort") -> Step:
@@ -24,33 +29,33 @@ def step(tmp_path: Path, server: Server | None = "ort") -> Step:
 def test_the_last_lines_of_a_server_step_and_all_of_a_light_one(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("$ command\n" + "\n".join(f"line {i}" for i in range(100)) + "\n")
-    tail = ended(step(tmp_path), status=-11, seconds=0.42, stopped="", log=log)
+    tail = ended(step(tmp_path), ending(-11, 0.42, ""), log)
     assert tail.summary == "died of SIGSEGV after 0.4 s" and tail.died
     assert tail.output.splitlines() == [f"line {i}" for i in range(70, 100)]
-    whole = ended(step(tmp_path, server=None), status=6, seconds=0.42, stopped="", log=log)
+    whole = ended(step(tmp_path, server=None), ending(6, 0.42, ""), log)
     assert whole.output.splitlines() == [f"line {i}" for i in range(100)] and not whole.died
 
 
 def test_a_time_limit(tmp_path: Path) -> None:
-    failure = ended(step(tmp_path), status=-6, seconds=2.1, stopped="time", log=tmp_path / "none")
+    failure = ended(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
     assert (failure.summary, failure.output) == ("did not end within 2 s and was stopped", "")
 
 
 def test_a_memory_limit(tmp_path: Path) -> None:
-    failure = ended(step(tmp_path), status=-9, seconds=2.1, stopped="memory", log=tmp_path / "none")
+    failure = ended(step(tmp_path), ending(-9, 2.1, "memory"), tmp_path / "none")
     assert failure.summary == "took more than 8000 MB of memory and was stopped" and failure.died
 
 
 def test_a_crash_of_a_library_says_how_to_debug_it(tmp_path: Path) -> None:
-    crash = ended(step(tmp_path), status=-11, seconds=0.4, stopped="", log=tmp_path / "none")
+    crash = ended(step(tmp_path), ending(-11, 0.4, ""), tmp_path / "none")
     assert crash.detail.splitlines() == [
         "died of SIGSEGV after 0.4 s",
         f"Replay: python -m pipeline verify my_op --cell {CELL}",
         "Debug: python -m pipeline compile my_op --debug && "
         f"gdb --args python -m pipeline verify my_op --cell {CELL} --debug",
     ]
-    late = ended(step(tmp_path), status=-6, seconds=2.1, stopped="time", log=tmp_path / "none")
-    wrong = ended(step(tmp_path), status=10, seconds=2.1, stopped="", log=tmp_path / "none")
+    late = ended(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
+    wrong = ended(step(tmp_path), ending(10, 2.1, ""), tmp_path / "none")
     assert "Debug" in late.detail and "Debug" not in wrong.detail
 
 
