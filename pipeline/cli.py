@@ -223,7 +223,7 @@ def _register(layout: Layout, options: argparse.Namespace) -> None:
             raise UsageError("--case replays what the part 'kernel' tries; leave out other parts")
         register.replay(layout, operator, case=options.case)
         return
-    for part in options.part or register.parts(layout, operator):
+    for part in register.parts(layout, operator, asked=options.part):
         register.run(layout, operator, part=part)
 
 

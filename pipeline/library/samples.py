@@ -42,7 +42,7 @@ def complete(layout: Layout, operator: Operator, loaded: Loaded, glue: Glue | No
     gradient = torch_op.gradient(layout, operator.spec)
     if gradient and not torch_versions.REGISTRATION.here:
         gradient = None
-    if gradient:
+    if gradient and not torch_op.has_formula(loaded.overload.name()):  # another part in this process may have done so
         gradient.register(loaded.overload.name())
     spec, seen = operator.spec, set()
     for model in operator.models:

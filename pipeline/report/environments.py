@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pipeline.layout import Layout
 from pipeline.matrix import numbers
 from pipeline.project import PACKAGES, minor
-from pipeline.report.records import Record
+from pipeline.verdict import Verdict
 
 MAIN = "main"
 Environments = Mapping[str, Mapping[str, str]]
 """Versions by package, and of Python, by the name of the environment."""
 
 
-def read(layout: Layout, records: Sequence[Record], main: Mapping[str, str]) -> Environments:
-    """Return the main environment, whose versions are given, and the others that cells of `records` need, in the order
+def read(layout: Layout, verdicts: Sequence[Verdict], main: Mapping[str, str]) -> Environments:
+    """Return the main environment, whose versions are given, and the others that cells of `verdicts` need, in the order
     of the matrix. One that could not be made has no versions, and so is left out."""
     found = {MAIN: dict(main)}
     for factor, package in (("torch", "torch"), ("ort", "onnxruntime")):
-        asked = dict.fromkeys(getattr(r.cell, factor) for r in records)
+        asked = dict.fromkeys(getattr(v.cell, factor) for v in verdicts)
         for version in sorted(filter(None, asked), key=numbers):
             name = f"{factor}{version}"
             if version != minor(main[package]) and (versions := _versions(layout, name)):

@@ -30,14 +30,19 @@ from pipeline.schema import torch_schema
 Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
 
 
-def parts(layout: Layout, operator: Operator) -> tuple[Part, ...]:
-    """Return the parts that an operator has."""
-    found: list[Part] = ["schema", "kernel"]
-    if operator.spec.torch and not operator.spec.torch.overrides:
-        found += ["nodes", "search"]
-    if torch_op.gradient(layout, operator.spec):
-        found.append("gradient")
-    return tuple(found)
+def parts(layout: Layout, operator: Operator, *, asked: Sequence[Part] | None = None) -> tuple[Part, ...]:
+    """Return the parts that are `asked` for, else those that the operator has, in an order that one process can run.
+
+    "gradient" comes first: it defines the operator with the reference as its kernel and takes the definition back,
+    which torch allows only as long as the compiled library is not loaded. A library stays loaded.
+    """
+    found: list[Part] = [*asked] if asked else ["schema", "kernel"]
+    if not asked:
+        if operator.spec.torch and not operator.spec.torch.overrides:
+            found += ["nodes", "search"]
+        if torch_op.gradient(layout, operator.spec):
+            found.append("gradient")
+    return tuple(sorted(dict.fromkeys(found), key=lambda part: part != "gradient"))
 
 
 def run(layout: Layout, operator: Operator, *, part: Part) -> None:

@@ -59,7 +59,7 @@ def run(layout: Layout, operator: Operator, *, cell: Cell) -> None:
 
 def _verdict(operator: Operator, cell: Cell, detail: str, seconds: float) -> Verdict:
     outcome: Outcome = "failed" if detail else "verified"
-    return Verdict(op=operator.name, lowering="custom", cell=str(cell), outcome=outcome, detail=detail, seconds=seconds)
+    return Verdict(op=operator.name, lowering="custom", cell=cell, outcome=outcome, detail=detail, seconds=seconds)
 
 
 def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from threading import Barrier
 
 from pipeline import aside
 from pipeline.data.arrays import Array
-from pipeline.data.compare import EXACT, compare
+from pipeline.data.compare import EXACT, Comparison, compare
 from pipeline.trial.runtime import RefusedError, Session, call
 
 THREADS = 4
@@ -18,8 +18,9 @@ Feed = Mapping[str, Array]
 Answer = tuple[Array, ...]
 
 
-def crowded(session: Session, feeds: Mapping[str, Feed]) -> dict[str, str]:
-    """Run every feed, alone and then in several threads at once; return what differs, by the feed's name.
+def crowded(session: Session, feeds: Mapping[str, Feed]) -> dict[str, Comparison | str]:
+    """Run every feed, alone and then in several threads at once; return what differs or the error, by the
+    feed's name.
 
     Each thread begins with another feed, so that a buffer which calls share holds the numbers of another one. A feed
     that fails alone is left out.
@@ -57,7 +58,7 @@ def _turns(names: Sequence[str], thread: int) -> Iterator[str]:
         yield from (*names[first:], *names[:first])
 
 
-def _difference(alone: Answer, crowd: Answer | str) -> str:
+def _difference(alone: Answer, crowd: Answer | str) -> Comparison | str | None:
     if isinstance(crowd, str):
         return crowd
     for a, b in zip(alone, crowd, strict=True):
@@ -65,5 +66,5 @@ def _difference(alone: Answer, crowd: Answer | str) -> str:
             continue
         found = compare(b, a, tolerance=EXACT)
         if not found.ok:
-            return found.problem or f"at {found.worst} {found.expected} alone, {found.actual} in a crowd"
-    return ""
+            return found
+    return None
