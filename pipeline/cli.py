@@ -146,7 +146,6 @@ def _parser() -> argparse.ArgumentParser:
         reporting.add_argument(f"--{name}", default="default", help=f"as doit's variable: default, all, or {example}")
     referring = stage("reference", _reference, "write a page about every operator of the project, from its declaration")
     referring.add_argument("--into", type=Path, metavar="FOLDER", help="without it build/reference")
-    stage("count", _count, "write into README.md how much the last report says is verified")
     return parser
 
 
@@ -380,9 +379,3 @@ def _reference(layout: Layout, options: argparse.Namespace) -> None:
     from pipeline.stages import reference
 
     reference.run(layout, into=options.into.absolute() if options.into else None)
-
-
-def _count(layout: Layout, options: argparse.Namespace) -> None:
-    from pipeline.stages import count
-
-    count.run(layout)

@@ -146,7 +146,7 @@ def test_nan_turned_into_a_number(layout: Layout) -> None:
     found, message = refused(layout)
     assert [c.outcome for c in found.cases] == ["verified", "mismatched", "verified", "verified"]
     assert "worst at (0, 0): expected nan, got 0.0" in message
-    assert found.cases[1].error is None
+    assert found.cases[1].error == math.inf
 
 
 def test_a_wrong_attribute_in_the_model(layout: Layout) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.compare import EXACT, Comparison, compare, mismatch
+from pipeline.data.case_message import mismatch
+from pipeline.data.compare import EXACT, Comparison, compare
 from pipeline.data.dtypes import numpy_dtype
 from pipeline.spec import DType, Tolerance
 
