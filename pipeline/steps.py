@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pipeline.code import digest
 from pipeline.dist.steps import shipping
@@ -107,15 +108,41 @@ def _probes(plan: Plan) -> Iterator[Step]:
 
 
 def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
+    """Prove each part of what this torch is given, keyed by no more than the part follows from."""
     if not op.spec.torch or not op.has_torch_side(torch):
         return
     if op.needs_own_library(torch):
         yield _compile_alone(op, torch)
-    yield from (_register_schema(op, torch), _register_kernel(op, torch))
-    if not op.spec.torch.overrides:
-        yield from (_register_nodes(op, torch), _register_search(op, torch))
+    keys, reference, own = op.keys, op.layout.reference(op.name), not op.spec.torch.overrides
+    interface: Mapping[str, Any] = {
+        "reads": op.torch_interface(torch),  # binding and fake kernel: the arithmetic may change without it
+        "after": op.compiled(torch),
+        "server": "export",
+        "models": keys.models,
+    }
+    yield op.register("schema", torch=torch, **interface, uses=("onnx",))
+    yield op.register(
+        "kernel",
+        torch=torch,
+        reads=[*op.torch_code(torch), op.layout.data_manifest(op.name)],
+        models=keys.models,
+        tolerances=keys.tolerances.get("custom"),
+        uses=("numpy",),
+    )
+    if own:
+        lowered = keys.lowerings["custom"]
+        yield op.register("nodes", torch=torch, **interface, lowered=lowered, uses=("onnx", "onnxscript"))
+        yield op.register(
+            "search",
+            torch=torch,
+            reads=[*op.torch_code(torch), op.layout.drawn(op.name), reference],
+            tolerances=keys.tolerances.get("custom"),
+            uses=("hypothesis", "numpy"),
+        )
     if op.torch_op:  # of an operator that Python defines, the file itself says whether there is a formula
-        yield _register_gradient(op, torch)
+        # Not keyed by the kernel: no kernel can change whether the formula is the reference's derivative.
+        formula = [*op.torch_op, reference]
+        yield op.register("gradient", torch=torch, reads=formula, models=keys.models, uses=("numpy",))
 
 
 def _sdk(plan: Plan) -> Step:
@@ -203,10 +230,7 @@ def _data(op: OperatorPlan) -> Step:
         server="onnx",
         spec=op.keys.runtime,
         models=op.keys.models,
-        uses=(
-            "numpy",
-            "onnx",
-        ),
+        uses=("numpy", "onnx"),
     )
 
 
@@ -218,74 +242,7 @@ def _draw(op: OperatorPlan) -> Step:
         server="onnx",
         spec=op.keys.runtime,
         models=op.keys.models,
-        uses=(
-            "hypothesis",
-            "numpy",
-        ),
-    )
-
-
-def _register_schema(op: OperatorPlan, torch: str) -> Step:
-    """Keyed by the binding and the fake kernel; the arithmetic may change without it."""
-    return op.register(
-        "schema",
-        torch=torch,
-        reads=op.torch_interface(torch),
-        after=op.compiled(torch),
-        server="export",
-        models=op.keys.models,
-        uses=("onnx",),
-    )
-
-
-def _register_nodes(op: OperatorPlan, torch: str) -> Step:
-    return op.register(
-        "nodes",
-        torch=torch,
-        reads=op.torch_interface(torch),
-        after=op.compiled(torch),
-        server="export",
-        models=op.keys.models,
-        lowered=op.keys.lowerings["custom"],
-        uses=(
-            "onnx",
-            "onnxscript",
-        ),
-    )
-
-
-def _register_kernel(op: OperatorPlan, torch: str) -> Step:
-    return op.register(
-        "kernel",
-        torch=torch,
-        reads=[*op.torch_code(torch), op.layout.data_manifest(op.name)],
-        models=op.keys.models,
-        tolerances=op.keys.tolerances.get("custom"),
-        uses=("numpy",),
-    )
-
-
-def _register_search(op: OperatorPlan, torch: str) -> Step:
-    return op.register(
-        "search",
-        torch=torch,
-        reads=[*op.torch_code(torch), op.layout.drawn(op.name), op.layout.reference(op.name)],
-        tolerances=op.keys.tolerances.get("custom"),
-        uses=(
-            "hypothesis",
-            "numpy",
-        ),
-    )
-
-
-def _register_gradient(op: OperatorPlan, torch: str) -> Step:
-    """Keyed by the formula and the reference that it is the derivative of: no kernel can change whether it is."""
-    return op.register(
-        "gradient",
-        torch=torch,
-        reads=[*op.torch_op, op.layout.reference(op.name)],
-        models=op.keys.models,
-        uses=("numpy",),
+        uses=("hypothesis", "numpy"),
     )
 
 

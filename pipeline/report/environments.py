@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from pipeline.layout import Layout
 from pipeline.matrix import numbers
@@ -34,16 +35,12 @@ def said(environments: Environments) -> Iterable[str]:
 
 
 def _versions(layout: Layout, name: str) -> dict[str, str]:
-    found = {package: _read_text(layout, name, package) for package in PACKAGES}
+    found = {}
+    for package in PACKAGES:
+        with suppress(FileNotFoundError):
+            found[package] = layout.installed(name, package).read_text().strip()
     there = {package: version for package, version in found.items() if version}
     return {"python": _python(layout, name), **there} if there else {}
-
-
-def _read_text(layout: Layout, name: str, package: str) -> str:
-    try:
-        return layout.installed(name, package).read_text().strip()
-    except FileNotFoundError:
-        return ""
 
 
 def _python(layout: Layout, name: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from pipeline.matrix import EXPORTERS
@@ -99,12 +100,8 @@ def _column(texts: Iterable[Hashable]) -> dict[str, Any]:
 
 def _cases(verdicts: Sequence[Verdict], rounded: _Rounded) -> dict[str, Any]:
     cases = [case for v in verdicts for case in v.cases]
-    ends, end = [], 0
-    for verdict in verdicts:
-        end += len(verdict.cases)
-        ends.append(end)
     return {
-        "ends": ends,
+        "ends": list(accumulate(len(v.cases) for v in verdicts)),
         "case": _column(c.case for c in cases),
         "model": _column(c.model for c in cases),
         "outcome": _column(c.outcome for c in cases),

@@ -103,8 +103,12 @@ class Bench:
         """Yield the result of each case. Raises VerifyError or DataError for what keeps all of them from running."""
         _require_version(self.cell)
         layout, spec = self.layout, self.operator.spec
-        operators = [(used, Reference(layout, used)) for used in self._specs()]
-        own = Setting(runtime=self._runtime(), operators=operators, tolerances=spec.tolerances[self.lowering])
+        specs = [spec, *(load_operator(layout, name).spec for name in spec.uses)]  # whose nodes a model may have
+        operators = [(used, Reference(layout, used)) for used in specs]
+        # Without the library where none of its kernels computes.
+        library = layout.ort_library(spec.name) if self.lowering == "custom" and spec.runtime == "kernel" else None
+        runtime = Runtime(library, sanitized=layout.sanitized)
+        own = Setting(runtime=runtime, operators=operators, tolerances=spec.tolerances[self.lowering])
         # A body is the decomposition once more: it must do without our library, and without our reference.
         plain = None
         if self.lowering == "decomposed" and has_function_body(spec):
@@ -142,18 +146,6 @@ class Bench:
             self._show(path, folder, judgement)
         found = _judged(made, made.cases[0], judgement)
         return replace(found, detail=found.detail and case_message.published(version, found.detail))
-
-    def _specs(self) -> Iterator[OpSpec]:
-        """Yield the declarations whose nodes may stand in a model: the operator's own, and of those that it uses."""
-        yield self.operator.spec
-        for name in self.operator.spec.uses:
-            yield load_operator(self.layout, name).spec
-
-    def _runtime(self) -> Runtime:
-        """Return ONNX Runtime with the operator's library, or without where no kernel of ours computes."""
-        spec = self.operator.spec
-        ours = self.lowering == "custom" and spec.runtime == "kernel"
-        return Runtime(self.layout.ort_library(spec.name) if ours else None, sanitized=self.layout.sanitized)
 
     def _model(self, model: Model, path: Path, setting: Setting) -> Iterator[CaseResult]:
         """Yield the results of a model's cases. What keeps the model from running fails all of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -36,8 +36,9 @@ def crowded(session: Session, feeds: Mapping[str, Feed]) -> dict[str, Comparison
     names, start = list(alone), Barrier(THREADS)
 
     def run(thread: int) -> list[tuple[str, Answer | str]]:
+        first = thread % len(names)
         start.wait()
-        return [(name, _try(session, feeds[name])) for name in _turns(names, thread)]
+        return [(name, _try(session, feeds[name])) for name in (names[first:] + names[:first]) * ROUNDS]
 
     with ThreadPoolExecutor(THREADS) as pool:
         answers = [answer for found in pool.map(run, range(THREADS)) for answer in found]
@@ -50,12 +51,6 @@ def _try(session: Session, feed: Feed) -> Answer | str:
         return call(session, feed)
     except RefusedError as error:
         return str(error)
-
-
-def _turns(names: Sequence[str], thread: int) -> Iterator[str]:
-    first = thread % len(names)
-    for _ in range(ROUNDS):
-        yield from (*names[first:], *names[:first])
 
 
 def _difference(alone: Answer, crowd: Answer | str) -> Comparison | str | None:

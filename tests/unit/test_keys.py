@@ -10,7 +10,7 @@ from pipeline.layout import Layout
 from pipeline.load import load_operator, load_operators
 from pipeline.matrix import Choice, illegal
 from pipeline.project import chosen_cells, installed, with_environment
-from pipeline.step import Step
+from pipeline.step import Step, cell_step_name
 from pipeline.steps import Plan, steps
 from pipeline.toolchain.find import find_toolchain
 
@@ -71,6 +71,19 @@ def test_steps_of_other_versions_run_in_their_environments() -> None:
     made = {path for name in ("torch2.9", "ort1.18") for path in found[f"environment:{name}"].writes}
     assert {path for step in found.values() for path in step.reads if ".venv-matrix" in path} <= made
     assert "environment:ort1.18" not in planned("default", "default")
+
+
+def test_a_step_says_what_it_is_for() -> None:
+    """Nobody has to take its name apart."""
+    found = [*planned("default", "default").values()]
+    of_cells = [step for step in found if step.group in ("export", "verify") and "agreement" not in step.name]
+    assert len(of_cells) > 4
+    for step in of_cells:
+        assert step.lowering and step.cell
+        assert step.name == cell_step_name(step.group, "group_norm", step.lowering, step.cell)
+    without = {"sdk", "environment", "report", "probe", "link", "dist"}
+    assert {step.group for step in found if step.operator != "group_norm"} <= without
+    assert all(step.lowering and step.cell for step in found if step.verdict), "a step that dies leaves a verdict"
 
 
 def test_a_step_is_the_same_whatever_else_is_planned() -> None:
