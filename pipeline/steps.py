@@ -47,7 +47,7 @@ def steps(plan: Plan) -> Iterator[Step]:
         # A model depends on no ONNX Runtime, and so nor does the step that writes it.
         exported = tuple(dict.fromkeys(replace(cell, ort=minor(plan.versions.onnxruntime)) for cell in cells))
         for lowering in operator.spec.lowerings:
-            yield from ((_node if cell.torch is None else _export)(op, lowering, cell) for cell in exported)
+            yield from (_export(op, lowering, cell) for cell in exported)
             if len(exported) > 1 and operator.spec.torch:
                 yield _agree(op, lowering, exported)
             firsts = _first_ones(cells)
@@ -247,51 +247,42 @@ def _draw(op: OperatorPlan) -> Step:
 
 
 def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
+    """Write the models of a cell: by an exporter of torch, or, where the cell has no torch, by the exporter `node`."""
     layout, spec = op.layout, op.spec
+    bodies = op.function_models(lowering, cell) if cell.torch else ()
+    made: Mapping[str, Any] = {
+        "stage": "node",
+        "reads": [layout.generated(spec.name) / names.SCHEMA],
+        "server": "onnx",
+        "uses": ("onnx",),
+    }
+    if cell.torch:
+        made = {
+            "reads": [
+                *(layout.generated(spec.name) / file for file in names.PYTHON),
+                *(layout.generated(name) / names.SCHEMA for name in spec.uses),
+                *(op.torch_op if spec.torch and spec.torch.python else ()),
+                *(op.model_files("custom", cell) if bodies else ()),
+            ],
+            "server": "export",
+            "lowered": op.keys.lowerings[lowering],
+            "environment": op.plan.environment(torch=cell.torch),
+            "uses": _EXPORTING,
+        }
     return op.cell_step(
         "export",
         lowering,
         cell,
-        reads=[
-            *(layout.generated(spec.name) / file for file in names.PYTHON),
-            *(layout.generated(name) / names.SCHEMA for name in spec.uses),
-            *(op.torch_op if spec.torch and spec.torch.python else ()),
-            *(op.model_files("custom", cell) if op.function_models(lowering, cell) else ()),
-        ],
         writes=[
             layout.manifest(spec.name, lowering, cell),
             layout.pictures(spec.name, lowering, cell),
             *op.model_files(lowering, cell),
-            *op.function_models(lowering, cell),
+            *bodies,
         ],
-        server="export",
         spec=op.keys.runtime,
         models=op.keys.export,
-        lowered=op.keys.lowerings[lowering],
-        environment=op.plan.environment(torch=cell.torch),
-        uses=_EXPORTING,
-    )  # fmt: skip
-
-
-def _node(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
-    """As an export, without torch."""
-    layout, spec = op.layout, op.spec
-    return op.cell_step(
-        "export",
-        lowering,
-        cell,
-        stage="node",
-        reads=[layout.generated(spec.name) / names.SCHEMA],
-        writes=[
-            layout.manifest(spec.name, lowering, cell),
-            layout.pictures(spec.name, lowering, cell),
-            *op.model_files(lowering, cell),
-        ],
-        server="onnx",
-        spec=op.keys.runtime,
-        models=op.keys.export,
-        uses=("onnx",),
-    )  # fmt: skip
+        **made,
+    )
 
 
 def _agree(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell]) -> Step:
