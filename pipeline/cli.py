@@ -120,7 +120,7 @@ def _register(
             raise UsageError("--case replays what the part 'kernel' tries; leave out other parts")
         register.replay(layout, operator, case=case)
         return
-    for one in part or register.parts(layout, operator):
+    for one in register.parts(layout, operator, asked=part):
         register.run(layout, operator, part=one)
 
 
@@ -312,5 +312,4 @@ STAGES: Mapping[str, Stage] = {
         "write a page about every operator of the project, from its declaration", "pipeline.stages.reference",
         _argument("--into", "without it build/reference", type=_absolute, metavar="FOLDER"),
     ),
-    "count": _stage("write into README.md how much the last report says is verified", "pipeline.stages.count"),
 }  # fmt: skip

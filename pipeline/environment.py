@@ -52,8 +52,8 @@ class SetupError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Every path that is written: all beside each other in the checkout, all named .venv*."""
+class VenvPaths:
+    """The paths of one environment: in one folder of the checkout, all named .venv*."""
 
     root: Path
     name: str = ".venv"
@@ -85,12 +85,12 @@ def say(text: str) -> None:
 
 
 def main() -> int:
-    place = Place(root=Path.cwd())
+    paths = VenvPaths(root=Path.cwd())
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        with only_one(place.lock) as lock:
-            bring_up_to_date(place, os.environ, lock=lock)
+        with only_one(paths.lock) as lock:
+            bring_up_to_date(paths, os.environ, lock=lock)
     except SetupError as failure:
         say(str(failure))
         return failure.code
@@ -99,37 +99,37 @@ def main() -> int:
         return INTERRUPTED
     except OSError as err:
         if err.errno == errno.ENOSPC:
-            say(str(_disk_full(place)))
+            say(str(_disk_full(paths)))
             return DISK_FULL
         say(f"the environment could not be made: {err}")
         return PIP_FAILED
     return 0
 
 
-def bring_up_to_date(place: Place, environ: Mapping[str, str], *, lock: int) -> None:
+def bring_up_to_date(paths: VenvPaths, environ: Mapping[str, str], *, lock: int) -> None:
     """Do the least that the difference between the stamp and the checkout asks for."""
-    wanted = stamp(place.root, environ)
-    found = read_stamp(place)
+    wanted = stamp(paths.root, environ)
+    found = read_stamp(paths)
     if found == wanted:  # another ./run made it while this one waited for the lock
         return
     check_machine()
     check_compiler(environ)
     if found and {**found, PROJECT.name: b""} == {**wanted, PROJECT.name: b""}:
         say("pyproject.toml changed: installing opmatrix again")
-        install_project(Pip(place=place, command=(str(place.python), "-m", "pip"), lock=lock))
+        install_project(Pip(paths=paths, command=(str(paths.python), "-m", "pip"), lock=lock))
     else:
-        make(place, environ, lock=lock)
-    write_stamp(place, wanted)
+        make(paths, environ, lock=lock)
+    write_stamp(paths, wanted)
 
 
-def make(place: Place, environ: Mapping[str, str], *, lock: int) -> None:
+def make(paths: VenvPaths, environ: Mapping[str, str], *, lock: int) -> None:
     """Make the environment from nothing."""
-    make_room(place)
+    make_room(paths)
     python = f"Python {platform.python_version()}"
     say(f"making the environment in .venv ({python}): 0.3 GB to download, 1.3 GB on disk")
-    venv.create(place.environment, symlinks=True)
+    venv.create(paths.environment, symlinks=True)
     with tempfile.TemporaryDirectory(prefix="opmatrix-pip-") as folder:
-        pip = Pip(place=place, command=find_pip(place, Path(folder)), lock=lock)
+        pip = Pip(paths=paths, command=find_pip(paths, Path(folder)), lock=lock)
         say(f"installing the {len(requirements(LOCK.read_text()))} packages of {LOCK}")
         # The lock is whole but for what it leaves out on purpose (main.in), so pip need not ask what is missing.
         pip.install("--require-hashes", "--no-deps", "-r", str(LOCK))
@@ -138,13 +138,13 @@ def make(place: Place, environ: Mapping[str, str], *, lock: int) -> None:
     say(f"the environment is ready ({pip.elapsed()})")
 
 
-def make_room(place: Place) -> None:
+def make_room(paths: VenvPaths) -> None:
     """Remove what an earlier try or other pins left behind. Raises SetupError for a disk that is too full."""
-    place.log.unlink(missing_ok=True)
-    if place.environment.exists():
-        say(f"removing {place.name}, which is incomplete or made from other pins")
-        shutil.rmtree(place.environment)
-    check_disk(place)
+    paths.log.unlink(missing_ok=True)
+    if paths.environment.exists():
+        say(f"removing {paths.name}, which is incomplete or made from other pins")
+        shutil.rmtree(paths.environment)
+    check_disk(paths)
 
 
 def stamp(root: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
@@ -154,20 +154,20 @@ def stamp(root: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
     return {**files, "made": os.fsencode(made)}
 
 
-def read_stamp(place: Place) -> dict[str, bytes]:
+def read_stamp(paths: VenvPaths) -> dict[str, bytes]:
     """Return what a complete environment was made from, or nothing."""
-    return {path.name: path.read_bytes() for path in place.stamp.glob("*")} if place.python.exists() else {}
+    return {path.name: path.read_bytes() for path in paths.stamp.glob("*")} if paths.python.exists() else {}
 
 
-def write_stamp(place: Place, content: Mapping[str, bytes]) -> None:
+def write_stamp(paths: VenvPaths, content: Mapping[str, bytes]) -> None:
     """Write the whole stamp or none: without one, the next try starts clean."""
-    temporary = place.stamp.with_name("stamp.new")
+    temporary = paths.stamp.with_name("stamp.new")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     for name, data in content.items():
         (temporary / name).write_bytes(data)
-    shutil.rmtree(place.stamp, ignore_errors=True)
-    temporary.rename(place.stamp)
+    shutil.rmtree(paths.stamp, ignore_errors=True)
+    temporary.rename(paths.stamp)
 
 
 def requirements(text: str) -> set[str]:
@@ -211,13 +211,13 @@ def check_compiler(environ: Mapping[str, str]) -> None:
         )
 
 
-def check_disk(place: Place) -> None:
-    if shutil.disk_usage(place.root).free < place.needed:
-        raise _disk_full(place)
+def check_disk(paths: VenvPaths) -> None:
+    if shutil.disk_usage(paths.root).free < paths.needed:
+        raise _disk_full(paths)
 
 
-def _disk_full(place: Place) -> SetupError:
-    folders = {str(place.root): f"{place.needed / 1e9:.0f} GB", tempfile.gettempdir(): "0.5 GB"}
+def _disk_full(paths: VenvPaths) -> SetupError:
+    folders = {str(paths.root): f"{paths.needed / 1e9:.0f} GB", tempfile.gettempdir(): "0.5 GB"}
     free = ", ".join(
         f"'{folder}' has {shutil.disk_usage(folder).free / 1e9:.1f} GB free and needs {needed}"
         for folder, needed in folders.items()
@@ -232,7 +232,7 @@ def _disk_full(place: Place) -> SetupError:
 class Pip:
     """A pip that installs into the environment. Its output goes to the log; only a failure shows some of it."""
 
-    place: Place
+    paths: VenvPaths
     command: tuple[str, ...]
     lock: int  # inherited by pip: should this process be killed, the next one waits until its pip has ended
     started: float = field(default_factory=time.monotonic)
@@ -246,7 +246,7 @@ class Pip:
         lines: list[str] = []
         spoken = time.monotonic()
         with (
-            self.place.log.open("a") as log,
+            self.paths.log.open("a") as log,
             subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -270,7 +270,7 @@ class Pip:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
         if process.returncode:
-            raise explain(lines, place=self.place)
+            raise explain(lines, paths=self.paths)
 
 
 def _shortened(line: str) -> str:
@@ -278,7 +278,7 @@ def _shortened(line: str) -> str:
     return re.split(r" \(from|: ", line.strip())[0].lower()
 
 
-def find_pip(place: Place, folder: Path) -> tuple[str, ...]:
+def find_pip(paths: VenvPaths, folder: Path) -> tuple[str, ...]:
     """Return a command that runs pip for the environment: as a wheel where there is one, for a wheel needs no install.
 
     1. the wheel that comes with this Python (ensurepip; Debian's python3-pip-whl, Fedora's python-pip-wheel)
@@ -287,9 +287,9 @@ def find_pip(place: Place, folder: Path) -> tuple[str, ...]:
     """
     for wheels in _wheel_folders():
         for wheel in sorted(wheels.glob("pip-*.whl")):
-            return str(place.python), str(wheel / "pip")
+            return str(paths.python), str(wheel / "pip")
     if importlib.util.find_spec("pip"):
-        return sys.executable, "-m", "pip", "--python", str(place.python)
+        return sys.executable, "-m", "pip", "--python", str(paths.python)
     say("fetching pip from Debian's package python3-pip-whl")
     try:
         debian.unpack("python3-pip-whl", into=folder)
@@ -300,7 +300,7 @@ def find_pip(place: Place, folder: Path) -> tuple[str, ...]:
             "or install pip (Debian, Ubuntu: apt install python3-venv).",
         ) from err
     (wheel,) = folder.glob("usr/share/python-wheels/pip-*.whl")
-    return str(place.python), str(wheel / "pip")
+    return str(paths.python), str(wheel / "pip")
 
 
 def _wheel_folders() -> Iterator[Path]:
@@ -348,14 +348,14 @@ SIGNS = (  # in pip's output, the most telling first
 )
 
 
-def explain(lines: Sequence[str], *, place: Place) -> SetupError:
+def explain(lines: Sequence[str], *, paths: VenvPaths) -> SetupError:
     """Read pip's output and return the failure that it tells of."""
     text = "\n".join(lines)
     code = next((code for code, pattern in SIGNS if re.search(pattern, text)), PIP_FAILED)
     last = "".join(f"\n  {line.strip()}" for line in lines if re.match(r"ERROR|error:| +(Expected|Got) ", line))
-    log = f"The log is '{place.log}'."
+    log = f"The log is '{paths.log}'."
     if code == DISK_FULL:
-        return _disk_full(place)
+        return _disk_full(paths)
     if code == NO_NETWORK:
         found = re.search(r"(?:host='|Looking in indexes: )([^\s',]+)", text)
         index = found[1] if found else "its package index"

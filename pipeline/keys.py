@@ -24,7 +24,7 @@ from pipeline.matrix import Cell, Choice
 from pipeline.project import Versions
 from pipeline.schema import OWN_TORCH, has_function_body, has_torch_library, is_classic, is_own, overridden_in
 from pipeline.spec import Lowering, OpSpec, as_data, shape_of
-from pipeline.step import Config, Fingerprint, Server, Step
+from pipeline.step import Config, Fingerprint, Server, Step, cell_step_name
 from pipeline.toolchain.find import Toolchain
 from pipeline.version import minor
 
@@ -52,10 +52,11 @@ class Plan:
     @cached_property
     def environments(self) -> tuple[str, ...]:
         """The environments beside the main one that cells need."""
-        places = [self.environment(torch=c.torch) for c in self.cells] + [
-            self.environment(ort=c.ort) for c in self.cells
+        needed = [
+            *(self.environment(torch=cell.torch) for cell in self.cells),
+            *(self.environment(ort=cell.ort) for cell in self.cells),
         ]
-        return tuple(dict.fromkeys(place for place in places if place))
+        return tuple(dict.fromkeys(filter(None, needed)))
 
     def environment(self, *, torch: str | None = None, ort: str | None = None) -> str | None:
         """Return the environment that has this torch, or this ONNX Runtime; None for the main one."""
@@ -71,8 +72,74 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One operator of a plan. What several of its steps are keyed by is made once."""
+class OperatorKeys:
+    """What the steps of one operator are keyed by, besides files: digests of fields of its declaration and cases."""
+
+    plan: Plan
+    operator: Operator
+
+    @property
+    def spec(self) -> OpSpec:
+        return self.operator.spec
+
+    @cached_property
+    def _interface(self) -> dict[str, Any]:
+        left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers")
+        return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
+
+    @cached_property
+    def codegen(self) -> Fingerprint:
+        """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
+        return fingerprint(self._interface)
+
+    @cached_property
+    def runtime(self) -> Fingerprint:
+        """The same without summary and docs, which only glue writes down."""
+        named = ("inputs", "attributes", "outputs")
+        silent = {
+            kind: [{k: v for k, v in part.items() if k != "doc"} for part in self._interface[kind]] for kind in named
+        }
+        return fingerprint({k: v for k, v in self._interface.items() if k != "summary"} | silent)
+
+    @cached_property
+    def used(self) -> Fingerprint:
+        """The declarations of the operators whose nodes the models may have."""
+        return fingerprint([as_data(o.spec) for o in self.plan.operators if o.name in self.spec.uses])
+
+    @cached_property
+    def tolerances(self) -> dict[str, Any]:
+        found: dict[str, Any] = as_data(self.spec.tolerances)
+        return found
+
+    @cached_property
+    def _models(self) -> list[dict[str, Any]]:
+        return [as_data(model) for model in self.operator.models]
+
+    @cached_property
+    def models(self) -> Fingerprint:
+        return fingerprint(self._models)
+
+    @cached_property
+    def export(self) -> Fingerprint:
+        """What an export takes from the models: no values of their cases, and no shape but those of the first."""
+        return fingerprint(
+            [
+                {field: value for field, value in data.items() if field != "cases"}
+                | {"shapes": [(f.name, shape_of(f.tensor)) for f in feeds(self.spec, model, model.cases[0])]}
+                for model, data in zip(self.operator.models, self._models, strict=True)
+            ]
+        )
+
+    @cached_property
+    def lowerings(self) -> Mapping[Lowering, str]:
+        """Each lowering in lowering.py: an edit of one leaves the exports of the other alone."""
+        path, names = self.plan.layout.lowering(self.operator.name), get_args(Lowering)
+        return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
+
+
+@dataclass(frozen=True)
+class OperatorPlan:
+    """One operator of a plan: the files that its steps read and write, and the keys that they share."""
 
     plan: Plan
     operator: Operator
@@ -89,11 +156,24 @@ class Part:
     def name(self) -> str:
         return self.operator.name
 
+    @property
+    def written(self) -> frozenset[str]:
+        return self.operator.written
+
+    @cached_property
+    def keys(self) -> OperatorKeys:
+        return OperatorKeys(self.plan, self.operator)
+
     def step(self, group: str, suffix: str = "", *arguments: str, **fields: Any) -> Step:
         """Make a step of this operator, as `make_step` does."""
-        return make_step(
-            self.plan, group, f"{self.name}{suffix}", self.name, *arguments, declared=self.declared, **fields
-        )
+        fields = {"name": f"{self.name}{suffix}", "operator": self.name, "declared": self.declared} | fields
+        return make_step(self.plan, group, self.name, *arguments, **fields)
+
+    def cell_step(self, group: str, lowering: Lowering, cell: Cell, *arguments: str, **fields: Any) -> Step:
+        """Make the step of one cell."""
+        cell_arguments = ("--lowering", lowering, "--cell", str(cell))
+        name = cell_step_name(group, self.name, lowering, cell)
+        return self.step(group, "", *cell_arguments, *arguments, name=name, lowering=lowering, cell=cell, **fields)
 
     def register(self, what: str, *, torch: str, uses: Iterable[str] = (), **fields: Any) -> Step:
         """Make the step that proves one part of what this torch is given."""
@@ -103,7 +183,7 @@ class Part:
             f"-{what}@torch{torch}",
             "--part", what, *(["--torch", torch] if environment else []),
             writes=[self.layout.registered(self.name, what, torch=torch)],
-            spec=self.interface,
+            spec=self.keys.runtime,
             environment=environment,
             uses=("torch", *uses),
             **{"server": "torch"} | fields,
@@ -123,77 +203,25 @@ class Part:
         return (path,) if path.is_file() else ()
 
     @property
-    def written(self) -> frozenset[str]:
-        return self.operator.written
-
-    @property
     def own_torch(self) -> bool:
         """Whether its torch binding is written by hand, over torch's C++ headers."""
         return is_own(OWN_TORCH, self.spec, self.written)
 
-    def loads_in(self, torch: str) -> bool:
+    def has_torch_side(self, torch: str) -> bool:
         """Return whether there is something of the operator to be proved in this torch."""
         return not self.spec.torch or not self.spec.torch.overrides or bool(overridden_in(self.spec, torch))
 
-    def alone(self, torch: str) -> str | None:
+    def needs_own_library(self, torch: str) -> str | None:
         """Return this torch, where it takes a library that is compiled for it alone; None where one serves many, and
         for a torch.cc by hand in the main environment, which is compiled with the rest."""
-        beside = self.plan.environment(torch=torch) is not None and has_torch_library(self.spec)
-        return torch if beside and (self.own_torch or is_classic(self.spec, torch)) else None
+        other_torch = self.plan.environment(torch=torch) is not None and has_torch_library(self.spec)
+        return torch if other_torch and (self.own_torch or is_classic(self.spec, torch)) else None
 
     def compiled(self, torch: str) -> list[str]:
         """Return the task that compiles what this torch loads, if there is one."""
         if not has_torch_library(self.spec):
             return []
-        return [f"compile:{self.name}" + (f"@torch{torch}" if self.alone(torch) else "")]
-
-    @cached_property
-    def _interface(self) -> dict[str, Any]:
-        left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers")
-        return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
-
-    @cached_property
-    def documented(self) -> Fingerprint:
-        """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
-        return fingerprint(self._interface)
-
-    @cached_property
-    def interface(self) -> Fingerprint:
-        """The same without what is said to people, which only glue writes down."""
-        named = ("inputs", "attributes", "outputs")
-        silent = {
-            kind: [{k: v for k, v in part.items() if k != "doc"} for part in self._interface[kind]] for kind in named
-        }
-        return fingerprint({k: v for k, v in self._interface.items() if k != "summary"} | silent)
-
-    @cached_property
-    def used(self) -> Fingerprint:
-        """The declarations of the operators whose nodes stand in the models."""
-        return fingerprint([as_data(o.spec) for o in self.plan.operators if o.name in self.spec.uses])
-
-    @cached_property
-    def tolerances(self) -> dict[str, Any]:
-        found: dict[str, Any] = as_data(self.spec.tolerances)
-        return found
-
-    @cached_property
-    def _models(self) -> list[dict[str, Any]]:
-        return [as_data(model) for model in self.operator.models]
-
-    @cached_property
-    def models(self) -> Fingerprint:
-        return fingerprint(self._models)
-
-    @cached_property
-    def traced(self) -> Fingerprint:
-        """What an export takes from the models: no number of their cases, and no shape but those of the first."""
-        return fingerprint(
-            [
-                {field: value for field, value in data.items() if field != "cases"}
-                | {"shapes": [(f.name, shape_of(f.tensor)) for f in feeds(self.spec, model, model.cases[0])]}
-                for model, data in zip(self.operator.models, self._models, strict=True)
-            ]
-        )
+        return [f"compile:{self.name}" + (f"@torch{torch}" if self.needs_own_library(torch) else "")]
 
     @cached_property
     def data_files(self) -> tuple[Path, ...]:
@@ -212,15 +240,9 @@ class Part:
         folders = [self.layout.published(self.name, version) for version in self.operator.published]
         return tuple(sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in (".onnx", ".pb")))
 
-    @cached_property
-    def lowered(self) -> Mapping[Lowering, str]:
-        """What stands of each lowering in lowering.py: an edit of one leaves the exports of the other alone."""
-        path, names = self.layout.lowering(self.name), get_args(Lowering)
-        return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
-
     def torch_code(self, torch: str) -> tuple[Path, ...]:
         """What computes on torch's side: the compiled library, or the operator in Python."""
-        library = self.layout.torch_library(self.name, torch=self.alone(torch))
+        library = self.layout.torch_library(self.name, torch=self.needs_own_library(torch))
         return (library,) if has_torch_library(self.spec) else self.torch_op
 
     def torch_interface(self, torch: str) -> tuple[Path, ...]:
@@ -236,7 +258,7 @@ class Part:
     def _torch_binding(self, torch: str) -> tuple[Path, ...]:
         layout, spec = self.layout, self.spec
         if self.own_torch:  # what it reads is for the compiler to know, and it may hold arithmetic as well
-            return (layout.torch_library(spec.name, torch=self.alone(torch)),)
+            return (layout.torch_library(spec.name, torch=self.needs_own_library(torch)),)
         headers = (p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding))
         return (*(layout.generated(spec.name) / file for file in names.torch_binding(spec)), *headers)
 
@@ -258,8 +280,11 @@ class Part:
 def make_step(
     plan: Plan,
     group: str,
-    name: str = "",
     *arguments: str,
+    name: str = "",
+    operator: str = "",
+    lowering: Lowering | None = None,
+    cell: Cell | None = None,
     command: str = "",
     asks: Iterable[str] = (),
     stage: str = "",
@@ -289,6 +314,9 @@ def make_step(
         group=group,
         name=name,
         command=(command or group, *arguments),
+        operator=operator,
+        lowering=lowering,
+        cell=cell,
         asks=tuple(asks),
         reads=tuple(map(str, reads)),
         writes=tuple(map(str, writes)),

@@ -224,10 +224,6 @@ class Layout:
         folder = self.compiled(name) if self._special else self.build / "verify" / name
         return folder / lowering / f"{cell}.json"
 
-    def judged(self, verdict: Path) -> tuple[str, str, str]:
-        """Return operator, lowering and cell of the path of a verdict."""
-        return verdict.parts[-3], verdict.parts[-2], verdict.stem
-
     def sanitized_verdict(self, name: str) -> Path:
         """What the sanitizers said of an operator."""
         return self.build / f"sanitize/{name}/verdict.json"

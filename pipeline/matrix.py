@@ -193,6 +193,14 @@ def cells(
         yield from _cells(opsets[chosen[0][0]], ("node",), torch=None, ort=runtime)
 
 
+def every_cell() -> Iterator[Cell]:
+    """Yield every cell that TORCH and ORT have a row for, whether or not there is an environment for it."""
+    for ort in ORT:
+        for torch in TORCH:
+            yield from _cells({e: opsets_of(e, torch) for e in TORCH_EXPORTERS}, TORCH_EXPORTERS, torch=torch, ort=ort)
+        yield from _cells({"node": NODE}, ("node",), torch=None, ort=ort)
+
+
 def choose_opsets(asked: str, default: Mapping[Exporter, Sequence[int]], torch: str) -> dict[Exporter, tuple[int, ...]]:
     """Return the opsets per exporter of one torch for the doit variable ``opsets``.
 

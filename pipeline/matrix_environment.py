@@ -18,8 +18,8 @@ from pathlib import Path
 from pipeline.environment import (
     TORCH_INDEX,
     Pip,
-    Place,
     SetupError,
+    VenvPaths,
     check_machine,
     make_room,
     only_one,
@@ -47,15 +47,15 @@ def bring_up_to_date(layout: Layout, name: str, environ: Mapping[str, str]) -> N
     if lost := [path for path in layout.pins(name) if not path.is_file()]:
         raise UsageError(f"environment {name}: its pins are missing, {lost[0].relative_to(layout.root)}")
     folder = layout.environment(name)
-    place = Place(root=layout.root, name=str(folder.relative_to(layout.root)), needed=_NEEDED_BYTES[_factor(name)])
-    place.lock.parent.mkdir(parents=True, exist_ok=True)
+    paths = VenvPaths(root=layout.root, name=str(folder.relative_to(layout.root)), needed=_NEEDED_BYTES[_factor(name)])
+    paths.lock.parent.mkdir(parents=True, exist_ok=True)
     try:
         python = find_python(name, newest=_PYTHONS[name], environ=environ)
         wanted = {path.name: path.read_bytes() for path in layout.pins(name)} | {"made": _version(python).encode()}
-        with only_one(place.lock) as lock:
-            if read_stamp(place) != wanted:
-                _make(layout, name, place, python=python, environ=environ, lock=lock)
-                write_stamp(place, wanted)
+        with only_one(paths.lock) as lock:
+            if read_stamp(paths) != wanted:
+                _make(layout, name, paths, python=python, environ=environ, lock=lock)
+                write_stamp(paths, wanted)
     except (SetupError, OSError, subprocess.CalledProcessError) as error:
         raise NoEnvironmentError(f"environment {name}: {error}") from error
     for package, found in installed(folder).items():
@@ -87,32 +87,32 @@ def _factor(name: str) -> str:
     return "torch" if name.startswith("torch") else "ort"
 
 
-def _make(layout: Layout, name: str, place: Place, *, python: str, environ: Mapping[str, str], lock: int) -> None:
+def _make(layout: Layout, name: str, paths: VenvPaths, *, python: str, environ: Mapping[str, str], lock: int) -> None:
     check_machine()
-    make_room(place)
-    say(f"making the environment in {place.name} (Python {_version(python)})")
-    subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", place.environment], check=True)
+    make_room(paths)
+    say(f"making the environment in {paths.name} (Python {_version(python)})")
+    subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", paths.environment], check=True)
     # The main environment has a pip; what is installed here is for the other Python.
-    pip = Pip(place=place, command=(sys.executable, "-m", "pip", "--python", str(place.python)), lock=lock)
+    pip = Pip(paths=paths, command=(sys.executable, "-m", "pip", "--python", str(paths.python)), lock=lock)
     lock_file, *torch = layout.pins(name)
     pip.install("--require-hashes", "--no-deps", "-r", str(lock_file))
     for pins in torch:  # a CPU build, which needs none of the packages that torch's other builds ask for
         index = environ.get("OPMATRIX_TORCH_INDEX", TORCH_INDEX)
         say(f"installing torch from {index or 'what pip is configured with'}")
         pip.install(*(("--index-url", index) if index else ()), "--no-deps", "-r", str(pins))
-    _check_imports(name, place)
+    _check_imports(name, paths)
     say(f"the environment is ready ({pip.elapsed()})")
 
 
-def _check_imports(name: str, place: Place) -> None:
+def _check_imports(name: str, paths: VenvPaths) -> None:
     """Raise SetupError for an environment in which steps could not start, such as a torch that wants CUDA."""
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {"ORT_DISABLE_TELEMETRY": "1"}
-    command = [str(place.python), "-c", f"import {_IMPORTS[_factor(name)]}"]
+    command = [str(paths.python), "-c", f"import {_IMPORTS[_factor(name)]}"]
     done = subprocess.run(command, capture_output=True, text=True, env=environ)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise SetupError(70, f"what was installed cannot be imported: {said}. Is it a CPU build? The log is "
-                             f"'{place.log}'")  # fmt: skip
+                             f"'{paths.log}'")  # fmt: skip
 
 
 def _version(python: str) -> str:

@@ -51,6 +51,11 @@ class Input(metaclass=_KeepsMistakes):
     `type` is a dtype or the name of a type variable of `OpSpec.types`. `dims` names the sizes: a name stands for one
     size wherever it appears, an int is that size, ``"..."`` stands for any number of further sizes and comes last;
     None accepts every shape. `same_as` stands instead of it: the input before this one whose whole shape this has.
+
+    Example:
+        >>> x = Input(name="x", type="T", dims=("N", "C", "..."))
+        >>> scale = Input(name="scale", type="T", dims=("C",), optional=True)
+        >>> mask = Input(name="mask", type="bool", same_as="x")
     """
 
     name: str
@@ -76,6 +81,11 @@ class Attribute(metaclass=_KeepsMistakes):
     A float is float32 in ONNX and double in torch: binding and reference round it to float32. `minimum` and `maximum`
     are included; a NaN never fits them. A tensor attribute exists on ONNX's side only; with `torch_only` it exists on
     torch's alone, and the lowering says what becomes of it.
+
+    Example:
+        >>> groups = Attribute(name="num_groups", kind="int", minimum=1)
+        >>> eps = Attribute(name="eps", kind="float", default=1e-5)
+        >>> mode = Attribute(name="mode", kind="string", default="avg", allowed=("avg", "max"))
     """
 
     name: str
@@ -102,7 +112,11 @@ class Attribute(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class SameAs(metaclass=_KeepsMistakes):
-    """Shape rule: the shape of an input."""
+    """Shape rule: the shape of an input.
+
+    Example:
+        >>> y = Output(name="y", type="T", shape=SameAs(input="x"))
+    """
 
     input: str
     """The name of an input that is required."""
@@ -113,6 +127,9 @@ class Dims(metaclass=_KeepsMistakes):
     """Shape rule: sizes by name (as in `Input.dims`), number, or an expression of them such as ``"2*N + 1"``.
 
     An attribute of kind int whose `minimum` is 0 or more may be named as well: ``("N", "C", "pooled_height")``.
+
+    Example:
+        >>> y = Output(name="y", type="T", shape=Dims(dims=("N", "2*C + 1", 3)))
     """
 
     dims: tuple[str | int, ...]
@@ -121,7 +138,11 @@ class Dims(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class FromKernel(metaclass=_KeepsMistakes):
-    """Shape rule: the kernel decides, from the data. `rank` is known all the same."""
+    """Shape rule: the kernel decides, from the data. `rank` is known all the same.
+
+    Example:
+        >>> kept = Output(name="kept", type="int64", shape=FromKernel(rank=1))
+    """
 
     rank: int
     """The number of axes."""
@@ -129,7 +150,11 @@ class FromKernel(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class Output(metaclass=_KeepsMistakes):
-    """One output tensor; `type` as for an input."""
+    """One output tensor; `type` as for an input.
+
+    Example:
+        >>> y = Output(name="y", type="float32", shape=SameAs(input="x"), doc="The normalised input.")
+    """
 
     name: str
     """Letters, digits and _."""
@@ -143,7 +168,11 @@ class Output(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class Override(metaclass=_KeepsMistakes):
-    """An ATen operator that this one replaces in exports, for the torch versions from `first` to `last` included."""
+    """An ATen operator that this one replaces in exports, for the torch versions from `first` to `last` included.
+
+    Example:
+        >>> gelu = Override(name="aten::gelu", first="1.13")
+    """
 
     name: str
     """Such as ``aten::gelu``; its default overload."""
@@ -160,6 +189,11 @@ class TorchOp(metaclass=_KeepsMistakes):
     With `overrides` it is torch's own: exports of the ATen operators named there become this one, and there is no torch
     library of ours. With `python` it is defined by ops/<name>/torch_op.py, whose function `define()` returns what keeps
     the definition alive. A torch_op.py beside a kernel may hold `setup_context` and `backward`, for gradients.
+
+    Example:
+        >>> compiled = TorchOp(name="my_ops::group_norm")
+        >>> in_python = TorchOp(name="my_ops::add_and_round", python=True)
+        >>> own_of_torch = TorchOp(name="aten::gelu", overrides=(Override(name="aten::gelu"),))
     """
 
     name: str
@@ -173,7 +207,12 @@ class TorchOp(metaclass=_KeepsMistakes):
 @dataclass(frozen=True, kw_only=True)
 class Headers(metaclass=_KeepsMistakes):
     """A folder of headers that an operator's C++ files include: one of the project, or, with `distribution`, one that a
-    package of PyPI installs, named as its wheel has it."""
+    package of PyPI installs, named as its wheel has it.
+
+    Example:
+        >>> own = Headers(folder="third_party/include")
+        >>> eigen = Headers(folder="cmeel.prefix/include/eigen3", distribution="cmeel-eigen")
+    """
 
     folder: str
     """Relative to the project, or to where the package is installed."""
@@ -186,6 +225,11 @@ class OnnxOp(metaclass=_KeepsMistakes):
     """The custom op in ONNX. `versions` are the versions of the domain that models may import.
 
     The schema changes at `since_version`, and at each `since` of an attribute.
+
+    Example:
+        >>> OnnxOp(domain="my_domain", op_type="GroupNorm").versions
+        (1,)
+        >>> evolved = OnnxOp(domain="my_domain", op_type="GroupNorm", versions=(1, 2))
     """
 
     domain: str
@@ -200,7 +244,11 @@ class OnnxOp(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance(metaclass=_KeepsMistakes):
-    """``|actual - expected| <= atol + rtol * |expected|``, as numpy.allclose has it. Why: in the operator's README."""
+    """``|actual - expected| <= atol + rtol * |expected|``, as numpy.allclose has it. Why: in the operator's README.
+
+    Example:
+        >>> tolerances = {"float32": Tolerance(rtol=1e-5, atol=1e-6), "float64": Tolerance(rtol=1e-12, atol=0.0)}
+    """
 
     rtol: float
     """Relative to the expected value; a number from 0 on."""
@@ -217,6 +265,26 @@ class OpSpec(metaclass=_KeepsMistakes):
     is the text of kernel.h, for who would rather not have a file. `uses` names the operators whose nodes a lowering
     emits instead of a node of its own; its library is linked of theirs. `headers` are third parties', for the C++ files
     in native/<name>/.
+
+    Example:
+        >>> SPEC = OpSpec(
+        ...     name="scaled_relu",
+        ...     summary="Multiply by a factor what is above zero.",
+        ...     onnx=OnnxOp(domain="my_domain", op_type="ScaledRelu"),
+        ...     torch=TorchOp(name="my_ops::scaled_relu"),
+        ...     types={"T": ("float32", "float64")},
+        ...     inputs=(Input(name="x", type="T", dims=("...",)),),
+        ...     attributes=(Attribute(name="scale", kind="float", default=1.0),),
+        ...     outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
+        ...     tolerances={
+        ...         "custom": {
+        ...             "float32": Tolerance(rtol=0.0, atol=0.0),
+        ...             "float64": Tolerance(rtol=0.0, atol=0.0),
+        ...         },
+        ...     },
+        ... )
+        >>> SPEC.lowerings, SPEC.min_opset
+        (('custom',), 9)
     """
 
     name: str
@@ -258,6 +326,11 @@ class Random(metaclass=_KeepsMistakes):
     `specials` puts values at flat (C order) indices: ``{0: math.nan}``. `layout` is how torch holds the tensor in
     memory: same numbers, other strides. Torch has no negative ones, so "flipped" is the reverse order of axes. ONNX
     Runtime has no strides.
+
+    Example:
+        >>> x = Random(shape=(2, 3), deviation=10.0, specials={0: float("nan")})
+        >>> shape_of(Random(shape=(0, 4), layout="transposed"))
+        (0, 4)
     """
 
     shape: tuple[int, ...]
@@ -274,7 +347,12 @@ class Random(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class Values(metaclass=_KeepsMistakes):
-    """A tensor given number by number, as nested tuples."""
+    """A tensor given number by number, as nested tuples.
+
+    Example:
+        >>> shape_of(Values(values=((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))))
+        (2, 3)
+    """
 
     values: Nested
     """A number, or tuples of equal length, nested as deep as there are axes."""
@@ -290,6 +368,10 @@ class Case(metaclass=_KeepsMistakes):
     """One set of inputs, by the names of the declaration. `name` is unique within the operator.
 
     An optional input may be left out or None; a variadic one takes a tuple of tensors.
+
+    Example:
+        >>> plain = Case(name="plain", inputs={"x": Random(shape=(2, 3))})
+        >>> several = Case(name="several", inputs={"xs": (Random(shape=(2,)), Random(shape=(5,)))})
     """
 
     name: str
@@ -309,6 +391,20 @@ class Model(metaclass=_KeepsMistakes):
     `around` makes the model more than the operator: a function of the operator and its inputs that calls the operator
     once, ``def plus_x(op, x): return op(x) + x``, for NumPy arrays and torch tensors alike. Outputs keep the declared
     names, dtypes and shapes.
+
+    Example:
+        >>> MODELS = (
+        ...     Model(
+        ...         name="dynamic",
+        ...         types={"T": "float32"},
+        ...         attributes={"scale": 0.5},
+        ...         dynamic={"x": ("N", None)},
+        ...         cases=(
+        ...             Case(name="plain", inputs={"x": Random(shape=(2, 3))}),
+        ...             Case(name="empty", inputs={"x": Random(shape=(0, 3))}),
+        ...         ),
+        ...     ),
+        ... )
     """
 
     name: str

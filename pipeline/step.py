@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:  # doit needs neither to run a step
+    from pipeline.matrix import Cell
+    from pipeline.spec import Lowering
 
 Server = Literal["onnx", "torch", "export", "ort"]
 
@@ -38,6 +42,7 @@ class Config(str):
 class Step:
     """One step, as `pipeline.steps` plans it and `pipeline.runner` carries it out.
 
+    `operator`, `lowering` and `cell` say what the step is for, as far as it is for one of each.
     `command` is what follows ``python -m pipeline``: every step can be run by hand. `reads` and `writes` are files, as
     text: doit wants it so, and there are thousands on each command.
     `config` is everything else that the result depends on, as text: fields of the declaration, versions, flags.
@@ -54,6 +59,9 @@ class Step:
     group: str
     name: str
     command: tuple[str, ...]
+    operator: str = ""
+    lowering: Lowering | None = None
+    cell: Cell | None = None
     asks: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -68,7 +76,7 @@ class Step:
     megabytes: float = 8000
 
     @property
-    def place(self) -> str | None:
+    def server_name(self) -> str | None:
         """The server of the environment: ``export@torch2.9``, or ``export`` of the main one."""
         return f"{self.server}@{self.environment}" if self.server and self.environment else self.server
 
@@ -76,3 +84,8 @@ class Step:
     def task(self) -> str:
         """The name of the doit task: ``verify:group_norm-custom@torch2.13-dynamo-opset18-ort1.31``."""
         return f"{self.group}:{self.name}" if self.name else self.group
+
+
+def cell_step_name(group: str, operator: str, lowering: Lowering, cell: Cell) -> str:
+    """Return the name of the step of one cell: a model, which an export makes, depends on no ONNX Runtime."""
+    return f"{operator}-{lowering}@{cell.export_name if group == 'export' else cell}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pipeline.code import digest
 from pipeline.dist.steps import shipping
 from pipeline.glue import names
-from pipeline.keys import Part, Plan, make_step
+from pipeline.keys import OperatorPlan, Plan, make_step
 from pipeline.matrix import Cell, unreadable
 from pipeline.project import lost_headers
 from pipeline.report.template import TEMPLATES
@@ -34,27 +35,27 @@ def steps(plan: Plan) -> Iterator[Step]:
     yield from (_environment(plan, name) for name in plan.environments)
     verdicts: list[Path] = []
     for operator in plan.operators:
-        part = Part(plan, operator)
-        yield _glue(part)
+        op = OperatorPlan(plan, operator)
+        yield _glue(op)
         if has_torch_library(operator.spec) or has_ort_library(operator.spec):
-            yield _compile(part)
-        yield _data(part)
+            yield _compile(op)
+        yield _data(op)
         if operator.spec.torch and not operator.spec.torch.overrides:
-            yield _draw(part)
+            yield _draw(op)
         for torch in plan.torches:
-            yield from _register(part, torch)
+            yield from _register(op, torch)
         cells = operator.cells(plan.cells)
         # A model depends on no ONNX Runtime, and so nor does the step that writes it.
         exported = tuple(dict.fromkeys(replace(cell, ort=minor(plan.versions.onnxruntime)) for cell in cells))
         for lowering in operator.spec.lowerings:
-            yield from ((_node if cell.torch is None else _export)(part, lowering, cell) for cell in exported)
+            yield from (_export(op, lowering, cell) for cell in exported)
             if len(exported) > 1 and operator.spec.torch:
-                yield _agree(part, lowering, exported)
+                yield _agree(op, lowering, exported)
             firsts = _first_ones(cells)
-            yield from (_verify(part, lowering, cell, first=cell in firsts) for cell in cells)
+            yield from (_verify(op, lowering, cell, first=cell in firsts) for cell in cells)
             verdicts += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
         if has_ort_library(operator.spec) and (here := [cell for cell in cells if plan.is_main(cell)]):
-            yield _sanitize(part, here[0])
+            yield _sanitize(op, here[0])
     yield _report(plan, verdicts)
     yield from _probes(plan)
     yield from shipping(plan)
@@ -78,7 +79,7 @@ def _environment(plan: Plan, name: str) -> Step:
         plan,
         "environment",
         name,
-        name,
+        name=name,
         reads=layout.pins(name),
         writes=[layout.installed(name, package) for package in packages],
         seconds=_INSTALLING,
@@ -97,8 +98,8 @@ def _probes(plan: Plan) -> Iterator[Step]:
             yield make_step(
                 plan,
                 "probe",
-                f"{factor}{version}",
                 factor, *(["--version", version] if environment else []),
+                name=f"{factor}{version}",
                 stage=f"probe_{factor}",
                 writes=[plan.layout.probed(f"{factor}{version}")],
                 server=server,
@@ -107,16 +108,42 @@ def _probes(plan: Plan) -> Iterator[Step]:
             )  # fmt: skip
 
 
-def _register(part: Part, torch: str) -> Iterator[Step]:
-    if not part.spec.torch or not part.loads_in(torch):
+def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
+    """Prove each part of what this torch is given, keyed by no more than the part follows from."""
+    if not op.spec.torch or not op.has_torch_side(torch):
         return
-    if part.alone(torch):
-        yield _compile_alone(part, torch)
-    yield from (_register_schema(part, torch), _register_kernel(part, torch))
-    if not part.spec.torch.overrides:
-        yield from (_register_nodes(part, torch), _register_search(part, torch))
-    if part.torch_op:  # of an operator that Python defines, the file itself says whether there is a formula
-        yield _register_gradient(part, torch)
+    if op.needs_own_library(torch):
+        yield _compile_alone(op, torch)
+    keys, reference, own = op.keys, op.layout.reference(op.name), not op.spec.torch.overrides
+    interface: Mapping[str, Any] = {
+        "reads": op.torch_interface(torch),  # binding and fake kernel: the arithmetic may change without it
+        "after": op.compiled(torch),
+        "server": "export",
+        "models": keys.models,
+    }
+    yield op.register("schema", torch=torch, **interface, uses=("onnx",))
+    yield op.register(
+        "kernel",
+        torch=torch,
+        reads=[*op.torch_code(torch), op.layout.data_manifest(op.name)],
+        models=keys.models,
+        tolerances=keys.tolerances.get("custom"),
+        uses=("numpy",),
+    )
+    if own:
+        lowered = keys.lowerings["custom"]
+        yield op.register("nodes", torch=torch, **interface, lowered=lowered, uses=("onnx", "onnxscript"))
+        yield op.register(
+            "search",
+            torch=torch,
+            reads=[*op.torch_code(torch), op.layout.drawn(op.name), reference],
+            tolerances=keys.tolerances.get("custom"),
+            uses=("hypothesis", "numpy"),
+        )
+    if op.torch_op:  # of an operator that Python defines, the file itself says whether there is a formula
+        # Not keyed by the kernel: no kernel can change whether the formula is the reference's derivative.
+        formula = [*op.torch_op, reference]
+        yield op.register("gradient", torch=torch, reads=formula, models=keys.models, uses=("numpy",))
 
 
 def _sdk(plan: Plan) -> Step:
@@ -129,27 +156,27 @@ def _sdk(plan: Plan) -> Step:
     )
 
 
-def _glue(part: Part) -> Step:
-    folder = part.layout.generated(part.name)
-    return part.step(
+def _glue(op: OperatorPlan) -> Step:
+    folder = op.layout.generated(op.name)
+    return op.step(
         "glue",
-        writes=[folder / name for name in names.generated(part.spec, part.written)],
+        writes=[folder / name for name in names.generated(op.spec, op.written)],
         code=names.TEMPLATES,
-        spec=part.documented,
-        kernel=part.spec.kernel,
-        written=sorted(part.written),
+        spec=op.keys.codegen,
+        kernel=op.spec.kernel,
+        written=sorted(op.written),
     )
 
 
-def _compile(part: Part) -> Step:
-    layout, name, spec = part.layout, part.name, part.spec
-    linked = not spec.uses and OWN_ORT not in part.written
-    shared = layout.objects(name, *native_build.shared(spec, part.written)) if linked else ()
-    return part.step(
+def _compile(op: OperatorPlan) -> Step:
+    layout, name, spec = op.layout, op.name, op.spec
+    linked = not spec.uses and OWN_ORT not in op.written
+    shared = layout.objects(name, *native_build.shared(spec, op.written)) if linked else ()
+    return op.step(
         "compile",
         reads=[
             layout.sdk,
-            *(layout.generated(name) / file for file in names.native(spec, part.written)),
+            *(layout.generated(name) / file for file in names.native(spec, op.written)),
             *(path for other in spec.uses for path in layout.objects(other, "kernel", "ort")),
             *layout.native_sources(name),
             *headers.files(spec, layout.root),
@@ -159,233 +186,158 @@ def _compile(part: Part) -> Step:
             *dict.fromkeys(
                 [
                     *([layout.ort_library(name), *shared] if has_ort_library(spec) else ()),
-                    *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, part.written) else ()),
+                    *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, op.written) else ()),
                 ]
             ),
         ],
         found=layout.other_headers(name),
-        ninja=build_ninja(layout, spec, toolchain=part.plan.toolchain, written=part.written),
-        compiler=part.plan.toolchain.identity,
+        ninja=build_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.written),
+        compiler=op.plan.toolchain.identity,
         headers=headers.versions(spec),
-        torch=part.plan.versions.torch if part.own_torch else "",
+        torch=op.plan.versions.torch if op.own_torch else "",
     )
 
 
-def _compile_alone(part: Part, torch: str) -> Step:
+def _compile_alone(op: OperatorPlan, torch: str) -> Step:
     """Compile the library for one torch, in whose environment its headers are."""
-    layout, name, spec = part.layout, part.name, part.spec
-    place = f"torch{torch}"
-    return part.step(
+    layout, name, spec = op.layout, op.name, op.spec
+    environment = f"torch{torch}"
+    return op.step(
         "compile",
-        f"@{place}",
-        "--torch-root", str(layout.environment(place).relative_to(layout.root)),
+        f"@{environment}",
+        "--torch-root", str(layout.environment(environment).relative_to(layout.root)),
         reads=[
             layout.sdk,
-            *(layout.generated(name) / file for file in names.native(spec, part.written)),
-            *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, part.written) else ()),
+            *(layout.generated(name) / file for file in names.native(spec, op.written)),
+            *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, op.written) else ()),
             *layout.native_sources(name),
             *headers.files(spec, layout.root),
-            layout.installed(place, "torch"),
+            layout.installed(environment, "torch"),
         ],
         writes=[layout.torch_library(name, torch=torch)],
         after=[f"compile:{name}"],
         found=layout.other_headers(name, torch=torch),
-        ninja=classic_ninja(layout, spec, toolchain=part.plan.toolchain, written=part.written),
-        compiler=part.plan.toolchain.identity,
+        ninja=classic_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.written),
+        compiler=op.plan.toolchain.identity,
         headers=headers.versions(spec),
     )  # fmt: skip
 
 
-def _data(part: Part) -> Step:
-    return part.step(
+def _data(op: OperatorPlan) -> Step:
+    return op.step(
         "data",
-        reads=[part.layout.reference(part.name)],
-        writes=[part.layout.data_manifest(part.name), *part.data_files],
+        reads=[op.layout.reference(op.name)],
+        writes=[op.layout.data_manifest(op.name), *op.data_files],
         server="onnx",
-        spec=part.interface,
-        models=part.models,
-        uses=(
-            "numpy",
-            "onnx",
-        ),
+        spec=op.keys.runtime,
+        models=op.keys.models,
+        uses=("numpy", "onnx"),
     )
 
 
-def _draw(part: Part) -> Step:
-    return part.step(
+def _draw(op: OperatorPlan) -> Step:
+    return op.step(
         "draw",
-        reads=[part.layout.reference(part.name)],
-        writes=[part.layout.drawn(part.name)],
+        reads=[op.layout.reference(op.name)],
+        writes=[op.layout.drawn(op.name)],
         server="onnx",
-        spec=part.interface,
-        models=part.models,
-        uses=(
-            "hypothesis",
-            "numpy",
-        ),
+        spec=op.keys.runtime,
+        models=op.keys.models,
+        uses=("hypothesis", "numpy"),
     )
 
 
-def _register_schema(part: Part, torch: str) -> Step:
-    """Keyed by the binding and the fake kernel; the arithmetic may change without it."""
-    return part.register(
-        "schema",
-        torch=torch,
-        reads=part.torch_interface(torch),
-        after=part.compiled(torch),
-        server="export",
-        models=part.models,
-        uses=("onnx",),
-    )
-
-
-def _register_nodes(part: Part, torch: str) -> Step:
-    return part.register(
-        "nodes",
-        torch=torch,
-        reads=part.torch_interface(torch),
-        after=part.compiled(torch),
-        server="export",
-        models=part.models,
-        lowering=part.lowered["custom"],
-        uses=(
-            "onnx",
-            "onnxscript",
-        ),
-    )
-
-
-def _register_kernel(part: Part, torch: str) -> Step:
-    return part.register(
-        "kernel",
-        torch=torch,
-        reads=[*part.torch_code(torch), part.layout.data_manifest(part.name)],
-        models=part.models,
-        tolerances=part.tolerances.get("custom"),
-        uses=("numpy",),
-    )
-
-
-def _register_search(part: Part, torch: str) -> Step:
-    return part.register(
-        "search",
-        torch=torch,
-        reads=[*part.torch_code(torch), part.layout.drawn(part.name), part.layout.reference(part.name)],
-        tolerances=part.tolerances.get("custom"),
-        uses=(
-            "hypothesis",
-            "numpy",
-        ),
-    )
-
-
-def _register_gradient(part: Part, torch: str) -> Step:
-    """Keyed by the formula and the reference that it is the derivative of: no kernel can change whether it is."""
-    return part.register(
-        "gradient",
-        torch=torch,
-        reads=[*part.torch_op, part.layout.reference(part.name)],
-        models=part.models,
-        uses=("numpy",),
-    )
-
-
-def _export(part: Part, lowering: Lowering, cell: Cell) -> Step:
-    layout, spec = part.layout, part.spec
-    return part.step(
+def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
+    """Write the models of a cell: by an exporter of torch, or, where the cell has no torch, by the exporter `node`."""
+    layout, spec = op.layout, op.spec
+    bodies = op.function_models(lowering, cell) if cell.torch else ()
+    made: Mapping[str, Any] = {
+        "stage": "node",
+        "reads": [layout.generated(spec.name) / names.SCHEMA],
+        "server": "onnx",
+        "uses": ("onnx",),
+    }
+    if cell.torch:
+        made = {
+            "reads": [
+                *(layout.generated(spec.name) / file for file in names.PYTHON),
+                *(layout.generated(name) / names.SCHEMA for name in spec.uses),
+                *(op.torch_op if spec.torch and spec.torch.python else ()),
+                *(op.model_files("custom", cell) if bodies else ()),
+            ],
+            "server": "export",
+            "lowered": op.keys.lowerings[lowering],
+            "environment": op.plan.environment(torch=cell.torch),
+            "uses": _EXPORTING,
+        }
+    return op.cell_step(
         "export",
-        f"-{lowering}@{cell.export_name}",
-        "--lowering", lowering, "--cell", str(cell),
-        reads=[
-            *(layout.generated(spec.name) / file for file in names.PYTHON),
-            *(layout.generated(name) / names.SCHEMA for name in spec.uses),
-            *(part.torch_op if spec.torch and spec.torch.python else ()),
-            *(part.model_files("custom", cell) if part.function_models(lowering, cell) else ()),
-        ],
+        lowering,
+        cell,
         writes=[
             layout.manifest(spec.name, lowering, cell),
             layout.pictures(spec.name, lowering, cell),
-            *part.model_files(lowering, cell),
-            *part.function_models(lowering, cell),
+            *op.model_files(lowering, cell),
+            *bodies,
         ],
-        server="export",
-        spec=part.interface,
-        models=part.traced,
-        lowering=part.lowered[lowering],
-        environment=part.plan.environment(torch=cell.torch),
-        uses=_EXPORTING,
-    )  # fmt: skip
+        spec=op.keys.runtime,
+        models=op.keys.export,
+        **made,
+    )
 
 
-def _node(part: Part, lowering: Lowering, cell: Cell) -> Step:
-    """As an export, without torch."""
-    layout, spec = part.layout, part.spec
-    return part.step(
-        "export",
-        f"-{lowering}@{cell.export_name}",
-        "--lowering", lowering, "--cell", str(cell),
-        stage="node",
-        reads=[layout.generated(spec.name) / names.SCHEMA],
-        writes=[
-            layout.manifest(spec.name, lowering, cell),
-            layout.pictures(spec.name, lowering, cell),
-            *part.model_files(lowering, cell),
-        ],
-        server="onnx",
-        spec=part.interface,
-        models=part.traced,
-        uses=("onnx",),
-    )  # fmt: skip
-
-
-def _agree(part: Part, lowering: Lowering, cells: Sequence[Cell]) -> Step:
-    return part.step(
+def _agree(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell]) -> Step:
+    return op.step(
         "export",
         f"-{lowering}-agreement@torch{'+'.join(dict.fromkeys(c.torch for c in cells if c.torch))}",
         "--lowering", lowering, *map(str, cells),
+        lowering=lowering,
         stage="agree",
         command="agree",
-        reads=[part.layout.manifest(part.name, lowering, cell) for cell in cells],
+        reads=[op.layout.manifest(op.name, lowering, cell) for cell in cells],
     )  # fmt: skip
 
 
-def _verify(part: Part, lowering: Lowering, cell: Cell, *, first: bool) -> Step:
-    layout, spec = part.layout, part.spec
+def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, first: bool) -> Step:
+    layout, spec = op.layout, op.spec
     verdict = layout.verdict(spec.name, lowering, cell)
-    return part.step(
+    return op.cell_step(
         "verify",
-        f"-{lowering}@{cell}",
-        "--lowering", lowering, "--cell", str(cell), *([] if first else ["--not-first"]),
+        lowering,
+        cell,
+        *([] if first else ["--not-first"]),
         reads=[
             *([layout.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else ()),
             *(layout.reference(name) for name in (spec.name, *spec.uses)),
             layout.manifest(spec.name, lowering, cell),
-            *part.function_models(lowering, cell),
+            *op.function_models(lowering, cell),
             layout.data_manifest(spec.name),
-            *(part.published_files if lowering == "custom" and first else ()),
+            *(op.published_files if lowering == "custom" and first else ()),
         ],
         writes=[verdict],
         server="ort",
         verdict=verdict,
-        spec=part.interface,
-        used=part.used,
-        models=part.models,
-        tolerances=part.tolerances[lowering],
+        spec=op.keys.runtime,
+        used=op.keys.used,
+        models=op.keys.models,
+        tolerances=op.keys.tolerances[lowering],
         first=first,
-        published=part.operator.published if lowering == "custom" else (),
-        environment=part.plan.environment(ort=cell.ort),
+        published=op.operator.published if lowering == "custom" else (),
+        environment=op.plan.environment(ort=cell.ort),
         uses=_VERIFYING,
     )  # fmt: skip
 
 
-def _sanitize(part: Part, cell: Cell) -> Step:
+def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
     """Keyed by the sources, not by the libraries that ship: the same bytes may come of sound and of undefined C++."""
-    layout, spec, verdict = part.layout, part.spec, part.layout.sanitized_verdict(part.name)
-    compiled = [o for o in part.plan.operators if o.name in (*spec.uses, spec.name)]
-    return part.step(
+    layout, spec, verdict = op.layout, op.spec, op.layout.sanitized_verdict(op.name)
+    compiled = [o for o in op.plan.operators if o.name in (*spec.uses, spec.name)]
+    return op.step(
         "sanitize",
         "",
         "--cell", str(cell),
+        lowering="custom",
+        cell=cell,
         reads=[
             layout.sdk,
             *(layout.generated(o.name) / file for o in compiled for file in names.native(o.spec, o.written)),
@@ -400,13 +352,13 @@ def _sanitize(part: Part, cell: Cell) -> Step:
         after=[f"sanitize:{name}" for name in spec.uses],  # which compiles in the same folders
         verdict=verdict,
         stages=[digest(stage) for stage in ("compile", "register", "draw", "verify", "fuzz")],
-        compiler=part.plan.toolchain.identity,
-        flags=[*part.plan.toolchain.compiler, part.plan.toolchain.linker],
+        compiler=op.plan.toolchain.identity,
+        flags=[*op.plan.toolchain.compiler, op.plan.toolchain.linker],
         headers=headers.versions(spec),
-        written=sorted(part.written),
-        spec=part.interface,
-        models=part.models,
-        tolerances=part.tolerances,
+        written=sorted(op.written),
+        spec=op.keys.runtime,
+        models=op.keys.models,
+        tolerances=op.keys.tolerances,
         uses=("torch", "onnx", "onnxruntime", "numpy", "hypothesis",),
     )  # fmt: skip
 

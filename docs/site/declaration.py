@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -102,7 +103,9 @@ def _order(classes: Mapping[str, Class]) -> Sequence[str]:
 def _class(one: Class, classes: Mapping[str, Class], aliases: Mapping[str, str]) -> str:
     known = {**classes, **aliases}
     rows = [(code(f.name), _type(f.type, known), code(f.default) or "required", f.meaning) for f in one.fields]
-    return f"## {one.name}\n\n{prose(one.doc)}\n\n{table(('field', 'type', 'default', 'meaning'), rows)}"
+    doc, _, example = one.doc.partition("\n\nExample:\n")
+    block = f"\n\n```pycon\n{textwrap.dedent(example)}\n```" if example else ""
+    return f"## {one.name}\n\n{prose(doc)}\n\n{table(('field', 'type', 'default', 'meaning'), rows)}{block}"
 
 
 def _type(annotation: str, known: Mapping[str, object]) -> str:

@@ -13,11 +13,11 @@ from pipeline.spec import Tolerance
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What a comparison found. `error`, `ulp` and `share` are the largest over all elements, 0 where there are none.
+    """What a comparison found. `error`, `ulp` and `tolerance_used` are the largest over all elements, 0 for none.
 
-    `error` is the absolute error, inf where a NaN or an infinity stands on one side only. `ulp` is the error in units
-    in the last place of the expected value; a zero has none, so that `atol` alone judges it. `share` is the part of
-    the tolerance that was used up: 1.0 is just allowed. `worst` is the index with the largest share; `expected` and
+    `error` is the absolute error, inf where there is a NaN or an infinity on one side only. `ulp` is the error in units
+    in the last place of the expected value; a zero has none, so that `atol` alone judges it. `tolerance_used` is the
+    part of the tolerance that was used: 1.0 is just allowed. `worst` is the index that uses most; `expected` and
     `actual` are the values there, in the fewest digits that tell them apart from their neighbours. `first` is the first
     index, in C order, that is beyond the tolerance.
     """
@@ -33,7 +33,7 @@ class Comparison:
     subject: str = ""  # what the message begins with, such as the output's name where there are several
     error: float = 0.0
     ulp: float = 0.0
-    share: float = 0.0
+    tolerance_used: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -41,17 +41,14 @@ class Comparison:
 
     def __str__(self) -> str:
         """Say what differs: ``3 of 64 elements differ beyond rtol=0.001 atol=1e-05; worst at (0, 17): ...``."""
-        return self.subject + self._found()
-
-    def _found(self) -> str:
         if self.problem:
-            return self.problem
+            return f"{self.subject}{self.problem}"
         limits = f"rtol={self.tolerance.rtol:g} atol={self.tolerance.atol:g}"
         if self.ok:
-            return f"{self.elements} elements agree within {limits}"
+            return f"{self.subject}{self.elements} elements agree within {limits}"
         differ = "differs" if self.differing == 1 else "differ"
         return (
-            f"{self.differing} of {self.elements} elements {differ} beyond {limits}; "
+            f"{self.subject}{self.differing} of {self.elements} elements {differ} beyond {limits}; "
             f"worst at {self.worst}: expected {self.expected}, got {self.actual}"
         )
 
@@ -71,11 +68,11 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
         return Comparison(tolerance=tolerance, elements=expected.size)
     flat = expected.ravel()  # so that a scalar is an array as well
     error = _error(actual.ravel(), flat)
-    share = _share(error, flat, tolerance)
-    at = int(share.argmax())
+    used = _tolerance_used(error, flat, tolerance)
+    at = int(used.argmax())
     worst = np.unravel_index(at, expected.shape)
-    beyond = share > 1
-    first = np.unravel_index(int(beyond.argmax()), expected.shape) if share[at] > 1 else None
+    beyond = used > 1
+    first = np.unravel_index(int(beyond.argmax()), expected.shape) if used[at] > 1 else None
     return Comparison(
         tolerance=tolerance,
         elements=expected.size,
@@ -86,13 +83,8 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
         actual=str(actual[worst]),
         error=float(error.max()),
         ulp=_ulp(error, flat),
-        share=float(share[at]),
+        tolerance_used=float(used[at]),
     )
-
-
-def mismatch(subject: str, comparison: Comparison, *, replay: str) -> str:
-    """Return the message of a mismatch: whose it is, what differs, and the command that shows it again."""
-    return f"{subject}: {comparison}. Replay: {replay}"
 
 
 def _incomparable(actual: Array, expected: Array) -> str:
@@ -125,16 +117,16 @@ def _wide(array: Array) -> Array:
     return array.astype(np.longdouble if array.dtype.kind in "iub" else np.float64)
 
 
-def _share(error: Array, expected: Array, tolerance: Tolerance) -> Array:
+def _tolerance_used(error: Array, expected: Array, tolerance: Tolerance) -> Array:
     """Return which part of the tolerance each error uses: 0 for none, inf for any error where none is allowed."""
     if expected.dtype == np.object_:
         return error
     size = np.abs(_wide(expected))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        share: Array = error / (tolerance.atol + tolerance.rtol * size)
-    share[~np.isfinite(error)] = math.inf
-    share[error == 0] = 0
-    return share
+        used: Array = error / (tolerance.atol + tolerance.rtol * size)
+    used[~np.isfinite(error)] = math.inf
+    used[error == 0] = 0
+    return used
 
 
 def _ulp(error: Array, expected: Array) -> float:

@@ -8,26 +8,25 @@ import numpy as np
 
 from pipeline.data import arrays
 from pipeline.data.arrays import Array
-from pipeline.feeds import Feed, feeds
+from pipeline.errors import DataError
+from pipeline.feeds import feeds
 from pipeline.schema import attribute_values, dtype_of, stored
 from pipeline.spec import AttributeValue, Case, Model, OpSpec
 
 
 def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
-    """Return one array per tensor that a case gives, as the data stage writes them."""
-    return [
-        arrays.array(
-            feed.tensor,
-            dtype_of(feed.part.type, model.types),
-            seed_of=arrays.seed_of(spec.name, case.name, _name(feed)),
-        )
-        for feed in feeds(spec, model, case)
-    ]
-
-
-def _name(feed: Feed) -> str:
-    """Return the name that seeds a tensor, whatever it is called in the model's graph."""
-    return f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
+    """Return one array per tensor that a case gives, as the data stage writes them. Raises DataError for the first that
+    its description does not fit."""
+    found = []
+    for feed in feeds(spec, model, case):
+        # The seed does not follow from the name in the graph: `Model.names` may rename an input and keep its values.
+        name = f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
+        try:
+            seed = arrays.seed_of(spec.name, case.name, name)
+            found.append(arrays.array(feed.tensor, dtype_of(feed.part.type, model.types), seed_of=seed))
+        except DataError as error:
+            raise DataError(f"input {name!r}: {error}") from error
+    return found
 
 
 def small_and_finite(numbers: Sequence[Array], *, elements: int) -> bool:

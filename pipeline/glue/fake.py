@@ -15,7 +15,7 @@ ITEM = "item"  # one tensor of a variadic input
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault:
+class Refusal:
     """The condition of a wrong input and its message; `of` is the variadic input whose every tensor it is about."""
 
     condition: str
@@ -85,15 +85,15 @@ def _required(part: Input) -> bool:
     return not part.optional and not part.variadic
 
 
-def _fault(part: Input, condition: str, message: str) -> Fault:
+def _fault(part: Input, condition: str, message: str) -> Refusal:
     """Return a fault of an input that may be absent, or of which there are any number."""
     if part.optional:
         bare = " or " not in condition
         condition = f"{part.name} is not None and {condition if bare else f'({condition})'}"
-    return Fault(condition=condition, message=message, of=part.name if part.variadic else None)
+    return Refusal(condition=condition, message=message, of=part.name if part.variadic else None)
 
 
-def _dtype_faults(spec: OpSpec) -> Iterator[Fault]:
+def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
     leaders = {i.type: i.name for i in reversed(spec.inputs) if i.type in spec.types and _required(i)}
     for part in spec.inputs:
         name, found = part.name, ITEM if part.variadic else part.name
@@ -117,7 +117,7 @@ def _leaders(spec: OpSpec) -> dict[str, tuple[str, str]]:
     return leaders
 
 
-def _shape_faults(spec: OpSpec) -> Iterator[Fault]:
+def _shape_faults(spec: OpSpec) -> Iterator[Refusal]:
     """Yield, per input, what a wrong shape is, worded as the compiled binding has it."""
     leaders = _leaders(spec)
     for part in spec.inputs:

@@ -55,10 +55,10 @@ def blame(
 
 def _nearest(compared: Sequence[Held]) -> str:
     """Return which node comes nearest to its limit."""
-    worst = max(compared, key=lambda h: h.comparison.share if h.comparison else 0, default=None)
+    worst = max(compared, key=lambda h: h.comparison.tolerance_used if h.comparison else 0, default=None)
     if worst is None or worst.comparison is None:
         return ""
-    return f"; the nearest to its limit is {called(worst.node)}, {worst.comparison.share:.0%} of it"
+    return f"; the nearest to its limit is {called(worst.node)}, {worst.comparison.tolerance_used:.0%} of it"
 
 
 def _remedy(found: Held, operators: Sequence[OpSpec]) -> str:

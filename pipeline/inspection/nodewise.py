@@ -116,7 +116,7 @@ def _hold(
     ]
     if not found:
         return Held(node=node, inputs=taken)
-    worst = max(found, key=lambda c: (bool(c.problem), c.share))
+    worst = max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
     return Held(node=node, inputs=taken, expected=expected, comparison=worst)
 
 

@@ -64,8 +64,8 @@ def agreement(
     wrong = {setting: [c for c in of_one if not c.ok] for setting, of_one in found.items()}
     bad = [setting for setting, of_one in wrong.items() if of_one]
     if not bad:
-        worst = max((c for of_one in found.values() for c in of_one), key=lambda c: c.share, default=None)
-        used = f", {worst.share:.0%} of the limit used up" if worst else ""
+        worst = max((c for of_one in found.values() for c in of_one), key=lambda c: c.tolerance_used, default=None)
+        used = f", {worst.tolerance_used:.0%} of the limit used up" if worst else ""
         some = "" if len(known) == len(names) else f"; nothing is known of {len(names) - len(known)} further outputs"
         yield Finding(
             question="agrees", mark="ok", text=f"with {of}: {_many(len(known), 'output')}{_limits(worst)}{used}{some}"

@@ -27,7 +27,7 @@ from pipeline.models.traced import strip
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
+class LoadedOperators:
     """The operators that torch now has; `missing` says of the others, by their torch names, why not."""
 
     lowered: Sequence[Lowered]
@@ -42,7 +42,7 @@ class Loaded:
         return found
 
 
-def load(layout: Layout, operators: Sequence[Operator]) -> Loaded:
+def load(layout: Layout, operators: Sequence[Operator]) -> LoadedOperators:
     """Load every operator that is built: compiled library, fake kernel and lowering."""
     lowered, alive, missing = [], [], {}
     for operator in operators:
@@ -59,10 +59,10 @@ def load(layout: Layout, operators: Sequence[Operator]) -> Loaded:
             missing[operator.spec.torch.name] = str(error)
             continue
         alive.append(loaded)
-    return Loaded(lowered=lowered, missing=missing, alive=alive)
+    return LoadedOperators(lowered=lowered, missing=missing, alive=alive)
 
 
-def legacy(model: TorchModel, loaded: Loaded, opset: int, outputs: Sequence[str]) -> ModelProto:
+def legacy(model: TorchModel, loaded: LoadedOperators, opset: int, outputs: Sequence[str]) -> ModelProto:
     """Export through TorchScript."""
     file = io.BytesIO()
     with ExitStack() as stack:
@@ -83,7 +83,7 @@ def legacy(model: TorchModel, loaded: Loaded, opset: int, outputs: Sequence[str]
     return strip(onnx.load_model_from_string(file.getvalue()))
 
 
-def dynamo(model: TorchModel, loaded: Loaded, opset: int, outputs: Sequence[str]) -> ModelProto:
+def dynamo(model: TorchModel, loaded: LoadedOperators, opset: int, outputs: Sequence[str]) -> ModelProto:
     """Export through torch.export."""
     from pipeline.models import dynamo_exporter, guards  # they import what older versions of torch have not
 

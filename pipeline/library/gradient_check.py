@@ -31,7 +31,7 @@ TINY = 64  # elements of all: each is varied on its own
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class GradSample:
     """One case with its tensors. `derived` are the indices of those that ask for a gradient."""
 
     spec: OpSpec
@@ -132,7 +132,7 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _samples(operator: Operator, gradient: Gradient) -> Iterator[Sample]:
+def _samples(operator: Operator, gradient: Gradient) -> Iterator[GradSample]:
     spec = operator.spec
     for model in operator.models:
         for case in model.cases:
@@ -143,10 +143,10 @@ def _samples(operator: Operator, gradient: Gradient) -> Iterator[Sample]:
             names = [feed.part.name for feed in feeds(spec, model, case)]
             double = [n for n, t in enumerate(flat) if t.dtype == torch.float64 and names[n] not in gradient.without]
             if double:
-                yield Sample(spec=spec, model=model, case=case, flat=flat, names=names, derived=double)
+                yield GradSample(spec=spec, model=model, case=case, flat=flat, names=names, derived=double)
 
 
-def _check(sample: Sample, gradient: Gradient) -> tuple[list[str], list[dict[str, str]]]:
+def _check(sample: GradSample, gradient: Gradient) -> tuple[list[str], list[dict[str, str]]]:
     """Return what is wrong, and what was proved."""
     problems = list(_given(sample, gradient))
     if problems:
@@ -166,10 +166,10 @@ def _check(sample: Sample, gradient: Gradient) -> tuple[list[str], list[dict[str
     return [], proved
 
 
-def _given(sample: Sample, gradient: Gradient) -> Iterator[str]:
+def _given(sample: GradSample, gradient: Gradient) -> Iterator[str]:
     """Yield which inputs get no gradient although they should, and the other way round."""
     floating = [n for n, t in enumerate(sample.flat) if t.is_floating_point()]
-    asking = Sample(**{**vars(sample), "derived": floating})
+    asking = GradSample(**{**vars(sample), "derived": floating})
     leaves = asking.leaves()
     try:
         total = sum((o.sum() for o in asking.call(*leaves)), torch.zeros(()))
@@ -185,7 +185,7 @@ def _given(sample: Sample, gradient: Gradient) -> Iterator[str]:
             yield _says(sample, f"it gives a gradient for {name!r}, which WITHOUT_GRADIENT names")
 
 
-def _says(sample: Sample, what: str) -> str:
+def _says(sample: GradSample, what: str) -> str:
     inputs = ", ".join(f"{n} {sample.names[index]}" for n, index in enumerate(sample.derived))
     return (
         f"{sample}: gradient: {what}. Formula: ops/{sample.spec.name}/torch_op.py, inputs: {inputs}. "

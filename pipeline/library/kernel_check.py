@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from pipeline.data.arrays import Array, dtype_name
-from pipeline.data.compare import EXACT, Comparison, compare, mismatch
+from pipeline.data.case_message import mismatch, refused
+from pipeline.data.compare import EXACT, Comparison, compare
 from pipeline.data.dataset import DataSet
 from pipeline.library.inputs import arguments, tensors
 from pipeline.library.torch_call import torch_attributes
@@ -40,7 +41,7 @@ class CaseCheck:
 
 
 def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
-    """Return what is wrong, and the largest error, ULP and share of the tolerance over all outputs.
+    """Return what is wrong, and the largest error, ULP and part of the tolerance over all outputs.
 
     The expected outputs, with one thread; the same bits again, and with several threads; the inputs as they were.
     """
@@ -51,14 +52,16 @@ def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
         with threads(THREADS):
             third = _call(check, inputs)
     except (RuntimeError, ValueError, TypeError) as error:
-        return [f"{check}: the kernel refuses it: {error}. Replay: {check.replay}"], {}
+        return [refused(str(check), error, replay=check.replay)], {}
     comparisons = list(_comparisons(check, first))
     problems = [mismatch(f"{check}: {name}", c, replay=check.replay) for name, c in comparisons if not c.ok]
     problems += _differing(check, "the second call", second, first)
     problems += _differing(check, f"the call with {THREADS} threads", third, first)
     problems += _differing(check, "its input afterwards", [i.numpy() for i in inputs], list(check.data.inputs.values()))
     worst = [c for _, c in comparisons]
-    return problems, {key: max((getattr(c, key) for c in worst), default=0.0) for key in ("error", "ulp", "share")}
+    return problems, {
+        key: max((getattr(c, key) for c in worst), default=0.0) for key in ("error", "ulp", "tolerance_used")
+    }
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pipeline.library import torch_versions
 from pipeline.library.inputs import tensors
 from pipeline.library.samples import complete
 from pipeline.library.torch_call import torch_minor
-from pipeline.library.torch_library import Loaded
+from pipeline.library.torch_library import LoadedLibrary
 from pipeline.load import Operator
 from pipeline.matrix import TORCH_EXPORTERS, Cell, opsets_of
 from pipeline.models.demand import Demand
@@ -19,7 +19,7 @@ from pipeline.models.glue import load_glue
 _OPSET = 18  # both exporters write it, where there are both
 
 
-def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str, str]]:
+def results(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
     """Export one model through each exporter; the gates judge it as any other. Raises ExportError."""
     glue = load_glue(layout, operator.name)
     sample = next(complete(layout, operator, loaded, glue), None)

@@ -13,7 +13,7 @@ from pipeline.feeds import feeds
 from pipeline.layout import Layout
 from pipeline.library import torch_op, torch_versions
 from pipeline.library.inputs import arguments, tensors
-from pipeline.library.torch_library import Loaded
+from pipeline.library.torch_library import LoadedLibrary
 from pipeline.load import Operator
 from pipeline.models.glue import Glue
 from pipeline.spec import Case, Model, given
@@ -22,7 +22,7 @@ SMALL = 1000  # elements
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class OpcheckSample:
     """One case, its tensors, and the arguments made of them. Where a formula for the gradient is declared, they ask for
     it."""
 
@@ -32,7 +32,7 @@ class Sample:
     arguments: list[Any]
 
 
-def complete(layout: Layout, operator: Operator, loaded: Loaded, glue: Glue | None) -> Iterator[Sample]:
+def complete(layout: Layout, operator: Operator, loaded: LoadedLibrary, glue: Glue | None) -> Iterator[OpcheckSample]:
     """Register the fake kernel and the gradient, then yield the first small, finite case of each choice of dtypes and
     inputs: opcheck fails where an output is NaN. A torch that takes no formula gets none.
     Without `glue` the operator is torch's own, with a fake kernel."""
@@ -42,7 +42,7 @@ def complete(layout: Layout, operator: Operator, loaded: Loaded, glue: Glue | No
     gradient = torch_op.gradient(layout, operator.spec)
     if gradient and not torch_versions.REGISTRATION.here:
         gradient = None
-    if gradient:
+    if gradient and not torch_op.has_formula(loaded.overload.name()):  # another part in this process may have done so
         gradient.register(loaded.overload.name())
     spec, seen = operator.spec, set()
     for model in operator.models:
@@ -55,7 +55,7 @@ def complete(layout: Layout, operator: Operator, loaded: Loaded, glue: Glue | No
                 _asking(t, asks=gradient is not None and feed.part.name not in gradient.without)
                 for feed, t in zip(feeds(spec, model, case), tensors(spec, model, case, numbers), strict=True)
             ]
-            yield Sample(model=model, case=case, tensors=tuple(flat), arguments=arguments(spec, case, flat))
+            yield OpcheckSample(model=model, case=case, tensors=tuple(flat), arguments=arguments(spec, case, flat))
 
 
 def _asking(tensor: torch.Tensor, *, asks: bool) -> torch.Tensor:

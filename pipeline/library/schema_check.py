@@ -11,9 +11,9 @@ from pipeline import aside
 from pipeline.errors import RegisterError
 from pipeline.layout import Layout
 from pipeline.library import torch_versions
-from pipeline.library.samples import Sample, complete
+from pipeline.library.samples import OpcheckSample, complete
 from pipeline.library.torch_call import torch_attributes
-from pipeline.library.torch_library import Loaded
+from pipeline.library.torch_library import LoadedLibrary
 from pipeline.load import Operator
 from pipeline.models import targets
 from pipeline.models.glue import Glue, load_glue
@@ -22,7 +22,7 @@ from pipeline.spec import FromKernel
 OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 
 
-def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str, str]]:
+def results(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
     """Return what was proved; register the fake kernel and the gradient. Raises RegisterError for what was not."""
     assert operator.spec.torch is not None
     overridden = targets.overloads(operator.spec) if operator.spec.torch.overrides else ()
@@ -45,7 +45,7 @@ def skipped() -> list[dict[str, str]]:
     return [{"check": test, "skipped": torch_versions.OPCHECK.skipped} for test in OPCHECKS]
 
 
-def _fake_kernel(operator: Operator, sample: Sample, loaded: Loaded, glue: Glue | None) -> Iterator[str]:
+def _fake_kernel(operator: Operator, sample: OpcheckSample, loaded: LoadedLibrary, glue: Glue | None) -> Iterator[str]:
     """Hold the fake kernel against the compiled one, where there is no opcheck: dtypes, ranks and known sizes."""
     if glue is None or (operator.spec.torch and operator.spec.torch.python):
         return  # torch's own, or one that comes as Python has it
@@ -65,7 +65,7 @@ def _tuple(result: Any) -> tuple[torch.Tensor, ...]:
     return tuple(result) if isinstance(result, tuple | list) else (result,)
 
 
-def _opcheck(operator: Operator, sample: Sample, loaded: Loaded, glue: Glue | None) -> Iterator[str]:
+def _opcheck(operator: Operator, sample: OpcheckSample, loaded: LoadedLibrary, glue: Glue | None) -> Iterator[str]:
     """Yield the name of each of opcheck's tests."""
     aside.at(f"opcheck of case {sample.case.name}")
     outcomes = torch.library.opcheck(

@@ -25,7 +25,7 @@ from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.library.inputs import arguments, tensors
 from pipeline.library.torch_call import torch_attributes
-from pipeline.library.torch_library import Loaded
+from pipeline.library.torch_library import LoadedLibrary
 from pipeline.load import Operator
 from pipeline.schema import dtype_of, is_parameter
 from pipeline.source import source
@@ -39,7 +39,7 @@ SECONDS = 60.0  # for that: a step that is stopped says nothing of what it has f
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
 
 
-def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str, Any]]:
+def results(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, Any]]:
     """Return how much was tried. Raises RegisterError with the smallest case that was found, and writes that down."""
     judge = Judge(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
     tried = drawn.read(layout.drawn(operator.name), operator.name)

@@ -81,7 +81,7 @@ def check_formula(spec: OpSpec) -> None:
     Raises RegisterError for one.
     """
     assert spec.torch is not None
-    if _has_formula(spec.torch.name):
+    if has_formula(spec.torch.name):
         raise RegisterError(
             f"ops/{spec.name}/torch_op.py: define() registers a gradient of {spec.torch.name}, which nothing would "
             "hold against the reference. Make its functions setup_context() and backward() of the file itself, and "
@@ -89,7 +89,8 @@ def check_formula(spec: OpSpec) -> None:
         )
 
 
-def _has_formula(name: str) -> bool:
+def has_formula(name: str) -> bool:
+    """Return whether a gradient is registered for the operator ``namespace::name``."""
     if definition := _definition(name):
         return getattr(definition, "_backward_fn", None) is not None
     keys = ("Autograd", "AutogradCPU")

@@ -77,7 +77,7 @@ class DynamoGraph:
         return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
 
     def refuse(self, reason: str) -> NoReturn:
-        raise graph.Refusal(reason)
+        raise graph.UnsupportedModel(reason)
 
 
 def table(

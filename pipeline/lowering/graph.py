@@ -26,12 +26,23 @@ Value = Any
 _LETTERS: Mapping[str, Callable[[Any], Any]] = {"f": float, "i": int, "s": str, "t": np.asarray}
 
 
-class Refusal(ExportError):  # noqa: N818 - no fault: a lowering has every right to it
+class UnsupportedModel(ExportError):  # noqa: N818 - no fault: a lowering has every right to it
     """A lowering has refused what it was asked for; the text is its reason."""
 
 
 class Graph(Protocol):
-    """What a lowering writes nodes with. `opset` is the one that was asked for, in both exporters."""
+    """What a lowering writes nodes with. `opset` is the one that was asked for, in both exporters.
+
+    Example:
+        >>> def decomposed(g, x, slope):
+        ...     if g.opset >= 16:
+        ...         return g.op("LeakyRelu", x, alpha_f=slope)
+        ...     return g.op("Max", x, g.op("Mul", x, g.constant(slope, g.dtype(x))))
+        >>> decomposed(g, x, 0.1).name
+        'v0_0'
+        >>> [node.op_type for node in g.nodes]
+        ['LeakyRelu']
+    """
 
     @property
     def opset(self) -> int: ...
@@ -40,25 +51,60 @@ class Graph(Protocol):
         """Emit ``Name`` or ``domain::Name``; return its output, or a tuple of several.
 
         An attribute carries its type as a suffix, ``alpha_f=``, ``axes_i=``, ``mode_s=`` or ``value_t=``; lists alike.
+
+        Example:
+            >>> y = g.op("Relu", x)
+            >>> z = g.op("my_domain::ScaledRelu", y, scale_f=0.5)
+            >>> values, indices = g.op("TopK", x, g.constant([1], "int64"), outputs=2, axis_i=1)
         """
 
     def version(self, domain: str) -> int:
-        """Return the version of a custom domain that the model imports: which attributes its nodes may have."""
+        """Return the version of a custom domain that the model imports: which attributes its nodes may have.
+
+        Example:
+            >>> g.version("my_domain")
+            1
+        """
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
-        """Emit a constant tensor; its dtype is never guessed."""
+        """Emit a constant tensor; its dtype is never guessed.
+
+        Example:
+            >>> y = g.op("Mul", x, g.constant(0.5, g.dtype(x)))
+        """
 
     def dtype(self, value: Value) -> DType:
-        """Return the dtype of one of the operator's own inputs."""
+        """Return the dtype of one of the operator's own inputs.
+
+        Example:
+            >>> g.dtype(x)
+            'float32'
+        """
 
     def rank(self, value: Value) -> int:
-        """Return the number of axes of one of the operator's own inputs."""
+        """Return the number of axes of one of the operator's own inputs.
+
+        Example:
+            >>> g.rank(x)
+            2
+        """
 
     def dim(self, value: Value, axis: int) -> int | Value:
-        """Return a size of one of the operator's own inputs: an int where static, else a Value of one element."""
+        """Return a size of one of the operator's own inputs: an int where static, else a Value of one element.
+
+        Example:
+            >>> g.dim(x, 1)
+            3
+            >>> columns = g.op("Reshape", x, g.op("Concat", g.dim(x, 0), g.constant([3, 1], "int64"), axis_i=0))
+        """
 
     def refuse(self, reason: str) -> NoReturn:
-        """Say that this case is unsupported, and why."""
+        """Say that this case is unsupported, and why.
+
+        Example:
+            >>> if g.opset < 11:
+            ...     g.refuse("Clip takes its limits as inputs since opset 11")
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,7 +83,7 @@ class LegacyGraph:
         return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
 
     def refuse(self, reason: str) -> NoReturn:
-        raise graph.Refusal(reason)
+        raise graph.UnsupportedModel(reason)
 
     def _present(self, value: Value | None) -> Value:
         if value is not None:

@@ -75,7 +75,7 @@ class NodeGraph:
         return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
 
     def refuse(self, reason: str) -> NoReturn:
-        raise graph.Refusal(reason)
+        raise graph.UnsupportedModel(reason)
 
     def _shape(self, value: Value) -> tuple[int | None, ...]:
         if value.shape is None:

@@ -11,7 +11,7 @@ from pipeline.lowering import dynamo as translations
 from pipeline.models import decomposition, dimension_names, guards, targets, torchlib
 from pipeline.models.demand import Demand, qualified
 from pipeline.models.glue import Glue
-from pipeline.models.traced import Call, Tensors, call, dynamic, strip
+from pipeline.models.traced import OperatorModule, Tensors, dynamic, operator_module, strip
 
 
 def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
@@ -20,7 +20,7 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     axes = [dynamic(v.shape) for v in declared.inputs]
     dims = {name: torch.export.Dim(name) for names in axes for name in names.values()}
     program = torch.export.export(
-        call(demand),
+        operator_module(demand),
         inputs,
         dynamic_shapes=(tuple({axis: dims[name] for axis, name in names.items()} for names in axes),),
     )
@@ -46,7 +46,7 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     return strip(proto)
 
 
-def warm_up(module: Call, inputs: Tensors) -> None:
+def warm_up(module: OperatorModule, inputs: Tensors) -> None:
     """Export a tiny module, with torchlib's registry for all exports to come."""
     with torchlib.kept():
         program = torch.export.export(module, inputs, dynamic_shapes=(({0: torch.export.Dim("N")},),))

@@ -22,7 +22,7 @@ from pipeline.models.exporter_errors import explain
 from pipeline.models.exporter_warnings import collected, unexpected
 from pipeline.models.glue import Glue, emitted, load_glue
 from pipeline.models.model_gates import check
-from pipeline.models.traced import Call, Tensors
+from pipeline.models.traced import OperatorModule, Tensors
 from pipeline.schema import dtype_of
 from pipeline.spec import shape_of
 
@@ -46,7 +46,7 @@ def example(demand: Demand) -> Tensors:
 def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Trace one model with `inputs` and hold it against every gate.
 
-    Raises ExportError, for a warning that nobody accepted as well, and Refusal where the lowering refuses the model.
+    Raises ExportError, for a warning that nobody accepted as well, and UnsupportedModel where the lowering refuses it.
     """
     demand = replace(demand, emitted=emitted(demand, glue), used=glue.used_schemas(demand.model))
     with collected() as said:
@@ -74,7 +74,7 @@ def warm_up() -> None:
     Two exports of a tiny module, since each exporter imports and builds a good deal on first use, and torchlib's
     registry: 3 CPU s, after which a dynamo export takes 0.2 s instead of 0.55. Registers nothing.
     """
-    module, inputs = Call(torch.relu).eval(), (torch.zeros(2, 3),)
+    module, inputs = OperatorModule(torch.relu).eval(), (torch.zeros(2, 3),)
     with collected():
         legacy_exporter.warm_up(module, inputs)
         if torch_versions.DYNAMO.here:

@@ -78,7 +78,7 @@ def _generated(layout: Layout, name: str, module: str) -> ModuleType:
 
 
 def emitted(demand: Demand, glue: Glue) -> tuple[NodeProto, ...]:
-    """Return the nodes that the lowering emits for a model. Raises ExportError, or Refusal where it refuses it."""
+    """Return the nodes that the lowering emits for a model. Raises ExportError; UnsupportedModel if it refuses."""
     try:
         return record(
             glue.lowered(demand.lowering),

@@ -16,7 +16,7 @@ from pipeline.lowering import legacy as symbolics
 from pipeline.models import dimension_names, targets
 from pipeline.models.demand import Demand
 from pipeline.models.glue import Glue
-from pipeline.models.traced import Call, Tensors, call, dynamic, strip
+from pipeline.models.traced import OperatorModule, Tensors, dynamic, operator_module, strip
 from pipeline.spec import FromKernel
 
 
@@ -27,7 +27,7 @@ def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     lowered = glue.lowered(demand.lowering)
     with symbolics.registered(lowered, demand.cell.opset, demand.versions, targets.names(demand.spec)), quiet():
         torch.onnx.export(
-            call(demand),
+            operator_module(demand),
             inputs,
             file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
             **chosen(),
@@ -55,7 +55,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def warm_up(module: Call, inputs: Tensors) -> None:
+def warm_up(module: OperatorModule, inputs: Tensors) -> None:
     """Export a tiny module."""
     with quiet():
         torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **chosen())  # type: ignore[arg-type]  # as above

@@ -20,7 +20,7 @@ from pipeline.models.value_info import Shape
 Tensors = tuple[torch.Tensor, ...]
 
 
-class Call(torch.nn.Module):
+class OperatorModule(torch.nn.Module):
     """A module that computes one function of the model's inputs."""
 
     def __init__(self, compute: Callable[..., Any]) -> None:
@@ -31,7 +31,7 @@ class Call(torch.nn.Module):
         return self.compute(*inputs)
 
 
-def call(demand: Demand) -> Call:
+def operator_module(demand: Demand) -> OperatorModule:
     """Return the module that a model is exported from, in evaluation mode. Its attributes are constants."""
     spec, model = demand.spec, demand.model
     operator = functools.partial(torch_operator(spec), **torch_attributes(spec, model))
@@ -42,7 +42,7 @@ def call(demand: Demand) -> Call:
         given = [[inputs[i] for i in p] if isinstance(p, tuple) else None if p is None else inputs[p] for p in places]
         return model.around(operator, *given) if model.around else operator(*given)
 
-    return Call(compute).eval()
+    return OperatorModule(compute).eval()
 
 
 def strip(proto: ModelProto) -> ModelProto:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline.layout import Layout
-from pipeline.report.records import Record
+from pipeline.verdict import Verdict
 
 _BYTES = 4096  # of a log's end: a crash may leave pages
 _LINES = 40
-_BLOCKED = re.compile(r"not run: (\w+:[\w.@-]+) failed")  # what pipeline.runner.failure writes to the verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,18 +23,15 @@ class Background:
     pictures: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read(layout: Layout, record: Record) -> Background:
+def read(layout: Layout, found: Verdict) -> Background:
     """Return what is there. Of a cell that was not verified because a step before it failed, that is the log of this
     step: those of verify are of an earlier run, and so are pictures where the export failed.
     """
-    found = record.verdict
-    blocked = _BLOCKED.match(found.detail)
-    task = blocked[1] if blocked else f"verify:{found}"
-    if task.startswith("export:"):
-        return Background(log=_end(layout.log(task)))
-    return Background(
-        log=_end(layout.log(task)), pictures=_pictures(layout.pictures(found.op, found.lowering, record.cell))
-    )
+    blocked = found.blocked_by
+    log = _end(layout.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{found}"))
+    if blocked and blocked.group == "export":
+        return Background(log=log)
+    return Background(log=log, pictures=_pictures(layout.pictures(found.op, found.lowering, found.cell)))
 
 
 def _end(path: Path) -> str:

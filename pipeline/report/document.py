@@ -8,25 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.report.environments import Environments
-from pipeline.report.records import OUTCOMES, SCHEMA, Record, as_json, counts
+from pipeline.report.records import OUTCOMES, SCHEMA, as_json, counts
 from pipeline.report.skipped import Skipped
-from pipeline.verdict import WRONG
+from pipeline.verdict import WRONG, Verdict
 
 Document = Mapping[str, Any]
 """What report.json holds."""
 
+_READABLE = (2, SCHEMA)  # what a comparison reads is the same in both
 _COMPARED = ("schema", "environments", "cells")
 
 
-def document(records: Sequence[Record], environments: Environments, skipped: Sequence[Skipped] = ()) -> dict[str, Any]:
+def document(
+    verdicts: Sequence[Verdict], environments: Environments, skipped: Sequence[Skipped] = ()
+) -> dict[str, Any]:
     """Return the report, as yet compared with no other."""
     return {
         "schema": SCHEMA,
-        "counts": counts(records),
+        "counts": counts(verdicts),
         "environments": {name: dict(versions) for name, versions in environments.items()},
         "changes": None,
         "skipped": [s.as_json() for s in skipped],
-        "cells": [as_json(r) for r in records],
+        "cells": [as_json(v) for v in verdicts],
     }
 
 
@@ -46,9 +49,11 @@ def parse(content: str) -> Document | None:
         found = json.loads(content)
     except ValueError:
         return None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not _are_environments(found.get("environments")):
+    if not isinstance(found, dict) or found.get("schema") not in _READABLE:
         return None
-    cells = found.get("cells")
+    environments, cells = found.get("environments"), found.get("cells")
+    if not isinstance(environments, dict) or not all(isinstance(versions, dict) for versions in environments.values()):
+        return None
     return found if isinstance(cells, list) and all(map(_is_cell, cells)) else None
 
 
@@ -66,10 +71,6 @@ def is_wrong(path: Path) -> bool:
 def same(a: Document, b: Document) -> bool:
     """Return whether two documents tell of the same run: all but what they were compared with is equal."""
     return all(a[key] == b[key] for key in _COMPARED)
-
-
-def _are_environments(found: Any) -> bool:
-    return isinstance(found, dict) and all(isinstance(versions, dict) for versions in found.values())
 
 
 def _is_cell(found: Any) -> bool:

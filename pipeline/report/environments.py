@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from pipeline.layout import Layout
 from pipeline.project import PACKAGES
-from pipeline.report.records import Record
+from pipeline.verdict import Verdict
 from pipeline.version import minor, numbers
 
 MAIN = "main"
@@ -14,12 +15,12 @@ Environments = Mapping[str, Mapping[str, str]]
 """Versions by package, and of Python, by the name of the environment."""
 
 
-def read(layout: Layout, records: Sequence[Record], main: Mapping[str, str]) -> Environments:
-    """Return the main environment, whose versions are given, and the others that cells of `records` need, in the order
+def read(layout: Layout, verdicts: Sequence[Verdict], main: Mapping[str, str]) -> Environments:
+    """Return the main environment, whose versions are given, and the others that cells of `verdicts` need, in the order
     of the matrix. One that could not be made has no versions, and so is left out."""
     found = {MAIN: dict(main)}
     for factor, package in (("torch", "torch"), ("ort", "onnxruntime")):
-        asked = dict.fromkeys(getattr(r.cell, factor) for r in records)
+        asked = dict.fromkeys(getattr(v.cell, factor) for v in verdicts)
         for version in sorted(filter(None, asked), key=numbers):
             name = f"{factor}{version}"
             if version != minor(main[package]) and (versions := _versions(layout, name)):
@@ -34,16 +35,12 @@ def said(environments: Environments) -> Iterable[str]:
 
 
 def _versions(layout: Layout, name: str) -> dict[str, str]:
-    found = {package: _read_text(layout, name, package) for package in PACKAGES}
+    found = {}
+    for package in PACKAGES:
+        with suppress(FileNotFoundError):
+            found[package] = layout.installed(name, package).read_text().strip()
     there = {package: version for package, version in found.items() if version}
     return {"python": _python(layout, name), **there} if there else {}
-
-
-def _read_text(layout: Layout, name: str, package: str) -> str:
-    try:
-        return layout.installed(name, package).read_text().strip()
-    except FileNotFoundError:
-        return ""
 
 
 def _python(layout: Layout, name: str) -> str:

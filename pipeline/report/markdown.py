@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.report import environments
 from pipeline.report.document import Document
-from pipeline.report.records import Record, totals
+from pipeline.report.records import totals
 from pipeline.report.skipped import Skipped, by_torch
 from pipeline.report.table import MARKS, faults, unsupported_cases
 from pipeline.verdict import WRONG, Outcome, Verdict
@@ -25,12 +25,12 @@ _NAMES = 10  # of cells that are told together
 _HEADINGS = {"broken": "Newly broken", "fixed": "Newly fixed", "changed": "Changed otherwise", "gone": "Gone"}
 
 
-def render(report: Document, records: Sequence[Record], skipped: Sequence[Skipped] = ()) -> str:
+def render(report: Document, verdicts: Sequence[Verdict], skipped: Sequence[Skipped] = ()) -> str:
     """Return the summary."""
-    parts = [f"## opmatrix: {totals(records)}", *_changes(report["changes"])]
-    if records:
-        parts.append("\n".join(_table(records)))
-    parts += _faults(records)
+    parts = [f"## opmatrix: {totals(verdicts)}", *_changes(report["changes"])]
+    if verdicts:
+        parts.append("\n".join(_table(verdicts)))
+    parts += _faults(verdicts)
     if skipped:
         lines = [f"torch {torch}: {_plain(str(s))}" for torch, found in by_torch(skipped).items() for s in found]
         parts.append("### Not checked, and why\n\n" + "\n".join(_list(lines)))
@@ -65,13 +65,13 @@ def _list(items: Iterable[str]) -> Iterator[str]:
         yield f"- and {len(lines) - _NAMES} more"
 
 
-def _table(records: Sequence[Record]) -> Iterator[str]:
+def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """Yield operators and torch by ONNX Runtime; each field says how many cells are of which outcome."""
-    runtimes = sorted({r.cell.ort for r in records}, key=_version)
+    runtimes = sorted({v.cell.ort for v in verdicts}, key=_version)
     rows: dict[tuple[str, str, str], dict[str, Counter[Outcome]]] = {}
-    for r in records:
-        row = rows.setdefault((r.verdict.op, r.verdict.lowering, r.cell.torch or "without"), {})
-        row.setdefault(r.cell.ort, Counter())[r.verdict.outcome] += 1
+    for v in verdicts:
+        row = rows.setdefault((v.op, v.lowering, v.cell.torch or "without"), {})
+        row.setdefault(v.cell.ort, Counter())[v.outcome] += 1
     shown = rows
     if len(rows) > _ROWS:
         shown = {key: row for key, row in rows.items() if any(count[o] for count in row.values() for o in WRONG)}
@@ -93,9 +93,9 @@ def _field(count: Counter[Outcome] | None) -> str:
     return ", ".join(f"{MARKS[o][0]} {count[o]}" for o in order if count[o])
 
 
-def _faults(records: Sequence[Record]) -> Iterator[str]:
+def _faults(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """Yield what is wrong and then what is unsupported, the cells that share a detail together."""
-    found = faults(records)
+    found = faults(verdicts)
     wrong = [(key, alike) for key, alike in found.items() if key[0] in WRONG]
     if wrong:
         yield "### What is wrong"
@@ -105,7 +105,7 @@ def _faults(records: Sequence[Record]) -> Iterator[str]:
         yield f"{len(wrong) - _FAULTS} further faults stand in index.html."
     reasons = [
         f"{_code(name)} in {_cells(details)}: {_plain(_first(details[0]))}"
-        for name, details in unsupported_cases(records).items()
+        for name, details in unsupported_cases(verdicts).items()
     ]
     for (outcome, detail), alike in found.items():
         if outcome not in WRONG:

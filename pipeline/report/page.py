@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from pipeline.matrix import EXPORTERS
 from pipeline.report.background import Background
 from pipeline.report.changes import kinds
 from pipeline.report.document import Document
-from pipeline.report.records import OUTCOMES, Record, finite
+from pipeline.report.records import OUTCOMES
 from pipeline.report.template import join
+from pipeline.verdict import Verdict, finite
 
 
-def render(report: Document, records: Sequence[Record], backgrounds: Sequence[Background]) -> str:
-    """Return the HTML of the page. There is one background for each record, and one record for each of the cells."""
-    return join(json.dumps(data(report, records, backgrounds), separators=(",", ":"), allow_nan=False))
+def render(report: Document, verdicts: Sequence[Verdict], backgrounds: Sequence[Background]) -> str:
+    """Return the HTML of the page. There is one background for each verdict."""
+    return join(json.dumps(data(report, verdicts, backgrounds), separators=(",", ":"), allow_nan=False))
 
 
-def data(report: Document, records: Sequence[Record], backgrounds: Sequence[Background]) -> dict[str, Any]:
+def data(report: Document, verdicts: Sequence[Verdict], backgrounds: Sequence[Background]) -> dict[str, Any]:
     """Return what the page embeds."""
     changed = kinds(report["changes"])
-    changes = [changed.get(str(r.verdict), ("", None)) for r in records]
+    changes = [changed.get(str(v), ("", None)) for v in verdicts]
     rounded = _Rounded()
     graphs = _Graphs()
     return {
@@ -38,29 +40,29 @@ def data(report: Document, records: Sequence[Record], backgrounds: Sequence[Back
         "outcomes": OUTCOMES,
         "exporters": EXPORTERS,
         "cells": {
-            "op": _column(r.verdict.op for r in records),
-            "lowering": _column(r.verdict.lowering for r in records),
-            "torch": _column(r.cell.torch for r in records),
-            "exporter": _column(r.cell.exporter for r in records),
-            "opset": _column(r.cell.opset for r in records),
-            "ort": _column(r.cell.ort for r in records),
-            "outcome": _column(r.verdict.outcome for r in records),
-            "detail": _column(r.verdict.detail for r in records),
+            "op": _column(v.op for v in verdicts),
+            "lowering": _column(v.lowering for v in verdicts),
+            "torch": _column(v.cell.torch for v in verdicts),
+            "exporter": _column(v.cell.exporter for v in verdicts),
+            "opset": _column(v.cell.opset for v in verdicts),
+            "ort": _column(v.cell.ort for v in verdicts),
+            "outcome": _column(v.outcome for v in verdicts),
+            "detail": _column(v.detail for v in verdicts),
             "log": _column(b.log for b in backgrounds),
             "change": _column(kind for kind, _ in changes),
             "before": _column(before for _, before in changes),
             "pictures": _column(graphs.places(b.pictures) for b in backgrounds),
-            "error": [rounded[finite(r.error)] for r in records],
-            "ulp": [rounded[r.ulp] for r in records],
-            "limit": [rounded[r.limit] for r in records],
-            "seconds": [rounded[r.verdict.seconds] for r in records],
+            "error": [rounded[finite(v.error)] for v in verdicts],
+            "ulp": [rounded[v.ulp] for v in verdicts],
+            "tolerance_used": [rounded[v.tolerance_used] for v in verdicts],
+            "seconds": [rounded[v.seconds] for v in verdicts],
         },
-        "cases": _cases(records, rounded),
+        "cases": _cases(verdicts, rounded),
         "graphs": graphs.found,
     }
 
 
-_MOST = 1e300  # stands for the infinite, which JSON cannot hold: the page shows any share above 999 % alike
+_MOST = 1e300  # stands for the infinite, which JSON cannot hold: the page shows any number above 999 % alike
 
 
 class _Rounded(dict[float | None, float | None]):
@@ -96,19 +98,15 @@ def _column(texts: Iterable[Hashable]) -> dict[str, Any]:
     return {"values": list(places), "rows": rows}
 
 
-def _cases(records: Sequence[Record], rounded: _Rounded) -> dict[str, Any]:
-    cases = [case for r in records for case in r.verdict.cases]
-    ends, end = [], 0
-    for record in records:
-        end += len(record.verdict.cases)
-        ends.append(end)
+def _cases(verdicts: Sequence[Verdict], rounded: _Rounded) -> dict[str, Any]:
+    cases = [case for v in verdicts for case in v.cases]
     return {
-        "ends": ends,
+        "ends": list(accumulate(len(v.cases) for v in verdicts)),
         "case": _column(c.case for c in cases),
         "model": _column(c.model for c in cases),
         "outcome": _column(c.outcome for c in cases),
         "detail": _column(c.detail for c in cases),
-        "error": [rounded[c.error] for c in cases],
+        "error": [rounded[finite(c.error)] for c in cases],
         "ulp": [rounded[c.ulp] for c in cases],
-        "limit": [rounded[c.used] for c in cases],
+        "tolerance_used": [rounded[c.tolerance_used] for c in cases],
     }

@@ -2,74 +2,49 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
 from pipeline import verdict
 from pipeline.layout import Layout
 from pipeline.matrix import EXPORTERS, Cell
 from pipeline.spec import Lowering
-from pipeline.verdict import WRONG, Outcome, Verdict
+from pipeline.verdict import WRONG, Outcome, Verdict, finite
 from pipeline.version import numbers
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of report.json's schema, docs/report.md: raised when a reader of the old one would be misled."""
 
 _LOWERINGS = get_args(Lowering)
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """One verdict and its cell."""
-
-    cell: Cell
-    verdict: Verdict
-
-    @property
-    def error(self) -> float | None:
-        """The largest absolute error, inf where no number says it."""
-        found = [math.inf if c.error is None and c.outcome == "mismatched" else c.error for c in self.verdict.cases]
-        return max((e for e in found if e is not None), default=None)
-
-    @property
-    def ulp(self) -> float | None:
-        return max((c.ulp for c in self.verdict.cases if c.ulp is not None), default=None)
-
-    @property
-    def limit(self) -> float | None:
-        """The largest share of a tolerance that was used up, inf where no number says it."""
-        return max((c.used for c in self.verdict.cases if c.used is not None), default=None)
-
-
-def finite(number: float | None) -> float | None:
-    """Return a number that JSON can hold."""
-    return number if number is not None and math.isfinite(number) else None
-
-
-def collect(layout: Layout, op: str, lowering: Lowering, cell: Cell) -> Record:
+def collect(layout: Layout, op: str, lowering: Lowering, cell: Cell) -> Verdict:
     """Return what is known about a cell. A verdict that is missing, unreadable or says nothing is a failed one."""
-    unknown = Verdict(op=op, lowering=lowering, cell=str(cell), outcome="failed")
+    unknown = Verdict(op=op, lowering=lowering, cell=cell, outcome="failed")
     try:
         found = verdict.read(layout.verdict(op, lowering, cell))
     except FileNotFoundError:
-        detail = "no verdict: nothing has verified this cell. Run: doit verify"
-        return Record(cell=cell, verdict=replace(unknown, detail=detail))
+        return replace(unknown, detail="no verdict: nothing has verified this cell. Run: doit verify")
     except ValueError as error:
-        detail = f"no verdict: {error}. Run: doit verify"
-        return Record(cell=cell, verdict=replace(unknown, detail=detail))
-    if problem := _problem(found, unknown):
-        found = replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip())
-    return Record(cell=cell, verdict=found)
+        return replace(unknown, detail=f"no verdict: {error}. Run: doit verify")
+    if str(found) != str(unknown):
+        detail = f"the file holds another verdict, {found}. {found.detail}".strip()
+        return replace(found, op=op, lowering=lowering, cell=cell, outcome="failed", detail=detail)
+    return checked(found)
 
 
-def _problem(found: Verdict, asked: Verdict) -> str:
+def checked(found: Verdict) -> Verdict:
+    """Return a verdict, failed if it proves nothing."""
+    if problem := _problem(found):
+        return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip())
+    return found
+
+
+def _problem(found: Verdict) -> str:
     """Return why a verdict proves nothing, or nothing."""
-    if str(found) != str(asked):
-        return f"the file holds another verdict, {found}"
     if found.outcome not in OUTCOMES:
         return f"unknown outcome {found.outcome!r}"
     if found.outcome == "unsupported" and not found.detail:
@@ -85,35 +60,35 @@ def _problem(found: Verdict, asked: Verdict) -> str:
     return ""
 
 
-def in_order(records: Iterable[Record]) -> list[Record]:
-    """Return records in the order of a whole matrix, whichever of its cells were asked for."""
-    return sorted(records, key=_order)
+def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return verdicts in the order of a whole matrix, whichever of its cells were asked for."""
+    return sorted(verdicts, key=_order)
 
 
-def _order(record: Record) -> tuple[Any, ...]:
-    cell, found = record.cell, record.verdict
+def _order(found: Verdict) -> tuple[Any, ...]:
+    cell = found.cell
     torch = (cell.torch is None, numbers(cell.torch) if cell.torch else ())  # what needs no torch comes last
     return (found.op, _LOWERINGS.index(found.lowering), torch, numbers(cell.ort), EXPORTERS.index(cell.exporter),
             cell.opset)  # fmt: skip
 
 
-def counts(records: Sequence[Record]) -> dict[str, int]:
+def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
     """Return how many cells there are, and how many of each outcome."""
-    by_outcome = Counter(r.verdict.outcome for r in records)
-    return {"cells": len(records)} | {outcome: by_outcome[outcome] for outcome in OUTCOMES}
+    by_outcome = Counter(v.outcome for v in verdicts)
+    return {"cells": len(verdicts)} | {outcome: by_outcome[outcome] for outcome in OUTCOMES}
 
 
-def totals(records: Sequence[Record]) -> str:
+def totals(verdicts: Sequence[Verdict]) -> str:
     """Return ``11 cells: 9 verified, 2 failed``."""
-    found = counts(records)
+    found = counts(verdicts)
     cells = found.pop("cells")
     parts = [f"{count} {outcome}" for outcome, count in found.items() if count]
     return f"{cells} cell{'' if cells == 1 else 's'}: {', '.join(parts) or 'none asked for'}"
 
 
-def as_json(record: Record) -> dict[str, Any]:
-    """Return a record as report.json holds it; docs/report.md says what each key means."""
-    cell, found = record.cell, record.verdict
+def as_json(found: Verdict) -> dict[str, Any]:
+    """Return a verdict as report.json holds it; docs/report.md says what each key means."""
+    cell = found.cell
     return {
         "op": found.op,
         "lowering": found.lowering,
@@ -122,10 +97,10 @@ def as_json(record: Record) -> dict[str, Any]:
         "opset": cell.opset,
         "ort": cell.ort,
         "outcome": found.outcome,
-        "worst_error": finite(record.error),
-        "worst_ulp": record.ulp,
-        "worst_limit": finite(record.limit),
+        "worst_error": finite(found.error),
+        "worst_ulp": found.ulp,
+        "worst_tolerance_used": finite(found.tolerance_used),
         "seconds": found.seconds,
         "detail": found.detail,
-        "cases": [c.__dict__ for c in found.cases],
+        "cases": [case.as_json() for case in found.cases],
     }

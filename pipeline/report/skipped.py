@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.layout import Layout
-from pipeline.report.records import Record
+from pipeline.verdict import Verdict
 from pipeline.version import numbers
 
 _LEAD = "skipped: "
@@ -32,12 +32,10 @@ class Skipped:
         return {"torch": self.torch, "reason": self.reason, "checks": list(self.checks), "ops": list(self.ops)}
 
 
-def read(layout: Layout, records: Iterable[Record]) -> tuple[Skipped, ...]:
-    """Return what was left out in the torches of `records`, oldest first. A manifest that is missing or damaged tells
+def read(layout: Layout, verdicts: Iterable[Verdict]) -> tuple[Skipped, ...]:
+    """Return what was left out in the torches of `verdicts`, oldest first. A manifest that is missing or damaged tells
     nothing: the step that writes it has failed, which doit says."""
-    places = sorted(
-        {(r.cell.torch, r.verdict.op) for r in records if r.cell.torch}, key=lambda p: (numbers(p[0]), p[1])
-    )
+    places = sorted({(v.cell.torch, v.op) for v in verdicts if v.cell.torch}, key=lambda p: (numbers(p[0]), p[1]))
     lacking: dict[tuple[str, str, str], list[str]] = {}  # by torch, reason and check
     for torch, op in places:
         for check, reason in _of(layout.registered(op, "*", torch=torch)):

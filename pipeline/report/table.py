@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.matrix import EXPORTERS
-from pipeline.report.records import OUTCOMES, Record, totals
+from pipeline.report.records import OUTCOMES, totals
 from pipeline.report.skipped import Skipped, by_torch
 from pipeline.verdict import Outcome, Verdict, percent
 
@@ -27,11 +27,11 @@ _ALIKE = 12  # verdicts of one reason that are named: an environment that could 
 _LINES = 8  # of a detail: a crash may leave pages, and report.json has all of them
 
 
-def show(records: Sequence[Record], console: Console, skipped: Sequence[Skipped] = ()) -> None:
+def show(verdicts: Sequence[Verdict], console: Console, skipped: Sequence[Skipped] = ()) -> None:
     """Print the table, why each cell that is not verified is not, what a torch could not check, and the totals."""
     console.print()
-    console.print(_table(records, console))
-    for (outcome, detail), alike in faults(records).items():
+    console.print(_table(verdicts, console))
+    for (outcome, detail), alike in faults(verdicts).items():
         for found in alike[:_ALIKE]:
             console.print(_mark(outcome, console, f" {outcome} {found}"), soft_wrap=True)
         if len(alike) > _ALIKE:
@@ -39,7 +39,7 @@ def show(records: Sequence[Record], console: Console, skipped: Sequence[Skipped]
         # Not wrapped, so that a command in it can be copied.
         console.print(Text(_indented(detail, alike[0])), soft_wrap=True)
         console.print()
-    for name, details in unsupported_cases(records).items():
+    for name, details in unsupported_cases(verdicts).items():
         cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
         console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
         console.print(Text(f"  {details[0]}\n"), soft_wrap=True)
@@ -48,46 +48,46 @@ def show(records: Sequence[Record], console: Console, skipped: Sequence[Skipped]
         for checks in left_out:
             console.print(Text(f"  {checks}"), soft_wrap=True)
         console.print()
-    console.print(totals(records), highlight=False)
+    console.print(totals(verdicts), highlight=False)
 
 
-def _table(records: Sequence[Record], console: Console) -> Table:
-    shared = _versions(records)
+def _table(verdicts: Sequence[Verdict], console: Console) -> Table:
+    shared = _versions(verdicts)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=shared, title_justify="left", title_style="bold")
     table.add_column("operator", no_wrap=True)
     table.add_column("exporter", overflow="fold")
     table.add_column("opsets", min_width=16)
     table.add_column("error, of limit", justify="right", no_wrap=True)
     table.add_column("seconds", justify="right", no_wrap=True)
-    for row in _rows(records):
-        cell, found = row[0].cell, row[0].verdict
+    for row in _rows(verdicts):
+        cell, found = row[0].cell, row[0]
         exporter = cell.exporter if shared else f"{cell.maker} ort{cell.ort}"
-        seconds = sum(r.verdict.seconds for r in row)
+        seconds = sum(v.seconds for v in row)
         table.add_row(f"{found.op}-{found.lowering}", exporter, _opsets(row, console), _worst(row), f"{seconds:.1f}")
     return table
 
 
-def _versions(records: Sequence[Record]) -> str | None:
+def _versions(verdicts: Sequence[Verdict]) -> str | None:
     """Return the versions that all cells share, or None where they differ: then each row names its own."""
-    torch = {r.cell.torch for r in records} - {None}
-    ort = {r.cell.ort for r in records}
+    torch = {v.cell.torch for v in verdicts} - {None}
+    ort = {v.cell.ort for v in verdicts}
     if len(torch) > 1 or len(ort) != 1:
         return None
     return ", ".join([*(f"torch {version}" for version in torch if version), f"ONNX Runtime {ort.pop()}"])
 
 
-def _rows(records: Iterable[Record]) -> list[list[Record]]:
-    def key(r: Record) -> tuple[str, ...]:
-        torch = r.cell.torch or "without, and so behind every version"
-        return (r.verdict.op, r.verdict.lowering, torch, r.cell.ort, r.cell.exporter)
+def _rows(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
+    def key(v: Verdict) -> tuple[str, ...]:
+        torch = v.cell.torch or "without, and so behind every version"
+        return (v.op, v.lowering, torch, v.cell.ort, v.cell.exporter)
 
-    rows = [list(row) for _, row in groupby(sorted(records, key=lambda r: (key(r), r.cell.opset)), key)]
+    rows = [list(row) for _, row in groupby(sorted(verdicts, key=lambda v: (key(v), v.cell.opset)), key)]
     return sorted(rows, key=lambda row: (*key(row[0])[:4], EXPORTERS.index(row[0].cell.exporter)))
 
 
-def _opsets(row: Sequence[Record], console: Console) -> Text:
+def _opsets(row: Sequence[Verdict], console: Console) -> Text:
     """Return the opsets by outcome: ``✓ 9 12 15`` and, on a line of its own, ``✗ 17``."""
-    opsets = {o: [str(r.cell.opset) for r in row if r.verdict.outcome == o] for o in OUTCOMES}
+    opsets = {o: [str(v.cell.opset) for v in row if v.outcome == o] for o in OUTCOMES}
     return Text("\n").join(_mark(o, console, " ".join(["", *numbers])) for o, numbers in opsets.items() if numbers)
 
 
@@ -96,28 +96,28 @@ def _mark(outcome: Outcome, console: Console, text: str) -> Text:
     return Text.assemble((plain if console.options.ascii_only else mark, colour), text)
 
 
-def _worst(row: Sequence[Record]) -> str:
-    """Return the largest error, and the largest share of a tolerance that was used up (by another case, maybe)."""
-    errors = [r.error for r in row if r.error is not None]
-    limits = [r.limit for r in row if r.limit is not None]
-    return f"{max(errors):.1e} {percent(max(limits)):>4}" if errors and limits else ""
+def _worst(row: Sequence[Verdict]) -> str:
+    """Return the largest error, and the largest part of a tolerance that was used (by another case, maybe)."""
+    errors = [v.error for v in row if v.error is not None]
+    used = [v.tolerance_used for v in row if v.tolerance_used is not None]
+    return f"{max(errors):.1e} {percent(max(used)):>4}" if errors and used else ""
 
 
-def faults(records: Sequence[Record]) -> dict[tuple[Outcome, str], list[Verdict]]:
+def faults(verdicts: Sequence[Verdict]) -> dict[tuple[Outcome, str], list[Verdict]]:
     """Return the verdicts by outcome and detail: one compile error stands behind all cells of an operator."""
     found: dict[tuple[Outcome, str], list[Verdict]] = {}
-    for verdict in (r.verdict for r in records if r.verdict.outcome != "verified"):
+    for verdict in (v for v in verdicts if v.outcome != "verified"):
         found.setdefault((verdict.outcome, verdict.detail), []).append(verdict)
     return found
 
 
-def unsupported_cases(records: Sequence[Record]) -> dict[str, list[str]]:
+def unsupported_cases(verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
     """Return the details of unsupported cases in verified cells, by name: ``gelu-custom-plain_float64``.
 
     What is said differs from cell to cell, so that one stands for all; report.json has each.
     """
     found: dict[str, list[str]] = {}
-    for verdict in (r.verdict for r in records if r.verdict.outcome == "verified"):
+    for verdict in (v for v in verdicts if v.outcome == "verified"):
         for case in verdict.cases:
             if case.outcome == "unsupported":
                 found.setdefault(f"{verdict.op}-{verdict.lowering}-{case.case}", []).append(case.detail)

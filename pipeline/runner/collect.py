@@ -10,7 +10,7 @@ from doit.task import Task
 
 from pipeline.layout import Layout
 from pipeline.runner.journal import Journal
-from pipeline.runner.tasks import ENVIRONMENT, StepTask, operator_of
+from pipeline.runner.tasks import ENVIRONMENT, StepTask
 
 # Steps that are named by an environment.
 _NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:")
@@ -32,12 +32,13 @@ def collect_removed(layout: Layout, tasks: Sequence[Task], journal: Journal) -> 
 
 def removed_operators(layout: Layout, tasks: Sequence[Task], journal: Journal) -> dict[str, list[str]]:
     """Return the operators whose folder is gone, each with the steps that ran for it."""
-    present = {operator_of(task.step.name) for task in tasks if isinstance(task, StepTask)}
+    present = {task.step.operator for task in tasks if isinstance(task, StepTask)}
     gone: dict[str, list[str]] = {}
     for task in journal.steps:
         if task.startswith(_NO_OPERATORS):
             continue
-        operator = operator_of(task.partition(":")[2])
+        # Nothing plans a step of an operator that is gone: the journal has its name alone.
+        operator = task.partition(":")[2].partition("@")[0].partition("-")[0]
         if operator not in present and not layout.op(operator).exists():
             gone.setdefault(operator, []).append(task)
     return gone

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from doit.exceptions import TaskFailed
 
 from pipeline.aside import last, shown
-from pipeline.runner.tasks import operator_of
 from pipeline.step import Step
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def replays(failure: StepFailed) -> list[str]:
     command = ["python", "-m", "pipeline", *failure.step.command, *failure.step.asks, *case]
     told = [f"Replay: {shlex.join(command)}"]
     if failure.died and failure.step.group in _WITH_LIBRARY:
-        build = [*command[:3], "compile", operator_of(failure.step.name), "--debug"]
+        build = [*command[:3], "compile", failure.step.operator, "--debug"]
         told.append(f"Debug: {shlex.join(build)} && {shlex.join(['gdb', '--args', *command, '--debug'])}")
     return told
 
@@ -115,14 +114,20 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
 
     A step that judged and failed, such as a mismatch, wrote its own.
     """
-    if step.verdict is None:
+    if step.verdict is None or step.lowering is None or step.cell is None:
         return
     path = Path(step.verdict)
     if isinstance(failure, StepFailed) and not failure.died and path.exists():
         return
     from pipeline import verdict  # here, because a run with nothing to do pays for every import
 
-    name, _, cell = step.name.partition("@")
-    operator, _, lowering = name.partition("-")
-    found = verdict.Verdict(op=operator, lowering=lowering, cell=cell, outcome="failed", detail=failure.detail)
+    cause = failure.cause.step if isinstance(failure, StepBlocked) else None
+    found = verdict.Verdict(
+        op=step.operator,
+        lowering=step.lowering,
+        cell=step.cell,
+        outcome="failed",
+        detail=failure.detail,
+        blocked_by=verdict.FailedStep(group=cause.group, name=cause.name) if cause else None,
+    )
     verdict.write(path, found)

@@ -19,6 +19,7 @@ _NAMES = {
     "kernel": "kernel in spec.py",
     "models": "cases.py",
     "used": "spec.py of an operator that it uses",
+    "lowered": "lowering",
 }
 
 

@@ -17,7 +17,7 @@ from doit.task import Task
 from pipeline.layout import Layout
 from pipeline.runner.failure import StepBlocked, StepFailed, read_output, replays
 from pipeline.runner.pasted import pasted
-from pipeline.runner.tasks import DIST, REPORT, StepTask, operator_of
+from pipeline.runner.tasks import DIST, REPORT, StepTask
 from pipeline.unfilled import reminder
 
 ALL = 2  # the verbosity that shows the output of every step
@@ -88,7 +88,7 @@ class Progress(StepReporter):
     def add_success(self, task: Task) -> None:
         if isinstance(task, StepTask):
             self._ran += 1
-            self._operators.add(operator_of(task.step.name))
+            self._operators.add(task.step.operator)
             self._report_ran |= task.name == REPORT
             self._show_end(task, "")
             if task.name == DIST:

@@ -124,7 +124,7 @@ class StepRunner(Runner):
             with self._cores.take(task) as taken:
                 ending = self._pool.run(
                     (*step.command, *step.asks),
-                    server=step.place,
+                    server=step.server_name,
                     log=log,
                     seconds=step.seconds,
                     megabytes=step.megabytes,

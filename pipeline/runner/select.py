@@ -10,15 +10,15 @@ from doit.exceptions import InvalidCommand
 from doit.task import Task
 
 from pipeline.errors import did_you_mean
-from pipeline.runner.tasks import DEFAULT, StepTask, operator_of
+from pipeline.runner.tasks import DEFAULT, StepTask
 
 
 def steps_of_operators(tasks: Iterable[Task]) -> dict[str, list[str]]:
     """Return the steps that `doit` runs for each operator by itself, by its name."""
     found: dict[str, list[str]] = {}
     for task in tasks:
-        if isinstance(task, StepTask) and task.step.name and task.step.group in DEFAULT:
-            found.setdefault(operator_of(task.step.name), []).append(task.name)
+        if isinstance(task, StepTask) and task.step.operator and task.step.group in DEFAULT:
+            found.setdefault(task.step.operator, []).append(task.name)
     return found
 
 

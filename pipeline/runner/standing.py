@@ -1,23 +1,27 @@
 """Which verdicts of earlier runs still hold: those of cells that this run does not plan.
 
-A report covers what was asked for, and beside it what stands. Whether a verdict stands is known without planning its
-step: the journal has what it was made from, and what this run plans for the same operator tells how that must be now.
+A report covers the cells that are asked for and the verdicts of earlier runs that still hold. Whether one holds is
+known without planning its step: the journal has what it was made from, and what this run plans for the same operator
+tells how that must be now.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from doit.task import Task
 
 from pipeline.layout import Layout
-from pipeline.matrix import Cell
+from pipeline.matrix import Cell, every_cell
 from pipeline.runner.state import State
 from pipeline.runner.tasks import StepTask
+from pipeline.spec import Lowering
+from pipeline.step import Step, cell_step_name
 
 # What a step's config may hold and a sibling's need not: it tells cells apart, and nothing of what they were made from.
 _OWN = "first"
@@ -33,64 +37,82 @@ class Standing:
 
 def standing(layout: Layout, tasks: Sequence[Task], state: State) -> Standing:
     """Look at every verdict of an operator that this run plans, in a cell that it does not plan."""
-    steps = {task.name: task for task in tasks if isinstance(task, StepTask)}
-    siblings = {_kind(name): task for name, task in reversed(steps.items()) if name.startswith(("verify:", "export:"))}
-    journal = _Journal(state, steps, siblings)
+    journal = _Journal(state, {task.name: task.step for task in tasks if isinstance(task, StepTask)})
     verdicts: list[Path] = []
-    stale: list[str] = []
-    for name in sorted(set(state.journal.steps) - set(steps)):
-        if name.startswith("verify:") and _kind(name) in siblings:
-            operator, _, lowering = _kind(name).partition(":")[2].partition("-")
-            cell = name.partition("@")[2]
-            path = layout.verdict(operator, lowering, Cell.parse(cell))
-            if not path.is_file():
-                continue
-            if journal.holds(name) or _is_wrong(path):
-                verdicts.append(path)
-            else:
-                stale.append(cell)
-    return Standing(verdicts=tuple(verdicts), stale=tuple(dict.fromkeys(stale)))
+    stale: dict[str, None] = {}
+    for step in sorted(journal.unplanned(), key=lambda step: step.task):
+        assert step.lowering and step.cell
+        path = layout.verdict(step.operator, step.lowering, step.cell)
+        if not path.is_file():
+            continue
+        if journal.holds(step) or _is_wrong(path):
+            verdicts.append(path)
+        else:
+            stale[str(step.cell)] = None
+    return Standing(verdicts=tuple(verdicts), stale=tuple(stale))
 
 
 def _is_wrong(path: Path) -> bool:
     """Return whether a verdict is one that nobody may forget: it stays until its step has run again."""
-    from pipeline.verdict import WRONG  # here, because a run with nothing to do pays for every import
+    from pipeline import verdict  # here, because a run with nothing to do pays for every import
 
     try:
-        return json.loads(path.read_text())["outcome"] in WRONG
-    except (ValueError, KeyError, TypeError):
+        return verdict.read(path).outcome in verdict.WRONG
+    except ValueError:
         return False
 
 
 @dataclass(frozen=True)
 class _Journal:
     state: State
-    steps: Mapping[str, StepTask]
-    siblings: Mapping[str, StepTask]
+    steps: Mapping[str, Step]
 
-    def holds(self, name: str) -> bool:
+    @cached_property
+    def siblings(self) -> Mapping[tuple[str, str, Lowering], Step]:
+        """One export and one verification of each operator and lowering."""
+        return {
+            (step.group, step.operator, step.lowering): step
+            for step in reversed([*self.steps.values()])
+            if step.group in ("verify", "export") and step.lowering and step.cell
+        }
+
+    def unplanned(self) -> Iterator[Step]:
+        """Yield the verifications that have run, in cells that this run does not plan."""
+        others = {name for name in self.state.journal.steps if name.startswith("verify:")} - self.steps.keys()
+        for cell in every_cell() if others else ():
+            for (group, operator, lowering), sibling in self.siblings.items():
+                if group == "verify" and f"verify:{cell_step_name(group, operator, lowering, cell)}" in others:
+                    yield _in_cell(sibling, cell)
+
+    def holds(self, step: Step) -> bool:
         """Return whether a step that this run does not plan would have nothing to do."""
-        known = self.state.journal.detail(name)
-        if self.state.journal.key(name) is None or not known or "config" not in known:
+        known = self.state.journal.detail(step.task)
+        if self.state.journal.key(step.task) is None or not known or "config" not in known:
             return False
         return (
-            self._is_configured(name, json.loads(known["config"] or "{}"))
+            _is_configured(step, json.loads(known["config"] or "{}"))
             and self.state.unchanged(known["inputs"])
             and self.state.unchanged(known["outputs"])
-            and (name.startswith("export:") or self._is_exported(name))
+            and (step.group == "export" or self._is_exported(step))
         )
 
-    def _is_configured(self, name: str, known: Mapping[str, Any]) -> bool:
-        """Compare what both have: the versions of another environment are among the inputs."""
-        now: Mapping[str, Any] = json.loads(self.siblings[_kind(name)].step.config or "{}")
-        return all(known[part] == now[part] for part in known.keys() & now.keys() if part != _OWN)
-
-    def _is_exported(self, name: str) -> bool:
+    def _is_exported(self, step: Step) -> bool:
         """Return whether the model is up to date; one that this run plans is by now."""
-        export = f"export:{name.partition(':')[2].rpartition('-')[0]}"
-        return export in self.steps or (_kind(export) in self.siblings and self.holds(export))
+        assert step.lowering and step.cell
+        sibling = self.siblings.get(("export", step.operator, step.lowering))
+        if sibling is None:
+            return False
+        export = _in_cell(sibling, step.cell)
+        return export.task in self.steps or self.holds(export)
 
 
-def _kind(name: str) -> str:
-    """Return ``verify:group_norm-custom`` for any of its cells."""
-    return name.partition("@")[0]
+def _in_cell(sibling: Step, cell: Cell) -> Step:
+    """Return the step in another cell, as far as it is known without planning it: all but what it reads and writes."""
+    assert sibling.lowering
+    return replace(sibling, name=cell_step_name(sibling.group, sibling.operator, sibling.lowering, cell), cell=cell)
+
+
+def _is_configured(step: Step, known: Mapping[str, Any]) -> bool:
+    """Compare what both have: the versions of another environment are among the inputs."""
+    now: Mapping[str, Any] = json.loads(step.config or "{}")
+    return all(known[part] == now[part] for part in known.keys() & now.keys() if part != _OWN)

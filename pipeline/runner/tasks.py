@@ -65,8 +65,3 @@ def doit_tasks(steps: Iterable[Step]) -> Iterator[Task]:
         if not (tasks and tasks[0].name == group):
             yield Task(group, None, task_dep=[t.name for t in tasks], has_subtask=True, doc=GROUPS[group])
         yield from tasks
-
-
-def operator_of(name: str) -> str:
-    """Return the operator of a step's name: ``<operator>``, ``<operator>-<what>`` or ``...@<cell>``."""
-    return name.partition("@")[0].partition("-")[0]

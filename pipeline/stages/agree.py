@@ -1,30 +1,49 @@
-"""Hold the exports of one operator in several cells against each other. Reads their manifests alone."""
+"""Compare the exports of one operator in several cells with each other. Reads their manifests alone."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from pipeline.errors import ExportError, missing
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
-from pipeline.models.agreement import Manifest, custom_nodes, differing_models
 from pipeline.spec import Lowering
+
+Manifest = Mapping[str, Any]
 
 
 def run(layout: Layout, operator: Operator, *, lowering: Lowering, cells: Sequence[Cell]) -> None:
-    """Raise ExportError unless all `cells` have the same custom nodes."""
+    """Raise ExportError unless all `cells` have the same custom nodes: domain, version, op type and attributes.
+
+    The names of inner values and the wiring are not compared: exporters name them as they like.
+    """
     manifests = {cell: _read(layout, operator, lowering, cell) for cell in cells}
-    problems = [
-        f"{operator.name}-{lowering}-{model}: {a.export_name} has {custom_nodes(manifests[a], model)}, "
-        f"{b.export_name} has {custom_nodes(manifests[b], model)}. Mend the lowering that differs"
-        for a, b in pairwise(cells)
-        for model in differing_models(manifests[a], manifests[b])
-    ]
+    problems = []
+    for a, b in pairwise(cells):
+        for model in sorted({*manifests[a]["models"], *manifests[b]["models"]}):
+            nodes = [_custom_nodes(manifests[cell], model) for cell in (a, b)]
+            if nodes[0] != nodes[1]:
+                problems.append(
+                    f"{operator.name}-{lowering}-{model}: {a.export_name} has {nodes[0]}, "
+                    f"{b.export_name} has {nodes[1]}. Mend the lowering that differs"
+                )
     if problems:
         raise ExportError("\n".join(problems))
+
+
+def _custom_nodes(manifest: Manifest, model: str) -> list[str]:
+    """Return the custom nodes of a model as text, sorted: ``mydomain::mygroupnorm@2(epsilon=FLOAT 0.0)``."""
+    described = manifest["models"].get(model, {"nodes": []})
+    found = []
+    for node in described["nodes"]:
+        if domain := node["domain"]:
+            attributes = ", ".join(f"{name}={a['type']} {a['value']}" for name, a in node["attributes"].items())
+            found.append(f"{domain}::{node['op_type']}@{described['opset_imports'].get(domain)}({attributes})")
+    return sorted(found)
 
 
 def _read(layout: Layout, operator: Operator, lowering: Lowering, cell: Cell) -> Manifest:

@@ -11,17 +11,18 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.data import dataset
-from pipeline.data.arrays import Array, array, dtype_name, seed_of
+from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.dataset import DataSet
+from pipeline.data.numbers import case_arrays, stored_attributes
 from pipeline.data.reference import Argument, Reference
 from pipeline.errors import DataError
 from pipeline.feeds import Feed, case_arguments, feeds
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.load import Operator
-from pipeline.schema import attribute_values, dtype_of, stored
+from pipeline.schema import attribute_values, dtype_of
 from pipeline.sizes import attribute_sizes, named_sizes, size
-from pipeline.spec import AttributeValue, Case, Dims, FromKernel, Model, OpSpec, SameAs, shape_of
+from pipeline.spec import Case, Dims, FromKernel, Model, OpSpec, SameAs, shape_of
 
 
 def run(layout: Layout, operator: Operator) -> None:
@@ -55,7 +56,7 @@ def _told(path: Path, text: str, first: str, *others: str) -> str:
 
 def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> DataSet:
     fed = feeds(spec, model, case)
-    inputs = [_input(spec, feed, model=model, case=case) for feed in fed]
+    inputs = case_arrays(spec, model, case)
     expected = _expected(spec, model, reference, tuple(case_arguments(spec, case, inputs)))
     _check_shapes(spec, fed, attribute_sizes(spec, attribute_values(spec, model)), expected)
     return DataSet(
@@ -66,7 +67,7 @@ def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> D
 
 def _expected(spec: OpSpec, model: Model, reference: Reference, arguments: tuple[Argument, ...]) -> tuple[Array, ...]:
     """Return what the model gives: the operator's outputs, or what stands around the operator in the model."""
-    attributes = _attributes(spec, model)
+    attributes = stored_attributes(spec, model)
     if model.around is None:
         return reference(arguments, attributes)
     one = len(spec.outputs) == 1
@@ -85,22 +86,6 @@ def _expected(spec: OpSpec, model: Model, reference: Reference, arguments: tuple
     return outputs
 
 
-def _input(spec: OpSpec, feed: Feed, *, model: Model, case: Case) -> Array:
-    # Not by the name in the graph: who renames an input there gets the same numbers.
-    name = f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
-    try:
-        seed = seed_of(spec.name, case.name, name)
-        return array(feed.tensor, dtype_of(feed.part.type, model.types), seed_of=seed)
-    except DataError as error:
-        raise DataError(f"input {name!r}: {error}") from error
-
-
-def _attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
-    """Return what the reference is called with: every attribute, as ONNX stores it."""
-    values = attribute_values(spec, model)
-    return {a.name: stored(a, values[a.name]) for a in spec.attributes if a.name in values}
-
-
 def _check_shapes(spec: OpSpec, fed: Sequence[Feed], known: Mapping[str, int], expected: Sequence[Array]) -> None:
     """Raise DataError for an output whose shape is not the one that the shape rule gives."""
     shapes = [(feed.part, shape_of(feed.tensor)) for feed in fed]
@@ -110,7 +95,11 @@ def _check_shapes(spec: OpSpec, fed: Sequence[Feed], known: Mapping[str, int], e
             case SameAs(input=name):
                 wanted, rule = first.get(name), f"as input {name!r}"
             case Dims(dims=dims):
-                wanted, rule = _sizes(part.name, dims, {**known, **named_sizes(shapes)}), f"{dims}"
+                try:
+                    named = {**known, **named_sizes(shapes)}
+                    wanted, rule = tuple(size(dim, named) for dim in dims), f"{dims}"
+                except ValueError as error:
+                    raise DataError(f"output {part.name!r}: the shape rule {dims} gives no shape: {error}") from error
             case FromKernel(rank=rank):
                 wanted, rule = output.shape, f"rank {rank}"
                 if output.ndim != rank:
@@ -118,13 +107,6 @@ def _check_shapes(spec: OpSpec, fed: Sequence[Feed], known: Mapping[str, int], e
         if output.shape != wanted:
             raise DataError(f"the reference gives {part.name!r} the shape {output.shape}; the shape rule, {rule}, "
                             f"gives {wanted}. Mend its `shape` in spec.py, or the reference")  # fmt: skip
-
-
-def _sizes(name: str, dims: Sequence[str | int], known: Mapping[str, int]) -> tuple[int, ...]:
-    try:
-        return tuple(size(dim, known) for dim in dims)
-    except ValueError as error:
-        raise DataError(f"output {name!r}: the shape rule {dims} gives no shape: {error}") from error
 
 
 def _write_manifest(path: Path, folders: Iterable[Path]) -> None:

@@ -20,7 +20,7 @@ from pipeline.layout import Layout
 from pipeline.library import torch_op
 from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
-from pipeline.lowering.graph import Refusal
+from pipeline.lowering.graph import UnsupportedModel
 from pipeline.matrix import Cell
 from pipeline.models.demand import Demand, check_legal
 from pipeline.models.exporters import example, export
@@ -50,7 +50,7 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
         path = layout.model(operator.name, lowering, cell, model.name)
         try:
             proto = export(demand, glue, example(demand))
-        except Refusal as refusal:
+        except UnsupportedModel as refusal:
             if not model.unsupported:
                 raise
             path.unlink(missing_ok=True)

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -30,19 +30,24 @@ from pipeline.schema import torch_schema
 Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
 
 
-def parts(layout: Layout, operator: Operator) -> tuple[Part, ...]:
-    """Return the parts that an operator has."""
-    found: list[Part] = ["schema", "kernel"]
-    if operator.spec.torch and not operator.spec.torch.overrides:
-        found += ["nodes", "search"]
-    if torch_op.gradient(layout, operator.spec):
-        found.append("gradient")
-    return tuple(found)
+def parts(layout: Layout, operator: Operator, *, asked: Sequence[Part] | None = None) -> tuple[Part, ...]:
+    """Return the parts that are `asked` for, else those that the operator has, in an order that one process can run.
+
+    "gradient" comes first: it defines the operator with the reference as its kernel and takes the definition back,
+    which torch allows only as long as the compiled library is not loaded. A library stays loaded.
+    """
+    found: list[Part] = [*asked] if asked else ["schema", "kernel"]
+    if not asked:
+        if operator.spec.torch and not operator.spec.torch.overrides:
+            found += ["nodes", "search"]
+        if torch_op.gradient(layout, operator.spec):
+            found.append("gradient")
+    return tuple(sorted(dict.fromkeys(found), key=lambda part: part != "gradient"))
 
 
 def run(layout: Layout, operator: Operator, *, part: Part) -> None:
     """Prove one part and write its manifest. Raises RegisterError with what disagrees."""
-    results = _PARTS[part](layout, operator)
+    results = _results(layout, operator, part)
     manifest = {"op": operator.name, "part": part, "torch": torch.__version__, "schema": torch_schema(operator.spec)}
     path = layout.registered(operator.name, part, torch=torch_minor())
     write_text(path, json.dumps(manifest | {"results": results}, indent=1) + "\n")
@@ -57,37 +62,32 @@ def replay(layout: Layout, operator: Operator, *, case: str) -> None:
     _kernel(layout, operator, only=case)
 
 
-def _schema(layout: Layout, operator: Operator) -> list[dict[str, str]]:
-    from pipeline.library import schema_check
+def _results(layout: Layout, operator: Operator, part: Part) -> Sequence[Mapping[str, Any]]:
+    """Prove one part. Each imports what it needs itself: the exporters alone take 0.7 CPU s."""
+    if part == "gradient":  # which loads no library
+        from pipeline.library import gradient_check
 
-    return schema_check.results(layout, operator, torch_library.load(layout, operator))
+        if not torch_versions.REGISTRATION.here:
+            return [{"check": "gradient", "skipped": torch_versions.REGISTRATION.skipped}]
+        return gradient_check.results(layout, operator)
+    if part == "kernel":
+        return _kernel(layout, operator)
+    loaded = torch_library.load(layout, operator)
+    if part == "schema":
+        from pipeline.library import schema_check
 
+        return schema_check.results(layout, operator, loaded)
+    if part == "nodes":
+        from pipeline.library import node_check
 
-def _nodes(layout: Layout, operator: Operator) -> list[dict[str, str]]:
-    # The exporters take 0.7 CPU s to import, which the other parts must not pay.
-    from pipeline.library import node_check
+        return node_check.results(layout, operator, loaded)
+    if part == "search":
+        from pipeline.library import search
 
-    return node_check.results(layout, operator, torch_library.load(layout, operator))
-
-
-def _search(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
-    from pipeline.library import search
-
-    return search.results(layout, operator, torch_library.load(layout, operator))
-
-
-def _forbidden(layout: Layout, operator: Operator) -> list[dict[str, str]]:
+        return search.results(layout, operator, loaded)
     from pipeline.library import forbidden
 
-    return forbidden.results(operator, torch_library.load(layout, operator).overload)
-
-
-def _gradient(layout: Layout, operator: Operator) -> list[dict[str, str]]:
-    from pipeline.library import gradient_check
-
-    if not torch_versions.REGISTRATION.here:
-        return [{"check": "gradient", "skipped": torch_versions.REGISTRATION.skipped}]
-    return gradient_check.results(layout, operator)
+    return forbidden.results(operator, loaded.overload)
 
 
 def _kernel(layout: Layout, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
@@ -108,13 +108,3 @@ def _kernel(layout: Layout, operator: Operator, only: str | None = None) -> list
         where = f"each by python -m pipeline register {operator.name} --part kernel --case NAME"
         raise RegisterError(aside.few(faults, subject=f"{operator.name} in torch", where=where))
     return results
-
-
-_PARTS: Mapping[Part, Callable[[Layout, Operator], Sequence[Mapping[str, Any]]]] = {
-    "schema": _schema,
-    "nodes": _nodes,
-    "kernel": _kernel,
-    "search": _search,
-    "forbidden": _forbidden,
-    "gradient": _gradient,
-}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import cast
 
 from rich.console import Console
 
+from pipeline import verdict
 from pipeline.errors import ReportError
 from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
@@ -18,33 +19,32 @@ from pipeline.project import installed
 from pipeline.report import background, environments, junit, markdown, page, skipped, table
 from pipeline.report.changes import compare
 from pipeline.report.document import Document, document, parse, same, text
-from pipeline.report.records import collect, in_order, totals
-from pipeline.spec import Lowering
+from pipeline.report.records import checked, collect, in_order, totals
+from pipeline.verdict import WRONG, CellKey, Verdict
 
-Place = tuple[str, Lowering, Cell]
 Exists = Callable[[str, str, Cell], bool]
 
 
-def run(layout: Layout, expected: Sequence[Place], *, exists: Exists = lambda *_: True) -> None:
+def run(layout: Layout, expected: Sequence[CellKey], *, exists: Exists = lambda *_: True) -> None:
     """Write every file of the report, and print the table of the `expected` cells.
 
     The files hold beside them the verdicts of earlier runs that stand, in other cells that `exists` says are some, and
     are the same whichever of all these cells were expected. Raises ReportError unless each of the expected ones is
     verified, or unsupported for a reason.
     """
-    asked = [collect(layout, op, lowering, cell) for op, lowering, cell in expected]
-    earlier = [collect(layout, *place) for place in _standing(layout, {*expected}) if exists(*place)]
-    records = in_order([*asked, *earlier])
-    left_out = skipped.read(layout, records)
+    asked = [collect(layout, *key) for key in expected]
+    earlier = [v for v in _earlier(layout, {layout.verdict(*key) for key in expected}) if exists(*v.key)]
+    verdicts = in_order([*asked, *earlier])
+    left_out = skipped.read(layout, verdicts)
     here = {"python": platform.python_version(), **asdict(installed())}
-    report = document(records, environments.read(layout, records, here), left_out)
+    report = document(verdicts, environments.read(layout, verdicts, here), left_out)
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)
     data, xml, summary, html = layout.reports
     write_text(data, text(report))
-    write_bytes(xml, junit.render([r.verdict for r in records]))
-    write_text(summary, markdown.render(report, records, left_out))
-    write_text(html, page.render(report, records, [background.read(layout, r) for r in records]))
+    write_bytes(xml, junit.render(verdicts))
+    write_text(summary, markdown.render(report, verdicts, left_out))
+    write_text(html, page.render(report, verdicts, [background.read(layout, v) for v in verdicts]))
     console = Console()
     table.show(asked, console, skipped.read(layout, asked))
     if earlier:
@@ -54,22 +54,21 @@ def run(layout: Layout, expected: Sequence[Place], *, exists: Exists = lambda *_
         if not any(layout.ops.glob("*/spec.py")):
             raise ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
         raise ReportError("no cell was asked for: no operator in ops/ has an opset from its min_opset on")
-    if wrong := sum(r.verdict.outcome not in ("verified", "unsupported") for r in asked):
+    if wrong := sum(v.outcome in WRONG for v in asked):
         path = data.relative_to(layout.root)
         raise ReportError(f"{wrong} of {len(asked)} cells are neither verified nor unsupported; all of it in {path}")
 
 
-def _standing(layout: Layout, expected: Set[Place]) -> Iterator[Place]:
-    """Yield the other cells, of earlier runs, whose verdicts the runner found to stand."""
+def _earlier(layout: Layout, expected: Set[Path]) -> Iterator[Verdict]:
+    """Yield the other verdicts, of earlier runs, that the runner found to hold."""
     try:
         listed = layout.covered.read_text().splitlines()
     except FileNotFoundError:
         return
     for path in map(Path, listed):
-        op, lowering, cell = layout.judged(path)
-        place = (op, cast(Lowering, lowering), Cell.parse(cell))
-        if place not in expected and path.is_file():
-            yield place
+        if path not in expected:
+            with suppress(FileNotFoundError, ValueError):  # gone or written anew since the runner looked
+                yield checked(verdict.read(path))
 
 
 def _previous(layout: Layout, report: Document) -> Document | None:

@@ -49,9 +49,7 @@ def run(layout: Layout, operator: Operator, *, cell: Cell) -> None:
         detail = str(error)
     seconds = round(time.perf_counter() - started, 3)
     outcome: Outcome = "failed" if detail else "verified"
-    found = Verdict(
-        op=operator.name, lowering="custom", cell=str(cell), outcome=outcome, detail=detail, seconds=seconds
-    )
+    found = Verdict(op=operator.name, lowering="custom", cell=cell, outcome=outcome, detail=detail, seconds=seconds)
     verdict.write(layout.sanitized_verdict(operator.name), found)
     if detail:
         raise SanitizeError(detail)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import onnxruntime
 
 from pipeline import aside, verdict
-from pipeline.data import dataset
+from pipeline.data import case_message, dataset
 from pipeline.data.dataset import DataSet
 from pipeline.data.reference import Reference
 from pipeline.errors import DataError, UsageError, VerifyError, did_you_mean
@@ -27,7 +26,7 @@ from pipeline.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 from pipeline.trial.judge import Judgement, judge
 from pipeline.trial.runtime import RefusedError, Runtime, TooNewError
 from pipeline.trial.trial import Trial
-from pipeline.verdict import WRONG, CaseResult, Outcome, Verdict, percent
+from pipeline.verdict import WRONG, CaseResult, Outcome, Verdict, finite
 from pipeline.version import minor
 
 
@@ -60,7 +59,9 @@ def run(
         verdict.write(layout.verdict(operator.name, lowering, cell), replace(found, seconds=seconds))
     if found.outcome in WRONG:
         path = layout.verdict(operator.name, lowering, cell).relative_to(layout.root)
-        raise VerifyError(aside.few(_messages(found), subject=str(found), where=f"{path}, or each by --case NAME"))
+        raise VerifyError(
+            aside.few(case_message.faults(found), subject=str(found), where=f"{path}, or each by --case NAME")
+        )
 
 
 PUBLISHED = "published_"  # what the name of a case begins with that is the model of a published version
@@ -102,8 +103,12 @@ class Bench:
         """Yield the result of each case. Raises VerifyError or DataError for what keeps all of them from running."""
         _require_version(self.cell)
         layout, spec = self.layout, self.operator.spec
-        operators = [(used, Reference(layout, used)) for used in self._specs()]
-        own = Setting(runtime=self._runtime(), operators=operators, tolerances=spec.tolerances[self.lowering])
+        specs = [spec, *(load_operator(layout, name).spec for name in spec.uses)]  # whose nodes a model may have
+        operators = [(used, Reference(layout, used)) for used in specs]
+        # Without the library where none of its kernels computes.
+        library = layout.ort_library(spec.name) if self.lowering == "custom" and spec.runtime == "kernel" else None
+        runtime = Runtime(library, sanitized=layout.sanitized)
+        own = Setting(runtime=runtime, operators=operators, tolerances=spec.tolerances[self.lowering])
         # A body is the decomposition once more: it must do without our library, and without our reference.
         plain = None
         if self.lowering == "decomposed" and has_function_body(spec):
@@ -138,21 +143,9 @@ class Bench:
         except (VerifyError, DataError) as error:
             return _not_run(made, made.cases[0], error, self.cell)
         if self.only:
-            _tell(path.relative_to(self.layout.root), folder.relative_to(self.layout.root), judgement)
+            self._show(path, folder, judgement)
         found = _judged(made, made.cases[0], judgement)
-        return replace(found, detail=found.detail and f"a model of version {version} runs no more: {found.detail}")
-
-    def _specs(self) -> Iterator[OpSpec]:
-        """Yield the declarations whose nodes may stand in a model: the operator's own, and of those that it uses."""
-        yield self.operator.spec
-        for name in self.operator.spec.uses:
-            yield load_operator(self.layout, name).spec
-
-    def _runtime(self) -> Runtime:
-        """Return ONNX Runtime with the operator's library, or without where no kernel of ours computes."""
-        spec = self.operator.spec
-        ours = self.lowering == "custom" and spec.runtime == "kernel"
-        return Runtime(self.layout.ort_library(spec.name) if ours else None, sanitized=self.layout.sanitized)
+        return replace(found, detail=found.detail and case_message.published(version, found.detail))
 
     def _model(self, model: Model, path: Path, setting: Setting) -> Iterator[CaseResult]:
         """Yield the results of a model's cases. What keeps the model from running fails all of them."""
@@ -160,7 +153,8 @@ class Bench:
         folders = [self.layout.data(name, model.name, index) for index in range(len(model.cases))]
         said = self._manifest.get(model.name, {})
         if reason := model.unsupported and str(said.get("refused", "")):
-            yield from (_unsupported(model, case, reason) for case in self._asked(model))
+            said_so = case_message.unsupported(model, reason)
+            yield from (_result(model, case, "unsupported", said_so) for case in self._asked(model))
             return
         try:
             aside.at(f"model {model.name}")
@@ -170,13 +164,15 @@ class Bench:
             yield from (_not_run(model, case, error, self.cell) for case in self._asked(model))
             return
         if declared := unreadable(self.cell):
-            yield from (_read_after_all(model, case, declared) for case in self._asked(model))
+            detail = case_message.reads_although_unreadable(declared)
+            yield from (_result(model, case, "failed", detail) for case in self._asked(model))
             return
         found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
         # Of what ONNX Runtime computes itself, nothing is ours that threads could share.
         shared = self.first and setting.runtime.library
         ours = {name: data for name, data in found.items() if shared and isinstance(data, DataSet)}
         crowd = trial.crowded(ours)
+        ignored = case_message.ignored_attributes(name, model, said.get("dropped", ()))
         for case in self._asked(model):
             data = found[case.name]
             try:
@@ -187,10 +183,9 @@ class Bench:
             except (VerifyError, DataError) as error:
                 yield _not_run(model, case, error, self.cell)
                 continue
-            judgement = judge(replace(evidence, crowd=crowd.get(case.name, ""), dropped=self._dropped(model, said)))
+            judgement = judge(replace(evidence, crowd=crowd.get(case.name), dropped=ignored))
             if self.only:
-                folder = folders[model.cases.index(case)]
-                _tell(path.relative_to(self.layout.root), folder.relative_to(self.layout.root), judgement)
+                self._show(path, folders[model.cases.index(case)], judgement)
             yield _judged(model, case, judgement)
 
     @cached_property
@@ -203,20 +198,15 @@ class Bench:
         found: Mapping[str, Any] = manifest["models"]
         return found
 
-    def _dropped(self, model: Model, said: Mapping[str, Any]) -> str:
-        """Return what to say of attributes that the lowering took no notice of, or nothing."""
-        if not (names := said.get("dropped")):
-            return ""
-        set_to = " and ".join(
-            f"{name!r}, which model {model.name!r} sets to {model.attributes[name]!r}" for name in names
-        )
-        return (
-            f"the lowering drops {set_to}: it emits the nodes of the default. Emit what computes it, or refuse it: "
-            f"g.refuse() in ops/{self.operator.name}/lowering.py, and `unsupported` in the model"
-        )
-
     def _asked(self, model: Model) -> list[Case]:
         return [case for case in model.cases if self.only in (None, case.name)]
+
+    def _show(self, model: Path, data: Path, judgement: Judgement) -> None:
+        """Print how a replayed case went."""
+        model, data = model.relative_to(self.layout.root), data.relative_to(self.layout.root)
+        runs = [(run.name, run.comparison) for run in judgement.runs]
+        lines = case_message.replayed(model, data, runs, evaluated=judgement.oracle, verified=not judgement.detail)
+        print("\n".join(lines))
 
 
 def _read(folder: Path) -> DataSet | DataError:
@@ -242,43 +232,28 @@ def _require_no_torch() -> None:
 def _not_run(model: Model, case: Case, error: Exception, cell: Cell) -> CaseResult:
     """Return the result of a case that did not run: as declared, where ONNX Runtime refuses what is unsupported."""
     if isinstance(error, TooNewError) and (declared := unreadable(cell)):
-        return CaseResult(case=case.name, model=model.name, outcome="unsupported", detail=declared)
+        return _result(model, case, "unsupported", declared)
     if model.unsupported and isinstance(error, RefusedError):
-        return _unsupported(model, case, f"ONNX Runtime: {error}")
-    return CaseResult(case=case.name, model=model.name, outcome="failed", detail=str(error))
-
-
-def _read_after_all(model: Model, case: Case, declared: str) -> CaseResult:
-    detail = f"pipeline/matrix.py says that {declared}, but it does. Measure it anew with `doit probe`"
-    return CaseResult(case=case.name, model=model.name, outcome="failed", detail=detail)
-
-
-def _unsupported(model: Model, case: Case, said: str) -> CaseResult:
-    detail = f"{model.unsupported} ({said})"
-    return CaseResult(case=case.name, model=model.name, outcome="unsupported", detail=detail)
+        return _result(model, case, "unsupported", case_message.unsupported(model, f"ONNX Runtime: {error}"))
+    return _result(model, case, "failed", str(error))
 
 
 def _judged(model: Model, case: Case, judgement: Judgement) -> CaseResult:
     if model.unsupported:
-        detail = f"declared unsupported ({model.unsupported}), but it runs. Remove `unsupported` from its model"
-        return CaseResult(case=case.name, model=model.name, outcome="failed", detail=detail)
+        return _result(model, case, "failed", case_message.runs_although_unsupported(model))
     found = [r.comparison for r in judgement.runs]
-    if any(c.problem for c in found):  # of another dtype or shape: there is no error to be told
-        return CaseResult(case=case.name, model=model.name, outcome="mismatched", detail=judgement.detail)
-    return CaseResult(
-        case=case.name,
-        model=model.name,
-        outcome="mismatched" if judgement.detail else "verified",
-        error=_finite(max(c.error for c in found)),
-        ulp=_finite(max(c.ulp for c in found)),
-        limit=_finite(max(c.share for c in found)),
-        detail=judgement.detail,
+    if any(c.problem for c in found):  # another dtype or shape has no error
+        return _result(model, case, "mismatched", judgement.detail)
+    return replace(
+        _result(model, case, "mismatched" if judgement.detail else "verified", judgement.detail),
+        error=max(c.error for c in found),
+        ulp=finite(max(c.ulp for c in found)),
+        tolerance_used=max(c.tolerance_used for c in found),
     )
 
 
-def _finite(number: float) -> float | None:
-    """Return a number that JSON can hold; what is infinite is told in the detail."""
-    return number if math.isfinite(number) else None
+def _result(model: Model, case: Case, outcome: Outcome, detail: str) -> CaseResult:
+    return CaseResult(case=case.name, model=model.name, outcome=outcome, detail=detail)
 
 
 def _verdict(bench: Bench, results: Sequence[CaseResult], detail: str) -> Verdict:
@@ -288,39 +263,11 @@ def _verdict(bench: Bench, results: Sequence[CaseResult], detail: str) -> Verdic
         outcome = "failed" if detail or any(r.outcome == "failed" for r in wrong) else "mismatched"
     elif results and all(r.outcome == "unsupported" for r in results):
         outcome, detail = "unsupported", results[0].detail
-    if wrong:
-        detail = f"{len(wrong)} of {len(results)} cases; {wrong[0].case}: {wrong[0].detail}"
     return Verdict(
         op=bench.operator.name,
         lowering=bench.lowering,
-        cell=str(bench.cell),
+        cell=bench.cell,
         outcome=outcome,
-        detail=detail,
+        detail=case_message.detail(results) or detail,
         cases=tuple(results),
     )
-
-
-def _messages(found: Verdict) -> dict[str, str]:
-    """Return one line per fault, by the names of its cases: those that share one are told together."""
-    faults: dict[str, list[str]] = {}
-    for result in found.cases:
-        if result.outcome in WRONG:
-            faults.setdefault(result.detail, []).append(result.case)
-    if not faults:
-        return {"": f"{found}: {found.detail}"}
-    told = {}
-    for detail, (case, *others) in faults.items():
-        also = f" Also {', '.join(others)}." if others else ""
-        told[", ".join([case, *others])] = f"{found.case_name(case)}: {detail}.{also} Replay: {found.replay(case)}"
-    return told
-
-
-def _tell(model: Path, data: Path, judgement: Judgement) -> None:
-    """Print how a replayed case went: what each run gave, and how near to the limit it came."""
-    print(f"model {model}\ndata  {data}")
-    for run in judgement.runs:
-        c = run.comparison
-        print(f"  {run.name + ':':<22} {c}; error {c.error:.2g}, {c.ulp:.3g} ULP, {percent(c.share)} of the limit")
-    print(f"  reference evaluator:   {judgement.oracle}")
-    if not judgement.detail:
-        print("verified")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 from pipeline import aside
 from pipeline.data.arrays import Array
-from pipeline.data.compare import EXACT, compare
+from pipeline.data.compare import EXACT, Comparison, compare
 from pipeline.trial.runtime import RefusedError, Session, call
 
 THREADS = 4
@@ -18,8 +18,9 @@ Feed = Mapping[str, Array]
 Answer = tuple[Array, ...]
 
 
-def crowded(session: Session, feeds: Mapping[str, Feed]) -> dict[str, str]:
-    """Run every feed, alone and then in several threads at once; return what differs, by the feed's name.
+def crowded(session: Session, feeds: Mapping[str, Feed]) -> dict[str, Comparison | str]:
+    """Run every feed, alone and then in several threads at once; return what differs or the error, by the
+    feed's name.
 
     Each thread begins with another feed, so that a buffer which calls share holds the numbers of another one. A feed
     that fails alone is left out.
@@ -35,8 +36,9 @@ def crowded(session: Session, feeds: Mapping[str, Feed]) -> dict[str, str]:
     names, start = list(alone), Barrier(THREADS)
 
     def run(thread: int) -> list[tuple[str, Answer | str]]:
+        first = thread % len(names)
         start.wait()
-        return [(name, _try(session, feeds[name])) for name in _turns(names, thread)]
+        return [(name, _try(session, feeds[name])) for name in (names[first:] + names[:first]) * ROUNDS]
 
     with ThreadPoolExecutor(THREADS) as pool:
         answers = [answer for found in pool.map(run, range(THREADS)) for answer in found]
@@ -51,13 +53,7 @@ def _try(session: Session, feed: Feed) -> Answer | str:
         return str(error)
 
 
-def _turns(names: Sequence[str], thread: int) -> Iterator[str]:
-    first = thread % len(names)
-    for _ in range(ROUNDS):
-        yield from (*names[first:], *names[:first])
-
-
-def _difference(alone: Answer, crowd: Answer | str) -> str:
+def _difference(alone: Answer, crowd: Answer | str) -> Comparison | str | None:
     if isinstance(crowd, str):
         return crowd
     for a, b in zip(alone, crowd, strict=True):
@@ -65,5 +61,5 @@ def _difference(alone: Answer, crowd: Answer | str) -> str:
             continue
         found = compare(b, a, tolerance=EXACT)
         if not found.ok:
-            return found.problem or f"at {found.worst} {found.expected} alone, {found.actual} in a crowd"
-    return ""
+            return found
+    return None

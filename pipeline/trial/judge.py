@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pipeline.data import case_message
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.compare import EXACT, Comparison, compare
 from pipeline.spec import DType, Tolerance
@@ -20,8 +21,8 @@ class Evidence:
     """All that is known about one case.
 
     `answers` holds, per setting of ONNX Runtime, the outputs of two runs in one session. `written` names the inputs
-    that held other numbers afterwards, `names` the outputs. `crowd` says what differs when several threads use the
-    session, `dropped` what the lowering took no notice of.
+    that held other numbers afterwards, `names` the outputs. `crowd` is what differs, or goes wrong, when several
+    threads use the session; `dropped` is the message about attributes that the lowering does not use.
     """
 
     names: Sequence[str]
@@ -30,7 +31,7 @@ class Evidence:
     oracle: Outputs
     tolerances: Mapping[DType, Tolerance]
     written: Sequence[str] = ()
-    crowd: str = ""
+    crowd: Comparison | str | None = None
     dropped: str = ""
 
 
@@ -79,7 +80,7 @@ def _worst(evidence: Evidence, actual: Outputs, expected: Outputs) -> Comparison
         replace(compare(a, e, tolerance=by_dtype.get(dtype_name(e), EXACT)), subject=subject)
         for subject, a, e in zip(_subjects(evidence), actual, expected, strict=True)
     ]
-    return max(found, key=lambda c: (bool(c.problem), c.share))
+    return max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
 
 
 def _subjects(evidence: Evidence) -> Sequence[str]:
@@ -90,59 +91,38 @@ def _subjects(evidence: Evidence) -> Sequence[str]:
 def _faults(evidence: Evidence, runs: Sequence[Run], oracle: Comparison) -> Iterator[str]:
     """Yield what is wrong, a cause before its consequences."""
     if evidence.written:
-        yield f"the kernel wrote to its input {', '.join(map(repr, evidence.written))}"
+        yield case_message.wrote_input(evidence.written)
     if wrong := [r for r in runs if not r.comparison.ok]:
-        worst = max(wrong, key=lambda r: (bool(r.comparison.problem), r.comparison.share))
-        only = "" if len(wrong) == len(runs) else f" (only in these runs: {'; '.join(r.name for r in wrong)})"
-        yield f"{worst.comparison}{only}. {_side(evidence, worst, oracle)}"
-    yield from _unrepeatable(evidence)
+        worst = max(wrong, key=lambda r: (bool(r.comparison.problem), r.comparison.tolerance_used))
+        yield case_message.differs(
+            worst.comparison,
+            only=[] if len(wrong) == len(runs) else [r.name for r in wrong],
+            blamed=_blamed(evidence, worst, oracle),
+            ignored=evidence.dropped,
+        )
+    for setting, (first, again) in evidence.answers.items():
+        if found := _first_difference(evidence, first, again):
+            yield case_message.not_repeatable(setting, found)
+    threads = [evidence.answers[setting][0] for setting in (ONE_THREAD, TWO_THREADS) if setting in evidence.answers]
+    if len(threads) == 2 and (found := _first_difference(evidence, *threads)):
+        yield case_message.threads_differ(found)
     if evidence.crowd:
-        yield (
-            f"right alone, and wrong while other threads run the same session: {evidence.crowd}. The kernel shares a "
-            "buffer between calls; make it local, or let ONNX Runtime allocate it"
-        )
+        yield case_message.wrong_among_threads(evidence.crowd)
     if not oracle.ok:
-        yield (
-            f"ONNX Runtime gives the expected output, the reference evaluator does not: {oracle}. The model holds "
-            "something that ONNX Runtime overlooks, or the reference has changed since the test data were written"
-        )
+        yield case_message.evaluator_differs(oracle)
 
 
-def _unrepeatable(evidence: Evidence) -> Iterator[str]:
-    """Yield where runs that must give the same numbers, to the last bit, do not."""
-    answers, subjects = evidence.answers, _subjects(evidence)
-    for setting, (first, again) in answers.items():
-        if where := _first_difference(subjects, first, again):
-            yield (
-                f"two equal runs of one session ({setting}) give different numbers: {where}. The kernel keeps a "
-                "state, or reads memory that it has not written"
-            )
-    threads = [answers[setting][0] for setting in (ONE_THREAD, TWO_THREADS) if setting in answers]
-    if len(threads) == 2 and (where := _first_difference(subjects, *threads)):
-        yield (
-            f"one thread and two give different numbers: {where}. The parts into which the kernel splits its work "
-            "depend on each other"
-        )
-
-
-def _first_difference(subjects: Sequence[str], first: Outputs, second: Outputs) -> str:
-    for subject, a, b in zip(subjects, first, second, strict=True):
+def _first_difference(evidence: Evidence, first: Outputs, second: Outputs) -> Comparison | None:
+    """Return how outputs that must be equal, to the last bit, differ."""
+    for subject, a, b in zip(_subjects(evidence), first, second, strict=True):
         found = compare(b, a, tolerance=EXACT)
         if not found.ok:
-            return subject + (found.problem or f"at {found.worst} {found.expected}, then {found.actual}")
-    return ""
+            return replace(found, subject=subject)
+    return None
 
 
-def _side(evidence: Evidence, wrong: Run, oracle: Comparison) -> str:
-    """Say with whom the reference evaluator agrees: it runs the model as well, but with the reference."""
+def _blamed(evidence: Evidence, wrong: Run, oracle: Comparison) -> case_message.Blamed:
+    """Return with whom the reference evaluator agrees: it runs the model as well, but with the reference."""
     if oracle.ok:
-        return "The reference evaluator agrees with the expected output: the kernel is wrong"
-    if _worst(evidence, wrong.outputs, evidence.oracle).ok:
-        if evidence.dropped:
-            return f"The reference evaluator agrees with ONNX Runtime: {evidence.dropped}"
-        return (
-            "The reference evaluator agrees with ONNX Runtime: the test data are stale or the reference has changed "
-            "(python -m pipeline data), or the model does not hold the attributes of the case (python -m pipeline "
-            "export)"
-        )
-    return "The reference evaluator agrees with neither: look at the model first, then at the kernel"
+        return "kernel"
+    return "data" if _worst(evidence, wrong.outputs, evidence.oracle).ok else "neither"

@@ -10,6 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import helper
 
+from pipeline.data.compare import Comparison
 from pipeline.data.dataset import DataSet
 from pipeline.data.reference import Reference
 from pipeline.errors import VerifyError, missing
@@ -61,7 +62,7 @@ class Trial:
             written=written,
         )
 
-    def crowded(self, data: Mapping[str, DataSet]) -> dict[str, str]:
+    def crowded(self, data: Mapping[str, DataSet]) -> dict[str, Comparison | str]:
         """Run data sets in several threads of one session; return what differs from a run alone, by their names."""
         feeds = {case: {name: array.copy() for name, array in d.inputs.items()} for case, d in data.items()}
         return crowded(self._sessions[ONE_THREAD], feeds)

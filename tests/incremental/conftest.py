@@ -25,6 +25,8 @@ DODO = """
 import json, sys
 from contextlib import suppress
 from pathlib import Path
+from pipeline.errors import UsageError
+from pipeline.matrix import Cell
 from pipeline.runner.loader import resume_in
 from pipeline.runner.tasks import doit_tasks
 from pipeline.step import Step
@@ -41,6 +43,11 @@ def task_steps():
             step[field] = tuple(str(ROOT / p) for p in step.get(field, ()))
         for field in {"verdict", "found"} & step.keys():
             step[field] = str(ROOT / step[field])
+        of, _, cell = step["name"].partition("@")
+        operator, _, lowering = of.partition("-")
+        step["operator"], step["lowering"] = operator, lowering or None
+        with suppress(UsageError):
+            step["cell"] = Cell.parse(cell if step["group"] == "verify" else f"{cell}-ort1.31")
         steps.append(Step(**step | {"command": tuple(step["command"])}))
     return doit_tasks(steps)
 """

@@ -108,6 +108,14 @@ def test_what_failed_is_not_forgotten(project: Project) -> None:
     assert cells_after(project, [NEW]) == [NEW, OLD]
 
 
+def test_a_failure_in_the_form_of_another_opmatrix_is_out_of_date(project: Project) -> None:
+    run(project, OLD, command="throw")
+    path = f"build/verify/my_op/custom/{OLD}.json"
+    project.write(path, json.dumps(json.loads(project.read(path)) | {"cell": OLD}))
+    assert f"earlier runs verified is out of date: {OLD}\n" in run(project, NEW)
+    assert covered(project) == [NEW]
+
+
 def test_a_report_with_a_wrong_cell_is_made_by_every_run(project: Project) -> None:
     """Whoever asks for that cell is told, and so is the exit code, though nothing has changed since another choice."""
     run(project, OLD, command="throw")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.compare import EXACT, Comparison, compare, mismatch
+from pipeline.data.case_message import mismatch
+from pipeline.data.compare import EXACT, Comparison, compare
 from pipeline.data.dtypes import numpy_dtype
 from pipeline.spec import DType, Tolerance
 
@@ -26,7 +27,7 @@ def check(actual: Any, expected: Any, dtype: DType = "float32", tolerance: Toler
 def test_special_values_equal_themselves(dtype: DType) -> None:
     found = check([NAN, INF, -INF, 0.0, 1.0], [NAN, INF, -INF, -0.0, 1.0], dtype, EXACT)
     assert found.ok
-    assert (found.error, found.ulp, found.share) == (0, 0, 0)
+    assert (found.error, found.ulp, found.tolerance_used) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -37,13 +38,13 @@ def test_a_special_value_equals_nothing_else(actual: float, expected: float, dty
     found = check([2.0, actual], [2.0, expected], dtype, Tolerance(rtol=1e9, atol=1e9))
     assert not found.ok
     assert found.worst == (1,)
-    assert found.error == found.share == INF
+    assert found.error == found.tolerance_used == INF
 
 
 def test_the_limit_is_numpys_and_included() -> None:
     within = check([1.5, 0.25], [1.0, 0.0], tolerance=Tolerance(rtol=0.25, atol=0.25))
     assert within.ok
-    assert within.share == 1.0
+    assert within.tolerance_used == 1.0
     assert not check([1.625], [1.0], tolerance=Tolerance(rtol=0.25, atol=0.25)).ok
 
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline import environment
-from pipeline.environment import Pip, Place, SetupError
+from pipeline.environment import Pip, SetupError, VenvPaths
 from pipeline.toolchain import debian
 
 ROOT = Path(__file__).parents[2]
@@ -22,21 +22,21 @@ NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def paths(tmp_path: Path) -> VenvPaths:
     """A checkout that holds the files of the stamp alone."""
     for path in (environment.LOCK, environment.TORCH, environment.PROJECT):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(f"# {path}\n")
-    return Place(root=tmp_path)
+    return VenvPaths(root=tmp_path)
 
 
 @pytest.fixture
-def made(place: Place) -> Place:
+def made(paths: VenvPaths) -> VenvPaths:
     """The same, with a complete environment."""
-    place.python.parent.mkdir(parents=True)
-    place.python.symlink_to(sys.executable)
-    environment.write_stamp(place, environment.stamp(place.root, {}))
-    return place
+    paths.python.parent.mkdir(parents=True)
+    paths.python.symlink_to(sys.executable)
+    environment.write_stamp(paths, environment.stamp(paths.root, {}))
+    return paths
 
 
 @pytest.fixture
@@ -49,19 +49,19 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def stub_pip(place: Place, script: str) -> Pip:
+def stub_pip(paths: VenvPaths, script: str) -> Pip:
     """A pip that is a shell script; it finds its arguments in "$@"."""
-    (place.root / "pip.sh").write_text(script)
-    with place.lock.open("w") as lock:
-        return Pip(place=place, command=("sh", str(place.root / "pip.sh")), lock=lock.fileno())
+    (paths.root / "pip.sh").write_text(script)
+    with paths.lock.open("w") as lock:
+        return Pip(paths=paths, command=("sh", str(paths.root / "pip.sh")), lock=lock.fileno())
 
 
-def test_nothing_is_done_when_another_run_was_faster(made: Place, done: list[str]) -> None:
+def test_nothing_is_done_when_another_run_was_faster(made: VenvPaths, done: list[str]) -> None:
     environment.bring_up_to_date(made, {}, lock=0)
     assert done == []
 
 
-def test_changed_metadata_installs_the_project_alone(made: Place, done: list[str]) -> None:
+def test_changed_metadata_installs_the_project_alone(made: VenvPaths, done: list[str]) -> None:
     (made.root / environment.PROJECT).write_text("# changed\n")
     environment.bring_up_to_date(made, {}, lock=0)
     assert done == ["install"]
@@ -69,21 +69,21 @@ def test_changed_metadata_installs_the_project_alone(made: Place, done: list[str
 
 
 @pytest.mark.parametrize("path", [environment.LOCK, environment.TORCH])
-def test_changed_pins_make_it_anew(made: Place, done: list[str], path: Path) -> None:
+def test_changed_pins_make_it_anew(made: VenvPaths, done: list[str], path: Path) -> None:
     (made.root / path).write_text("# changed\n")
     environment.bring_up_to_date(made, {}, lock=0)
     assert done == ["make"]
 
 
-def test_another_python_or_none_makes_it_anew(made: Place, done: list[str]) -> None:
+def test_another_python_or_none_makes_it_anew(made: VenvPaths, done: list[str]) -> None:
     environment.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
     made.python.unlink()
     environment.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
     assert done == ["make", "make"]
 
 
-def test_an_interrupted_try_is_removed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    rest = place.environment / "lib" / "half"
+def test_an_interrupted_try_is_removed(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = paths.environment / "lib" / "half"
     rest.mkdir(parents=True)
 
     def stop(*_: object, **__: object) -> None:
@@ -91,7 +91,7 @@ def test_an_interrupted_try_is_removed(place: Place, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(venv, "create", stop)
     with pytest.raises(KeyboardInterrupt):
-        environment.make(place, {}, lock=0)
+        environment.make(paths, {}, lock=0)
     assert not rest.exists()
 
 
@@ -129,10 +129,10 @@ def test_another_libc(monkeypatch: pytest.MonkeyPatch, libc: tuple[str, str]) ->
         environment.check_machine()
 
 
-def test_full_disk_is_told_before_the_download(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_told_before_the_download(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=300_000_000))
     with pytest.raises(SetupError, match=r"the disk is full: .* has 0\.3 GB free and needs 2 GB") as info:
-        environment.check_disk(place)
+        environment.check_disk(paths)
     assert info.value.code == 74
 
 
@@ -156,18 +156,18 @@ def test_full_disk_is_told_before_the_download(place: Place, monkeypatch: pytest
         (NO_TORCH, 70, NO_TORCH),
     ],
 )
-def test_what_pip_says_is_explained(place: Place, output: str, code: int, message: str) -> None:
-    pip = stub_pip(place, f"cat <<'END'\n{output}\nEND\nexit 1")
+def test_what_pip_says_is_explained(paths: VenvPaths, output: str, code: int, message: str) -> None:
+    pip = stub_pip(paths, f"cat <<'END'\n{output}\nEND\nexit 1")
     with pytest.raises(SetupError, match=re.escape(message)) as info:
         pip.install("numpy")
     assert info.value.code == code
-    assert output in place.log.read_text()
+    assert output in paths.log.read_text()
 
 
-def test_pip_is_quiet_when_it_succeeds(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
-    stub_pip(place, "echo Collecting numpy; echo a warning >&2").install("numpy")
+def test_pip_is_quiet_when_it_succeeds(paths: VenvPaths, capfd: pytest.CaptureFixture[str]) -> None:
+    stub_pip(paths, "echo Collecting numpy; echo a warning >&2").install("numpy")
     assert capfd.readouterr() == ("", "")
-    assert "Collecting numpy\na warning\n" in place.log.read_text()
+    assert "Collecting numpy\na warning\n" in paths.log.read_text()
 
 
 TORCH_PIP = f"""echo "$@" >> "$0.calls"
@@ -180,24 +180,24 @@ echo '{NO_TORCH}'; exit 1
     ("index", "asked"),
     [(None, ["", environment.TORCH_INDEX]), ("https://mirror.example/cpu", ["https://mirror.example/cpu"])],
 )
-def test_where_torch_is_asked_for(place: Place, index: str | None, asked: list[str]) -> None:
-    environment.install_torch(stub_pip(place, TORCH_PIP), index)
-    calls = (place.root / "pip.sh.calls").read_text().splitlines()
+def test_where_torch_is_asked_for(paths: VenvPaths, index: str | None, asked: list[str]) -> None:
+    environment.install_torch(stub_pip(paths, TORCH_PIP), index)
+    calls = (paths.root / "pip.sh.calls").read_text().splitlines()
     assert [(re.findall(r"--index-url (\S+)", call) or [""])[0] for call in calls] == asked
     assert all("--require-hashes --no-deps -r requirements/torch-cpu.txt" in call for call in calls)
 
 
-def test_torch_index_can_be_forbidden(place: Place) -> None:
+def test_torch_index_can_be_forbidden(paths: VenvPaths) -> None:
     with pytest.raises(SetupError, match=re.escape(NO_TORCH)):
-        environment.install_torch(stub_pip(place, TORCH_PIP), "")
+        environment.install_torch(stub_pip(paths, TORCH_PIP), "")
 
 
-def test_pip_is_taken_from_a_wheel(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    (place.root / "pip-26.3-py3-none-any.whl").touch()
-    monkeypatch.setattr(environment, "_wheel_folders", lambda: [place.root])
-    assert environment.find_pip(place, place.root) == (
-        str(place.python),
-        str(place.root / "pip-26.3-py3-none-any.whl" / "pip"),
+def test_pip_is_taken_from_a_wheel(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    (paths.root / "pip-26.3-py3-none-any.whl").touch()
+    monkeypatch.setattr(environment, "_wheel_folders", lambda: [paths.root])
+    assert environment.find_pip(paths, paths.root) == (
+        str(paths.python),
+        str(paths.root / "pip-26.3-py3-none-any.whl" / "pip"),
     )
 
 
@@ -208,24 +208,24 @@ def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_pip")
-def test_pip_is_taken_from_debian(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_is_taken_from_debian(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     def unpack(package: str, *, into: Path) -> None:
         wheel = into / "usr/share/python-wheels/pip-23.0.1-py3-none-any.whl"
         wheel.parent.mkdir(parents=True)
         wheel.touch()
 
     monkeypatch.setattr(debian, "unpack", unpack)
-    assert environment.find_pip(place, place.root)[1].endswith("pip-23.0.1-py3-none-any.whl/pip")
+    assert environment.find_pip(paths, paths.root)[1].endswith("pip-23.0.1-py3-none-any.whl/pip")
 
 
 @pytest.mark.usefixtures("no_pip")
-def test_no_pip_at_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_pip_at_all(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     def unpack(package: str, *, into: Path) -> None:
         raise debian.DebianError("apt-get is not on PATH")
 
     monkeypatch.setattr(debian, "unpack", unpack)
     with pytest.raises(SetupError, match=r"apt-get is not on PATH.*check the network, or install pip"):
-        environment.find_pip(place, place.root)
+        environment.find_pip(paths, paths.root)
 
 
 def test_the_lock_is_the_one_of_the_pins() -> None:

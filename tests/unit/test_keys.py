@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pipeline.keys import Part
+from pipeline.keys import OperatorPlan
 from pipeline.layout import Layout
 from pipeline.load import load_operator, load_operators
 from pipeline.matrix import Choice, illegal
 from pipeline.project import chosen_cells, installed, with_environment
-from pipeline.step import Step
+from pipeline.step import Step, cell_step_name
 from pipeline.steps import Plan, steps
 from pipeline.toolchain.find import find_toolchain
 
@@ -31,7 +31,7 @@ def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
     )
     found: dict[str, set[bool]] = {}
     for step in steps(plan):
-        operator = step.name.partition("@")[0].partition("-")[0]
+        operator = step.operator
         if layout.kernel(operator).is_file():
             made = {layout.kernel(operator), layout.torch_library(operator), layout.ort_library(operator)}
             part = step.name.partition("@")[0].removeprefix(f"{operator}-")
@@ -62,8 +62,8 @@ def planned(torch: str, ort: str) -> dict[str, Step]:
 
 def test_steps_of_other_versions_run_in_their_environments() -> None:
     found = planned("2.9", "1.18")
-    places = {step.place for step in found.values() if step.environment}
-    assert places == {"torch@torch2.9", "export@torch2.9", "ort@ort1.18"}
+    servers = {step.server_name for step in found.values() if step.environment}
+    assert servers == {"torch@torch2.9", "export@torch2.9", "ort@ort1.18"}
     export = found["export:group_norm-custom@torch2.9-dynamo-opset18"]
     versions = [Path(path).relative_to(ROOT) for path in export.reads if ".venv-matrix" in path]
     assert versions == [Path(f".venv-matrix/torch2.9/versions/{p}") for p in ("torch", "onnx", "onnxscript")]
@@ -71,6 +71,19 @@ def test_steps_of_other_versions_run_in_their_environments() -> None:
     made = {path for name in ("torch2.9", "ort1.18") for path in found[f"environment:{name}"].writes}
     assert {path for step in found.values() for path in step.reads if ".venv-matrix" in path} <= made
     assert "environment:ort1.18" not in planned("default", "default")
+
+
+def test_a_step_says_what_it_is_for() -> None:
+    """Nobody has to take its name apart."""
+    found = [*planned("default", "default").values()]
+    of_cells = [step for step in found if step.group in ("export", "verify") and "agreement" not in step.name]
+    assert len(of_cells) > 4
+    for step in of_cells:
+        assert step.lowering and step.cell
+        assert step.name == cell_step_name(step.group, "group_norm", step.lowering, step.cell)
+    without = {"sdk", "environment", "report", "probe", "link", "dist"}
+    assert {step.group for step in found if step.operator != "group_norm"} <= without
+    assert all(step.lowering and step.cell for step in found if step.verdict), "a step that dies leaves a verdict"
 
 
 def test_a_step_is_the_same_whatever_else_is_planned() -> None:
@@ -113,7 +126,7 @@ def test_lists_and_texts_take_a_library_of_its_own_for_longer() -> None:
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
     )
-    nms, group_norm = (Part(plan, load_operator(plan.layout, name)) for name in ("nms", "group_norm"))
-    assert [group_norm.alone(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", None, None]
-    assert [nms.alone(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", "2.9", None]
-    assert nms.alone("2.13") is None
+    nms, group_norm = (OperatorPlan(plan, load_operator(plan.layout, name)) for name in ("nms", "group_norm"))
+    assert [group_norm.needs_own_library(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", None, None]
+    assert [nms.needs_own_library(t) for t in ("2.6", "2.9", "2.15")] == ["2.6", "2.9", None]
+    assert nms.needs_own_library("2.13") is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.matrix import Cell, Choice, Exporter, cells, choose_opsets, illegal, ir, unreadable
+from pipeline.matrix import Cell, Choice, Exporter, cells, choose_opsets, every_cell, illegal, ir, unreadable
 
 DEFAULT: dict[Exporter, tuple[int, ...]] = {"legacy": (9, 18), "dynamo": (18, 25), "node": (18,)}
 cell = Cell.parse
@@ -21,6 +21,12 @@ def test_a_cell_without_torch_prints_and_parses() -> None:
     assert str(cell) == "node-opset18-ort1.31"
     assert Cell.parse(str(cell)) == cell
     assert cell.export_name == "node-opset18"
+
+
+def test_every_cell_is_all_that_the_tables_have() -> None:
+    found = [*every_cell()]
+    assert len(found) == len({*found}) and {CELL, Cell(torch=None, exporter="node", opset=7, ort="1.16")} <= {*found}
+    assert all(Cell.parse(str(cell)) == cell and not illegal(cell.exporter, cell.opset, cell.torch) for cell in found)
 
 
 @pytest.mark.parametrize(

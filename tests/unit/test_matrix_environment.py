@@ -35,7 +35,7 @@ def asked(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ..
 
     def install(pip: environment.Pip, *arguments: str) -> None:
         calls.append(arguments)
-        site = pip.place.environment / f"lib/python3.{sys.version_info[1]}/site-packages"
+        site = pip.paths.environment / f"lib/python3.{sys.version_info[1]}/site-packages"
         for name, version in PACKAGES.items():
             info = site / f"{name}-{version}.dist-info"
             info.mkdir(parents=True, exist_ok=True)
@@ -115,12 +115,12 @@ def test_a_full_disk(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_cannot_be_imported_is_no_environment(layout: Layout, tmp_path: Path) -> None:
-    place = environment.Place(root=tmp_path, name=".venv-matrix/torch2.9")
-    place.python.parent.mkdir(parents=True)
-    place.python.write_text("#!/bin/sh\necho 'OSError: libcudart.so.12: no such file' >&2\nexit 1\n")
-    place.python.chmod(0o755)
+    paths = environment.VenvPaths(root=tmp_path, name=".venv-matrix/torch2.9")
+    paths.python.parent.mkdir(parents=True)
+    paths.python.write_text("#!/bin/sh\necho 'OSError: libcudart.so.12: no such file' >&2\nexit 1\n")
+    paths.python.chmod(0o755)
     with pytest.raises(SetupError, match=r"cannot be imported: OSError: libcudart\.so\.12: .* Is it a CPU build\?"):
-        matrix_environment._check_imports("torch2.9", place)
+        matrix_environment._check_imports("torch2.9", paths)
 
 
 def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

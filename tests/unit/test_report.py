@@ -19,14 +19,14 @@ from pipeline.layout import Layout
 from pipeline.matrix import Cell
 from pipeline.report import junit, table
 from pipeline.report.document import is_wrong
-from pipeline.report.records import Record, collect, totals
+from pipeline.report.records import collect, totals
 from pipeline.spec import Lowering
 from pipeline.stages import report
 from pipeline.verdict import CaseResult, Outcome, Verdict
 
 CELLS = tuple(Cell(torch="2.13", exporter="dynamo", opset=opset, ort="1.31") for opset in (18, 20, 21))
 EXPECTED: list[tuple[str, Lowering, Cell]] = [("op", "custom", cell) for cell in CELLS]
-RIGHT = CaseResult(case="plain", model="static", outcome="verified", error=2e-7, ulp=1.0, limit=0.25)
+RIGHT = CaseResult(case="plain", model="static", outcome="verified", error=2e-7, ulp=1.0, tolerance_used=0.25)
 WRONG = CaseResult(case="large", model="static", outcome="mismatched", detail="3 of 64 elements differ")
 
 Write = Callable[..., None]
@@ -34,7 +34,7 @@ Write = Callable[..., None]
 
 def make(cell: Cell, outcome: Outcome = "verified", **fields: Any) -> Verdict:
     cases = fields.pop("cases", (RIGHT,))
-    return Verdict(op="op", lowering="custom", cell=str(cell), outcome=outcome, seconds=0.5, cases=cases, **fields)
+    return Verdict(op="op", lowering="custom", cell=cell, outcome=outcome, seconds=0.5, cases=cases, **fields)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_all_verified(layout: Layout, capsys: pytest.CaptureFixture[str]) -> Non
     assert whole["environments"]["main"].keys() >= {"python", "torch", "onnxruntime"}
     assert cells(layout)[0] == {
         "op": "op", "lowering": "custom", "torch": "2.13", "exporter": "dynamo", "opset": 18, "ort": "1.31",
-        "outcome": "verified", "worst_error": 2e-7, "worst_ulp": 1.0, "worst_limit": 0.25, "seconds": 0.5,
+        "outcome": "verified", "worst_error": 2e-7, "worst_ulp": 1.0, "worst_tolerance_used": 0.25, "seconds": 0.5,
         "detail": "", "cases": [RIGHT.__dict__],
     }  # fmt: skip
 
@@ -78,7 +78,7 @@ def test_a_missing_verdict_is_a_failure(layout: Layout) -> None:
 
 def test_a_damaged_verdict_is_a_failure(layout: Layout) -> None:
     layout.verdict("op", "custom", CELLS[1]).write_text("{")
-    assert collect(layout, "op", "custom", CELLS[1]).verdict.outcome == "failed"
+    assert collect(layout, "op", "custom", CELLS[1]).outcome == "failed"
 
 
 @pytest.mark.parametrize(
@@ -116,15 +116,15 @@ def test_no_cell_at_all_is_a_failure(tmp_path: Path) -> None:
         report.run(Layout(tmp_path), [])
 
 
-def show(records: list[Record], *, width: int = 80, encoding: str = "utf-8") -> str:
+def show(records: list[Verdict], *, width: int = 80, encoding: str = "utf-8") -> str:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     table.show(records, Console(file=stream, width=width, no_color=True))
     stream.seek(0)
     return stream.read()
 
 
-def records(found: Verdict) -> list[Record]:
-    return [Record(cell=CELLS[0], verdict=make(CELLS[0])), Record(cell=CELLS[1], verdict=found)]
+def records(found: Verdict) -> list[Verdict]:
+    return [make(CELLS[0]), found]
 
 
 @pytest.mark.parametrize(("error", "limit"), [(None, None), (1.0, None)])
@@ -132,14 +132,14 @@ def test_a_mismatch_that_no_number_tells_is_no_share_of_its_limit(
     layout: Layout, error: float | None, limit: float | None
 ) -> None:
     """Under a tolerance of 0 any error is too much; a NaN on one side is no error at all."""
-    wrong = replace(WRONG, error=error, limit=limit)
-    found = make(CELLS[1], "mismatched", detail="1 of 2 cases", cases=(replace(RIGHT, limit=0.0), wrong))
+    wrong = replace(WRONG, error=error, tolerance_used=limit)
+    found = make(CELLS[1], "mismatched", detail="1 of 2 cases", cases=(replace(RIGHT, tolerance_used=0.0), wrong))
     assert f"{'inf' if error is None else '1.0e+00'} >999%" in show(records(found), encoding="ascii")
     plant(layout, found)
     with pytest.raises(ReportError):
         report.run(layout, EXPECTED)
     told = cells(layout)[1]
-    assert (told["worst_error"], told["worst_limit"]) == (error, None)
+    assert (told["worst_error"], told["worst_tolerance_used"]) == (error, None)
 
 
 MISMATCHED = make(CELLS[1], "mismatched", detail="1 of 2 cases; large: 3 of 64 elements differ", cases=(RIGHT, WRONG))
@@ -166,7 +166,7 @@ def test_markup_in_a_detail_is_shown_as_it_is() -> None:
 
 def test_cells_that_fail_alike_are_told_together_and_shortly() -> None:
     detail = "\n".join(f"line {n}" for n in range(40))
-    alike = [Record(cell=c, verdict=make(c, "failed", detail=detail, cases=())) for c in CELLS]
+    alike = [make(c, "failed", detail=detail, cases=()) for c in CELLS]
     shown = show(alike)
     assert shown.count("✗ failed") == 3
     assert shown.count("line 0") == 1
@@ -175,7 +175,7 @@ def test_cells_that_fail_alike_are_told_together_and_shortly() -> None:
 
 def test_rows_of_several_versions_name_them() -> None:
     other = replace(CELLS[1], torch="2.9")
-    both = [Record(cell=c, verdict=make(c)) for c in (CELLS[0], other)]
+    both = [make(c) for c in (CELLS[0], other)]
     shown = " ".join(show(both, width=120).split())
     assert "torch2.13-dynamo ort1.31" in shown
     assert "torch2.9-dynamo ort1.31" in shown
@@ -223,7 +223,7 @@ def test_a_case_that_is_unsupported_leaves_its_cell_verified(
 )
 def test_cases_that_are_unsupported_prove_nothing(layout: Layout, cases: tuple[CaseResult, ...], problem: str) -> None:
     plant(layout, make(CELLS[1], cases=cases))
-    found = collect(layout, "op", "custom", CELLS[1]).verdict
+    found = collect(layout, "op", "custom", CELLS[1])
     assert found.outcome == "failed" and problem in found.detail
 
 

@@ -7,22 +7,21 @@ from dataclasses import replace
 from pipeline.report import markdown
 from pipeline.report.changes import compare
 from pipeline.report.document import document
-from pipeline.report.records import Record
-from pipeline.verdict import CaseResult, Outcome
+from pipeline.verdict import CaseResult, Outcome, Verdict
 from tests.report.many import ENVIRONMENTS, cells, records, verdict
 
 CELLS = list(cells())
 
 
-def render(found: list[Record], before: list[Record] | None = None) -> str:
+def render(found: list[Verdict], before: list[Verdict] | None = None) -> str:
     report = document(found, ENVIRONMENTS)
     if before is not None:
         report["changes"] = compare(report, document(before, ENVIRONMENTS))
     return markdown.render(report, found)
 
 
-def record(outcome: Outcome = "verified", *, place: int = 0, detail: str = "", op: str = "op") -> Record:
-    return Record(cell=CELLS[place], verdict=verdict(op, CELLS[place], outcome, detail=detail))
+def record(outcome: Outcome = "verified", *, place: int = 0, detail: str = "", op: str = "op") -> Verdict:
+    return verdict(op, CELLS[place], outcome, detail=detail)
 
 
 def test_all_is_well() -> None:
@@ -44,7 +43,7 @@ def test_a_fault_comes_with_its_detail_and_the_command_that_replays_it() -> None
     wrong = record("mismatched", detail="1 of 2 cases; case_1: 3 of 64 elements differ")
     told = render([wrong])
     assert f"≠ **mismatched**\n\n- `op-custom@{CELLS[0]}`\n\n```text\n1 of 2 cases; case_1: 3 of 64" in told
-    assert f"```text\n{wrong.verdict.replay('case_1')}\n```" in told
+    assert f"```text\n{wrong.replay('case_1')}\n```" in told
 
 
 def test_what_broke_and_what_was_fixed() -> None:
@@ -65,7 +64,7 @@ def test_the_table_has_a_row_per_torch_and_a_column_per_runtime() -> None:
     assert [row.split(" | ")[1] for row in rows[1:]] == ["1.13", "2.0", "2.6", "2.9", "2.13", "2.15", "without"]
     assert rows[2] == "| operator\\_00-custom | 2.0 | ✓ 5 | ✗ 1, ✓ 4 | ✓ 5 | ✓ 5 | ✓ 5 |"
     assert rows[-1] == "| operator\\_00-custom | without |  |  |  |  | ✓ 3 |"
-    assert sum("≠ 1" in row for row in rows) == sum(r.verdict.outcome == "mismatched" for r in records(1)) == 2
+    assert sum("≠ 1" in row for row in rows) == sum(r.outcome == "mismatched" for r in records(1)) == 2
 
 
 def test_a_hostile_detail_stays_in_its_block() -> None:
@@ -79,7 +78,7 @@ def test_a_hostile_detail_stays_in_its_block() -> None:
 def test_unsupported_cases_of_verified_cells_are_told() -> None:
     refused = CaseResult(case="float64", model="double", outcome="unsupported", detail="no float64 kernel")
     found = record()
-    found = Record(cell=found.cell, verdict=replace(found.verdict, cases=(*found.verdict.cases, refused)))
+    found = replace(found, cases=(*found.cases, refused))
     assert "- `op-custom-float64` in 1 cell: no float64 kernel" in render([found])
 
 
@@ -88,7 +87,7 @@ def test_a_summary_of_any_size_fits_in_a_comment() -> None:
     long = "\n".join("x" * 1000 for _ in range(100))
     worst = [record("failed", place=place, op=f"an_operator_with_a_long_name_{op:02}", detail=f"{op} {place} {long}")
              for op in range(40) for place in range(len(CELLS))]  # fmt: skip
-    right = [Record(cell=r.cell, verdict=replace(r.verdict, outcome="verified")) for r in worst]
+    right = [replace(r, outcome="verified") for r in worst]
     told = render(worst, right)
     assert 15_000 < len(told) < 65_000
     assert "further faults stand in index.html" in told and "rows; those in which nothing is wrong" in told

@@ -17,17 +17,15 @@ from pipeline.report import background, page
 from pipeline.report.background import Background
 from pipeline.report.changes import compare
 from pipeline.report.document import document
-from pipeline.report.records import Record
 from pipeline.report.template import TEMPLATES, in_script
-from pipeline.runner.failure import StepBlocked, StepFailed
-from pipeline.step import Config, Step
+from pipeline.verdict import FailedStep, Verdict
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, records, verdict
 
 CELL = next(cells())
 HOSTILE = "</script><script>alert(1)</script><!-- {{ script }} & \u2028 ]]> '\""
 
 
-def render(found: list[Record], behind: Background = BACKGROUND) -> str:
+def render(found: list[Verdict], behind: Background = BACKGROUND) -> str:
     return page.render(document(found, ENVIRONMENTS), found, [behind] * len(found))
 
 
@@ -64,7 +62,7 @@ def test_the_policy_forbids_what_does_not_stand_in_the_page() -> None:
 def test_a_hostile_text_stays_data() -> None:
     wrong = verdict(HOSTILE, CELL, "failed", detail=HOSTILE)
     graph = GRAPH | {"inputs": [[0, HOSTILE, HOSTILE]]}
-    html = render([Record(cell=CELL, verdict=wrong)], Background(log=HOSTILE, pictures={HOSTILE: graph}))
+    html = render([wrong], Background(log=HOSTILE, pictures={HOSTILE: graph}))
     assert len(re.findall("</script", html)) == len(re.findall("<script", html)) == 2
     assert "alert(1)<" not in html
     found = embedded(html)["cells"]
@@ -83,7 +81,7 @@ def test_no_template_ends_its_own_element() -> None:
 
 def test_columns_hold_each_text_once_and_give_back_every_record() -> None:
     found = records(2)
-    before = document([replace(r, verdict=replace(r.verdict, outcome="verified")) for r in found[:-1]], ENVIRONMENTS)
+    before = document([replace(r, outcome="verified") for r in found[:-1]], ENVIRONMENTS)
     report = document(found, ENVIRONMENTS)
     report["changes"] = compare(report, before)
     data = page.data(report, found, [BACKGROUND] * len(found))
@@ -95,16 +93,16 @@ def test_columns_hold_each_text_once_and_give_back_every_record() -> None:
     start = 0
     for i, r in enumerate(found):
         assert [row(name, i) for name in ("op", "lowering", "torch", "exporter", "opset", "ort")] == [
-            r.verdict.op, r.verdict.lowering, r.cell.torch, r.cell.exporter, r.cell.opset, r.cell.ort,
+            r.op, r.lowering, r.cell.torch, r.cell.exporter, r.cell.opset, r.cell.ort,
         ]  # fmt: skip
-        assert (row("outcome", i), row("detail", i)) == (r.verdict.outcome, r.verdict.detail)
-        limit = None if r.limit is None else min(r.limit, 1e300)
-        assert columns["limit"][i] == (None if limit is None else pytest.approx(limit, rel=5e-3))
+        assert (row("outcome", i), row("detail", i)) == (r.outcome, r.detail)
+        limit = None if r.tolerance_used is None else min(r.tolerance_used, 1e300)
+        assert columns["tolerance_used"][i] == (None if limit is None else pytest.approx(limit, rel=5e-3))
         end = cases["ends"][i]
         names = [cases["case"]["values"][k] for k in cases["case"]["rows"][start:end]]
-        assert names == [c.case for c in r.verdict.cases]
+        assert names == [c.case for c in r.cases]
         start = end
-    wrong = [i for i, r in enumerate(found[:-1]) if r.verdict.outcome in ("failed", "mismatched")]
+    wrong = [i for i, r in enumerate(found[:-1]) if r.outcome in ("failed", "mismatched")]
     assert [i for i in range(len(found)) if row("change", i) == "broken"] == wrong != []
     assert row("change", len(found) - 1) == "new" and row("before", wrong[0]) == "verified"
     assert len(data["graphs"]) == 1, "one picture stands for all that are alike"
@@ -113,9 +111,9 @@ def test_columns_hold_each_text_once_and_give_back_every_record() -> None:
 
 def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
-    record = Record(cell=CELL, verdict=verdict("op", CELL))
+    record = verdict("op", CELL)
     assert background.read(layout, record) == Background()
-    path = layout.log(f"verify:{record.verdict}")
+    path = layout.log(f"verify:{record}")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff first\n" + b"\n".join(b"line %d" % n for n in range(3000)))
     log = background.read(layout, record).log.splitlines()
@@ -129,13 +127,11 @@ def test_the_log_is_that_of_the_step_that_failed(tmp_path: Path, task: str) -> N
     """What verify and the export left is of an earlier run."""
     layout = Layout(tmp_path)
     group, _, name = task.partition(":")
-    step = Step(group=group, name=name, command=(group,), reads=(), writes=(), config=Config("{}", ()))
-    blocked = StepBlocked("verify", StepFailed(step, summary="failed with exit code 3", output="error: no such thing"))
-    wrong = verdict("op", CELL, "failed", detail=blocked.detail)
+    wrong = replace(verdict("op", CELL, "failed"), blocked_by=FailedStep(group=group, name=name))
     for log, text in ((f"verify:{wrong}", "old"), (task, "error: no such thing")):
         write_text(layout.log(log), text)
     write_text(layout.pictures("op", "custom", CELL), json.dumps(BACKGROUND.pictures))
-    found = background.read(layout, Record(cell=CELL, verdict=wrong))
+    found = background.read(layout, wrong)
     assert found.log == "error: no such thing"
     assert bool(found.pictures) == (group == "compile")
 
@@ -146,7 +142,7 @@ def test_pictures_that_cannot_be_read_are_none(tmp_path: Path, damaged: str) -> 
     path = layout.pictures("op", "custom", CELL)
     path.parent.mkdir(parents=True)
     path.write_text(damaged)
-    assert background.read(layout, Record(cell=CELL, verdict=verdict("op", CELL))).pictures == {}
+    assert background.read(layout, verdict("op", CELL)).pictures == {}
 
 
 def test_the_page_of_many_cells_is_small() -> None:

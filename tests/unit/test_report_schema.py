@@ -96,13 +96,16 @@ def _delete(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("plant", "said"),
     [
-        (lambda r: r.update(schema=1), "report.schema: 1 is not 2"),
+        (lambda r: r.update(schema=1), "report.schema: 1 is not 3"),
         (lambda r: r["counts"].pop("failed"), "report.counts: no 'failed'"),
         (_delete, "report.cells[3]: no 'ort'"),
         (lambda r: r["cells"][0].update(outcome="fine"), "report.cells[0].outcome: 'fine' is not"),
         (lambda r: r["cells"][0].update(torch="2.13.0"), "report.cells[0].torch: '2.13.0' is none of"),
         (lambda r: r["cells"][0].update(opset=True), "report.cells[0].opset: True is no integer"),
-        (lambda r: r["cells"][0]["cases"][0].update(limit=-1), "report.cells[0].cases[0].limit: -1 is below 0"),
+        (
+            lambda r: r["cells"][0]["cases"][0].update(ulp=-1),
+            "report.cells[0].cases[0].ulp: -1 is below 0",
+        ),
         (lambda r: r["changes"]["new"][0].pop("now"), "report.changes.new[0]: no 'now'"),
         (lambda r: r["environments"].pop("main"), "report.environments: no 'main'"),
         (lambda r: r["environments"]["ort1.16"].pop("python"), "report.environments.ort1.16: no 'python'"),

@@ -3,10 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline import verdict
+from pipeline.matrix import Cell
 from pipeline.runner.failure import StepBlocked, StepFailed, ended, leave_verdict, replays
 from pipeline.runner.pool import Ending
 from pipeline.step import Server, Step
-from pipeline.verdict import Verdict
+from pipeline.verdict import FailedStep, Verdict
 
 CELL = "torch2.13-dynamo-opset18-ort1.31"
 
@@ -20,6 +21,9 @@ def step(tmp_path: Path, server: Server | None = "ort") -> Step:
         group="verify",
         name=f"my_op-custom@{CELL}",
         command=("verify", "my_op", "--cell", CELL),
+        operator="my_op",
+        lowering="custom",
+        cell=Cell.parse(CELL),
         server=server,
         verdict=tmp_path / "verdict.json",
         seconds=2,
@@ -64,11 +68,11 @@ def test_verdicts_name_operator_lowering_and_cell(tmp_path: Path) -> None:
     leave_verdict(failed.step, failed)
     found = verdict.read(tmp_path / "verdict.json")
     detail = "\n".join(["died of SIGABRT after 0.1 s", "last words", *replays(failed)])
-    assert found == Verdict(op="my_op", lowering="custom", cell=CELL, outcome="failed", detail=detail)
+    assert found == Verdict(op="my_op", lowering="custom", cell=Cell.parse(CELL), outcome="failed", detail=detail)
 
 
 def test_a_judgement_stays_unless_the_step_died_after_it(tmp_path: Path) -> None:
-    judged = Verdict(op="my_op", lowering="custom", cell=CELL, outcome="mismatched")
+    judged = Verdict(op="my_op", lowering="custom", cell=Cell.parse(CELL), outcome="mismatched")
     verdict.write(tmp_path / "verdict.json", judged)
     leave_verdict(step(tmp_path), StepFailed(step(tmp_path), summary="failed with exit code 10"))
     assert verdict.read(tmp_path / "verdict.json") == judged
@@ -80,5 +84,6 @@ def test_a_blocked_step_names_the_root(tmp_path: Path) -> None:
     compiled = Step(group="compile", name="my_op", command=("compile", "my_op"))
     cause = StepFailed(compiled, summary="failed with exit code 6", output="kernel.h:3: error: expected ';'\nmore")
     leave_verdict(step(tmp_path), StepBlocked("verify", cause))
-    detail = verdict.read(tmp_path / "verdict.json").detail
-    assert detail == "not run: compile:my_op failed: kernel.h:3: error: expected ';'"
+    found = verdict.read(tmp_path / "verdict.json")
+    assert found.blocked_by == FailedStep(group="compile", name="my_op")
+    assert found.detail == "not run: compile:my_op failed: kernel.h:3: error: expected ';'"

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
-from pipeline.runner.tasks import GROUPS, doit_tasks, operator_of
+from pipeline.runner.tasks import GROUPS, doit_tasks
 from pipeline.step import Step
 
 
@@ -20,8 +18,3 @@ def test_steps_become_tasks_in_groups() -> None:
     assert (tasks["compile:b"].file_dep, tasks["compile:b"].targets) == ({"b.h"}, ["b.so"])
     assert (tasks["compile:a"].task_dep, tasks["compile:a"].meta) == (["sdk"], {"config": "flags"})
     assert all(tasks[group].doc for group in GROUPS if group in tasks)
-
-
-@pytest.mark.parametrize("name", ["my_op", "my_op-custom@torch2.13-legacy-opset9-ort1.31", "my_op@torch2.13"])
-def test_the_operator_of_a_name(name: str) -> None:
-    assert operator_of(name) == "my_op"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from pipeline import verdict
+from pipeline.matrix import Cell
 from pipeline.verdict import CaseResult, Verdict, percent
 
-CELL = "torch2.13-dynamo-opset18-ort1.31"
-CASE = CaseResult(case="large", model="static", outcome="mismatched", error=0.5, ulp=3.0, limit=1.5, detail="why")
+CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
+CASE = CaseResult(
+    case="large", model="static", outcome="mismatched", error=0.5, ulp=3.0, tolerance_used=1.5, detail="why"
+)
 FOUND = Verdict(
     op="op", lowering="custom", cell=CELL, outcome="mismatched", detail="1 case", seconds=1.5, cases=(CASE,)
 )
@@ -30,10 +34,16 @@ def test_names_and_replay() -> None:
     assert FOUND.replay("large") == f"python -m pipeline verify op --lowering custom --cell {CELL} --case large"
 
 
-def test_a_mismatch_without_a_number_is_beyond_any_limit() -> None:
-    assert replace(CASE, limit=None).used == math.inf and percent(math.inf) == ">999%"
-    assert CASE.used == 1.5 and [percent(share) for share in (1.5, 9.99, 1e9)] == ["150%", "999%", ">999%"]
-    assert replace(CASE, limit=None, outcome="failed").used is None, "it did not run"
+def test_a_mismatch_without_a_number_is_beyond_any_limit(tmp_path: Path) -> None:
+    wrong = replace(CASE, error=None, tolerance_used=None)
+    assert (wrong.error, wrong.tolerance_used) == (math.inf, math.inf) and percent(math.inf) == ">999%"
+    assert [percent(used) for used in (1.5, 9.99, 1e9)] == ["150%", "999%", ">999%"]
+    assert replace(CASE, tolerance_used=None, outcome="failed").tolerance_used is None, "it did not run"
+    found = replace(FOUND, cases=(wrong, CASE))
+    assert (found.error, found.ulp, found.tolerance_used) == (math.inf, 3.0, math.inf)
+    verdict.write(tmp_path / "verdict.json", found)
+    assert json.loads((tmp_path / "verdict.json").read_text())["cases"][0]["tolerance_used"] is None
+    assert verdict.read(tmp_path / "verdict.json") == found
 
 
 def test_only_finite_numbers_are_written(tmp_path: Path) -> None:
@@ -41,7 +51,13 @@ def test_only_finite_numbers_are_written(tmp_path: Path) -> None:
         verdict.write(tmp_path / "verdict.json", replace(FOUND, seconds=math.nan))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"cases": []}', '{"op": "op", "cases": [{"x": 1}]}'])
+OLD = {"op": "op", "lowering": "custom", "cell": str(CELL), "outcome": "verified", "detail": "", "seconds": 1.0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"cases": []}', '{"op": "op", "cases": [{"x": 1}]}', json.dumps(OLD | {"cases": []})],
+)
 def test_anything_else_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "verdict.json"
     path.write_text(text)

@@ -8,7 +8,7 @@ const CHANGES = {
   broken: ["▼", "newly broken"], fixed: ["▲", "newly fixed"], changed: ["~", "changed otherwise"], new: ["+", "new"],
 };
 const WRONG = new Set(["mismatched", "failed"]);
-const METRICS = { outcome: "outcome", limit: "error, of limit", seconds: "seconds" };
+const METRICS = { outcome: "outcome", tolerance_used: "error, of limit", seconds: "seconds" };
 const FACETS = ["outcome", "change", "lowering", "torch", "exporter", "opset", "ort"];
 const TITLES = { ort: "ONNX Runtime", change: "since the previous run" };
 const LISTED = 60; // reasons; a matrix in which all fails may have as many as cells

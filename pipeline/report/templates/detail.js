@@ -43,7 +43,7 @@ function detail(i, from, to) {
   say("outcome", outcome);
   say("worst error", number(CELLS.error[i]));
   say("ULP", number(CELLS.ulp[i]));
-  say("of limit", CELLS.limit[i] === null ? "–" : `${percent(CELLS.limit[i])} %`);
+  say("of limit", CELLS.tolerance_used[i] === null ? "–" : `${percent(CELLS.tolerance_used[i])} %`);
   say("time", `${seconds(CELLS.seconds[i])} s`);
   if (change) say("since the previous run", change === "new" ? "new" : `${CHANGES[change].join(" ")}: it was ${before}`);
   const why = of("detail", i), log = of("log", i);
@@ -72,7 +72,7 @@ function caseTable(i, from, to) {
     const button = make("button", { type: "button", title: `model ${caseOf("model", k)}` }, caseOf("case", k));
     const line = make("tr", {},
       make("td", {}, make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome])), make("td", {}, button),
-      ...[number(CASES.error[k]), number(CASES.ulp[k]), percent(CASES.limit[k])].map((text) => make("td", {}, text)));
+      ...[number(CASES.error[k]), number(CASES.ulp[k]), percent(CASES.tolerance_used[k])].map((text) => make("td", {}, text)));
     if (k === chosen.case) line.setAttribute("aria-current", "true");
     line.addEventListener("click", () => {
       chosen.case = k;

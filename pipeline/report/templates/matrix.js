@@ -106,7 +106,7 @@ function body(down, across, visible) {
 
 // Make a field of the matrix show a cell. Every state has a mark or a number: nothing hangs on a colour.
 function fill(field, i, side, slowest) {
-  const outcome = of("outcome", i), share = CELLS.limit[i];
+  const outcome = of("outcome", i), share = CELLS.tolerance_used[i];
   field.dataset.i = i;
   field.tabIndex = -1;
   let text = MARKS[outcome], kind = outcome;
@@ -114,10 +114,10 @@ function fill(field, i, side, slowest) {
     // In steps of a pixel or so: the browser computes a style once for all cells that have it alike.
     if (share) { kind += " share"; field.style.setProperty("--share", `${Math.ceil(Math.min(1, share) * 20) * 5}%`); }
   } else if (!WRONG.has(outcome) || chosen.metric === "seconds" || share !== null) {
-    const value = chosen.metric === "limit" ? share : CELLS.seconds[i];
-    const part = chosen.metric === "limit" ? value : value / slowest;
+    const value = chosen.metric === "tolerance_used" ? share : CELLS.seconds[i];
+    const part = chosen.metric === "tolerance_used" ? value : value / slowest;
     if (value !== null) {
-      text = chosen.metric === "limit" ? percent(value) : seconds(value);
+      text = chosen.metric === "tolerance_used" ? percent(value) : seconds(value);
       kind += " heat";
       field.style.setProperty("--heat-of", Math.ceil(Math.sqrt(Math.min(1, part)) * 19 + 1) * 3);
     }
@@ -131,7 +131,7 @@ function fill(field, i, side, slowest) {
 function told(i) {
   const parts = [`${name(i)}`, of("outcome", i)];
   if (CELLS.error[i] !== null) parts.push(`error ${number(CELLS.error[i])}`);
-  if (CELLS.limit[i] !== null) parts.push(`${percent(CELLS.limit[i])} % of limit`);
+  if (CELLS.tolerance_used[i] !== null) parts.push(`${percent(CELLS.tolerance_used[i])} % of limit`);
   parts.push(`${seconds(CELLS.seconds[i])} s`);
   const change = of("change", i);
   if (change) parts.push(CHANGES[change][1]);

@@ -1,16 +1,23 @@
-"""The sentence of README.md that says how much is verified: made from a report, never by hand."""
+"""Write into README.md how much the last report says is verified: `./run python -m docs.site.readme_counts`.
+
+After `./run doit torch=all ort=all`, which makes a report of the whole matrix.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from pipeline.errors import ReportError
-from pipeline.report.document import Document
+from pipeline.files import write_text
+from pipeline.layout import Layout
+from pipeline.report.document import Document, parse
 from pipeline.version import numbers
 
-# What stands between the two comments is written anew.
-_PLACE = re.compile(r"(<!-- counted: [^>]* -->\n).*?(\n<!-- /counted -->)", re.DOTALL)
+ROOT = Path(__file__).parents[2]
+# The text between the two comments is written anew.
+_BETWEEN = re.compile(r"(<!-- counted: [^>]* -->\n).*?(\n<!-- /counted -->)", re.DOTALL)
 
 
 def sentence(report: Document) -> str:
@@ -30,8 +37,8 @@ def sentence(report: Document) -> str:
 
 
 def put(text: str, said: str) -> str:
-    """Return a page with `said` in its place. Raises ReportError where the page has no such place."""
-    found, count = _PLACE.subn(lambda place: f"{place[1]}{said}{place[2]}", text)
+    """Return a page with `said` between the comments. Raises ReportError for a page without them."""
+    found, count = _BETWEEN.subn(lambda marks: f"{marks[1]}{said}{marks[2]}", text)
     if count != 1:
         raise ReportError(
             f"found {count} places '<!-- counted: ... -->' to '<!-- /counted -->' in the page, allowed: one"
@@ -41,3 +48,18 @@ def put(text: str, said: str) -> str:
 
 def _versions(found: Iterable[str]) -> list[str]:
     return sorted(set(found), key=numbers)
+
+
+def main() -> None:
+    """Raises ReportError for no report, a report with faults, and a page without the comments."""
+    path, page = Layout(ROOT).report_data, ROOT / "README.md"
+    report = parse(path.read_text()) if path.is_file() else None
+    if report is None:
+        raise ReportError(f"'{path}' is no report. Make it: ./run doit torch=all ort=all")
+    said = sentence(report)
+    write_text(page, put(page.read_text(), said))
+    print(said)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from docs.site.readme_counts import put, sentence
 from pipeline.errors import ReportError
-from pipeline.report.counted import put, sentence
 
 
 def report(**outcomes: int) -> dict[str, object]:
