@@ -101,6 +101,11 @@ class DistError(OpmatrixError):
     exit_code = 16
 
 
+def one_line(text: object) -> str:
+    """Return a string, or the message of an error, as one line: every run of white space is one space."""
+    return " ".join(str(text).split())
+
+
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or nothing."""
     near = difflib.get_close_matches(found, list(allowed), n=1)

@@ -108,6 +108,11 @@ def in_onnx(attribute: Attribute, value: AttributeValue) -> AttributeValue:
     return int(value) if isinstance(value, bool) else stored(attribute, value)
 
 
+def onnx_kind(kind: AttributeKind) -> str:
+    """Return the name of an attribute's type in ONNX, which has no bools: "FLOAT", "INTS"."""
+    return kind.upper().replace("BOOL", "INT")
+
+
 def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     """Return the value of every attribute in `model`, defaults included, as given (not yet rounded)."""
     given = {a.name: model.attributes.get(a.name, a.default) for a in spec.attributes}

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline import evolution
-from pipeline.schema import in_onnx
+from pipeline.schema import in_onnx, onnx_kind
 from pipeline.sizes import size_attributes
-from pipeline.spec import Attribute, AttributeKind, Dims, FromKernel, Input, OpSpec, Output, SameAs
+from pipeline.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 _ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
-_ATTRIBUTES: Mapping[AttributeKind, str] = {"bool": "INT", "bools": "INTS"}  # ONNX has no bools among attributes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +67,9 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
 
 def _attribute(attribute: Attribute) -> str:
     """Return one attribute of the schema, laid out for a list."""
-    value = _default(attribute) or f"defs.OpSchema.AttrType.{_type(attribute)}"
+    value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
     parts = "".join(f"            {part},\n" for part in (_text(attribute.name), value, _text(attribute.doc)))
     return f"defs.OpSchema.Attribute(\n{parts}        )"
-
-
-def _type(attribute: Attribute) -> str:
-    return _ATTRIBUTES.get(attribute.kind, attribute.kind.upper())
 
 
 def _default(attribute: Attribute) -> str | None:
@@ -83,7 +78,7 @@ def _default(attribute: Attribute) -> str | None:
         return None
     value = attribute.default if attribute.kind.startswith("float") else in_onnx(attribute, attribute.default)
     shown = repr(value) if not isinstance(value, str) else _text(value)
-    typed = f", attr_type=onnx.AttributeProto.{_type(attribute)}" if value == () else ""
+    typed = f", attr_type=onnx.AttributeProto.{onnx_kind(attribute.kind)}" if value == () else ""
     return f"helper.make_attribute({_text(attribute.name)}, {shown}{typed})"
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.nodewise import Held
-from pipeline.inspection.walk import called, qualified
+from pipeline.inspection.walk import called
+from pipeline.lowering.graph import qualified
 from pipeline.spec import OpSpec
 
 QUESTION, AGREES = "first node", "agrees"

@@ -14,7 +14,8 @@ from pipeline.data import dataset
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.dataset import DATA_SET
 from pipeline.errors import DataError, UsageError, did_you_mean
-from pipeline.inspection.types import dtype, shown
+from pipeline.inspection.types import shown
+from pipeline.models.value_info import element_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ def _fit(given: Mapping[str, Array], wanted: Sequence[ValueInfoProto], source: s
         if value.name not in given:
             raise UsageError(f"{source}: nothing for the input {value.name!r}, a {shown(value.type)}")
         array, tensor = given[value.name], value.type.tensor_type
-        if value.type.HasField("tensor_type") and dtype_name(array) != dtype(tensor.elem_type):
+        if value.type.HasField("tensor_type") and dtype_name(array) != element_dtype(tensor.elem_type):
             raise UsageError(f"{source}: {value.name!r} is {described(array)}, the model takes {shown(value.type)}")
         sizes = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
         fits = len(sizes) == array.ndim and all(s in (None, n) for s, n in zip(sizes, array.shape, strict=True))

@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
 
+from pipeline.errors import one_line
 from pipeline.evolution import version_at
 from pipeline.glue import python
 from pipeline.inspection.finding import Finding
@@ -160,4 +161,4 @@ def _fits(output: ValueInfoProto, inferred: TypeProto) -> bool:
 
 def _short(error: Exception) -> str:
     """Return an error of onnx in one line, without the text of the whole node that its checker adds."""
-    return " ".join(str(error).partition("==> Context:")[0].split())[:400]
+    return one_line(str(error).partition("==> Context:")[0])[:400]

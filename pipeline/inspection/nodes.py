@@ -12,16 +12,10 @@ from pipeline.check.values import value_mistake
 from pipeline.errors import did_you_mean
 from pipeline.evolution import written
 from pipeline.inspection.finding import Finding
-from pipeline.inspection.walk import ONNX_DOMAINS, STANDARD, called, nodes, opsets, qualified
-from pipeline.schema import in_onnx
-from pipeline.spec import Attribute, AttributeKind, AttributeValue, OpSpec
-
-# What ONNX has instead of bools, and how an attribute of each kind is written.
-_TYPES: Mapping[AttributeKind, AttributeProto.AttributeType] = {
-    "float": AttributeProto.FLOAT, "int": AttributeProto.INT, "string": AttributeProto.STRING,
-    "bool": AttributeProto.INT, "floats": AttributeProto.FLOATS, "ints": AttributeProto.INTS,
-    "strings": AttributeProto.STRINGS, "bools": AttributeProto.INTS, "tensor": AttributeProto.TENSOR,
-}  # fmt: skip
+from pipeline.inspection.walk import ONNX_DOMAINS, called, nodes, opsets
+from pipeline.lowering.graph import STANDARD, qualified
+from pipeline.schema import in_onnx, onnx_kind
+from pipeline.spec import Attribute, AttributeValue, OpSpec
 
 Builtin = Collection[tuple[str, str]]
 """Domain and op type of what ONNX Runtime has of its own."""
@@ -198,10 +192,9 @@ def _inputs(node: NodeProto, spec: OpSpec, where: str) -> Iterator[Fault]:
 def _attribute_fault(declared: Attribute, found: AttributeProto) -> str | None:
     if found.ref_attr_name:  # within a function: the value stands where it is called
         return None
-    wanted = _TYPES[declared.kind]
-    if found.type != wanted:
-        names = AttributeProto.AttributeType.Name
-        return f"it is {names(found.type)}, declared: {names(wanted)}"
+    kind, wanted = AttributeProto.AttributeType.Name(found.type), onnx_kind(declared.kind)
+    if kind != wanted:
+        return f"it is {kind}, declared: {wanted}"
     if declared.kind == "tensor":
         return None
     return value_mistake(declared, _value(declared, found))

@@ -19,7 +19,7 @@ from pipeline.data.arrays import Array
 from pipeline.data.compare import EXACT, compare
 from pipeline.data.drawn import Drawn
 from pipeline.data.reference import Reference
-from pipeline.errors import RegisterError
+from pipeline.errors import RegisterError, one_line
 from pipeline.feeds import feeds
 from pipeline.files import write_text
 from pipeline.layout import Layout
@@ -51,7 +51,7 @@ def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str
         found = _shrunk(layout, operator, judge, first, examples=FURTHER * len(tried))
         problem = judge.problem(found)
     model = found.model
-    write_text(layout.found(operator.name, model.name), f"{' '.join(problem.split())}\n{source(model)}\n")
+    write_text(layout.found(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
     shown = " ".join(source(dict(part)) for part in (model.types, model.attributes, model.cases[0].inputs) if part)
     raise RegisterError(
         f"{operator.name}-{model.name} in torch: {problem}. The smallest that hypothesis found: {shown}. "

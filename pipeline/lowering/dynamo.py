@@ -20,7 +20,6 @@ from pipeline.lowering.graph import NodeAttribute, Value
 from pipeline.schema import torch_arguments
 from pipeline.spec import AttributeKind, DType
 
-_TYPES: Mapping[str, str] = {"f": "FLOAT", "i": "INT", "s": "STRING", "t": "TENSOR"}
 _TENSORS = [
     f"tensor({name})"
     for name in (
@@ -155,11 +154,6 @@ def _throw_away(
         type_constraints=[(f"I{n}", _TENSORS, "") for n in range(inputs)]
         + [(f"O{n}", _TENSORS, "") for n in range(outputs)],
         attributes=[
-            defs.OpSchema.Attribute(
-                a.name,
-                getattr(defs.OpSchema.AttrType, _TYPES[a.letter] + "S" * isinstance(a.value, list)),
-                required=False,
-            )
-            for a in attributes
+            defs.OpSchema.Attribute(a.name, getattr(defs.OpSchema.AttrType, a.type), required=False) for a in attributes
         ],
     )

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike
-from onnx import defs
+from onnx import NodeProto, defs
 
 from pipeline.errors import ExportError, did_you_mean
 from pipeline.spec import DType
@@ -23,7 +23,13 @@ from pipeline.spec import DType
 Value = Any
 """A tensor of the graph that is being made; what it is made of is the exporter's affair."""
 
-_LETTERS: Mapping[str, Callable[[Any], Any]] = {"f": float, "i": int, "s": str, "t": np.asarray}
+# What an attribute's suffix stands for: the name of its type in ONNX, and how one value of it is made.
+_LETTERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "f": ("FLOAT", float), "i": ("INT", int), "s": ("STRING", str), "t": ("TENSOR", np.asarray),
+}  # fmt: skip
+
+STANDARD = ("", "ai.onnx")
+"""The two spellings of ONNX's own domain."""
 
 
 class Refusal(ExportError):  # noqa: N818 - no fault: a lowering has every right to it
@@ -69,6 +75,11 @@ class NodeAttribute:
     letter: str
     value: Any
 
+    @property
+    def type(self) -> str:
+        """The name of its type in ONNX: "INT", or "INTS" for a list."""
+        return _LETTERS[self.letter][0] + "S" * isinstance(self.value, list)
+
 
 def node_attributes(given: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
     """Return attributes as they are written, each with its type. Raises ExportError for one without a suffix."""
@@ -77,7 +88,7 @@ def node_attributes(given: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
         name, _, letter = key.rpartition("_")
         if not name or letter not in _LETTERS:
             raise ExportError(f"attribute {key!r}: write its type as a suffix: {key}_f, {key}_i, {key}_s or {key}_t")
-        convert = _LETTERS[letter]
+        _, convert = _LETTERS[letter]
         many = isinstance(value, list | tuple) and letter != "t"
         converted = list(map(convert, value)) if many else convert(value)
         found.append(NodeAttribute(name=name, letter=letter, value=converted))
@@ -90,6 +101,11 @@ def split(name: str) -> tuple[str, str]:
         raise ExportError(f"{name!r} is no name of an operator; write 'Name' or 'domain::Name'")
     domain, _, op_type = name.rpartition("::")
     return domain, op_type
+
+
+def qualified(node: NodeProto) -> str:
+    """Return ``domain::Name``, or ``Name`` for one of ONNX's own operators."""
+    return node.op_type if node.domain in STANDARD else f"{node.domain}::{node.op_type}"
 
 
 def since_version(op_type: str, *, opset: int, inputs: int, attributes: Sequence[NodeAttribute]) -> int:

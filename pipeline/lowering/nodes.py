@@ -17,9 +17,6 @@ from pipeline.lowering.arguments import Lowered
 from pipeline.lowering.graph import Value
 from pipeline.spec import DType
 
-_TYPES = {"f": AttributeProto.FLOAT, "i": AttributeProto.INT, "s": AttributeProto.STRING, "t": AttributeProto.TENSOR}
-_LISTS = {"f": AttributeProto.FLOATS, "i": AttributeProto.INTS, "s": AttributeProto.STRINGS}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor:
@@ -49,7 +46,7 @@ class NodeGraph:
         )
         for a in written:
             value = numpy_helper.from_array(np.asarray(a.value)) if a.letter == "t" else a.value
-            kind = (_LISTS if isinstance(a.value, list) else _TYPES)[a.letter]
+            kind = AttributeProto.AttributeType.Value(a.type)
             node.attribute.append(helper.make_attribute(a.name, value, attr_type=kind))
         self.nodes.append(node)
         return made if outputs > 1 else made[0]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from onnx import NodeProto, defs
 
 from pipeline.errors import ExportError
+from pipeline.lowering.graph import STANDARD, qualified
 from pipeline.matrix import Cell, illegal
 from pipeline.models.value_info import Signature, signature
 from pipeline.spec import Lowering, Model, OpSpec
@@ -66,12 +67,7 @@ class Demand:
     @property
     def standard_nodes(self) -> frozenset[str]:
         """What the lowering emits of ONNX's own operators."""
-        return frozenset(n.op_type for n in self.emitted if not n.domain)
-
-
-def qualified(node: NodeProto) -> str:
-    """Return ``domain::Name``, or ``Name`` for one of ONNX's own."""
-    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        return frozenset(n.op_type for n in self.emitted if n.domain in STANDARD)
 
 
 def check_legal(spec: OpSpec, cell: Cell) -> None:

@@ -2,48 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 from onnx import ModelProto
 
 from pipeline.feeds import node_inputs
 from pipeline.library import torch_versions
 from pipeline.lowering import dynamo as translations
-from pipeline.models import decomposition, dimension_names, guards, targets, torchlib
-from pipeline.models.demand import Demand, qualified
+from pipeline.lowering.arguments import Lowered
+from pipeline.lowering.graph import qualified
+from pipeline.models import decomposition, dimension_names, targets, torchlib
+from pipeline.models.demand import Demand
 from pipeline.models.glue import Glue
 from pipeline.models.traced import Call, Tensors, call, dynamic, strip
 
+_GUARDS = "_guards_code"
+
 
 def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
-    """Export through torch.export: capture the program, then translate it."""
+    """Export through torch.export."""
     declared = demand.signature
-    axes = [dynamic(v.shape) for v in declared.inputs]
-    dims = {name: torch.export.Dim(name) for names in axes for name in names.values()}
-    program = torch.export.export(
+    proto = write(
         call(demand),
         inputs,
-        dynamic_shapes=(tuple({axis: dims[name] for axis, name in names.items()} for names in axes),),
+        [glue.lowered(demand.lowering)],
+        opset=demand.cell.opset,
+        versions=demand.versions,
+        input_names=[v.name for v in declared.inputs],
+        output_names=[v.name for v in declared.outputs],
+        axes=[dynamic(v.shape) for v in declared.inputs],
+        variadic=True,
     )
-    table = translations.table(
-        glue.lowered(demand.lowering), demand.cell.opset, demand.versions, targets.overloads(demand.spec)
-    )
+    proto = _padded(proto, demand)
+    return proto if torch_versions.DIMENSION_NAMES.here else dimension_names.declared(proto, declared)
+
+
+def write(
+    module: torch.nn.Module,
+    inputs: Tensors,
+    lowered: Sequence[Lowered],
+    *,
+    opset: int,
+    versions: Mapping[str, int],
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+    axes: Sequence[Mapping[int, str]],
+    variadic: bool = False,
+) -> ModelProto:
+    """Return the model of a module in which the operators of `lowered` become what their lowerings emit: capture the
+    program, then translate it.
+
+    `versions` are those of custom domains, `axes` the names of each input's dynamic axes. `variadic` is whether the
+    module takes its inputs as ``*inputs``, which torch counts as one argument.
+    """
+    dims = {name: torch.export.Dim(name) for names in axes for name in names.values()}
+    shapes = tuple({axis: dims[name] for axis, name in names.items()} for names in axes)
+    names_once = tuple(_each_name_once(axes))
+    program = torch.export.export(module, inputs, dynamic_shapes=((shapes,) if variadic else shapes) if dims else None)
+    table = {
+        overload: translation
+        for one in lowered
+        for overload, translation in translations.table(one, opset, versions, targets.overloads(one.spec)).items()
+    }
     with torchlib.kept(), decomposition.skipped(program, table):
         exported = torch.onnx.export(
-            guards.unguarded(program),
+            _unguarded(program),
             dynamo=True,
-            opset_version=demand.cell.opset,
+            opset_version=opset,
             custom_translation_table=table,
-            input_names=[v.name for v in declared.inputs],
-            output_names=[v.name for v in declared.outputs],
-            dynamic_shapes=(tuple(each_name_once(axes)),) if dims else None,
+            input_names=list(input_names),
+            output_names=list(output_names),
+            # Only for the names: the program has its symbols already.
+            dynamic_shapes=((names_once,) if variadic else names_once) if dims else None,
             external_data=False,
             verbose=False,
         )
     assert exported is not None
-    proto = _padded(exported.model_proto, demand)
-    if not torch_versions.DIMENSION_NAMES.here:
-        proto = dimension_names.declared(proto, declared)
-    return strip(proto)
+    return strip(exported.model_proto)
+
+
+def _unguarded(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return the program without the code that asserts what its capture assumed of the inputs' sizes.
+
+    No model could hold it. torch 2.9 compiles it anew in the export, where a name that it uses, "L", is not defined any
+    more; newer versions run it there and throw it away. A private name of torch: where it is gone, nothing is done.
+    """
+    if hasattr(program, _GUARDS):
+        setattr(program, _GUARDS, [])
+    return program
 
 
 def warm_up(module: Call, inputs: Tensors) -> None:
@@ -62,13 +109,11 @@ def _padded(proto: ModelProto, demand: Demand) -> ModelProto:
     return proto
 
 
-def each_name_once(shapes: list[dict[int, str]]) -> list[dict[int, str]]:
-    """Leave each name where it first stands: these only rename the program's own symbols, and the exporter warns of
-    a second name for one symbol even where it is the same."""
-    seen: set[str] = set()
-    kept = []
-    for axes in shapes:
-        first = {name: axis for axis, name in reversed(axes.items()) if name not in seen}
-        kept.append({axis: name for name, axis in reversed(first.items())})
-        seen.update(axes.values())
-    return kept
+def _each_name_once(shapes: Sequence[Mapping[int, str]]) -> list[dict[int, str]]:
+    """Keep each name where it is first: these only rename the program's own symbols, and the exporter warns of a second
+    name for one symbol even where it is the same."""
+    first: dict[str, tuple[int, int]] = {}
+    for index, axes in enumerate(shapes):
+        for axis, name in axes.items():
+            first.setdefault(name, (index, axis))
+    return [{a: name for a, name in axes.items() if first[name] == (index, a)} for index, axes in enumerate(shapes)]

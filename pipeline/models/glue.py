@@ -59,17 +59,18 @@ def load_glue(layout: Layout, name: str) -> Glue:
     path = layout.lowering(name)
     return Glue(
         spec=spec,
-        schema=_generated(layout, name, "schema"),
-        fake=_generated(layout, name, "fake"),
-        derived=_generated(layout, name, "lowering"),
+        schema=generated_module(layout, name, "schema"),
+        fake=generated_module(layout, name, "fake"),
+        derived=generated_module(layout, name, "lowering"),
         written=load_module(path, f"{name}_lowering") if path.is_file() else None,
         path=path.relative_to(layout.root),
-        used=[_generated(layout, used, "schema") for used in spec.uses],
+        used=[generated_module(layout, used, "schema") for used in spec.uses],
         used_specs=tuple(load_operator(layout, used).spec for used in spec.uses),
     )
 
 
-def _generated(layout: Layout, name: str, module: str) -> ModuleType:
+def generated_module(layout: Layout, name: str, module: str) -> ModuleType:
+    """Load one of them. Raises ExportError where it is not written."""
     path = layout.generated(name) / f"{module}.py"
     try:
         return load_module(path, f"{name}_{module}")

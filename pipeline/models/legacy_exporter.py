@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Any
 
 import onnx
@@ -13,6 +13,7 @@ from onnx import ModelProto
 
 from pipeline.library import torch_versions
 from pipeline.lowering import legacy as symbolics
+from pipeline.lowering.arguments import Lowered
 from pipeline.models import dimension_names, targets
 from pipeline.models.demand import Demand
 from pipeline.models.glue import Glue
@@ -22,31 +23,61 @@ from pipeline.spec import FromKernel
 
 def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
     """Export through TorchScript."""
-    declared = demand.signature
+    inward, outward = demand.signature.inputs, demand.signature.outputs
+    proto = write(
+        call(demand),
+        inputs,
+        [glue.lowered(demand.lowering)],
+        opset=demand.cell.opset,
+        versions=demand.versions,
+        input_names=[v.name for v in inward],
+        output_names=[v.name for v in outward],
+        axes={v.name: dynamic(v.shape) for v in (*inward, *outward)},
+    )
+    return _sized(proto, demand)
+
+
+def write(
+    module: torch.nn.Module,
+    inputs: Tensors,
+    lowered: Sequence[Lowered],
+    *,
+    opset: int,
+    versions: Mapping[str, int],
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+    axes: Mapping[str, Mapping[int, str]],
+) -> ModelProto:
+    """Return the model of a module in which the operators of `lowered` become what their lowerings emit.
+
+    `versions` are those of custom domains, `axes` the names of dynamic axes, by input or output and by number.
+    """
     file = io.BytesIO()
-    lowered = glue.lowered(demand.lowering)
-    with symbolics.registered(lowered, demand.cell.opset, demand.versions, targets.names(demand.spec)), quiet():
+    with ExitStack() as stack:
+        stack.enter_context(_quiet())
+        for one in lowered:
+            stack.enter_context(symbolics.registered(one, opset, versions, targets.names(one.spec)))
         torch.onnx.export(
-            call(demand),
+            module,
             inputs,
             file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
-            **chosen(),
-            opset_version=demand.cell.opset,
-            custom_opsets=dict(demand.versions),
-            input_names=[v.name for v in declared.inputs],
-            output_names=[v.name for v in declared.outputs],
-            dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := dynamic(v.shape))},
+            **_chosen(),
+            opset_version=opset,
+            custom_opsets=dict(versions),
+            input_names=list(input_names),
+            output_names=list(output_names),
+            dynamic_axes={name: dict(named) for name, named in axes.items() if named},
         )
-    return strip(_sized(onnx.load_model_from_string(file.getvalue()), demand))
+    return strip(onnx.load_model_from_string(file.getvalue()))
 
 
-def chosen() -> dict[str, Any]:
+def _chosen() -> dict[str, Any]:
     """Return what makes torch.onnx.export this exporter: torch 2.9 changed the default."""
     return {"dynamo": False} if torch_versions.DYNAMO_ARGUMENT.here else {}
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     """Keep what an exporter prints to itself, where it prints without a reason."""
     if torch_versions.QUIET_EXPORT.here:
         yield
@@ -57,8 +88,8 @@ def quiet() -> Iterator[None]:
 
 def warm_up(module: Call, inputs: Tensors) -> None:
     """Export a tiny module."""
-    with quiet():
-        torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **chosen())  # type: ignore[arg-type]  # as above
+    with _quiet():
+        torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **_chosen())  # type: ignore[arg-type]  # as above
 
 
 def _sized(proto: ModelProto, demand: Demand) -> ModelProto:

@@ -14,13 +14,15 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 from pipeline import evolution
 from pipeline.errors import ExportError, did_you_mean
 from pipeline.feeds import node_inputs
-from pipeline.models.demand import Demand, qualified
+from pipeline.lowering.graph import STANDARD, qualified
+from pipeline.matrix import ORT
+from pipeline.models.demand import Demand
 from pipeline.models.value_gates import checker, graph_signature, inference
-from pipeline.schema import attribute_values, stored
+from pipeline.schema import attribute_values, onnx_kind, stored
 from pipeline.spec import Attribute, AttributeValue
 
-# What ONNX Runtime 1.18 to 1.23 can read, and the highest that torch 2.13 writes. A newer ONNX Runtime reads more.
-MAX_IR_VERSION = 10
+# The highest that torch 2.13 writes. A newer ONNX Runtime reads more.
+_MAX_IR_VERSION = ORT["1.18"].ir
 
 
 def check(proto: ModelProto, demand: Demand) -> None:
@@ -45,7 +47,7 @@ def nodes(proto: ModelProto, demand: Demand) -> Iterator[str]:
             wanted = "one" if count == 1 else str(count)
             yield f"{found[name]} nodes {name}, allowed: {wanted}. Call the operator once in the model"
     allowed = {*demand.custom_nodes, *demand.standard_nodes}
-    around = {n.op_type for n in proto.graph.node if demand.model.around and not n.domain}
+    around = {n.op_type for n in proto.graph.node if demand.model.around and n.domain in STANDARD}
     if extra := sorted(found.keys() - allowed - around):
         beside = ", ".join(sorted(allowed)) or "nothing"
         yield (
@@ -122,10 +124,7 @@ def defaults(proto: ModelProto, demand: Demand) -> Iterator[str]:
 
 def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValue) -> Iterator[str]:
     name = declared.name
-    found_type, wanted_type = (
-        AttributeProto.AttributeType.Name(found.type),
-        declared.kind.upper().replace("BOOL", "INT"),
-    )
+    found_type, wanted_type = AttributeProto.AttributeType.Name(found.type), onnx_kind(declared.kind)
     value = _value(found)
     if found_type != wanted_type:
         yield (
@@ -161,9 +160,9 @@ def opset_imports(proto: ModelProto, demand: Demand) -> Iterator[str]:
 
 def format_version(proto: ModelProto, demand: Demand) -> Iterator[str]:
     """ONNX Runtime can read the file."""
-    if not 3 <= proto.ir_version <= MAX_IR_VERSION:
+    if not 3 <= proto.ir_version <= _MAX_IR_VERSION:
         yield (
-            f"IR version {proto.ir_version}, allowed: 3 to {MAX_IR_VERSION}, which ONNX Runtime 1.18 and newer read. "
+            f"IR version {proto.ir_version}, allowed: 3 to {_MAX_IR_VERSION}, which ONNX Runtime 1.18 and newer read. "
             f"Set ir_version before saving"
         )
 

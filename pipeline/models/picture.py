@@ -12,6 +12,8 @@ from typing import Any
 
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
+from pipeline.models.value_info import element_dtype
+
 _SHOWN = 6  # elements of a constant; of a larger one dtype and shape stand in the picture
 _LENGTH = 80  # of an attribute's text
 
@@ -83,20 +85,14 @@ def _tensor(tensor: TensorProto) -> str:
     """Return the numbers of a small tensor, dtype and shape of a larger one."""
     shape = list(tensor.dims)
     if prod(shape) > _SHOWN or tensor.data_type == TensorProto.STRING or tensor.external_data:
-        return f"{_dtype(tensor.data_type)}{shape}"
+        return f"{element_dtype(tensor.data_type)}{shape}"
     return str(numpy_helper.to_array(tensor).tolist())
 
 
 def _type(declared: TypeProto) -> str:
     """Return ``float32[2, n]``, without brackets where the rank is not known."""
     tensor = declared.tensor_type
-    if not tensor.elem_type:
-        return ""
-    dtype = _dtype(tensor.elem_type)
-    if not tensor.HasField("shape"):
+    dtype = element_dtype(tensor.elem_type)
+    if not dtype or not tensor.HasField("shape"):
         return dtype
     return f"{dtype}[{', '.join(d.dim_param or str(d.dim_value) for d in tensor.shape.dim)}]"
-
-
-def _dtype(number: int) -> str:
-    return "string" if number == TensorProto.STRING else str(helper.tensor_dtype_to_np_dtype(number))

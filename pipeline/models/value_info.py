@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from onnx import TensorProto, helper
+
 from pipeline.feeds import Feed, feeds
 from pipeline.schema import attribute_values, dtype_of
 from pipeline.sizes import attribute_sizes, named_sizes, size
@@ -48,6 +50,13 @@ def signature(spec: OpSpec, model: Model) -> Signature:
             for o in spec.outputs
         ),
     )
+
+
+def element_dtype(element: int) -> str:
+    """Return the dtype of an element type of ONNX, or "" where there is none."""
+    if element == TensorProto.STRING:
+        return "string"
+    return str(helper.tensor_dtype_to_np_dtype(element)) if element else ""
 
 
 def _input_shape(model: Model, feed: Feed) -> Shape:

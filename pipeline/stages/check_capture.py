@@ -138,7 +138,7 @@ def _export(
     with collected() as said:
         try:
             with torch.no_grad():
-                proto = torch_operators.EXPORTERS[exporter](model, loaded, opset, names)
+                proto = torch_operators.export(model, loaded, exporter=exporter, opset=opset, outputs=names)
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the model raise
             own = error if isinstance(error, OpmatrixError) else None
             text = str(own) if own else explain(error)

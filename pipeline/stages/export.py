@@ -6,7 +6,7 @@ nor a changed reference can change a model, and neither can crash an export.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,19 +15,19 @@ import torch
 
 from pipeline.errors import ExportError
 from pipeline.evolution import version_at
-from pipeline.files import write_bytes, write_text
+from pipeline.files import write_bytes
 from pipeline.layout import Layout
 from pipeline.library import torch_op
 from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
 from pipeline.lowering.graph import Refusal
 from pipeline.matrix import Cell
+from pipeline.models import manifest
 from pipeline.models.demand import Demand, check_legal
 from pipeline.models.exporters import example, export
 from pipeline.models.function_body import with_function
 from pipeline.models.glue import Glue, dropped, emitted, load_glue
-from pipeline.models.manifest import describe, refused
-from pipeline.models.picture import picture
+from pipeline.models.manifest import Exported
 from pipeline.schema import has_function_body
 from pipeline.spec import Lowering, OpSpec
 
@@ -43,30 +43,24 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
     check_legal(operator.spec, cell)
     glue = load_glue(layout, operator.name)
     defined = define(layout, operator.spec, glue)
-    models, pictures = {}, {}
+    manifest.write(layout, operator.name, lowering, cell, _models(layout, operator, lowering, cell, glue))
+    del defined  # the operator lives as long as this object
+
+
+def _models(layout: Layout, operator: Operator, lowering: Lowering, cell: Cell, glue: Glue) -> Iterator[Exported]:
     for model in operator.models:
         schema = glue.schema.schema(version_at(operator.spec, model.domain_version))
         demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
-        path = layout.model(operator.name, lowering, cell, model.name)
         try:
             proto = export(demand, glue, example(demand))
         except Refusal as refusal:
             if not model.unsupported:
                 raise
-            path.unlink(missing_ok=True)
-            models[model.name] = refused(refusal)
+            yield Exported(name=model.name, refused=str(refusal))
             continue
-        content = proto.SerializeToString(deterministic=True)
-        write_bytes(path, content)
-        models[model.name], pictures[model.name] = describe(proto, content), picture(proto)
-        if names := dropped(demand, glue):
-            models[model.name]["dropped"] = names
+        yield Exported(name=model.name, proto=proto, dropped=dropped(demand, glue))
         if lowering == "decomposed" and has_function_body(operator.spec):
             _write_function(layout, demand, glue)
-    del defined  # the operator lives as long as this object
-    manifest = {"op": operator.name, "lowering": lowering, "cell": cell.export_name, "models": models}
-    write_text(layout.manifest(operator.name, lowering, cell), json.dumps(manifest, indent=1) + "\n")
-    write_text(layout.pictures(operator.name, lowering, cell), json.dumps(pictures, separators=(",", ":")) + "\n")
 
 
 def _write_function(layout: Layout, demand: Demand, glue: Glue) -> None:
