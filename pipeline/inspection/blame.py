@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pipeline.inspection import finding
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.nodewise import Held
 from pipeline.inspection.walk import called
@@ -30,26 +31,24 @@ def blame(
     if found := first_wrong(held):
         others = sum(h.wrong for h in held) - 1
         more = f". {others} further node{'s differ' if others > 1 else ' differs'} as well" if others else ""
-        yield Finding(question=QUESTION, mark="wrong", text=f"{found}{more}", remedy=_remedy(found, operators) + replay)
+        yield finding.wrong(QUESTION, f"{found}{more}", _remedy(found, operators) + replay)
     elif differs:
-        yield Finding(
-            question=QUESTION,
-            mark="wrong",
-            text=f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers"
+        yield finding.wrong(
+            QUESTION,
+            f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers"
             + _nearest(compared),
-            remedy="So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
+            "So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
             "or errors add up: see --rtol and --atol",
         )
     elif compared:
         whom = "the references of this project" if own else "onnx.reference and the references of this project"
         text = f"with {whom}, node by node: {len(compared)} node{'s' * (len(compared) != 1)}"
-        yield Finding(question=AGREES, mark="ok", text=text)
+        yield finding.ok(AGREES, text)
     if skipped := [h for h in held if h.skipped]:
         names = ", ".join(sorted({qualified(h.node) for h in skipped})[:5])
-        yield Finding(
-            question=QUESTION if differs else AGREES,
-            mark="note",
-            text=f"{len(skipped)} node{'s' * (len(skipped) > 1)} without a reference to hold against ({names}): "
+        yield finding.note(
+            QUESTION if differs else AGREES,
+            f"{len(skipped)} node{'s' * (len(skipped) > 1)} without a reference to hold against ({names}): "
             f"{skipped[0].skipped}",
         )
 

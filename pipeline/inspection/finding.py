@@ -30,6 +30,18 @@ class Finding:
         return f"{said}. {one_line(self.remedy)}" if self.remedy else said
 
 
+def ok(question: str, text: str) -> Finding:
+    return Finding(question=question, mark="ok", text=text)
+
+
+def note(question: str, text: str) -> Finding:
+    return Finding(question=question, mark="note", text=text)
+
+
+def wrong(question: str, text: str, remedy: str = "") -> Finding:
+    return Finding(question=question, mark="wrong", text=text, remedy=remedy)
+
+
 def write(path: Path, findings: Sequence[Finding], **more: Any) -> None:
     """Write findings, and what the next part needs to know."""
     write_text(path, json.dumps({"findings": [asdict(f) for f in findings], **more}, indent=1) + "\n")

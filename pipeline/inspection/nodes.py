@@ -11,6 +11,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
 from pipeline.check.values import value_mistake
 from pipeline.errors import did_you_mean
 from pipeline.evolution import written
+from pipeline.inspection import finding
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.walk import ONNX_DOMAINS, called, nodes, opsets
 from pipeline.lowering.graph import STANDARD, qualified
@@ -40,9 +41,9 @@ def node_findings(model: ModelProto, operators: Sequence[OpSpec], builtin: Built
             faults.setdefault((text, remedy), []).append(node)
     for (text, remedy), (first, *others) in faults.items():
         text = f"{called(first)}{_and(first, others)}: {text}"
-        yield Finding(question="nodes", mark="wrong", text=text, remedy=remedy)
+        yield finding.wrong("nodes", text, remedy)
     if not faults:
-        yield Finding(question="nodes", mark="ok", text=_told(model, operators))
+        yield finding.ok("nodes", _told(model, operators))
 
 
 def _and(first: NodeProto, others: Sequence[NodeProto]) -> str:

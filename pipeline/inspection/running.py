@@ -12,6 +12,7 @@ from onnx import ModelProto
 
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.compare import EXACT, Comparison, compare
+from pipeline.inspection import finding
 from pipeline.inspection.feeding import Feeding
 from pipeline.inspection.finding import Finding
 from pipeline.spec import Tolerance
@@ -40,11 +41,11 @@ def run(path: Path, runtime: Runtime, fed: Feeding) -> tuple[list[Finding], Answ
             return [_wrong(text, ours)], answers
         took = time.perf_counter() - began
     text = f"in ONNX Runtime {version}, optimised and not, {took * 1000:.2g} ms; {fed}"
-    return [Finding(question="runs", mark="ok", text=text)], answers
+    return [finding.ok("runs", text)], answers
 
 
 def _wrong(text: str, remedy: str = "") -> Finding:
-    return Finding(question="runs", mark="wrong", text=text, remedy=remedy)
+    return finding.wrong("runs", text, remedy)
 
 
 def agreement(
@@ -67,16 +68,12 @@ def agreement(
         worst = max((c for of_one in found.values() for c in of_one), key=lambda c: c.share, default=None)
         used = f", {worst.share:.0%} of the limit used up" if worst else ""
         some = "" if len(known) == len(names) else f"; nothing is known of {len(names) - len(known)} further outputs"
-        yield Finding(
-            question="agrees", mark="ok", text=f"with {of}: {_many(len(known), 'output')}{_limits(worst)}{used}{some}"
-        )
+        yield finding.ok("agrees", f"with {of}: {_many(len(known), 'output')}{_limits(worst)}{used}{some}")
         return
     for comparison in wrong[bad[0]]:
         only = "" if len(bad) == len(answers) else f" (only where the graph is {bad[0]})"
         first = f", first at {comparison.first}" if comparison.first else ""
-        yield Finding(
-            question="agrees", mark="wrong", text=f"not with {of}{only}: {comparison}{first}", remedy=_remedy(bad)
-        )
+        yield finding.wrong("agrees", f"not with {of}{only}: {comparison}{first}", _remedy(bad))
 
 
 def same(model: ModelProto, answers: Answers, limits: Mapping[str, Tolerance]) -> Iterator[Finding]:
@@ -85,11 +82,8 @@ def same(model: ModelProto, answers: Answers, limits: Mapping[str, Tolerance]) -
     for name, optimised, plain in zip(names, answers[OPTIMISED], answers[PLAIN], strict=True):
         found = held(name, optimised, plain, limits)
         if not found.ok:
-            yield Finding(
-                question="agrees",
-                mark="wrong",
-                text=f"the optimised graph does not agree with the graph as it is: {found}",
-                remedy=_remedy([OPTIMISED]),
+            yield finding.wrong(
+                "agrees", f"the optimised graph does not agree with the graph as it is: {found}", _remedy([OPTIMISED])
             )
 
 

@@ -18,6 +18,7 @@ from pipeline.lowering.arguments import Lowered
 from pipeline.matrix import Exporter
 from pipeline.models import legacy_exporter, targets
 from pipeline.models.glue import load_glue
+from pipeline.models.traced import ExporterInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +59,18 @@ def load(layout: Layout, operators: Sequence[Operator]) -> Loaded:
 
 def export(model: TorchModel, loaded: Loaded, *, exporter: Exporter, opset: int, outputs: Sequence[str]) -> ModelProto:
     """Export the model as one exporter of torch writes it, every operator in its custom lowering."""
-    inputs = tuple(t.detach().clone() for t in model.inputs)  # a model may write to them
-    given: dict[str, Any] = {"opset": opset, "versions": loaded.versions(), "input_names": model.input_names}
+    given = ExporterInput(
+        module=model.module,
+        inputs=tuple(t.detach().clone() for t in model.inputs),  # a model may write to them
+        lowered=loaded.lowered,
+        opset=opset,
+        versions=loaded.versions(),
+        input_names=model.input_names,
+        output_names=outputs,
+        axes=model.axes(),
+    )
     if exporter == "legacy":
-        axes = dict(zip(model.input_names, model.axes(), strict=True))
-        return legacy_exporter.write(model.module, inputs, loaded.lowered, output_names=outputs, axes=axes, **given)
+        return legacy_exporter.write(given)
     from pipeline.models import dynamo_exporter  # it imports what older versions of torch have not
 
-    return dynamo_exporter.write(model.module, inputs, loaded.lowered, output_names=outputs, axes=model.axes(), **given)
+    return dynamo_exporter.write(given)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from onnx import ModelProto
@@ -10,71 +11,41 @@ from onnx import ModelProto
 from pipeline.feeds import node_inputs
 from pipeline.library import torch_versions
 from pipeline.lowering import dynamo as translations
-from pipeline.lowering.arguments import Lowered
 from pipeline.lowering.graph import qualified
 from pipeline.models import decomposition, dimension_names, targets, torchlib
 from pipeline.models.demand import Demand
 from pipeline.models.glue import Glue
-from pipeline.models.traced import Call, Tensors, call, dynamic, strip
+from pipeline.models.traced import Call, ExporterInput, Tensors, exporter_input, strip
 
 _GUARDS = "_guards_code"
 
 
 def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
-    """Export through torch.export."""
-    declared = demand.signature
-    proto = write(
-        call(demand),
-        inputs,
-        [glue.lowered(demand.lowering)],
-        opset=demand.cell.opset,
-        versions=demand.versions,
-        input_names=[v.name for v in declared.inputs],
-        output_names=[v.name for v in declared.outputs],
-        axes=[dynamic(v.shape) for v in declared.inputs],
-        variadic=True,
-    )
-    proto = _padded(proto, demand)
-    return proto if torch_versions.DIMENSION_NAMES.here else dimension_names.declared(proto, declared)
+    """Export through torch.export, with the declared names of sizes."""
+    proto = _padded(write(exporter_input(demand, glue, inputs)), demand)
+    return proto if torch_versions.DIMENSION_NAMES.here else dimension_names.declared(proto, demand.signature)
 
 
-def write(
-    module: torch.nn.Module,
-    inputs: Tensors,
-    lowered: Sequence[Lowered],
-    *,
-    opset: int,
-    versions: Mapping[str, int],
-    input_names: Sequence[str],
-    output_names: Sequence[str],
-    axes: Sequence[Mapping[int, str]],
-    variadic: bool = False,
-) -> ModelProto:
-    """Return the model of a module in which the operators of `lowered` become what their lowerings emit: capture the
-    program, then translate it.
-
-    `versions` are those of custom domains, `axes` the names of each input's dynamic axes. `variadic` is whether the
-    module takes its inputs as ``*inputs``, which torch counts as one argument.
-    """
-    dims = {name: torch.export.Dim(name) for names in axes for name in names.values()}
-    shapes = tuple({axis: dims[name] for axis, name in names.items()} for names in axes)
-    names_once = tuple(_each_name_once(axes))
-    program = torch.export.export(module, inputs, dynamic_shapes=((shapes,) if variadic else shapes) if dims else None)
-    table = {
-        overload: translation
-        for one in lowered
-        for overload, translation in translations.table(one, opset, versions, targets.overloads(one.spec)).items()
-    }
+def write(given: ExporterInput) -> ModelProto:
+    """Export through torch.export: capture the program, then translate it."""
+    dims = {name: torch.export.Dim(name) for names in given.axes for name in names.values()}
+    shapes: Any = tuple({axis: dims[name] for axis, name in names.items()} for names in given.axes)
+    names_once: Any = tuple(_each_name_once(given.axes))
+    if isinstance(given.module, Call):  # it takes *inputs, which torch counts as one argument
+        shapes, names_once = (shapes,), (names_once,)
+    program = torch.export.export(given.module, given.inputs, dynamic_shapes=shapes if dims else None)
+    table: dict[Callable[..., Any], Callable[..., Any]] = {}
+    for one in given.lowered:
+        table |= translations.table(one, given.opset, given.versions, targets.overloads(one.spec))
     with torchlib.kept(), decomposition.skipped(program, table):
         exported = torch.onnx.export(
             _unguarded(program),
             dynamo=True,
-            opset_version=opset,
+            opset_version=given.opset,
             custom_translation_table=table,
-            input_names=list(input_names),
-            output_names=list(output_names),
-            # Only for the names: the program has its symbols already.
-            dynamic_shapes=((names_once,) if variadic else names_once) if dims else None,
+            input_names=list(given.input_names),
+            output_names=list(given.output_names),
+            dynamic_shapes=names_once if dims else None,  # for the names alone: the program has its symbols already
             external_data=False,
             verbose=False,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Any
 
@@ -13,60 +13,36 @@ from onnx import ModelProto
 
 from pipeline.library import torch_versions
 from pipeline.lowering import legacy as symbolics
-from pipeline.lowering.arguments import Lowered
 from pipeline.models import dimension_names, targets
 from pipeline.models.demand import Demand
 from pipeline.models.glue import Glue
-from pipeline.models.traced import Call, Tensors, call, dynamic, strip
+from pipeline.models.traced import Call, ExporterInput, Tensors, exporter_input, strip
 from pipeline.spec import FromKernel
 
 
 def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
+    """Export through TorchScript, with the declared sizes."""
+    return _sized(write(exporter_input(demand, glue, inputs)), demand)
+
+
+def write(given: ExporterInput) -> ModelProto:
     """Export through TorchScript."""
-    inward, outward = demand.signature.inputs, demand.signature.outputs
-    proto = write(
-        call(demand),
-        inputs,
-        [glue.lowered(demand.lowering)],
-        opset=demand.cell.opset,
-        versions=demand.versions,
-        input_names=[v.name for v in inward],
-        output_names=[v.name for v in outward],
-        axes={v.name: dynamic(v.shape) for v in (*inward, *outward)},
-    )
-    return _sized(proto, demand)
-
-
-def write(
-    module: torch.nn.Module,
-    inputs: Tensors,
-    lowered: Sequence[Lowered],
-    *,
-    opset: int,
-    versions: Mapping[str, int],
-    input_names: Sequence[str],
-    output_names: Sequence[str],
-    axes: Mapping[str, Mapping[int, str]],
-) -> ModelProto:
-    """Return the model of a module in which the operators of `lowered` become what their lowerings emit.
-
-    `versions` are those of custom domains, `axes` the names of dynamic axes, by input or output and by number.
-    """
     file = io.BytesIO()
+    names, axes = (*given.input_names, *given.output_names), (*given.axes, *given.output_axes)
     with ExitStack() as stack:
         stack.enter_context(_quiet())
-        for one in lowered:
-            stack.enter_context(symbolics.registered(one, opset, versions, targets.names(one.spec)))
+        for one in given.lowered:
+            stack.enter_context(symbolics.registered(one, given.opset, given.versions, targets.names(one.spec)))
         torch.onnx.export(
-            module,
-            inputs,
+            given.module,
+            given.inputs,
             file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
             **_chosen(),
-            opset_version=opset,
-            custom_opsets=dict(versions),
-            input_names=list(input_names),
-            output_names=list(output_names),
-            dynamic_axes={name: dict(named) for name, named in axes.items() if named},
+            opset_version=given.opset,
+            custom_opsets=dict(given.versions),
+            input_names=list(given.input_names),
+            output_names=list(given.output_names),
+            dynamic_axes={name: dict(named) for name, named in zip(names, axes, strict=False) if named},
         )
     return strip(onnx.load_model_from_string(file.getvalue()))
 

@@ -43,11 +43,7 @@ def run(layout: Layout, *, target: str, exporters: Sequence[Exporter], opset: in
         inputs = ", ".join(
             f"{n} {described(to_array(t))}" for n, t in zip(model.input_names, model.inputs, strict=True)
         )
-        record.add(
-            Finding(
-                question="function", mark="ok", text=f"gives the module {type(model.module).__name__}, inputs: {inputs}"
-            )
-        )
+        record.add(finding.ok("function", f"gives the module {type(model.module).__name__}, inputs: {inputs}"))
         record.doing(f"the model ran in torch {torch_minor()}")
         outputs = _run(model, target, loaded)
     except OpmatrixError as error:
@@ -55,7 +51,7 @@ def run(layout: Layout, *, target: str, exporters: Sequence[Exporter], opset: in
         return
     names = _names(model, len(outputs), target)
     shown = ", ".join(f"{n} {described(to_array(t))}" for n, t in zip(names, outputs, strict=True))
-    record.add(Finding(question="torch", mark="ok", text=f"runs in torch {torch.__version__}; outputs: {shown}"))
+    record.add(finding.ok("torch", f"runs in torch {torch.__version__}; outputs: {shown}"))
     for exporter in exporters:
         name = f"torch{torch_minor()}-{exporter}-opset{opset}"
         record.doing(f"the {exporter} exporter ran", name)
@@ -142,18 +138,18 @@ def _export(
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the model raise
             own = error if isinstance(error, OpmatrixError) else None
             text = str(own) if own else explain(error)
-            record.add(Finding(question="export", mark="wrong", text=f"the {exporter} exporter: {text[:500]}"))
+            record.add(finding.wrong("export", f"the {exporter} exporter: {text[:500]}"))
             return None
     path = folder / "model.onnx"
     write_bytes(path, proto.SerializeToString(deterministic=True))
-    record.add(Finding(question="export", mark="ok", text=f"{exporter}, opset {opset}: {_many(proto)}"))
+    record.add(finding.ok("export", f"{exporter}, opset {opset}: {_many(proto)}"))
     for text in unexpected(said):
-        record.add(Finding(question="export", mark="note", text=f"the exporter warned: {text.partition('. ')[0]}"))
+        record.add(finding.note("export", f"the exporter warned: {text.partition('. ')[0]}"))
     got = {o.domain: o.version for o in proto.opset_import}.get("")
     if got != opset:
         text = f"asked for opset {opset}, the exporter wrote {got}"
         remedy = "Choose an opset that the model's operators have: --opset"
-        record.add(Finding(question="export", mark="wrong", text=text, remedy=remedy))
+        record.add(finding.wrong("export", text, remedy))
     return path
 
 

@@ -13,7 +13,6 @@ from pipeline.errors import OpmatrixError
 from pipeline.inspection import finding
 from pipeline.inspection.blame import QUESTION, blame, first_wrong
 from pipeline.inspection.feeding import feeding
-from pipeline.inspection.finding import Finding
 from pipeline.inspection.nodes import used
 from pipeline.inspection.nodewise import nodewise, write_alone
 from pipeline.inspection.tolerances import tolerances
@@ -52,5 +51,5 @@ def run(
         replay = f" It alone: doit check {os.path.relpath(alone)}" if alone else ""
         findings = list(blame(held, specs, differs=differs, own=own, replay=replay))
     except OpmatrixError as error:
-        findings = [Finding(question=QUESTION, mark="wrong", text=f"cannot be looked for: {error}")]
+        findings = [finding.wrong(QUESTION, f"cannot be looked for: {error}")]
     finding.write(into / PART, findings)

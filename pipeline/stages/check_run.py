@@ -41,7 +41,7 @@ def run(
     except UsageError as mistake:
         error = str(mistake)
     except VerifyError as mistake:  # a library that cannot be loaded
-        findings.append(Finding(question="runs", mark="wrong", text=str(mistake)))
+        findings.append(finding.wrong("runs", str(mistake)))
     except OpmatrixError as mistake:
         error = str(mistake)
     told = {f.question: f.mark for f in findings}
