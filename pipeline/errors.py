@@ -106,6 +106,11 @@ def one_line(text: object) -> str:
     return " ".join(str(text).split())
 
 
+def many(count: int, noun: str) -> str:
+    """Return ``1 node`` or ``3 nodes``."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or nothing."""
     near = difflib.get_close_matches(found, list(allowed), n=1)

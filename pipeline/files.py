@@ -34,8 +34,10 @@ def write_text(path: Path, text: str) -> None:
 
 def line_in(path: Path | str, error: BaseException) -> int | None:
     """Return the line of a Python file that does not compile, or the last one that `error` came through."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    return getattr(error, "lineno", None) or (lines[-1] if lines else None)
+    return lines[-1] if lines else None
 
 
 def load_module(path: Path, name: str) -> ModuleType:

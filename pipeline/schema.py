@@ -174,6 +174,11 @@ def has_ort_library(spec: OpSpec) -> bool:
     return spec.runtime == "kernel"
 
 
+def is_required(part: Input) -> bool:
+    """Return whether every node and every call gives an input one tensor."""
+    return not part.optional and not part.variadic
+
+
 def is_parameter(part: Input) -> bool:
     """Return whether an input is one number in every case: a parameter rather than data."""
     return part.dims is not None and all(d == 1 for d in part.dims)

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from pipeline.data import arrays
 from pipeline.data.arrays import Array
-from pipeline.feeds import Feed, feeds
+from pipeline.feeds import feeds
 from pipeline.schema import attribute_values, dtype_of, stored
-from pipeline.spec import AttributeValue, Case, Model, OpSpec
+from pipeline.spec import AttributeValue, Case, Model, OpSpec, given, shape_of
 
 
 def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
     """Return one array per tensor that a case gives, as the data stage writes them."""
-    return [
-        arrays.array(
-            feed.tensor,
-            dtype_of(feed.part.type, model.types),
-            seed_of=arrays.seed_of(spec.name, case.name, _name(feed)),
-        )
-        for feed in feeds(spec, model, case)
-    ]
+    found = []
+    for feed in feeds(spec, model, case):
+        # Whatever the tensor is called in the model's graph.
+        name = f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
+        seed = arrays.seed_of(spec.name, case.name, name)
+        found.append(arrays.array(feed.tensor, dtype_of(feed.part.type, model.types), seed_of=seed))
+    return found
 
 
-def _name(feed: Feed) -> str:
-    """Return the name that seeds a tensor, whatever it is called in the model's graph."""
-    return f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
+def elements(case: Case) -> list[int]:
+    """Return how many elements each tensor of a case has."""
+    return [math.prod(shape_of(tensor)) for name in case.inputs for tensor in given(case, name)]
 
 
 def small_and_finite(numbers: Sequence[Array], *, elements: int) -> bool:

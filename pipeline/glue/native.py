@@ -26,7 +26,15 @@ from pipeline.glue.native_parts import (
     kernel_parameters,
     output_part,
 )
-from pipeline.schema import KERNEL, ONLY_KERNEL, dtype_tuples, has_kernel_object, has_torch_library, torch_schema
+from pipeline.schema import (
+    KERNEL,
+    ONLY_KERNEL,
+    dtype_tuples,
+    has_kernel_object,
+    has_torch_library,
+    is_required,
+    torch_schema,
+)
 from pipeline.spec import DType, OpSpec
 
 
@@ -144,7 +152,7 @@ def _choice(spec: OpSpec, types: Mapping[str, DType]) -> dict[str, str]:
     """Return one binding of the type variables: how templates take it, and what the dtypes of the inputs then are."""
     leaders: dict[str, str] = {}
     for variable in types:
-        required = [i.name for i in spec.inputs if i.type == variable and not i.optional and not i.variadic]
+        required = [i.name for i in spec.inputs if i.type == variable and is_required(i)]
         if not required:
             raise ValueError(f"{spec.name}: no required input has the type {variable!r}, so nothing tells its dtype")
         leaders[variable] = required[0]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline import evolution
-from pipeline.schema import in_onnx, onnx_kind
+from pipeline.schema import in_onnx, is_required, onnx_kind
 from pipeline.sizes import size_attributes
 from pipeline.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
@@ -37,7 +37,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
         "onnx_inputs": [_parameter(spec, part) for part in spec.inputs],
         "onnx_outputs": [_parameter(spec, part) for part in spec.outputs],
         "onnx_constraints": [(v, [onnx_type(spec, dtype) for dtype in dtypes]) for v, dtypes in spec.types.items()],
-        "required": [str(n) for n, i in enumerate(spec.inputs) if not i.optional and not i.variadic],
+        "required": [str(n) for n, i in enumerate(spec.inputs) if is_required(i)],
         "onnx_attributes": [_attribute(a) for a in attributes if a.since is None],
         "later_attributes": [(v, [_attribute(a) for a in attributes if a.since == v]) for v in later],
         "mark": evolution.MARK,
@@ -111,7 +111,7 @@ def _inferred(spec: OpSpec, output: Output) -> Inferred:
 def _element(spec: OpSpec, declared: str) -> str:
     """Return the element type of a declared type: of the first input that has it, one that is always there first."""
     if declared in spec.types:
-        of_type = sorted((p.optional or p.variadic, n) for n, p in enumerate(spec.inputs) if p.type == declared)
+        of_type = sorted((not is_required(p), n) for n, p in enumerate(spec.inputs) if p.type == declared)
         maybe_absent, first = of_type[0]
         if maybe_absent:
             return f"element(context, {', '.join(str(n) for _, n in of_type)})"
@@ -135,7 +135,7 @@ def _named_size(spec: OpSpec, name: str) -> str:
     if attribute := size_attributes(spec).get(name):
         return f"attribute(context, {_text(name)}, {attribute.default})"
     found = [
-        (part.optional or part.variadic, index, dims.index(name))
+        (not is_required(part), index, dims.index(name))
         for index, part in enumerate(spec.inputs)
         if name in (dims := part.dims or ())
     ]

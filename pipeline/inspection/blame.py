@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pipeline.errors import many
 from pipeline.inspection import finding
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.nodewise import Held
@@ -42,14 +43,13 @@ def blame(
         )
     elif compared:
         whom = "the references of this project" if own else "onnx.reference and the references of this project"
-        text = f"with {whom}, node by node: {len(compared)} node{'s' * (len(compared) != 1)}"
+        text = f"with {whom}, node by node: {many(len(compared), 'node')}"
         yield finding.ok(AGREES, text)
     if skipped := [h for h in held if h.skipped]:
         names = ", ".join(sorted({qualified(h.node) for h in skipped})[:5])
         yield finding.note(
             QUESTION if differs else AGREES,
-            f"{len(skipped)} node{'s' * (len(skipped) > 1)} without a reference to hold against ({names}): "
-            f"{skipped[0].skipped}",
+            f"{many(len(skipped), 'node')} without a reference to hold against ({names}): {skipped[0].skipped}",
         )
 
 

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
@@ -73,16 +74,14 @@ def _data_set(folder: Path, model: ModelProto) -> Feeding:
     except DataError as error:
         raise UsageError(str(error)) from error
     outputs = [o.name for o in model.graph.output]
-    by_name = found.inputs if found.inputs.keys() >= {i.name for i in wanted} else _numbered(found.inputs, wanted)
     # Data sets of others may have no names: then the places count.
+    by_name = found.inputs
+    if not by_name.keys() >= {i.name for i in wanted}:
+        by_name = {i.name: array for i, array in zip(wanted, found.inputs.values(), strict=False)}
     named = {n: a for n, a in found.outputs.items() if n in outputs}
     expected = named or dict(zip(outputs, found.outputs.values(), strict=False))
     given = {i.name: by_name[i.name] for i in wanted if i.name in by_name}
     return Feeding(inputs=_fit(given, wanted, folder.name), expected=expected, source=f"from {folder.name}")
-
-
-def _numbered(found: Mapping[str, Array], wanted: Sequence[ValueInfoProto]) -> dict[str, Array]:
-    return {i.name: array for i, array in zip(wanted, found.values(), strict=False)}
 
 
 def _fit(given: Mapping[str, Array], wanted: Sequence[ValueInfoProto], source: str) -> dict[str, Array]:
@@ -146,8 +145,10 @@ def described(array: Array) -> str:
     return f"{dtype_name(array)}[{', '.join(map(str, array.shape))}]"
 
 
-def spread(array: Array) -> str:
-    """Return the same with the range of its numbers: ``float32[2, 3] in -1.2 to 3.4``."""
+def spread(array: Any) -> str:
+    """Return the same with the range of its values: ``float32[2, 3] in -1.2 to 3.4``; of what is no tensor the type."""
+    if not isinstance(array, np.ndarray):
+        return type(array).__name__
     if array.dtype == np.object_ or not array.size:
         return described(array)
     wide = array.astype(np.float64)

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
 
-from pipeline.errors import one_line
+from pipeline.errors import many, one_line
 from pipeline.evolution import version_at
 from pipeline.glue import python
 from pipeline.inspection import finding
@@ -72,7 +72,7 @@ def inference(
     lost = list(_lost(model, known))
     for node, output, what in lost[:1]:
         others = len(lost) - 1
-        further = f", and so of {others} value{'s' * (others > 1)} behind it" if others else ""
+        further = f", and so of {many(others, 'value')} behind it" if others else ""
         text = f"the {what} of {output!r} is lost at {called(node)}{further}"
         if called(node) in faulty:
             yield finding.note(QUESTION, f"{text}: it follows from what is wrong with that node, see above")

@@ -9,13 +9,13 @@ from typing import cast
 from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
 
 from pipeline.check.values import value_mistake
-from pipeline.errors import did_you_mean
+from pipeline.errors import did_you_mean, many
 from pipeline.evolution import written
 from pipeline.inspection import finding
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.walk import ONNX_DOMAINS, called, nodes, opsets
 from pipeline.lowering.graph import STANDARD, qualified
-from pipeline.schema import in_onnx, onnx_kind
+from pipeline.schema import in_onnx, is_required, onnx_kind
 from pipeline.spec import Attribute, AttributeValue, OpSpec
 
 Builtin = Collection[tuple[str, str]]
@@ -64,8 +64,7 @@ def _told(model: ModelProto, operators: Sequence[OpSpec]) -> str:
     told = [
         f"{count} {name} ({_whose(name, ours, bodies)})" for name, count in sorted(counts.items())
     ]  # fmt: skip
-    many = f"{total} node{'s' * (total != 1)}"
-    return f"{many}, custom: {', '.join(told)}" if told else f"{many}, none custom"
+    return f"{many(total, 'node')}, " + (f"custom: {', '.join(told)}" if told else "none custom")
 
 
 def _whose(name: str, ours: Mapping[str, str], bodies: Collection[str]) -> str:
@@ -183,7 +182,7 @@ def _inputs(node: NodeProto, spec: OpSpec, where: str) -> Iterator[Fault]:
         yield f"it has {len(node.input)} inputs, declared: {len(spec.inputs)} ({names})", f"Compare with {where}"
     for index, part in enumerate(spec.inputs):
         absent = index >= len(node.input) or not node.input[index]
-        if absent and not part.optional and not part.variadic:
+        if absent and is_required(part):
             yield (
                 f"its input {part.name!r}, number {index + 1} of {len(spec.inputs)} ({names}), is missing",
                 "An attribute given as an input, or the other way round, leaves such a gap; compare with " + where,

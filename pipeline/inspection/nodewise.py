@@ -56,7 +56,7 @@ class Held:
 
     def __str__(self) -> str:
         """Return node, output and first differing index, with the ranges of what it was given."""
-        given = "; ".join(f"{name} {_spread(value)}" for name, value in self.inputs.items())
+        given = "; ".join(f"{name} {spread(value)}" for name, value in self.inputs.items())
         first = f", first at {self.comparison.first}" if self.comparison and self.comparison.first else ""
         return f"{called(self.node)}: {self.comparison}{first}. Its inputs: {given or 'none'}"
 
@@ -109,8 +109,9 @@ def _hold(
         expected = _evaluate(node, taken, model, operators)
     except VerifyError as error:
         return Held(node=node, inputs=taken, skipped=str(error))
+    several = len(node.output) > 1
     found = [
-        replace(held(name, values[name], np.asarray(want), limits), subject=_subject(node, name))
+        replace(held(name, values[name], np.asarray(want), limits), subject=f"output {name!r}: " if several else "")
         for name, want in expected.items()
         if not isinstance(want, list | dict)
     ]
@@ -118,10 +119,6 @@ def _hold(
         return Held(node=node, inputs=taken)
     worst = max(found, key=lambda c: (bool(c.problem), c.share))
     return Held(node=node, inputs=taken, expected=expected, comparison=worst)
-
-
-def _subject(node: NodeProto, output: str) -> str:
-    return f"output {output!r}: " if len(node.output) > 1 else ""
 
 
 def _evaluate(node: NodeProto, taken: Mapping[str, Any], model: ModelProto, operators: Operators) -> dict[str, Any]:
@@ -149,16 +146,11 @@ def write_alone(found: Held, model: ModelProto, folder: Path) -> Path | None:
     values = (*found.inputs.values(), *found.expected.values())
     if not all(isinstance(v, np.ndarray) for v in values):
         return None
-    inputs, outputs = ([_typed(n, a) for n, a in of.items()] for of in (found.inputs, found.expected))
+    inputs, outputs = (
+        [helper.make_tensor_value_info(n, numpy_helper.from_array(a).data_type, a.shape) for n, a in of.items()]
+        for of in (found.inputs, found.expected)
+    )
     path = folder / "model.onnx"
     write_bytes(path, _alone(found.node, model, inputs, outputs).SerializeToString(deterministic=True))
     dataset.write(folder / f"{DATA_SET}0", DataSet(inputs=found.inputs, outputs=found.expected))
     return path
-
-
-def _typed(name: str, array: Array) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, numpy_helper.from_array(array).data_type, array.shape)
-
-
-def _spread(value: Any) -> str:
-    return spread(value) if isinstance(value, np.ndarray) else type(value).__name__

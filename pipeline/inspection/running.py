@@ -12,6 +12,7 @@ from onnx import ModelProto
 
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.compare import EXACT, Comparison, compare
+from pipeline.errors import many
 from pipeline.inspection import finding
 from pipeline.inspection.feeding import Feeding
 from pipeline.inspection.finding import Finding
@@ -66,9 +67,12 @@ def agreement(
     bad = [setting for setting, of_one in wrong.items() if of_one]
     if not bad:
         worst = max((c for of_one in found.values() for c in of_one), key=lambda c: c.share, default=None)
-        used = f", {worst.share:.0%} of the limit used up" if worst else ""
+        limits_used = ""
+        if worst:
+            within = f" within rtol={worst.tolerance.rtol:g} atol={worst.tolerance.atol:g}"
+            limits_used = f"{within}, {worst.share:.0%} of the limit used up"
         some = "" if len(known) == len(names) else f"; nothing is known of {len(names) - len(known)} further outputs"
-        yield finding.ok("agrees", f"with {of}: {_many(len(known), 'output')}{_limits(worst)}{used}{some}")
+        yield finding.ok("agrees", f"with {of}: {many(len(known), 'output')}{limits_used}{some}")
         return
     for comparison in wrong[bad[0]]:
         only = "" if len(bad) == len(answers) else f" (only where the graph is {bad[0]})"
@@ -103,11 +107,3 @@ def held(name: str, actual: object, expected: Array, limits: Mapping[str, Tolera
         return Comparison(tolerance=EXACT, subject=subject, problem=f"a {type(actual).__name__} and no tensor")
     tolerance = limits.get(dtype_name(expected), EXACT)
     return replace(compare(actual, expected, tolerance=tolerance), subject=subject)  # type: ignore[arg-type]
-
-
-def _limits(worst: Comparison | None) -> str:
-    return f" within rtol={worst.tolerance.rtol:g} atol={worst.tolerance.atol:g}" if worst else ""
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"

@@ -57,7 +57,7 @@ def build(target: str, folder: Path) -> TorchModel:
     try:
         returned = function()
     except Exception as error:  # whatever a person's function raises is theirs to see, with its line
-        raise UsageError(f"{target}: {name}() raised {told(error, _file(module))}") from error
+        raise UsageError(f"{target}: {name}() raised {told(error, str(module.__file__))}") from error
     return _checked(returned, f"{target}: {name}()")
 
 
@@ -83,10 +83,6 @@ def _load(place: str, folder: Path) -> ModuleType:
     except Exception as error:
         file = folder / path if path.suffix == ".py" else None
         raise UsageError(f"{place}: its import raised {told(error, str(file) if file else '')}") from error
-
-
-def _file(module: ModuleType) -> str:
-    return str(getattr(module, "__file__", ""))
 
 
 def told(error: BaseException, file: str = "") -> str:

@@ -51,12 +51,8 @@ def complete(layout: Layout, operator: Operator, loaded: Loaded, glue: Glue | No
             if key in seen or not small_and_finite(numbers := case_arrays(spec, model, case), elements=SMALL):
                 continue
             seen.add(key)
-            flat = [
-                _asking(t, asks=gradient is not None and feed.part.name not in gradient.without)
-                for feed, t in zip(feeds(spec, model, case), tensors(spec, model, case, numbers), strict=True)
-            ]
+            flat = tensors(spec, model, case, numbers)
+            for feed, tensor in zip(feeds(spec, model, case), flat, strict=True):
+                if gradient and feed.part.name not in gradient.without and tensor.is_floating_point():
+                    tensor.requires_grad_()
             yield Sample(model=model, case=case, tensors=tuple(flat), arguments=arguments(spec, case, flat))
-
-
-def _asking(tensor: torch.Tensor, *, asks: bool) -> torch.Tensor:
-    return tensor.requires_grad_() if asks and tensor.is_floating_point() else tensor

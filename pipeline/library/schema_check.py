@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
@@ -12,7 +11,7 @@ from pipeline.errors import RegisterError
 from pipeline.layout import Layout
 from pipeline.library import torch_versions
 from pipeline.library.samples import Sample, complete
-from pipeline.library.torch_call import torch_attributes
+from pipeline.library.torch_call import as_tuple, torch_attributes
 from pipeline.library.torch_library import Loaded
 from pipeline.load import Operator
 from pipeline.models import targets
@@ -50,7 +49,7 @@ def _fake_kernel(operator: Operator, sample: Sample, loaded: Loaded, glue: Glue 
     if glue is None or (operator.spec.torch and operator.spec.torch.python):
         return  # torch's own, or one that comes as Python has it
     attributes = torch_attributes(operator.spec, sample.model)
-    real, fake = (_tuple(call(*sample.arguments, **attributes)) for call in (loaded.overload, glue.fake.fake))
+    real, fake = (as_tuple(call(*sample.arguments, **attributes)) for call in (loaded.overload, glue.fake.fake))
     for output, a, b in zip(operator.spec.outputs, real, fake, strict=True):
         known = not isinstance(output.shape, FromKernel)
         if a.dtype != b.dtype or a.dim() != b.dim() or (known and a.shape != b.shape):
@@ -59,10 +58,6 @@ def _fake_kernel(operator: Operator, sample: Sample, loaded: Loaded, glue: Glue 
                 f"{tuple(b.shape)}, the compiled one as {a.dtype} of shape {tuple(a.shape)}. {_remedy(operator)}"
             )
     yield "fake kernel"
-
-
-def _tuple(result: Any) -> tuple[torch.Tensor, ...]:
-    return tuple(result) if isinstance(result, tuple | list) else (result,)
 
 
 def _opcheck(operator: Operator, sample: Sample, loaded: Loaded, glue: Glue | None) -> Iterator[str]:

@@ -24,7 +24,7 @@ from pipeline.feeds import feeds
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.library.inputs import arguments, tensors
-from pipeline.library.torch_call import torch_attributes
+from pipeline.library.torch_call import REFUSALS, as_tuple, torch_attributes
 from pipeline.library.torch_library import Loaded
 from pipeline.load import Operator
 from pipeline.schema import dtype_of, is_parameter
@@ -35,8 +35,6 @@ PIECES = 16  # of each input, moved by one unit in the last place for how much t
 MARGIN = 8  # times that movement
 FURTHER = 20  # times as many examples, to find a failure again that is to be shrunk
 SECONDS = 60.0  # for that: a step that is stopped says nothing of what it has found
-
-_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
 
 
 def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str, Any]]:
@@ -91,7 +89,7 @@ class Judge:
         try:
             actual = self._call(one.model, given)
             again = self._call(one.model, given)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
         if one.expected is None:
             return f"the kernel computes what the reference refuses: {one.refusal}"
@@ -102,8 +100,7 @@ class Judge:
         return self._difference(one, actual, one.expected)
 
     def _call(self, model: Model, given: list[Any]) -> list[Array]:
-        result = self.overload(*given, **torch_attributes(self.spec, model))
-        return [o.numpy() for o in (result if isinstance(result, tuple | list) else (result,))]
+        return [o.numpy() for o in as_tuple(self.overload(*given, **torch_attributes(self.spec, model)))]
 
     def _difference(self, one: Drawn, actual: list[Array], expected: tuple[Array, ...]) -> str:
         """Return how outputs differ beyond the tolerance, and beyond what rounding of the inputs explains."""

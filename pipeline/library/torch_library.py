@@ -47,7 +47,9 @@ def _load_library(layout: Layout, operator: Operator) -> None:
     one = _one_torch(layout, operator, own=own)
     path = layout.torch_library(operator.name, torch=one)
     if not path.is_file():
-        raise RegisterError(f"{path} is missing{_which(operator, one)}. Build it with: {_compile(operator, one)}")
+        since = stable_since(operator.spec)
+        which = f"; torch {one} has one of its own, since that for many serves {since} and newer" if one else ""
+        raise RegisterError(f"{path} is missing{which}. Build it with: {_compile(operator, one)}")
     if own or one:
         _check_version(layout, operator, one)
     try:
@@ -94,14 +96,6 @@ def _fits(layout: Layout, operator: Operator, one: str | None, own: bool) -> str
     if own or one:
         return f"torch {_made_for(layout, operator, one)} alone"
     return f"torch {stable_since(operator.spec)} and newer"
-
-
-def _which(operator: Operator, one: str | None) -> str:
-    return (
-        ""
-        if one is None
-        else f"; torch {one} has one of its own, since that for many serves {stable_since(operator.spec)} and newer"
-    )
 
 
 def _compile(operator: Operator, one: str | None) -> str:

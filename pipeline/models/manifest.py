@@ -63,7 +63,13 @@ def describe(proto: ModelProto, content: bytes) -> dict[str, Any]:
                 "op_type": n.op_type,
                 "inputs": list(n.input),
                 "outputs": list(n.output),
-                "attributes": {a.name: _attribute(a) for a in sorted(n.attribute, key=lambda a: a.name)},
+                "attributes": {  # values as strings: NaN and infinities are no JSON
+                    a.name: {
+                        "type": AttributeProto.AttributeType.Name(a.type),
+                        "value": repr(helper.get_attribute_value(a)),
+                    }
+                    for a in sorted(n.attribute, key=lambda a: a.name)
+                },
             }
             for n in proto.graph.node
         ],
@@ -76,12 +82,4 @@ def _value_info(value: ValueInfoProto) -> dict[str, Any]:
         "name": value.name,
         "dtype": element_dtype(tensor.elem_type),
         "shape": [d.dim_param or d.dim_value for d in tensor.shape.dim],
-    }
-
-
-def _attribute(attribute: AttributeProto) -> dict[str, str]:
-    """Return type and value as text: NaN and infinities are no JSON."""
-    return {
-        "type": AttributeProto.AttributeType.Name(attribute.type),
-        "value": repr(helper.get_attribute_value(attribute)),
     }

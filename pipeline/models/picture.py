@@ -6,7 +6,6 @@ keeps one picture of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -42,7 +41,7 @@ def picture(proto: ModelProto) -> dict[str, Any]:
                 **({"domain": node.domain, "version": versions.get(node.domain, 0)} if node.domain else {}),
                 "in": [value(name) for name in node.input],
                 "out": [value(name) for name in node.output],
-                "attributes": _attributes(node),
+                "attributes": {a.name: _attribute(a) for a in sorted(node.attribute, key=lambda a: a.name)},
             }
             for node in graph.node
             if _constant(node) is None
@@ -56,10 +55,6 @@ def _constant(node: NodeProto) -> str | None:
     if node.op_type != "Constant" or node.domain:
         return None
     return next((_attribute(a) for a in node.attribute), "")
-
-
-def _attributes(node: NodeProto) -> Mapping[str, str]:
-    return {a.name: _attribute(a) for a in sorted(node.attribute, key=lambda a: a.name)}
 
 
 def _attribute(attribute: AttributeProto) -> str:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from onnx import ModelProto
 from torch.utils import _pytree
 
 from pipeline.data import dataset
-from pipeline.errors import OpmatrixError, UsageError
+from pipeline.errors import OpmatrixError, UsageError, many
 from pipeline.files import write_bytes
 from pipeline.inspection import finding, torch_operators
 from pipeline.inspection.feeding import described
@@ -142,7 +141,7 @@ def _export(
             return None
     path = folder / "model.onnx"
     write_bytes(path, proto.SerializeToString(deterministic=True))
-    record.add(finding.ok("export", f"{exporter}, opset {opset}: {_many(proto)}"))
+    record.add(finding.ok("export", f"{exporter}, opset {opset}: {many(len(proto.graph.node), 'node')}"))
     for text in unexpected(said):
         record.add(finding.note("export", f"the exporter warned: {text.partition('. ')[0]}"))
     got = {o.domain: o.version for o in proto.opset_import}.get("")
@@ -151,8 +150,3 @@ def _export(
         remedy = "Choose an opset that the model's operators have: --opset"
         record.add(finding.wrong("export", text, remedy))
     return path
-
-
-def _many(proto: ModelProto) -> str:
-    count = len(proto.graph.node)
-    return f"{count} node{'s' * (count != 1)}"
