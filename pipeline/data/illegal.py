@@ -32,7 +32,7 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Illegal:
+class InvalidCall:
     """A call in which `part` is wrong; `found` is its dtype, shape or value as a message shows it."""
 
     kind: Literal["dtype", "rank", "size", "value"]
@@ -44,7 +44,7 @@ class Illegal:
         return f"{self.kind} of {self.part.name}: {self.found}"
 
 
-def sound(operator: Operator) -> Call:
+def valid_call(operator: Operator) -> Call:
     """Return a call as one of the cases makes it: the first small one of those that give most inputs."""
     spec = operator.spec
     candidates = [
@@ -58,24 +58,24 @@ def sound(operator: Operator) -> Call:
     return Call(model=model, inputs=tuple(case_arguments(spec, case, case_arrays(spec, model, case))))
 
 
-def illegal(operator: Operator) -> Iterator[Illegal]:
+def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
     """Yield calls that differ from a sound one in one argument, which the declaration does not allow."""
-    call = sound(operator)
+    call = valid_call(operator)
     for index, part in enumerate(operator.spec.inputs):
         if (array := _last(call.inputs[index])) is None:
             continue
         for dtype in _wrong_dtypes(operator.spec, part, call.model):
             with np.errstate(all="ignore"):
                 changed = array.astype(dtype)
-            yield Illegal(kind="dtype", part=part, found=dtype, call=_changed(call, index, changed))
+            yield InvalidCall(kind="dtype", part=part, found=dtype, call=_changed(call, index, changed))
         for kind, shape in _wrong_shapes(operator.spec, part, array.shape):
             changed = np.resize(array, shape)
-            yield Illegal(kind=kind, part=part, found=str(shape), call=_changed(call, index, changed))
+            yield InvalidCall(kind=kind, part=part, found=str(shape), call=_changed(call, index, changed))
     for attribute in operator.spec.attributes:
         for item, value in _wrong_values(attribute):
             model = replace(call.model, attributes={**call.model.attributes, attribute.name: value})
             found = f"{item:g}" if isinstance(item, float) else str(item)
-            yield Illegal(kind="value", part=attribute, found=found, call=replace(call, model=model))
+            yield InvalidCall(kind="value", part=attribute, found=found, call=replace(call, model=model))
 
 
 def _last(argument: Argument) -> Array | None:

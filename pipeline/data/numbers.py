@@ -35,7 +35,7 @@ def small_and_finite(numbers: Sequence[Array], *, elements: int) -> bool:
     return all(0 < array.size <= elements and bool(np.isfinite(array).all()) for array in numbers)
 
 
-def stored_attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
+def reference_attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     """Return every attribute of a model by its ONNX name, as ONNX stores it."""
     values = attribute_values(spec, model)
     return {a.name: stored(a, values[a.name]) for a in spec.attributes if a.name in values}

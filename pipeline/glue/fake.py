@@ -15,7 +15,7 @@ ITEM = "item"  # one tensor of a variadic input
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault:
+class Refusal:
     """The condition of a wrong input and its message; `of` is the variadic input whose every tensor it is about."""
 
     condition: str
@@ -81,15 +81,15 @@ def _dtype(spec: OpSpec, declared: str) -> str:
     return next((f"{name}.dtype" for name in of_type), f"torch.{declared}")
 
 
-def _fault(part: Input, condition: str, message: str) -> Fault:
+def _fault(part: Input, condition: str, message: str) -> Refusal:
     """Return a fault of an input that may be absent, or of which there are any number."""
     if part.optional:
         bare = " or " not in condition
         condition = f"{part.name} is not None and {condition if bare else f'({condition})'}"
-    return Fault(condition=condition, message=message, of=part.name if part.variadic else None)
+    return Refusal(condition=condition, message=message, of=part.name if part.variadic else None)
 
 
-def _dtype_faults(spec: OpSpec) -> Iterator[Fault]:
+def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
     leaders = {i.type: i.name for i in reversed(spec.inputs) if i.type in spec.types and is_required(i)}
     for part in spec.inputs:
         name, found = part.name, ITEM if part.variadic else part.name
@@ -103,7 +103,7 @@ def _dtype_faults(spec: OpSpec) -> Iterator[Fault]:
         yield _fault(part, f"{found}.dtype {wrong}", f"{name} must be {' or '.join(allowed)}, got {{{found}.dtype}}")
 
 
-def _shape_faults(spec: OpSpec) -> Iterator[Fault]:
+def _shape_faults(spec: OpSpec) -> Iterator[Refusal]:
     """Yield, per input, what a wrong shape is, worded as the compiled binding has it."""
     leaders = {dim: (f"{owner}.shape[{axis}]", owner) for dim, (owner, axis) in size_owners(spec).items()}
     for part in spec.inputs:

@@ -20,7 +20,7 @@ from pipeline.models.value_info import element_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
-class Feeding:
+class ModelInputs:
     """`inputs` by name, what is `expected` of them where that is known, and where they come from, for a message."""
 
     inputs: Mapping[str, Array]
@@ -33,7 +33,7 @@ class Feeding:
         return f"inputs {self.source}" + (f": {told}" if told else "")
 
 
-def feeding(model: ModelProto, path: Path, given: Path | None) -> Feeding:
+def find_inputs(model: ModelProto, path: Path, given: Path | None) -> ModelInputs:
     """Return what to run a model with: `given`, a .npz file; else the data set beside it; else what is drawn.
 
     Raises UsageError for what does not fit the model's inputs.
@@ -41,12 +41,12 @@ def feeding(model: ModelProto, path: Path, given: Path | None) -> Feeding:
     wanted = inputs(model)
     folder = path.parent / f"{DATA_SET}0"
     if given:
-        return Feeding(inputs=_fit(_read_npz(given), wanted, str(given)), source=f"from {given.name}")
+        return ModelInputs(inputs=_fit(_read_npz(given), wanted, str(given)), source=f"from {given.name}")
     if folder.is_dir():
         return _data_set(folder, model)
     numbers, sizes = _drawn(wanted)
     told = "".join(f", {name} = {size}" for name, size in sizes.items())
-    return Feeding(inputs=numbers, source=f"drawn{told}", drawn=True)
+    return ModelInputs(inputs=numbers, source=f"drawn{told}", drawn=True)
 
 
 def inputs(model: ModelProto) -> list[ValueInfoProto]:
@@ -67,7 +67,7 @@ def _read_npz(path: Path) -> dict[str, Array]:
         ) from error
 
 
-def _data_set(folder: Path, model: ModelProto) -> Feeding:
+def _data_set(folder: Path, model: ModelProto) -> ModelInputs:
     wanted = inputs(model)
     try:
         found = dataset.read(folder) if wanted else dataset.DataSet(inputs={}, outputs=dataset.read_outputs(folder))
@@ -81,7 +81,7 @@ def _data_set(folder: Path, model: ModelProto) -> Feeding:
     named = {n: a for n, a in found.outputs.items() if n in outputs}
     expected = named or dict(zip(outputs, found.outputs.values(), strict=False))
     given = {i.name: by_name[i.name] for i in wanted if i.name in by_name}
-    return Feeding(inputs=_fit(given, wanted, folder.name), expected=expected, source=f"from {folder.name}")
+    return ModelInputs(inputs=_fit(given, wanted, folder.name), expected=expected, source=f"from {folder.name}")
 
 
 def _fit(given: Mapping[str, Array], wanted: Sequence[ValueInfoProto], source: str) -> dict[str, Array]:

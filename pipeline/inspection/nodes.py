@@ -73,10 +73,10 @@ def _whose(name: str, ours: Mapping[str, str], bodies: Collection[str]) -> str:
     return "a function of the model" if name in bodies else "ONNX Runtime's own"
 
 
-Fault = tuple[str, str]
+NodeFault = tuple[str, str]
 
 
-def _faults(node: NodeProto, model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> Iterator[Fault]:
+def _faults(node: NodeProto, model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> Iterator[NodeFault]:
     """Yield what is wrong with one node, and what to do about it."""
     imported = opsets(model)
     operator = next((o for o in operators if (o.onnx.domain, o.onnx.op_type) == (node.domain, node.op_type)), None)
@@ -102,7 +102,7 @@ def _faults(node: NodeProto, model: ModelProto, operators: Sequence[OpSpec], bui
         yield _unknown(node, operators, builtin)
 
 
-def _unknown(node: NodeProto, operators: Sequence[OpSpec], builtin: Builtin) -> Fault:
+def _unknown(node: NodeProto, operators: Sequence[OpSpec], builtin: Builtin) -> NodeFault:
     known = [f"{o.onnx.domain}::{o.onnx.op_type}" for o in operators]
     others = [o for o in operators if o.onnx.op_type == node.op_type]
     if others:
@@ -118,7 +118,7 @@ def _unknown(node: NodeProto, operators: Sequence[OpSpec], builtin: Builtin) -> 
     return "neither this project nor ONNX Runtime has such an operator", near or has
 
 
-def _standard(node: NodeProto, opset: int, operators: Sequence[OpSpec]) -> Iterator[Fault]:
+def _standard(node: NodeProto, opset: int, operators: Sequence[OpSpec]) -> Iterator[NodeFault]:
     """Yield what is wrong with a node in a domain of ONNX's own, beside what its checker says."""
     history = [s for s in defs.get_all_schemas_with_history() if (s.domain, s.name) == (_domain(node), node.op_type)]
     if not history:
@@ -142,7 +142,7 @@ def _domain(node: NodeProto) -> str:
     return "" if node.domain in STANDARD else node.domain
 
 
-def _undeclared(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iterator[Fault]:
+def _undeclared(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iterator[NodeFault]:
     """Yield in what a node differs from the declaration of its operator."""
     where = f"ops/{spec.name}/spec.py"
     if opset and opset < spec.min_opset:
@@ -175,7 +175,7 @@ def _undeclared(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iter
             yield f"attribute {name!r} is missing and has no default", f"Write it, a {wanted.kind}; see {where}"
 
 
-def _inputs(node: NodeProto, spec: OpSpec, where: str) -> Iterator[Fault]:
+def _inputs(node: NodeProto, spec: OpSpec, where: str) -> Iterator[NodeFault]:
     variadic = any(i.variadic for i in spec.inputs)
     names = ", ".join(i.name + "?" * i.optional + "*" * i.variadic for i in spec.inputs)
     if len(node.input) > len(spec.inputs) and not variadic:

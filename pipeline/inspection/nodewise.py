@@ -38,7 +38,7 @@ Operators = Sequence[tuple[OpSpec, Reference]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class NodeComparison:
     """One node, held against its reference: its worst output, or why it could not be held; neither where it need not.
 
     `expected` are the outputs of the reference.
@@ -69,7 +69,7 @@ def nodewise(
     limits: Mapping[str, Tolerance],
     *,
     own: bool = False,
-) -> Iterator[Held]:
+) -> Iterator[NodeComparison]:
     """Yield every node of the graph, in its order, held against its reference.
 
     With `own` only those of `operators`, and those that hold such within. What an If or a Loop holds is held with it.
@@ -101,14 +101,14 @@ def _values(model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], 
 
 def _hold(
     node: NodeProto, values: Mapping[str, Any], model: ModelProto, operators: Operators, limits: Mapping[str, Tolerance]
-) -> Held:
+) -> NodeComparison:
     taken = {n: values[n] for n in dict.fromkeys((*node.input, *sorted(captured(node)))) if n}
     if node.op_type in _SKIPPED:
-        return Held(node=node, inputs=taken)
+        return NodeComparison(node=node, inputs=taken)
     try:
         expected = _evaluate(node, taken, model, operators)
     except VerifyError as error:
-        return Held(node=node, inputs=taken, skipped=str(error))
+        return NodeComparison(node=node, inputs=taken, skipped=str(error))
     several = len(node.output) > 1
     found = [
         replace(held(name, values[name], np.asarray(want), limits), subject=f"output {name!r}: " if several else "")
@@ -116,9 +116,9 @@ def _hold(
         if not isinstance(want, list | dict)
     ]
     if not found:
-        return Held(node=node, inputs=taken)
+        return NodeComparison(node=node, inputs=taken)
     worst = max(found, key=lambda c: (bool(c.problem), c.share))
-    return Held(node=node, inputs=taken, expected=expected, comparison=worst)
+    return NodeComparison(node=node, inputs=taken, expected=expected, comparison=worst)
 
 
 def _evaluate(node: NodeProto, taken: Mapping[str, Any], model: ModelProto, operators: Operators) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _alone(
     return alone
 
 
-def write_alone(found: Held, model: ModelProto, folder: Path) -> Path | None:
+def write_alone(found: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
     """Write a node as a model of its own, with what it was given and what its reference makes of that beside it.
 
     Returns the model's path, or None where a value is no tensor.

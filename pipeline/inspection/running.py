@@ -14,7 +14,7 @@ from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.compare import EXACT, Comparison, compare
 from pipeline.errors import many
 from pipeline.inspection import finding
-from pipeline.inspection.feeding import Feeding
+from pipeline.inspection.feeding import ModelInputs
 from pipeline.inspection.finding import Finding
 from pipeline.spec import Tolerance
 from pipeline.trial.runtime import RefusedError, Runtime, call
@@ -23,7 +23,7 @@ OPTIMISED, PLAIN = "optimised", "not optimised"  # settings of pipeline.trial.ru
 Answers = Mapping[str, Sequence[Array]]
 
 
-def run(path: Path, runtime: Runtime, fed: Feeding) -> tuple[list[Finding], Answers]:
+def run(path: Path, runtime: Runtime, fed: ModelInputs) -> tuple[list[Finding], Answers]:
     """Make the sessions and run each once. Returns what went wrong, and the outputs by setting."""
     version = onnxruntime.__version__
     try:

@@ -17,12 +17,12 @@ from pipeline.load import Operator
 from pipeline.lowering.arguments import Lowered
 from pipeline.matrix import Exporter
 from pipeline.models import legacy_exporter, targets
-from pipeline.models.glue import load_glue
+from pipeline.models.glue import load_generated
 from pipeline.models.traced import ExporterInput
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
+class LoadedOperators:
     """The operators that torch now has; `missing` says of the others, by their torch names, why not."""
 
     lowered: Sequence[Lowered]
@@ -37,27 +37,29 @@ class Loaded:
         return found
 
 
-def load(layout: Layout, operators: Sequence[Operator]) -> Loaded:
+def load(layout: Layout, operators: Sequence[Operator]) -> LoadedOperators:
     """Load every operator that is built: compiled library, fake kernel and lowering."""
     lowered, alive, missing = [], [], {}
     for operator in operators:
         if operator.spec.torch is None:
             continue
         try:
-            glue = load_glue(layout, operator.name)
+            generated = load_generated(layout, operator.name)
             loaded = torch_library.load(layout, operator)
             if not (operator.spec.torch.overrides or operator.spec.torch.python):
-                glue.fake.register_fake()
+                generated.fake.register_fake()
             targets.overloads(operator.spec)
-            lowered.append(glue.lowered("custom"))
+            lowered.append(generated.lowered("custom"))
         except (OpmatrixError, RuntimeError) as error:
             missing[operator.spec.torch.name] = str(error)
             continue
         alive.append(loaded)
-    return Loaded(lowered=lowered, missing=missing, alive=alive)
+    return LoadedOperators(lowered=lowered, missing=missing, alive=alive)
 
 
-def export(model: TorchModel, loaded: Loaded, *, exporter: Exporter, opset: int, outputs: Sequence[str]) -> ModelProto:
+def export(
+    model: TorchModel, loaded: LoadedOperators, *, exporter: Exporter, opset: int, outputs: Sequence[str]
+) -> ModelProto:
     """Export the model as one exporter of torch writes it, every operator in its custom lowering."""
     given = ExporterInput(
         module=model.module,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pipeline.data.illegal import Call, illegal
+from pipeline.data.illegal import Call, invalid_calls
 from pipeline.data.reference import Argument
 from pipeline.errors import RegisterError
 from pipeline.library.torch_call import REFUSALS, torch_attributes
@@ -16,7 +16,7 @@ from pipeline.load import Operator
 
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
     """Return what was tried. Raises RegisterError with every call that is answered."""
-    tried, answered = [*illegal(operator)], []
+    tried, answered = [*invalid_calls(operator)], []
     for one in tried:
         try:
             call(operator, overload, one.call)

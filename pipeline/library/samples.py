@@ -13,16 +13,16 @@ from pipeline.feeds import feeds
 from pipeline.layout import Layout
 from pipeline.library import torch_op, torch_versions
 from pipeline.library.inputs import arguments, tensors
-from pipeline.library.torch_library import Loaded
+from pipeline.library.torch_library import LoadedLibrary
 from pipeline.load import Operator
-from pipeline.models.glue import Glue
+from pipeline.models.glue import GeneratedModules
 from pipeline.spec import Case, Model, given
 
 SMALL = 1000  # elements
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class OpcheckSample:
     """One case, its tensors, and the arguments made of them. Where a formula for the gradient is declared, they ask for
     it."""
 
@@ -32,15 +32,17 @@ class Sample:
     arguments: list[Any]
 
 
-def complete(layout: Layout, operator: Operator, loaded: Loaded, glue: Glue | None) -> Iterator[Sample]:
+def complete(
+    layout: Layout, operator: Operator, loaded: LoadedLibrary, generated: GeneratedModules | None
+) -> Iterator[OpcheckSample]:
     """Register the fake kernel and the gradient, then yield the first small, finite case of each choice of dtypes and
     inputs: opcheck fails where an output is NaN. A torch that takes no formula gets none.
     Without `glue` the operator is torch's own, with a fake kernel."""
     assert operator.spec.torch is not None
-    if glue and not operator.spec.torch.python:
-        glue.fake.register_fake()
+    if generated and not operator.spec.torch.python:
+        generated.fake.register_fake()
     gradient = torch_op.gradient(layout, operator.spec)
-    if gradient and not torch_versions.REGISTRATION.here:
+    if gradient and not torch_versions.REGISTRATION.available:
         gradient = None
     if gradient:
         gradient.register(loaded.overload.name())
@@ -55,4 +57,4 @@ def complete(layout: Layout, operator: Operator, loaded: Loaded, glue: Glue | No
             for feed, tensor in zip(feeds(spec, model, case), flat, strict=True):
                 if gradient and feed.part.name not in gradient.without and tensor.is_floating_point():
                     tensor.requires_grad_()
-            yield Sample(model=model, case=case, tensors=tuple(flat), arguments=arguments(spec, case, flat))
+            yield OpcheckSample(model=model, case=case, tensors=tuple(flat), arguments=arguments(spec, case, flat))

@@ -17,7 +17,7 @@ from pipeline import aside
 from pipeline.data import drawn
 from pipeline.data.arrays import Array
 from pipeline.data.compare import EXACT, compare
-from pipeline.data.drawn import Drawn
+from pipeline.data.drawn import DrawnCase
 from pipeline.data.reference import Reference
 from pipeline.errors import RegisterError, one_line
 from pipeline.feeds import feeds
@@ -25,7 +25,7 @@ from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.library.inputs import arguments, tensors
 from pipeline.library.torch_call import REFUSALS, as_tuple, torch_attributes
-from pipeline.library.torch_library import Loaded
+from pipeline.library.torch_library import LoadedLibrary
 from pipeline.load import Operator
 from pipeline.schema import dtype_of, is_parameter
 from pipeline.source import source
@@ -37,9 +37,9 @@ FURTHER = 20  # times as many examples, to find a failure again that is to be sh
 SECONDS = 60.0  # for that: a step that is stopped says nothing of what it has found
 
 
-def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str, Any]]:
+def run(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, Any]]:
     """Return how much was tried. Raises RegisterError with the smallest case that was found, and writes that down."""
-    judge = Judge(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
+    judge = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
     tried = drawn.read(layout.drawn(operator.name), operator.name)
     with torch.no_grad():
         first = next((one for one in tried if judge.problem(one)), None)
@@ -57,30 +57,30 @@ def results(layout: Layout, operator: Operator, loaded: Loaded) -> list[dict[str
     )
 
 
-def _shrunk(layout: Layout, operator: Operator, judge: Judge, first: Drawn, *, examples: int) -> Drawn:
+def _shrunk(layout: Layout, operator: Operator, judge: KernelCheck, first: DrawnCase, *, examples: int) -> DrawnCase:
     from pipeline.data import draw
 
     until = time.monotonic() + SECONDS
     failed: set[str] = set()
 
     def fails(model: Model) -> bool:
-        if time.monotonic() < until and judge.problem(drawn.drawn(operator.spec, model, judge.reference)):
+        if time.monotonic() < until and judge.problem(drawn.evaluate(operator.spec, model, judge.reference)):
             failed.add(model.name)
         return model.name in failed
 
     model = draw.find(operator, fails, examples=examples, home=layout.hypothesis)
-    return drawn.drawn(operator.spec, model, judge.reference) if model else first
+    return drawn.evaluate(operator.spec, model, judge.reference) if model else first
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judge:
+class KernelCheck:
     """What a kernel must do with any input: what the reference does."""
 
     spec: OpSpec
     overload: Callable[..., Any]
     reference: Reference
 
-    def problem(self, one: Drawn) -> str:
+    def problem(self, one: DrawnCase) -> str:
         """Return what is wrong with what the kernel makes of `one`, or ""."""
         case = one.model.cases[0]
         aside.at(f"drawn inputs of {', '.join(f'{n.dtype} {n.shape}' for n in one.numbers)}")
@@ -102,7 +102,7 @@ class Judge:
     def _call(self, model: Model, given: list[Any]) -> list[Array]:
         return [o.numpy() for o in as_tuple(self.overload(*given, **torch_attributes(self.spec, model)))]
 
-    def _difference(self, one: Drawn, actual: list[Array], expected: tuple[Array, ...]) -> str:
+    def _difference(self, one: DrawnCase, actual: list[Array], expected: tuple[Array, ...]) -> str:
         """Return how outputs differ beyond the tolerance, and beyond what rounding of the inputs explains."""
         for index, declared in enumerate(self.spec.outputs):
             tolerance = self.spec.tolerances["custom"][dtype_of(declared.type, one.model.types)]
@@ -115,7 +115,7 @@ class Judge:
                 return f"{declared.name}: {found}, and rounding of the inputs does not explain it"
         return ""
 
-    def _movement(self, one: Drawn, index: int, expected: Array) -> Array:
+    def _movement(self, one: DrawnCase, index: int, expected: Array) -> Array:
         """Return how far the exact output moves when inputs move by one unit in the last place: no kernel that computes
         in their precision is held to less. It is infinite where the output becomes another infinity or NaN.
 

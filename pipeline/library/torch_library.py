@@ -18,28 +18,28 @@ from pipeline.schema import OWN_TORCH, is_classic, is_own, stable_since, torch_s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
+class LoadedLibrary:
     """An operator that this process can call."""
 
     overload: Any
     alive: Any  # what a definition in Python lives by
 
 
-def load(layout: Layout, operator: Operator) -> Loaded:
+def load(layout: Layout, operator: Operator) -> LoadedLibrary:
     """Make the operator callable; its schema is the declared one. Raises RegisterError."""
     spec = operator.spec
     if spec.torch is None:
         raise RegisterError(f"{spec.name} is declared without a torch operator: there is nothing to register")
     if spec.torch.overrides:
         overridden.check(spec)
-        return Loaded(overload=torch_operator(spec).default, alive=None)
+        return LoadedLibrary(overload=torch_operator(spec).default, alive=None)
     if not spec.torch.python:
         _load_library(layout, operator)
-        return Loaded(overload=_check_schema(operator), alive=None)
+        return LoadedLibrary(overload=_check_schema(operator), alive=None)
     alive = torch_op.define(layout, spec)
     overload = _check_schema(operator)
     torch_op.check_formula(spec)
-    return Loaded(overload=overload, alive=alive)
+    return LoadedLibrary(overload=overload, alive=alive)
 
 
 def _load_library(layout: Layout, operator: Operator) -> None:

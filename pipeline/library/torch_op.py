@@ -97,7 +97,7 @@ def _has_formula(name: str) -> bool:
 
 def _definition(name: str) -> Any:
     """Return the torch.library.custom_op of that name, or None. Each has a kernel for Autograd, formula or not."""
-    if not torch_versions.REGISTRATION.here:
+    if not torch_versions.REGISTRATION.available:
         return None
     return getattr(torch._library.custom_ops, "OPDEFS", {}).get(name)
 

@@ -75,8 +75,8 @@ class DynamoGraph:
             return size
         return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
 
-    def refuse(self, reason: str) -> NoReturn:
-        raise graph.Refusal(reason)
+    def unsupported(self, reason: str) -> NoReturn:
+        raise graph.UnsupportedModel(reason)
 
 
 def table(

@@ -32,7 +32,7 @@ STANDARD = ("", "ai.onnx")
 """The two spellings of ONNX's own domain."""
 
 
-class Refusal(ExportError):  # noqa: N818 - no fault: a lowering has every right to it
+class UnsupportedModel(ExportError):  # noqa: N818 - no fault: a lowering has every right to it
     """A lowering has refused what it was asked for; the text is its reason."""
 
 
@@ -63,7 +63,7 @@ class Graph(Protocol):
     def dim(self, value: Value, axis: int) -> int | Value:
         """Return a size of one of the operator's own inputs: an int where static, else a Value of one element."""
 
-    def refuse(self, reason: str) -> NoReturn:
+    def unsupported(self, reason: str) -> NoReturn:
         """Say that this case is unsupported, and why."""
 
 

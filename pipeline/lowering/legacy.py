@@ -82,8 +82,8 @@ class LegacyGraph:
             return int(sizes[axis])
         return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
 
-    def refuse(self, reason: str) -> NoReturn:
-        raise graph.Refusal(reason)
+    def unsupported(self, reason: str) -> NoReturn:
+        raise graph.UnsupportedModel(reason)
 
     def _present(self, value: Value | None) -> Value:
         if value is not None:

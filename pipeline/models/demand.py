@@ -11,12 +11,12 @@ from onnx import NodeProto, defs
 from pipeline.errors import ExportError
 from pipeline.lowering.graph import STANDARD, qualified
 from pipeline.matrix import Cell, illegal
-from pipeline.models.value_info import Signature, signature
+from pipeline.models.value_info import GraphSignature, graph_signature
 from pipeline.spec import Lowering, Model, OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demand:
+class ExpectedModel:
     """What a model must be: the declaration, the ONNX schema that follows from it, and the cell.
 
     `emitted` are the nodes that the lowering emits, none where it is not known: then the declared node stands alone.
@@ -39,8 +39,8 @@ class Demand:
         return f"{self.spec.onnx.domain}::{self.spec.onnx.op_type}"
 
     @property
-    def signature(self) -> Signature:
-        return signature(self.spec, self.model)
+    def signature(self) -> GraphSignature:
+        return graph_signature(self.spec, self.model)
 
     @property
     def schemas(self) -> tuple[defs.OpSchema, ...]:

@@ -13,17 +13,17 @@ from pipeline.library import torch_versions
 from pipeline.lowering import dynamo as translations
 from pipeline.lowering.graph import qualified
 from pipeline.models import decomposition, dimension_names, targets, torchlib
-from pipeline.models.demand import Demand
-from pipeline.models.glue import Glue
-from pipeline.models.traced import Call, ExporterInput, Tensors, exporter_input, strip
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.glue import GeneratedModules
+from pipeline.models.traced import ExporterInput, OperatorModule, Tensors, exporter_input, strip
 
 _GUARDS = "_guards_code"
 
 
-def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
+def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
     """Export through torch.export, with the declared names of sizes."""
-    proto = _padded(write(exporter_input(demand, glue, inputs)), demand)
-    return proto if torch_versions.DIMENSION_NAMES.here else dimension_names.declared(proto, demand.signature)
+    proto = _padded(write(exporter_input(demand, generated, inputs)), demand)
+    return proto if torch_versions.DIMENSION_NAMES.available else dimension_names.declared(proto, demand.signature)
 
 
 def write(given: ExporterInput) -> ModelProto:
@@ -31,7 +31,7 @@ def write(given: ExporterInput) -> ModelProto:
     dims = {name: torch.export.Dim(name) for names in given.axes for name in names.values()}
     shapes: Any = tuple({axis: dims[name] for axis, name in names.items()} for names in given.axes)
     names_once: Any = tuple(_each_name_once(given.axes))
-    if isinstance(given.module, Call):  # it takes *inputs, which torch counts as one argument
+    if isinstance(given.module, OperatorModule):  # it takes *inputs, which torch counts as one argument
         shapes, names_once = (shapes,), (names_once,)
     program = torch.export.export(given.module, given.inputs, dynamic_shapes=shapes if dims else None)
     table: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -64,14 +64,14 @@ def _unguarded(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     return program
 
 
-def warm_up(module: Call, inputs: Tensors) -> None:
+def warm_up(module: OperatorModule, inputs: Tensors) -> None:
     """Export a tiny module, with torchlib's registry for all exports to come."""
     with torchlib.kept():
         program = torch.export.export(module, inputs, dynamic_shapes=(({0: torch.export.Dim("N")},),))
         torch.onnx.export(program, dynamo=True, opset_version=18, external_data=False, verbose=False)
 
 
-def _padded(proto: ModelProto, demand: Demand) -> ModelProto:
+def _padded(proto: ModelProto, demand: ExpectedModel) -> ModelProto:
     """Write absent inputs that torch leaves out at the end of a node, though a variadic input may follow them."""
     wanted = node_inputs(demand.spec, demand.model)
     for node in proto.graph.node:

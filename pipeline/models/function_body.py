@@ -12,12 +12,12 @@ from onnx import ModelProto, NodeProto, helper
 
 from pipeline import evolution
 from pipeline.errors import ExportError, one_line
-from pipeline.models.demand import Demand
+from pipeline.models.demand import ExpectedModel
 
 MIN_IR_VERSION = 8  # the first that has functions
 
 
-def with_function(proto: ModelProto, demand: Demand, body: Sequence[NodeProto]) -> ModelProto:
+def with_function(proto: ModelProto, demand: ExpectedModel, body: Sequence[NodeProto]) -> ModelProto:
     """Return `proto` with `body`, which has the names of the graph's inputs and outputs, behind the declared node.
 
     The values of attributes stand in the body: it is that of this model, and of no other. Raises ExportError where

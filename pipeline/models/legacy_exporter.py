@@ -14,15 +14,15 @@ from onnx import ModelProto
 from pipeline.library import torch_versions
 from pipeline.lowering import legacy as symbolics
 from pipeline.models import dimension_names, targets
-from pipeline.models.demand import Demand
-from pipeline.models.glue import Glue
-from pipeline.models.traced import Call, ExporterInput, Tensors, exporter_input, strip
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.glue import GeneratedModules
+from pipeline.models.traced import ExporterInput, OperatorModule, Tensors, exporter_input, strip
 from pipeline.spec import FromKernel
 
 
-def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
+def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
     """Export through TorchScript, with the declared sizes."""
-    return _sized(write(exporter_input(demand, glue, inputs)), demand)
+    return _sized(write(exporter_input(demand, generated, inputs)), demand)
 
 
 def write(given: ExporterInput) -> ModelProto:
@@ -49,30 +49,30 @@ def write(given: ExporterInput) -> ModelProto:
 
 def _chosen() -> dict[str, Any]:
     """Return what makes torch.onnx.export this exporter: torch 2.9 changed the default."""
-    return {"dynamo": False} if torch_versions.DYNAMO_ARGUMENT.here else {}
+    return {"dynamo": False} if torch_versions.DYNAMO_ARGUMENT.available else {}
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep what an exporter prints to itself, where it prints without a reason."""
-    if torch_versions.QUIET_EXPORT.here:
+    if torch_versions.QUIET_EXPORT.available:
         yield
         return
     with redirect_stdout(io.StringIO()):
         yield
 
 
-def warm_up(module: Call, inputs: Tensors) -> None:
+def warm_up(module: OperatorModule, inputs: Tensors) -> None:
     """Export a tiny module."""
     with _quiet():
         torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **_chosen())  # type: ignore[arg-type]  # as above
 
 
-def _sized(proto: ModelProto, demand: Demand) -> ModelProto:
+def _sized(proto: ModelProto, demand: ExpectedModel) -> ModelProto:
     """Write the sizes that the lowering set, where this exporter drops them: it does so with all outputs of a node of
     which one has no size that is known: the kernel decides it, or it is dynamic. The gates hold them against onnx's own
     inference."""
-    if not torch_versions.TYPED_RESULTS.here:
+    if not torch_versions.TYPED_RESULTS.available:
         return dimension_names.for_lost_ones(proto, demand.signature)
     several = len(demand.spec.outputs) > 1 and any(
         not isinstance(s, int) for v in demand.signature.outputs for s in v.shape

@@ -13,7 +13,7 @@ from onnx import AttributeProto, ModelProto, ValueInfoProto, helper
 from pipeline.files import write_bytes, write_text
 from pipeline.layout import Layout
 from pipeline.matrix import Cell
-from pipeline.models.picture import picture
+from pipeline.models.picture import graph_json
 from pipeline.models.value_info import element_dtype
 from pipeline.spec import Lowering
 
@@ -41,7 +41,7 @@ def write(layout: Layout, operator: str, lowering: Lowering, cell: Cell, exporte
             continue
         content = one.proto.SerializeToString(deterministic=True)
         write_bytes(path, content)
-        models[one.name], pictures[one.name] = describe(one.proto, content), picture(one.proto)
+        models[one.name], pictures[one.name] = describe(one.proto, content), graph_json(one.proto)
         if one.dropped:
             models[one.name]["dropped"] = one.dropped
     manifest = {"op": operator, "lowering": lowering, "cell": cell.export_name, "models": models}

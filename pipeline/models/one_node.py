@@ -11,13 +11,13 @@ from pipeline import evolution
 from pipeline.data.dtypes import numpy_dtype
 from pipeline.feeds import node_inputs
 from pipeline.matrix import ir
-from pipeline.models.demand import Demand
+from pipeline.models.demand import ExpectedModel
 from pipeline.models.value_info import ValueInfo
 from pipeline.schema import attribute_values, in_onnx, onnx_kind
 from pipeline.spec import AttributeKind, Model, OpSpec
 
 
-def one_node(demand: Demand) -> ModelProto:
+def one_node(demand: ExpectedModel) -> ModelProto:
     """Return the model: the declared node alone, with every attribute, between the declared inputs and outputs."""
     spec, declared = demand.spec, demand.signature
     node = helper.make_node(

@@ -17,7 +17,7 @@ _SHOWN = 6  # elements of a constant; of a larger one dtype and shape stand in t
 _LENGTH = 80  # of an attribute's text
 
 
-def picture(proto: ModelProto) -> dict[str, Any]:
+def graph_json(proto: ModelProto) -> dict[str, Any]:
     """Return inputs, nodes and outputs of a model.
 
     An input or output is ``[value, name, "float32[2, n]"]``. Of a node, ``in`` holds values, the text of constants, and

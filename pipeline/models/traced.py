@@ -16,13 +16,13 @@ from onnx import ModelProto
 from pipeline.feeds import case_arguments, feeds
 from pipeline.library.torch_call import torch_attributes, torch_operator
 from pipeline.lowering.arguments import Lowered
-from pipeline.models.demand import Demand
-from pipeline.models.glue import Glue
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.glue import GeneratedModules
 
 Tensors = tuple[torch.Tensor, ...]
 
 
-class Call(torch.nn.Module):
+class OperatorModule(torch.nn.Module):
     """A module that computes one function of the model's inputs."""
 
     def __init__(self, compute: Callable[..., Any]) -> None:
@@ -52,16 +52,16 @@ class ExporterInput:
     output_axes: Sequence[Mapping[int, str]] = ()
 
 
-def exporter_input(demand: Demand, glue: Glue, inputs: Tensors) -> ExporterInput:
+def exporter_input(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ExporterInput:
     """Return what an exporter makes the demanded model of."""
     into, out = demand.signature.inputs, demand.signature.outputs
     axes, output_axes = (
         [{n: size for n, size in enumerate(v.shape) if isinstance(size, str)} for v in values] for values in (into, out)
     )
     return ExporterInput(
-        module=call(demand),
+        module=operator_module(demand),
         inputs=inputs,
-        lowered=[glue.lowered(demand.lowering)],
+        lowered=[generated.lowered(demand.lowering)],
         opset=demand.cell.opset,
         versions=demand.versions,
         input_names=[v.name for v in into],
@@ -71,7 +71,7 @@ def exporter_input(demand: Demand, glue: Glue, inputs: Tensors) -> ExporterInput
     )
 
 
-def call(demand: Demand) -> Call:
+def operator_module(demand: ExpectedModel) -> OperatorModule:
     """Return the module that a model is exported from, in evaluation mode. Its attributes are constants."""
     spec, model = demand.spec, demand.model
     operator = functools.partial(torch_operator(spec), **torch_attributes(spec, model))
@@ -82,7 +82,7 @@ def call(demand: Demand) -> Call:
         given = [[inputs[i] for i in p] if isinstance(p, tuple) else None if p is None else inputs[p] for p in places]
         return model.around(operator, *given) if model.around else operator(*given)
 
-    return Call(compute).eval()
+    return OperatorModule(compute).eval()
 
 
 def strip(proto: ModelProto) -> ModelProto:

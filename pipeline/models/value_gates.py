@@ -9,18 +9,18 @@ import onnx
 from onnx import ModelProto, ValueInfoProto, defs
 
 from pipeline.errors import one_line
-from pipeline.models.demand import Demand
+from pipeline.models.demand import ExpectedModel
 from pipeline.models.value_info import Shape, ValueInfo, element_dtype
 
 
-def graph_signature(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def declared_signature(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """Names, dtypes and shapes of the graph's inputs and outputs are the declared ones."""
     wanted = demand.signature
     yield from _differences("input", proto.graph.input, wanted.inputs)
     yield from _differences("output", proto.graph.output, wanted.outputs)
 
 
-def checker(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def checker(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """onnx's full check, with the schema registered: without one it accepts anything in a custom domain."""
     try:
         with registered(*demand.schemas):
@@ -29,7 +29,7 @@ def checker(proto: ModelProto, demand: Demand) -> Iterator[str]:
         yield f"onnx.checker refuses it: {one_line(error)}"
 
 
-def inference(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def inference(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """Strict shape inference finds the outputs' real dtypes and shapes by itself: nothing of what the exporter says.
 
     In a graph of ONNX's own operators it may know less (before opset 13 no shape that is computed), but nothing else.

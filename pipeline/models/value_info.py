@@ -27,14 +27,14 @@ class ValueInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signature:
+class GraphSignature:
     """All graph inputs and outputs, in the order of the declaration."""
 
     inputs: tuple[ValueInfo, ...]
     outputs: tuple[ValueInfo, ...]
 
 
-def signature(spec: OpSpec, model: Model) -> Signature:
+def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
     """Return the signature that a model must have in every exporter and opset."""
     fed = feeds(spec, model, model.cases[0])
     shapes = [(feed, _input_shape(model, feed)) for feed in fed]
@@ -43,7 +43,7 @@ def signature(spec: OpSpec, model: Model) -> Signature:
     def dtype(declared: str) -> DType:
         return dtype_of(declared, model.types)
 
-    return Signature(
+    return GraphSignature(
         inputs=tuple(ValueInfo(name=f.name, dtype=dtype(f.part.type), shape=shape) for f, shape in shapes),
         outputs=tuple(
             ValueInfo(name=model.names.get(o.name, o.name), dtype=dtype(o.type), shape=_output_shape(o, shapes, known))

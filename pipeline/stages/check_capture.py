@@ -98,7 +98,7 @@ class _Record:
         finding.write(self._path, self._findings, **more)
 
 
-def _run(model: TorchModel, target: str, loaded: torch_operators.Loaded) -> tuple[torch.Tensor, ...]:
+def _run(model: TorchModel, target: str, loaded: torch_operators.LoadedOperators) -> tuple[torch.Tensor, ...]:
     """Return the outputs of the module. Raises UsageError where it raises, or gives what is no tensor."""
     try:
         with torch.no_grad():
@@ -121,7 +121,7 @@ def _names(model: TorchModel, count: int, target: str) -> tuple[str, ...]:
 
 def _export(
     model: TorchModel,
-    loaded: torch_operators.Loaded,
+    loaded: torch_operators.LoadedOperators,
     *,
     exporter: Exporter,
     opset: int,

@@ -20,13 +20,13 @@ from pipeline.layout import Layout
 from pipeline.library import torch_op
 from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
-from pipeline.lowering.graph import Refusal
+from pipeline.lowering.graph import UnsupportedModel
 from pipeline.matrix import Cell
 from pipeline.models import manifest
-from pipeline.models.demand import Demand, check_legal
-from pipeline.models.exporters import example, export
+from pipeline.models.demand import ExpectedModel, check_legal
+from pipeline.models.exporters import example_inputs, export
 from pipeline.models.function_body import with_function
-from pipeline.models.glue import Glue, dropped, emitted, load_glue
+from pipeline.models.glue import GeneratedModules, ignored_attributes, load_generated, lowered_nodes
 from pipeline.models.manifest import Exported
 from pipeline.schema import has_function_body
 from pipeline.spec import Lowering, OpSpec
@@ -41,29 +41,31 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
     """
     _check_torch(operator, cell)
     check_legal(operator.spec, cell)
-    glue = load_glue(layout, operator.name)
-    defined = define(layout, operator.spec, glue)
-    manifest.write(layout, operator.name, lowering, cell, _models(layout, operator, lowering, cell, glue))
+    generated = load_generated(layout, operator.name)
+    defined = define(layout, operator.spec, generated)
+    manifest.write(layout, operator.name, lowering, cell, _models(layout, operator, lowering, cell, generated))
     del defined  # the operator lives as long as this object
 
 
-def _models(layout: Layout, operator: Operator, lowering: Lowering, cell: Cell, glue: Glue) -> Iterator[Exported]:
+def _models(
+    layout: Layout, operator: Operator, lowering: Lowering, cell: Cell, generated: GeneratedModules
+) -> Iterator[Exported]:
     for model in operator.models:
-        schema = glue.schema.schema(version_at(operator.spec, model.domain_version))
-        demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
+        schema = generated.schema.schema(version_at(operator.spec, model.domain_version))
+        demand = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
         try:
-            proto = export(demand, glue, example(demand))
-        except Refusal as refusal:
+            proto = export(demand, generated, example_inputs(demand))
+        except UnsupportedModel as refusal:
             if not model.unsupported:
                 raise
             yield Exported(name=model.name, refused=str(refusal))
             continue
-        yield Exported(name=model.name, proto=proto, dropped=dropped(demand, glue))
+        yield Exported(name=model.name, proto=proto, dropped=ignored_attributes(demand, generated))
         if lowering == "decomposed" and has_function_body(operator.spec):
-            _write_function(layout, demand, glue)
+            _write_function(layout, demand, generated)
 
 
-def _write_function(layout: Layout, demand: Demand, glue: Glue) -> None:
+def _write_function(layout: Layout, demand: ExpectedModel, generated: GeneratedModules) -> None:
     """Write the custom model of the cell once more, with the nodes of the decomposed one as the body of its node."""
     custom = layout.model(demand.spec.name, "custom", demand.cell, demand.model.name)
     try:
@@ -73,12 +75,12 @@ def _write_function(layout: Layout, demand: Demand, glue: Glue) -> None:
         raise ExportError(
             f"{demand}: '{custom}' is missing, which gets a function body. Write it with: {replay}"
         ) from error
-    made = with_function(proto, replace(demand, lowering="custom"), emitted(demand, glue))
+    made = with_function(proto, replace(demand, lowering="custom"), lowered_nodes(demand, generated))
     path = layout.function_model(demand.spec.name, demand.cell, demand.model.name)
     write_bytes(path, made.SerializeToString(deterministic=True))
 
 
-def define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:
+def define(layout: Layout, spec: OpSpec, generated: GeneratedModules) -> Any:
     """Define the operator; return what keeps it alive. One that torch has already needs nothing.
 
     Raises RegisterError or ExportError for a second definition.
@@ -88,7 +90,7 @@ def define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:
     if spec.torch.python:
         return torch_op.define(layout, spec)
     try:
-        return glue.fake.define()
+        return generated.fake.define()
     except RuntimeError as error:
         raise ExportError(
             f"{spec.name}: torch could not define {spec.torch.name} for the export: {str(error).splitlines()[0]} "

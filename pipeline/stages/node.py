@@ -15,7 +15,7 @@ from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.matrix import Cell
 from pipeline.models import manifest
-from pipeline.models.demand import Demand, check_legal
+from pipeline.models.demand import ExpectedModel, check_legal
 from pipeline.models.glue import generated_module
 from pipeline.models.manifest import Exported
 from pipeline.models.model_gates import check
@@ -38,7 +38,7 @@ def _models(
 ) -> Iterator[Exported]:
     for model in operator.models:
         made = schema(version_at(operator.spec, model.domain_version))
-        demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=made)
+        demand = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=made)
         proto = one_node(demand)
         check(proto, demand)
         yield Exported(name=model.name, proto=proto)

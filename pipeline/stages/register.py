@@ -73,7 +73,7 @@ def _nodes(layout: Layout, operator: Operator) -> list[dict[str, str]]:
 def _search(layout: Layout, operator: Operator) -> list[dict[str, Any]]:
     from pipeline.library import search
 
-    return search.results(layout, operator, torch_library.load(layout, operator))
+    return search.run(layout, operator, torch_library.load(layout, operator))
 
 
 def _forbidden(layout: Layout, operator: Operator) -> list[dict[str, str]]:
@@ -85,8 +85,8 @@ def _forbidden(layout: Layout, operator: Operator) -> list[dict[str, str]]:
 def _gradient(layout: Layout, operator: Operator) -> list[dict[str, str]]:
     from pipeline.library import gradient_check
 
-    if not torch_versions.REGISTRATION.here:
-        return [{"check": "gradient", "skipped": torch_versions.REGISTRATION.skipped}]
+    if not torch_versions.REGISTRATION.available:
+        return [{"check": "gradient", "skipped": torch_versions.REGISTRATION.skip_reason}]
     return gradient_check.results(layout, operator)
 
 

@@ -212,7 +212,7 @@ class Bench:
         )
         return (
             f"the lowering drops {set_to}: it emits the nodes of the default. Emit what computes it, or refuse it: "
-            f"g.refuse() in ops/{self.operator.name}/lowering.py, and `unsupported` in the model"
+            f"g.unsupported() in ops/{self.operator.name}/lowering.py, and `unsupported` in the model"
         )
 
     def _asked(self, model: Model) -> list[Case]:

@@ -16,7 +16,7 @@ from pipeline.errors import ExportError
 from pipeline.layout import Layout
 from pipeline.load import load_operator
 from pipeline.lowering.arguments import Lowered, find
-from pipeline.lowering.graph import Refusal, node_attributes, since_version
+from pipeline.lowering.graph import UnsupportedModel, node_attributes, since_version
 from pipeline.lowering.nodes import Tensor, record
 from pipeline.spec import OpSpec
 
@@ -88,8 +88,8 @@ def test_a_fault_of_a_lowering_is_named(spec: OpSpec, function: Callable[..., An
 
 
 def test_a_refusal_is_its_reason(spec: OpSpec) -> None:
-    with pytest.raises(Refusal, match="not this one"):
-        nodes(spec, lambda g, x, a: g.refuse("not this one"))
+    with pytest.raises(UnsupportedModel, match="not this one"):
+        nodes(spec, lambda g, x, a: g.unsupported("not this one"))
 
 
 def test_a_since_version_is_that_of_the_opset() -> None:
