@@ -8,6 +8,7 @@ else as a Python constant, floats rounded to float32. It is straight-line code: 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
@@ -65,6 +66,45 @@ class Graph(Protocol):
 
     def unsupported(self, reason: str) -> NoReturn:
         """Say that this case is unsupported, and why."""
+
+
+class Emitter(ABC):
+    """What the implementations of `Graph` have in common. `versions` are those of the custom domains."""
+
+    def __init__(self, opset: int, versions: Mapping[str, int]) -> None:
+        self.opset = opset
+        self._versions = versions
+
+    @abstractmethod
+    def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any: ...
+
+    @abstractmethod
+    def constant(self, value: ArrayLike, dtype: DType) -> Value: ...
+
+    @abstractmethod
+    def _size(self, value: Value, axis: int) -> int | None:
+        """Return a size of one of the operator's own inputs, None where it is dynamic."""
+
+    def version(self, domain: str) -> int:
+        return self._versions.get(domain, 1)
+
+    def dim(self, value: Value, axis: int) -> int | Value:
+        if (size := self._size(value, axis)) is not None:
+            return size
+        return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
+
+    def unsupported(self, reason: str) -> NoReturn:
+        raise UnsupportedModel(reason)
+
+    def _node(
+        self, name: str, inputs: int, given: Mapping[str, Any]
+    ) -> tuple[str, str, int, tuple[NodeAttribute, ...]]:
+        """Return domain, op type, version of its schema, and attributes. Raises ExportError for what cannot be one."""
+        domain, op_type = split(name)
+        written = node_attributes(given)
+        if domain:
+            return domain, op_type, self.version(domain), written
+        return domain, op_type, since_version(op_type, opset=self.opset, inputs=inputs, attributes=written), written
 
 
 @dataclass(frozen=True, kw_only=True)
