@@ -123,7 +123,7 @@ def _torch(
         + [f"{a.parameter} {a.name}" for a in attributes]
         + ["torch::Value* results"],
         "run_arguments": [i.name for i in inputs] + [a.passed for a in attributes] + ["stack"],
-        "compute_arguments": [i.torch_view for i in inputs]
+        "compute_arguments": [i.view for i in inputs]
         + [a.name for a in attributes]
         + [
             f"{o.name}.tensor()" if o.new else f"TensorView<{o.type}>{{{o.name}.data<{o.type}>(), {o.sizes}}}"
@@ -142,7 +142,7 @@ def _ort(
         "sizes": [i.ort_sizes for i in inputs if i.dims],
         "inputs": [i.port for i in inputs],
         "outputs": [o.dtype for o in outputs],
-        "compute_arguments": [i.ort_view for i in inputs]
+        "compute_arguments": [i.view for i in inputs]
         + [a.member_value for a in attributes]
         + [f"{o.name}.tensor()" if o.new else o.name for o in outputs],
     }

@@ -34,9 +34,8 @@ class InputPart:
     port: str  # of an OrtCustomOp
     torch_class: str
     torch_sizes: str
-    torch_view: str
     ort_sizes: str
-    ort_view: str
+    view: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,6 @@ class AttributePart:
     member_value: str
     getter: str
     default: str | None
-    default_type: str
     default_items: str | None
     ort_check: Check | None
 
@@ -119,9 +117,8 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
         torch_class={"required": "Input", "optional": "OptionalInput", "variadic": "Inputs"}[kind],
         torch_sizes=f"{name}.sizes()" + ("" if kind == "required" else ".list()"),
-        torch_view=f"{name}.{views[kind].format(cpp_name)}",
         ort_sizes=f"{name}.{ort_sizes[kind]}",
-        ort_view=f"{name}.{views[kind].format(cpp_name)}",
+        view=f"{name}.{views[kind].format(cpp_name)}",
     )
 
 
@@ -181,7 +178,6 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         member_value=f"{kept}.list()" if many else f"{kept}.begin()" if text else kept,
         getter=f"get_{given.kind}",
         default=None if default is None or many else literal(float(str(default)) if floats else default, "f"),
-        default_type=f"List<{item}>" if many else item,
         default_items=listed,
         ort_check=limits(spec, given, variable=f"{kept}.begin()" if text else kept, shown=given.name, suffix="f"),
     )

@@ -11,6 +11,7 @@ from typing import Any
 from pipeline import evolution
 from pipeline.schema import in_onnx, is_required, onnx_kind
 from pipeline.sizes import size_attributes
+from pipeline.source import literal
 from pipeline.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 _ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
@@ -57,7 +58,7 @@ def onnx_type(spec: OpSpec, declared: str) -> str:
 
 def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
     """Return the arguments of a FormalParameter."""
-    arguments = [_text(part.name), _text(onnx_type(spec, part.type)), _text(part.doc)]
+    arguments = [literal(part.name), literal(onnx_type(spec, part.type)), literal(part.doc)]
     if isinstance(part, Input) and part.variadic:
         return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Variadic", "min_arity=0"]
     if isinstance(part, Input) and part.optional:
@@ -68,7 +69,7 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
 def _attribute(attribute: Attribute) -> str:
     """Return one attribute of the schema, laid out for a list."""
     value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
-    parts = "".join(f"            {part},\n" for part in (_text(attribute.name), value, _text(attribute.doc)))
+    parts = "".join(f"            {part},\n" for part in (literal(attribute.name), value, literal(attribute.doc)))
     return f"defs.OpSchema.Attribute(\n{parts}        )"
 
 
@@ -77,9 +78,9 @@ def _default(attribute: Attribute) -> str | None:
     if attribute.default is None:
         return None
     value = attribute.default if attribute.kind.startswith("float") else in_onnx(attribute, attribute.default)
-    shown = repr(value) if not isinstance(value, str) else _text(value)
+    shown = literal(value) if isinstance(value, str) else repr(value)
     typed = f", attr_type=onnx.AttributeProto.{onnx_kind(attribute.kind)}" if value == () else ""
-    return f"helper.make_attribute({_text(attribute.name)}, {shown}{typed})"
+    return f"helper.make_attribute({literal(attribute.name)}, {shown}{typed})"
 
 
 def _inferred(spec: OpSpec, output: Output) -> Inferred:
@@ -133,7 +134,7 @@ def _size(spec: OpSpec, dim: str | int) -> str:
 def _named_size(spec: OpSpec, name: str) -> str:
     """Return the size of the first input that has one of that name, one that is always there first, or an attribute."""
     if attribute := size_attributes(spec).get(name):
-        return f"attribute(context, {_text(name)}, {attribute.default})"
+        return f"attribute(context, {literal(name)}, {attribute.default})"
     found = [
         (not is_required(part), index, dims.index(name))
         for index, part in enumerate(spec.inputs)
@@ -141,9 +142,3 @@ def _named_size(spec: OpSpec, name: str) -> str:
     ]
     _, index, axis = min(found)
     return f"size(context, {index}, {axis})"
-
-
-def _text(text: str) -> str:
-    """Return a literal as ruff spells it: with double quotes unless that takes more backslashes."""
-    shown = repr(text)
-    return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in text else shown

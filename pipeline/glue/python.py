@@ -16,6 +16,7 @@ import jinja2
 from pipeline import evolution
 from pipeline.glue import fake, filling, names, onnx_schema
 from pipeline.schema import ONLY_KERNEL, OWN_TORCH, Argument, is_own, onnx_kind, torch_arguments, torch_schema
+from pipeline.source import literal
 from pipeline.spec import Attribute, OpSpec
 
 WIDTH = 120
@@ -109,9 +110,7 @@ def _typed(argument: Argument) -> str:
 
 
 def _literal(value: object) -> str:
-    """Return a literal as ruff spells it: with double quotes unless that takes more backslashes."""
-    text = repr(value)
-    return f'"{text[1:-1]}"' if isinstance(value, str) and text[0] == "'" and '"' not in value else text
+    return literal(value) if isinstance(value, str) else repr(value)
 
 
 def bracket(indent: int, opening: str, parts: Iterable[str], closing: str) -> str:
