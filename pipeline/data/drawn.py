@@ -1,4 +1,4 @@
-"""DrawnCase inputs with what the reference says to them: made once, tried by every kernel."""
+"""Drawn inputs with what the reference says to them: made once, tried by every kernel."""
 
 from __future__ import annotations
 

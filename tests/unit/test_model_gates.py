@@ -18,7 +18,7 @@ from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.matrix import Cell
 from pipeline.models.demand import ExpectedModel, check_legal
-from pipeline.models.model_gates import check
+from pipeline.models.model_gates import check, nodes
 from pipeline.models.value_info import ValueInfo
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
@@ -32,7 +32,7 @@ def operator(root: Path) -> Operator:
 
 @pytest.fixture
 def demand(operator: Operator, tmp_path: Path) -> ExpectedModel:
-    """ExpectedModel the dynamic model: x is (N, C, H, W), epsilon 1e-3, domain version 2."""
+    """Expect the dynamic model: x is (N, C, H, W), epsilon 1e-3, domain version 2."""
     (tmp_path / "schema.py").write_text(python.render(operator.spec)["schema.py"])
     schema = load_module(tmp_path / "schema.py", "schema").schema()
     model = next(m for m in operator.models if m.name == "dynamic_float32")
@@ -61,6 +61,13 @@ def sound(demand: ExpectedModel) -> ModelProto:
 def test_a_sound_model_passes_twice(demand: ExpectedModel) -> None:
     check(sound(demand), demand)
     check(sound(demand), demand)  # no schema is left registered
+
+
+def test_ai_onnx_is_the_other_spelling_of_onnxs_own_domain(demand: ExpectedModel) -> None:
+    demand = replace(demand, lowering="decomposed", emitted=(helper.make_node("Relu", ["x"], ["y"]),))
+    model = sound(demand)
+    model.graph.node[0].CopyFrom(helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx"))
+    assert not list(nodes(model, demand))
 
 
 def replaced(m: ModelProto) -> None:
