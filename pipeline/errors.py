@@ -75,6 +75,16 @@ class DistError(OpmatrixError, exit_code=16):
     """A wheel that cannot be made, or that nobody could use."""
 
 
+def one_line(text: object) -> str:
+    """Return a string, or the message of an error, as one line: every run of white space is one space."""
+    return " ".join(str(text).split())
+
+
+def many(count: int, noun: str) -> str:
+    """Return ``1 node`` or ``3 nodes``."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or nothing."""
     near = difflib.get_close_matches(found, list(allowed), n=1)

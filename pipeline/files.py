@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -29,6 +30,14 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """As `write_bytes`, in UTF-8."""
     write_bytes(path, text.encode())
+
+
+def line_in(path: Path | str, error: BaseException) -> int | None:
+    """Return the line of a Python file that does not compile, or the last one that `error` came through."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    return lines[-1] if lines else None
 
 
 def load_module(path: Path, name: str) -> ModuleType:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from pipeline import check, evolution, published
 from pipeline.check import Mistake
 from pipeline.errors import SpecError, UsageError, did_you_mean
-from pipeline.files import load_module
+from pipeline.files import line_in, load_module
 from pipeline.layout import Layout
 from pipeline.matrix import Cell, illegal
 from pipeline.schema import ONLY_KERNEL, OWN_ORT, WRITTEN, is_own, overridden_in
@@ -136,9 +135,7 @@ def _take(layout: Layout, path: Path, variable: str, kind: type) -> tuple[Any, l
     except FileNotFoundError:
         return None, [f"{shown}: missing; it defines {variable}"]
     except Exception as error:  # whatever a person's file raises is theirs to see, with its line
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-        line = getattr(error, "lineno", None) or (frames[-1].lineno if frames else None)
-        return None, [f"{shown}:{line or 1}: {type(error).__name__}: {error}"]
+        return None, [f"{shown}:{line_in(path, error) or 1}: {type(error).__name__}: {error}"]
     value = getattr(module, variable, None)
     if isinstance(value, kind):
         return value, []

@@ -109,6 +109,11 @@ def in_onnx(attribute: Attribute, value: AttributeValue) -> AttributeValue:
     return int(value) if isinstance(value, bool) else stored(attribute, value)
 
 
+def onnx_kind(kind: AttributeKind) -> str:
+    """Return the name of an attribute's type in ONNX, which has no bools: "FLOAT", "INTS"."""
+    return kind.upper().replace("BOOL", "INT")
+
+
 def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     """Return the value of every attribute in `model`, defaults included, as given (not yet rounded)."""
     given = {a.name: model.attributes.get(a.name, a.default) for a in spec.attributes}
@@ -159,6 +164,11 @@ def overridden_in(spec: OpSpec, torch: str) -> tuple[str, ...]:
 def has_ort_library(spec: OpSpec) -> bool:
     """Return whether there is a library that gives ONNX Runtime the operator, or those that it uses."""
     return spec.runtime == "kernel"
+
+
+def is_required(part: Input) -> bool:
+    """Return whether every node and every call gives an input one tensor."""
+    return not part.optional and not part.variadic
 
 
 def is_parameter(part: Input) -> bool:

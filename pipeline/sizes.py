@@ -6,6 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Iterable, Mapping
 
+from pipeline.schema import is_required
 from pipeline.spec import Attribute, AttributeValue, Input, OpSpec
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
@@ -23,6 +24,16 @@ def named_sizes(shapes: Iterable[tuple[Input, tuple[int, ...]]]) -> dict[str, in
         for dim, size in zip(part.dims or (), shape, strict=False):
             if isinstance(dim, str) and dim != "...":
                 found.setdefault(dim, size)
+    return found
+
+
+def size_owners(spec: OpSpec) -> dict[str, tuple[str, int]]:
+    """Return, for each name of `Input.dims`, the first required input and the axis that have it."""
+    found: dict[str, tuple[str, int]] = {}
+    for part in filter(is_required, spec.inputs):
+        for axis, dim in enumerate(part.dims or ()):
+            if isinstance(dim, str) and dim != "...":
+                found.setdefault(dim, (part.name, axis))
     return found
 
 

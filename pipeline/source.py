@@ -24,6 +24,11 @@ def source(value: object) -> str:
     if dataclasses.is_dataclass(value):
         given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if not _is_default(f, value)}
         return bracket(f"{type(value).__name__}(", [f"{name}={source(v)}" for name, v in given.items()], ")")
+    return literal(value)
+
+
+def literal(value: object) -> str:
+    """Return a string with double quotes, unless that takes more backslashes, and a float so that Python reads it."""
     shown = repr(value)
     if isinstance(value, float):
         return shown.replace("e-0", "e-") if math.isfinite(value) else f'float("{value}")'

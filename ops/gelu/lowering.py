@@ -5,5 +5,7 @@ from typing import Any
 
 def custom(g: Any, x: Any, approximate: str) -> Any:
     if approximate != "none":
-        g.refuse(f"com.microsoft::Gelu has the exact formula alone, and approximate={approximate!r} is another one")
+        g.unsupported(
+            f"com.microsoft::Gelu has the exact formula alone, and approximate={approximate!r} is another one"
+        )
     return g.op("com.microsoft::Gelu", x)

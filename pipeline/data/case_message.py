@@ -56,7 +56,7 @@ def ignored_attributes(operator: str, model: Model, names: Sequence[str]) -> str
     set_to = " and ".join(f"{n!r}, which model {model.name!r} sets to {model.attributes[n]!r}" for n in names)
     return (
         f"the lowering drops {set_to}: it emits the nodes of the default. Emit what computes it, or refuse it: "
-        f"g.refuse() in ops/{operator}/lowering.py, and `unsupported` in the model"
+        f"g.unsupported() in ops/{operator}/lowering.py, and `unsupported` in the model"
     )
 
 

@@ -75,16 +75,13 @@ def link(model: Path, data_sets: Sequence[Path]) -> None:
     """
     wanted = {d.name: os.path.relpath(d, model) for d in data_sets}
     with os.scandir(model) as entries:
-        links = {e.name for e in entries if e.name.startswith(DATA_SET)}
-    right = {name for name in links & wanted.keys() if _leads(model / name) == wanted[name]}
-    for name in links - right:
+        links = {
+            e.name: str(Path(e).readlink()) if e.is_symlink() else "" for e in entries if e.name.startswith(DATA_SET)
+        }
+    right = {name for name, target in links.items() if wanted.get(name) == target}
+    for name in links.keys() - right:
         (model / name).unlink(missing_ok=True)
     for name, target in wanted.items():
         if name not in right:
             with suppress(FileExistsError):  # another step of this folder was quicker, with the same link
                 (model / name).symlink_to(target)
-
-
-def _leads(path: Path) -> str:
-    """Return where a link leads, or nothing where it is none."""
-    return str(path.readlink()) if path.is_symlink() else ""

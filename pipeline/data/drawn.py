@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.data.arrays import Array
-from pipeline.data.numbers import case_arrays, stored_attributes
+from pipeline.data.numbers import case_arrays, reference_attributes
 from pipeline.data.reference import Reference
 from pipeline.errors import DataError, missing
 from pipeline.feeds import case_arguments
@@ -17,7 +17,7 @@ from pipeline.spec import Model, OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn:
+class DrawnCase:
     """A model with one case, its numbers, and the expected outputs, or why the reference refuses them."""
 
     model: Model
@@ -26,11 +26,11 @@ class Drawn:
     refusal: str
 
 
-def drawn(spec: OpSpec, model: Model, reference: Reference) -> Drawn:
+def evaluate(spec: OpSpec, model: Model, reference: Reference) -> DrawnCase:
     """Compute what a drawn model is held against."""
     numbers = case_arrays(spec, model, model.cases[0])
     expected, refusal = answer(spec, model, reference, numbers)
-    return Drawn(model=model, numbers=numbers, expected=expected, refusal=refusal)
+    return DrawnCase(model=model, numbers=numbers, expected=expected, refusal=refusal)
 
 
 def answer(
@@ -38,20 +38,20 @@ def answer(
 ) -> tuple[tuple[Array, ...] | None, str]:
     """Return the outputs of the reference, or None and why it gives none."""
     try:
-        return reference(tuple(case_arguments(spec, model.cases[0], numbers)), stored_attributes(spec, model)), ""
+        return reference(tuple(case_arguments(spec, model.cases[0], numbers)), reference_attributes(spec, model)), ""
     except DataError as error:
         return None, str(error)
 
 
-def write(path: Path, found: Sequence[Drawn]) -> None:
+def write(path: Path, found: Sequence[DrawnCase]) -> None:
     """Write what `read` reads."""
     write_bytes(path, pickle.dumps(list(found)))
 
 
-def read(path: Path, operator: str) -> list[Drawn]:
+def read(path: Path, operator: str) -> list[DrawnCase]:
     """Raises DataError for a missing or damaged file."""
     try:
-        found: list[Drawn] = pickle.loads(path.read_bytes())
+        found: list[DrawnCase] = pickle.loads(path.read_bytes())
     except (FileNotFoundError, pickle.UnpicklingError, EOFError, AttributeError) as error:
         run = f"python -m pipeline draw {operator}"
         raise DataError(missing(path, run=run, problem="is missing or damaged")) from error

@@ -10,12 +10,13 @@ from typing import Any, Literal
 import numpy as np
 
 from pipeline.data.arrays import Array
-from pipeline.data.numbers import case_arrays
+from pipeline.data.numbers import case_arrays, elements
 from pipeline.data.reference import Argument
 from pipeline.feeds import case_arguments
 from pipeline.load import Operator
-from pipeline.schema import DTYPES, dtype_of
-from pipeline.spec import Attribute, AttributeValue, Case, DType, Input, Model, OpSpec, given, shape_of
+from pipeline.schema import DTYPES, dtype_of, is_required
+from pipeline.sizes import size_owners
+from pipeline.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, given
 
 ELEMENTS = 4096  # of the sound case, at most
 # In this order: the first two that an input does not take are tried on it.
@@ -31,7 +32,7 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Illegal:
+class InvalidCall:
     """A call in which `part` is wrong; `found` is its dtype, shape or value as a message shows it."""
 
     kind: Literal["dtype", "rank", "size", "value"]
@@ -43,36 +44,38 @@ class Illegal:
         return f"{self.kind} of {self.part.name}: {self.found}"
 
 
-def sound(operator: Operator) -> Call:
+def valid_call(operator: Operator) -> Call:
     """Return a call as one of the cases makes it: the first small one of those that give most inputs."""
     spec = operator.spec
-    candidates = [(m, c) for m in operator.models if not m.unsupported for c in m.cases if _small(c)]
+    candidates = [
+        (m, c)
+        for m in operator.models
+        if not m.unsupported
+        for c in m.cases
+        if all(0 < n <= ELEMENTS for n in elements(c))
+    ]
     model, case = max(candidates, key=lambda found: sum(len(given(found[1], i.name)) for i in spec.inputs))
     return Call(model=model, inputs=tuple(case_arguments(spec, case, case_arrays(spec, model, case))))
 
 
-def _small(case: Case) -> bool:
-    return all(0 < math.prod(shape_of(t)) <= ELEMENTS for name in case.inputs for t in given(case, name))
-
-
-def illegal(operator: Operator) -> Iterator[Illegal]:
+def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
     """Yield calls that differ from a sound one in one argument, which the declaration does not allow."""
-    call = sound(operator)
+    call = valid_call(operator)
     for index, part in enumerate(operator.spec.inputs):
         if (array := _last(call.inputs[index])) is None:
             continue
         for dtype in _wrong_dtypes(operator.spec, part, call.model):
             with np.errstate(all="ignore"):
                 changed = array.astype(dtype)
-            yield Illegal(kind="dtype", part=part, found=dtype, call=_changed(call, index, changed))
+            yield InvalidCall(kind="dtype", part=part, found=dtype, call=_changed(call, index, changed))
         for kind, shape in _wrong_shapes(operator.spec, part, array.shape):
             changed = np.resize(array, shape)
-            yield Illegal(kind=kind, part=part, found=str(shape), call=_changed(call, index, changed))
+            yield InvalidCall(kind=kind, part=part, found=str(shape), call=_changed(call, index, changed))
     for attribute in operator.spec.attributes:
         for item, value in _wrong_values(attribute):
             model = replace(call.model, attributes={**call.model.attributes, attribute.name: value})
             found = f"{item:g}" if isinstance(item, float) else str(item)
-            yield Illegal(kind="value", part=attribute, found=found, call=replace(call, model=model))
+            yield InvalidCall(kind="value", part=attribute, found=found, call=replace(call, model=model))
 
 
 def _last(argument: Argument) -> Array | None:
@@ -87,14 +90,10 @@ def _changed(call: Call, index: int, array: Array) -> Call:
     return replace(call, inputs=tuple(inputs))
 
 
-def _required(spec: OpSpec) -> list[Input]:
-    return [i for i in spec.inputs if not i.optional and not i.variadic]
-
-
 def _wrong_dtypes(spec: OpSpec, part: Input, model: Model) -> list[DType]:
     allowed = spec.types.get(part.type) or (dtype_of(part.type, model.types),)
     wrong = [dtype for dtype in _DTYPES if dtype not in allowed][:2]
-    leader = next((i for i in _required(spec) if i.type == part.type), part)
+    leader = next((i for i in spec.inputs if is_required(i) and i.type == part.type), part)
     if part.type in spec.types and leader is not part:
         wrong += [dtype for dtype in allowed if dtype != model.types[part.type]][:1]
     assert set(wrong) <= set(DTYPES)
@@ -114,9 +113,9 @@ def _wrong_shapes(
         yield "rank", (*shape, 1)
     if fixed:
         yield "rank", shape[: len(fixed) - 1]
+    owners = size_owners(spec)
     for axis, dim in enumerate(fixed):
-        leader = next(((i, at) for i in _required(spec) for at, d in enumerate(i.dims or ()) if d == dim), (part, axis))
-        if isinstance(dim, int) or leader != (part, axis):
+        if isinstance(dim, int) or owners.get(dim, (part.name, axis)) != (part.name, axis):
             yield "size", (*shape[:axis], shape[axis] + 1, *shape[axis + 1 :])
 
 

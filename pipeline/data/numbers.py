@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from pipeline.data.arrays import Array
 from pipeline.errors import DataError
 from pipeline.feeds import feeds
 from pipeline.schema import attribute_values, dtype_of, stored
-from pipeline.spec import AttributeValue, Case, Model, OpSpec
+from pipeline.spec import AttributeValue, Case, Model, OpSpec, given, shape_of
 
 
 def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
@@ -29,12 +30,17 @@ def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
     return found
 
 
+def elements(case: Case) -> list[int]:
+    """Return how many elements each tensor of a case has."""
+    return [math.prod(shape_of(tensor)) for name in case.inputs for tensor in given(case, name)]
+
+
 def small_and_finite(numbers: Sequence[Array], *, elements: int) -> bool:
     """Return whether every tensor has 1 to `elements` elements, and no NaN or infinity."""
     return all(0 < array.size <= elements and bool(np.isfinite(array).all()) for array in numbers)
 
 
-def stored_attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
+def reference_attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     """Return every attribute of a model by its ONNX name, as ONNX stores it."""
     values = attribute_values(spec, model)
     return {a.name: stored(a, values[a.name]) for a in spec.attributes if a.name in values}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.dtypes import numpy_dtype
 from pipeline.errors import DataError
-from pipeline.files import load_module
+from pipeline.files import line_in, load_module
 from pipeline.layout import Layout
 from pipeline.schema import dtype_of
 from pipeline.spec import AttributeValue, DType, OpSpec
@@ -42,7 +41,7 @@ class Reference:
         try:
             result = self._function(*inputs, **attributes)
         except Exception as error:  # whatever a person's file raises is theirs to see, with its line
-            raise DataError(f"{self._shown}{self._line(error)}: {type(error).__name__}: {error}") from error
+            raise DataError(self._raised(error)) from error
         outputs = result if isinstance(result, tuple) else (result,)
         if len(outputs) != len(self._spec.outputs):
             raise DataError(f"{self._shown}: gives {len(outputs)} outputs, declared: {len(self._spec.outputs)}")
@@ -58,17 +57,16 @@ class Reference:
         except FileNotFoundError as error:
             raise DataError(f"{self._shown}: missing; it defines {self._spec.name}() in NumPy") from error
         except Exception as error:
-            raise DataError(f"{self._shown}{self._line(error)}: {type(error).__name__}: {error}") from error
+            raise DataError(self._raised(error)) from error
         function = getattr(module, self._spec.name, None)
         if not callable(function):
             raise DataError(f"{self._shown}: no function named {self._spec.name}(); the operator's name is expected")
         return function  # type: ignore[no-any-return]
 
-    def _line(self, error: Exception) -> str:
-        """Return ``:12``, the last line of reference.py that `error` came through, or nothing."""
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(self._path)]
-        line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
-        return f":{line}" if line else ""
+    def _raised(self, error: Exception) -> str:
+        """Return ``ops/name/reference.py:12: ValueError: why``, with the last line of it that `error` came through."""
+        line = line_in(self._path, error)
+        return f"{self._shown}{f':{line}' if line else ''}: {type(error).__name__}: {error}"
 
     def _cast(self, output: Array, name: str, dtype: DType) -> Array:
         target = numpy_dtype(dtype)

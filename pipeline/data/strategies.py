@@ -17,6 +17,7 @@ import numpy as np
 from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from pipeline.data.numbers import elements
 from pipeline.load import Operator
 from pipeline.schema import attribute_values, dtype_of, dtype_tuples, is_parameter
 from pipeline.spec import (
@@ -70,7 +71,7 @@ def models(operator: Operator) -> SearchStrategy[Model]:
 def _model(draw: DrawFn, operator: Operator) -> Model:
     spec = operator.spec
     types = _pick(draw, dtype_tuples(spec))
-    templates = [(m, c) for m in operator.models for c in m.cases if _small(c)]
+    templates = [(m, c) for m in operator.models for c in m.cases if all(n <= ELEMENTS for n in elements(c))]
     templated = bool(templates) and _pick(draw, (False, True))
     frame = _Frame(operator, _pick(draw, templates) if templated else None)
     inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
@@ -91,10 +92,6 @@ def _pick(draw: DrawFn, values: Sequence[Any]) -> Any:
 def _digest(*parts: object) -> str:
     """Return what names a case: its numbers follow from its name, so that the same case has the same numbers."""
     return hashlib.sha256(json.dumps(as_data(parts), sort_keys=True).encode()).hexdigest()[:8]
-
-
-def _small(case: Case) -> bool:
-    return all(math.prod(shape_of(t)) <= ELEMENTS for name in case.inputs for t in given(case, name))
 
 
 def _attribute(frame: _Frame, attribute: Attribute) -> list[AttributeValue]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.schema import torch_name
-from pipeline.sizes import size_attributes
+from pipeline.schema import is_required, torch_name
+from pipeline.sizes import size_attributes, size_owners
 from pipeline.spec import FromKernel, Input, OpSpec, Output, SameAs
 
 ITEM = "item"  # one tensor of a variadic input
@@ -43,7 +43,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
 
 
 def _result(spec: OpSpec, output: Output) -> Result:
-    required = [i for i in spec.inputs if not i.optional and not i.variadic]
+    required = [i for i in spec.inputs if is_required(i)]
     like = required[0]
     if isinstance(output.shape, SameAs):
         like = next(i for i in required if i.name == output.shape.input)
@@ -52,7 +52,7 @@ def _result(spec: OpSpec, output: Output) -> Result:
         shape = _tuple(["new_size()"] * output.shape.rank)
     else:
         named = {name: torch_name(a) for name, a in size_attributes(spec).items()}
-        named |= {name: size for name, (size, _) in _leaders(spec).items()}
+        named |= {name: f"{owner}.shape[{axis}]" for name, (owner, axis) in size_owners(spec).items()}
         sizes = [_Renamed(named).visit(ast.parse(str(dim), mode="eval").body) for dim in output.shape.dims]
         shape = _tuple([ast.unparse(size) for size in sizes])
     return Result(
@@ -77,12 +77,8 @@ def _tuple(parts: list[str]) -> str:
 
 def _dtype(spec: OpSpec, declared: str) -> str:
     """Return a declared type as torch has it."""
-    of_type = (i.name for i in spec.inputs if declared in spec.types and i.type == declared and _required(i))
+    of_type = (i.name for i in spec.inputs if declared in spec.types and i.type == declared and is_required(i))
     return next((f"{name}.dtype" for name in of_type), f"torch.{declared}")
-
-
-def _required(part: Input) -> bool:
-    return not part.optional and not part.variadic
 
 
 def _fault(part: Input, condition: str, message: str) -> Refusal:
@@ -94,7 +90,7 @@ def _fault(part: Input, condition: str, message: str) -> Refusal:
 
 
 def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
-    leaders = {i.type: i.name for i in reversed(spec.inputs) if i.type in spec.types and _required(i)}
+    leaders = {i.type: i.name for i in reversed(spec.inputs) if i.type in spec.types and is_required(i)}
     for part in spec.inputs:
         name, found = part.name, ITEM if part.variadic else part.name
         leader = leaders.get(part.type)
@@ -107,19 +103,9 @@ def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
         yield _fault(part, f"{found}.dtype {wrong}", f"{name} must be {' or '.join(allowed)}, got {{{found}.dtype}}")
 
 
-def _leaders(spec: OpSpec) -> dict[str, tuple[str, str]]:
-    """Return, for each named size, the expression that has it and its input: the first required one."""
-    leaders: dict[str, tuple[str, str]] = {}
-    for part in spec.inputs:
-        for axis, dim in enumerate(part.dims or ()):
-            if isinstance(dim, str) and dim != "..." and _required(part):
-                leaders.setdefault(dim, (f"{part.name}.shape[{axis}]", part.name))
-    return leaders
-
-
 def _shape_faults(spec: OpSpec) -> Iterator[Refusal]:
     """Yield, per input, what a wrong shape is, worded as the compiled binding has it."""
-    leaders = _leaders(spec)
+    leaders = {dim: (f"{owner}.shape[{axis}]", owner) for dim, (owner, axis) in size_owners(spec).items()}
     for part in spec.inputs:
         name, found = part.name, ITEM if part.variadic else part.name
         if part.same_as is not None:

@@ -26,7 +26,15 @@ from pipeline.glue.native_parts import (
     kernel_parameters,
     output_part,
 )
-from pipeline.schema import KERNEL, ONLY_KERNEL, dtype_tuples, has_kernel_object, has_torch_library, torch_schema
+from pipeline.schema import (
+    KERNEL,
+    ONLY_KERNEL,
+    dtype_tuples,
+    has_kernel_object,
+    has_torch_library,
+    is_required,
+    torch_schema,
+)
 from pipeline.spec import DType, OpSpec
 
 
@@ -115,7 +123,7 @@ def _torch(
         + [f"{a.parameter} {a.name}" for a in attributes]
         + ["torch::Value* results"],
         "run_arguments": [i.name for i in inputs] + [a.passed for a in attributes] + ["stack"],
-        "compute_arguments": [i.torch_view for i in inputs]
+        "compute_arguments": [i.view for i in inputs]
         + [a.name for a in attributes]
         + [
             f"{o.name}.tensor()" if o.new else f"TensorView<{o.type}>{{{o.name}.data<{o.type}>(), {o.sizes}}}"
@@ -134,7 +142,7 @@ def _ort(
         "sizes": [i.ort_sizes for i in inputs if i.dims],
         "inputs": [i.port for i in inputs],
         "outputs": [o.dtype for o in outputs],
-        "compute_arguments": [i.ort_view for i in inputs]
+        "compute_arguments": [i.view for i in inputs]
         + [a.member_value for a in attributes]
         + [f"{o.name}.tensor()" if o.new else o.name for o in outputs],
     }
@@ -144,7 +152,7 @@ def _choice(spec: OpSpec, types: Mapping[str, DType]) -> dict[str, str]:
     """Return one binding of the type variables: how templates take it, and what the dtypes of the inputs then are."""
     leaders: dict[str, str] = {}
     for variable in types:
-        required = [i.name for i in spec.inputs if i.type == variable and not i.optional and not i.variadic]
+        required = [i.name for i in spec.inputs if i.type == variable and is_required(i)]
         if not required:
             raise ValueError(f"{spec.name}: no required input has the type {variable!r}, so nothing tells its dtype")
         leaders[variable] = required[0]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.glue.cpp import WIDTH, literal, quoted
+from pipeline.schema import is_required
+from pipeline.sizes import size_owners
 from pipeline.spec import Attribute, Input, OpSpec
 
 
@@ -27,7 +29,8 @@ def limits(spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix:
     item = "item" if many else variable
     bounds = [(">=", "at least", given.minimum), ("<=", "at most", given.maximum)]
     found = [(sign, words, bound) for sign, words, bound in bounds if bound is not None]
-    conditions = [f"{item} {sign} {_bound(given, bound, suffix)}" for sign, _, bound in found]
+    number = int if given.kind.startswith("int") else float
+    conditions = [f"{item} {sign} {literal(number(bound), suffix)}" for sign, _, bound in found]
     words = [f"{words} {bound:g}" for _, words, bound in found]
     if given.allowed is not None:
         if many:
@@ -42,10 +45,6 @@ def limits(spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix:
     return Check(arguments=arguments, guard=f"for (const auto item : {variable})" if many else None)
 
 
-def _bound(given: Attribute, bound: float, suffix: str) -> str:
-    return literal(int(bound)) if given.kind.startswith("int") else literal(float(bound), suffix)
-
-
 def _equal(given: Attribute, variable: str, value: Any, suffix: str) -> str:
     if isinstance(value, str):
         return f"equal({variable}, {quoted(value)})"
@@ -54,7 +53,8 @@ def _equal(given: Attribute, variable: str, value: Any, suffix: str) -> str:
 
 def shape_parameters(spec: OpSpec) -> list[str]:
     """Return the parameters of the function that holds `shape_checks`; an absent input is an empty list."""
-    return [f"{_parameter(i)} {i.name}" for i in spec.inputs if shape_counts(spec, i)]
+    counted = (i for i in spec.inputs if shape_counts(spec, i))
+    return [f"{'Sizes' if is_required(i) else 'List<Sizes>'} {i.name}" for i in counted]
 
 
 def shape_counts(spec: OpSpec, given: Input) -> bool:
@@ -62,30 +62,15 @@ def shape_counts(spec: OpSpec, given: Input) -> bool:
     return given.dims is not None or given.same_as is not None or any(i.same_as == given.name for i in spec.inputs)
 
 
-def _parameter(given: Input) -> str:
-    return "List<Sizes>" if given.optional or given.variadic else "Sizes"
-
-
-def sizes_known(spec: OpSpec) -> dict[str, tuple[str, int]]:
-    """Return, for each named size, the required input and the axis that have it: the first that do."""
-    known: dict[str, tuple[str, int]] = {}
-    for given in spec.inputs:
-        for axis, size in enumerate(given.dims or ()):
-            if isinstance(size, str) and size != "..." and not given.optional and not given.variadic:
-                known.setdefault(size, (given.name, axis))
-    return known
-
-
 def shape_checks(spec: OpSpec) -> Iterator[Check]:
     """Yield the checks; a size is compared with the first required input that has its name."""
-    known = sizes_known(spec)
+    known = size_owners(spec)
     for given in spec.inputs:
         if given.same_as is not None:
             yield _same_shape(spec, given, given.same_as)
         if given.dims is None:
             continue
-        whole = given.optional or given.variadic
-        shown = f"{given.name}_sizes" if whole else given.name
+        shown = given.name if is_required(given) else f"{given.name}_sizes"
         fixed = [d for d in given.dims if d != "..."]
         conditions = [f"{shown}.rank {'>=' if '...' in given.dims else '=='} {len(fixed)}"]
         others: dict[str, tuple[str, str]] = {}  # name of a size: the expression that has it, and its input
@@ -103,23 +88,23 @@ def shape_checks(spec: OpSpec) -> Iterator[Check]:
 
 
 def _same_shape(spec: OpSpec, given: Input, other: str) -> Check:
-    several = given.optional or given.variadic
-    shown = f"{given.name}_sizes" if several else given.name
+    shown = given.name if is_required(given) else f"{given.name}_sizes"
     text = quoted(f"{spec.name}: {given.name} must have the shape of {other}, ")
-    guard = f"for (const Sizes {shown} : {given.name})" if several else None
-    return Check(arguments=[f"{shown} == {other}", text, other, quoted(", got "), shown], guard=guard)
+    return Check(arguments=[f"{shown} == {other}", text, other, quoted(", got "), shown], guard=_guard(given))
 
 
 def _shape_checks(
     spec: OpSpec, given: Input, shown: str, conditions: list[str], others: Mapping[str, tuple[str, str]]
 ) -> Iterator[Check]:
-    guard = None
-    if given.optional or given.variadic:
-        guard = f"for (const Sizes {shown} : {given.name})"
     joined = " && ".join(conditions)
     # A line is never broken within a condition: where it would be too long, each part is a check of its own.
     for condition in [joined] if len(joined) < WIDTH - 20 else conditions:
-        yield Check(arguments=[condition, *_shape_message(spec, given, shown, others)], guard=guard)
+        yield Check(arguments=[condition, *_shape_message(spec, given, shown, others)], guard=_guard(given))
+
+
+def _guard(given: Input) -> str | None:
+    """Return the loop over the shapes of an input that may be absent, or of which there are any number."""
+    return None if is_required(given) else f"for (const Sizes {given.name}_sizes : {given.name})"
 
 
 def _shape_message(spec: OpSpec, given: Input, shown: str, others: Mapping[str, tuple[str, str]]) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Literal
 
 from pipeline.glue import cpp
 from pipeline.glue.cpp import CPP_TYPES, literal
-from pipeline.glue.native_checks import Check, limits, shape_counts, sizes_known
-from pipeline.schema import torch_name
-from pipeline.sizes import size_attributes
+from pipeline.glue.native_checks import Check, limits, shape_counts
+from pipeline.schema import is_required, torch_name
+from pipeline.sizes import size_attributes, size_owners
 from pipeline.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output, SameAs
 
 # What a kernel gets, item by item for a list.
@@ -34,9 +34,8 @@ class InputPart:
     port: str  # of an OrtCustomOp
     torch_class: str
     torch_sizes: str
-    torch_view: str
     ort_sizes: str
-    ort_view: str
+    view: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,6 @@ class AttributePart:
     member_value: str
     getter: str
     default: str | None
-    default_type: str
     default_items: str | None
     ort_check: Check | None
 
@@ -101,7 +99,7 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
     kind: Literal["required", "optional", "variadic"] = (
         "variadic" if given.variadic else "optional" if given.optional else "required"
     )
-    leaders = [i.name for i in spec.inputs if i.type == given.type and not i.optional and not i.variadic]
+    leaders = [i.name for i in spec.inputs if i.type == given.type and is_required(i)]
     leader = leaders[0] if leaders and leaders[0] != given.name and given.type in spec.types else None
     allowed = spec.types.get(given.type) or (given.type,)
     name, cpp_name = given.name, cpp_type(spec, given.type)
@@ -119,14 +117,13 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
         torch_class={"required": "Input", "optional": "OptionalInput", "variadic": "Inputs"}[kind],
         torch_sizes=f"{name}.sizes()" + ("" if kind == "required" else ".list()"),
-        torch_view=f"{name}.{views[kind].format(cpp_name)}",
         ort_sizes=f"{name}.{ort_sizes[kind]}",
-        ort_view=f"{name}.{views[kind].format(cpp_name)}",
+        view=f"{name}.{views[kind].format(cpp_name)}",
     )
 
 
 def output_part(spec: OpSpec, given: Output) -> OutputPart:
-    required = {i.name: n for n, i in enumerate(spec.inputs) if not i.optional and not i.variadic}
+    required = {i.name: n for n, i in enumerate(spec.inputs) if is_required(i)}
     if not required:
         raise ValueError(f"{spec.name}: no input is required, so nothing tells where an output belongs")
     cpp_name = cpp_type(spec, given.type)
@@ -139,7 +136,7 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
     elif isinstance(shape, FromKernel):
         rank = shape.rank
     else:
-        known = {size: f"{name}.sizes()[{axis}]" for size, (name, axis) in sizes_known(spec).items()}
+        known = {size: f"{name}.sizes()[{axis}]" for size, (name, axis) in size_owners(spec).items()}
         named = size_attributes(spec)
         numbers = [cpp.sizes(dim, known | {name: name for name in named}) for dim in shape.dims]
         ort_numbers = [cpp.sizes(dim, known | {name: f"{name}_" for name in named}) for dim in shape.dims]
@@ -181,7 +178,6 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         member_value=f"{kept}.list()" if many else f"{kept}.begin()" if text else kept,
         getter=f"get_{given.kind}",
         default=None if default is None or many else literal(float(str(default)) if floats else default, "f"),
-        default_type=f"List<{item}>" if many else item,
         default_items=listed,
         ort_check=limits(spec, given, variable=f"{kept}.begin()" if text else kept, shown=given.name, suffix="f"),
     )

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline import evolution
-from pipeline.schema import in_onnx
+from pipeline.schema import in_onnx, is_required, onnx_kind
 from pipeline.sizes import size_attributes
-from pipeline.spec import Attribute, AttributeKind, Dims, FromKernel, Input, OpSpec, Output, SameAs
+from pipeline.source import literal
+from pipeline.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 _ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
-_ATTRIBUTES: Mapping[AttributeKind, str] = {"bool": "INT", "bools": "INTS"}  # ONNX has no bools among attributes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
         "onnx_inputs": [_parameter(spec, part) for part in spec.inputs],
         "onnx_outputs": [_parameter(spec, part) for part in spec.outputs],
         "onnx_constraints": [(v, [onnx_type(spec, dtype) for dtype in dtypes]) for v, dtypes in spec.types.items()],
-        "required": [str(n) for n, i in enumerate(spec.inputs) if not i.optional and not i.variadic],
+        "required": [str(n) for n, i in enumerate(spec.inputs) if is_required(i)],
         "onnx_attributes": [_attribute(a) for a in attributes if a.since is None],
         "later_attributes": [(v, [_attribute(a) for a in attributes if a.since == v]) for v in later],
         "mark": evolution.MARK,
@@ -58,7 +58,7 @@ def onnx_type(spec: OpSpec, declared: str) -> str:
 
 def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
     """Return the arguments of a FormalParameter."""
-    arguments = [_text(part.name), _text(onnx_type(spec, part.type)), _text(part.doc)]
+    arguments = [literal(part.name), literal(onnx_type(spec, part.type)), literal(part.doc)]
     if isinstance(part, Input) and part.variadic:
         return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Variadic", "min_arity=0"]
     if isinstance(part, Input) and part.optional:
@@ -68,13 +68,9 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
 
 def _attribute(attribute: Attribute) -> str:
     """Return one attribute of the schema, laid out for a list."""
-    value = _default(attribute) or f"defs.OpSchema.AttrType.{_type(attribute)}"
-    parts = "".join(f"            {part},\n" for part in (_text(attribute.name), value, _text(attribute.doc)))
+    value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
+    parts = "".join(f"            {part},\n" for part in (literal(attribute.name), value, literal(attribute.doc)))
     return f"defs.OpSchema.Attribute(\n{parts}        )"
-
-
-def _type(attribute: Attribute) -> str:
-    return _ATTRIBUTES.get(attribute.kind, attribute.kind.upper())
 
 
 def _default(attribute: Attribute) -> str | None:
@@ -82,9 +78,9 @@ def _default(attribute: Attribute) -> str | None:
     if attribute.default is None:
         return None
     value = attribute.default if attribute.kind.startswith("float") else in_onnx(attribute, attribute.default)
-    shown = repr(value) if not isinstance(value, str) else _text(value)
-    typed = f", attr_type=onnx.AttributeProto.{_type(attribute)}" if value == () else ""
-    return f"helper.make_attribute({_text(attribute.name)}, {shown}{typed})"
+    shown = literal(value) if isinstance(value, str) else repr(value)
+    typed = f", attr_type=onnx.AttributeProto.{onnx_kind(attribute.kind)}" if value == () else ""
+    return f"helper.make_attribute({literal(attribute.name)}, {shown}{typed})"
 
 
 def _inferred(spec: OpSpec, output: Output) -> Inferred:
@@ -116,7 +112,7 @@ def _inferred(spec: OpSpec, output: Output) -> Inferred:
 def _element(spec: OpSpec, declared: str) -> str:
     """Return the element type of a declared type: of the first input that has it, one that is always there first."""
     if declared in spec.types:
-        of_type = sorted((p.optional or p.variadic, n) for n, p in enumerate(spec.inputs) if p.type == declared)
+        of_type = sorted((not is_required(p), n) for n, p in enumerate(spec.inputs) if p.type == declared)
         maybe_absent, first = of_type[0]
         if maybe_absent:
             return f"element(context, {', '.join(str(n) for _, n in of_type)})"
@@ -138,17 +134,11 @@ def _size(spec: OpSpec, dim: str | int) -> str:
 def _named_size(spec: OpSpec, name: str) -> str:
     """Return the size of the first input that has one of that name, one that is always there first, or an attribute."""
     if attribute := size_attributes(spec).get(name):
-        return f"attribute(context, {_text(name)}, {attribute.default})"
+        return f"attribute(context, {literal(name)}, {attribute.default})"
     found = [
-        (part.optional or part.variadic, index, dims.index(name))
+        (not is_required(part), index, dims.index(name))
         for index, part in enumerate(spec.inputs)
         if name in (dims := part.dims or ())
     ]
     _, index, axis = min(found)
     return f"size(context, {index}, {axis})"
-
-
-def _text(text: str) -> str:
-    """Return a literal as ruff spells it: with double quotes unless that takes more backslashes."""
-    shown = repr(text)
-    return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in text else shown

@@ -15,16 +15,11 @@ import jinja2
 
 from pipeline import evolution
 from pipeline.glue import fake, filling, names, onnx_schema
-from pipeline.schema import ONLY_KERNEL, OWN_TORCH, Argument, is_own, torch_arguments, torch_schema
-from pipeline.spec import Attribute, AttributeKind, OpSpec
+from pipeline.schema import ONLY_KERNEL, OWN_TORCH, Argument, is_own, onnx_kind, torch_arguments, torch_schema
+from pipeline.source import literal
+from pipeline.spec import Attribute, OpSpec
 
 WIDTH = 120
-
-# The letter that an attribute ends with in `g.op(...)`.
-_LETTERS: Mapping[AttributeKind, str] = {
-    "float": "f", "int": "i", "bool": "i", "string": "s", "floats": "f", "ints": "i", "bools": "i", "strings": "s",
-}  # fmt: skip
-
 
 # The types of the torch schema in Python; torch hands over lists and is given tuples as well.
 _PYTHON_TYPES: Mapping[str, str] = {
@@ -65,17 +60,22 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "tensors": [f"*{i.name}" if i.variadic else i.name for i in spec.inputs],
         "sequences": any("Sequence" in _PYTHON_TYPES[a.type] for a in arguments),
         "typed": [_typed(a) for a in arguments],
-        "passed": [(s.name, _LETTERS[s.kind], a.name) for a, s in attributes if s.since is None],
+        "passed": [(s.name, _letter(s), a.name) for a, s in attributes if s.since is None],
         "later": [
             (
                 version,
                 [f'"{evolution.MARK}_i": {version}']
-                + [f'"{s.name}_{_LETTERS[s.kind]}": {a.name}' for a, s in attributes if s.since == version],
+                + [f'"{s.name}_{_letter(s)}": {a.name}' for a, s in attributes if s.since == version],
             )
             for version in later
         ],
         **fake.variables(spec),
     }
+
+
+def _letter(attribute: Attribute) -> str:
+    """Return what an attribute's name ends with in `g.op(...)`: f, i, s or t."""
+    return onnx_kind(attribute.kind)[0].lower()
 
 
 def function(spec: OpSpec) -> dict[str, Any]:
@@ -110,9 +110,7 @@ def _typed(argument: Argument) -> str:
 
 
 def _literal(value: object) -> str:
-    """Return a literal as ruff spells it: with double quotes unless that takes more backslashes."""
-    text = repr(value)
-    return f'"{text[1:-1]}"' if isinstance(value, str) and text[0] == "'" and '"' not in value else text
+    return literal(value) if isinstance(value, str) else repr(value)
 
 
 def bracket(indent: int, opening: str, parts: Iterable[str], closing: str) -> str:

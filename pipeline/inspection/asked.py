@@ -15,7 +15,7 @@ FORMS = "an .onnx file, module:function, or path/to/file.py:function"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class CheckRequest:
     """`function` is whether `model` is one; `label` names the folder of what is found. `left_out` says of exporters why
     they cannot write the opset. `tolerance` and `inputs` are options of the parts that run a model."""
 
@@ -30,13 +30,13 @@ class Asked:
     tolerance: tuple[str, ...] = ()
 
 
-def asked(model: str, options: Mapping[str, Any], folder: Path, *, torch: str) -> Asked:
+def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: str) -> CheckRequest:
     """Return what was asked in `folder`, where `torch`, "2.13", is installed. Raises UsageError for what cannot be."""
     place, colon, function = model.rpartition(":")
     path = folder / model
     if path.exists() or not colon:
         _check_file(path, model)
-        return Asked(
+        return CheckRequest(
             model=str(path.resolve()),
             function=False,
             label=_label(path.stem, str(path.resolve())),
@@ -52,7 +52,7 @@ def asked(model: str, options: Mapping[str, Any], folder: Path, *, torch: str) -
     if options["inputs"]:
         raise UsageError(f"--inputs is for an .onnx file; {function}() gives the inputs of its model itself")
     exporters, left_out = _exporters(options["exporter"], options["opset"], torch)
-    return Asked(
+    return CheckRequest(
         model=model,
         function=True,
         label=_label(f"{Path(place).stem}.{function}", model),

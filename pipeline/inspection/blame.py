@@ -1,59 +1,59 @@
-"""What is said of nodes that were held against their references."""
+"""What is said of nodes that were compared with their references."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pipeline.errors import many
+from pipeline.inspection import finding
 from pipeline.inspection.finding import Finding
-from pipeline.inspection.nodewise import Held
-from pipeline.inspection.walk import called, qualified
+from pipeline.inspection.nodewise import NodeComparison
+from pipeline.inspection.walk import called
+from pipeline.lowering.graph import qualified
 from pipeline.spec import OpSpec
 
 QUESTION, AGREES = "first node", "agrees"
 
 
-def first_wrong(held: Sequence[Held]) -> Held | None:
+def first_wrong(nodes: Sequence[NodeComparison]) -> NodeComparison | None:
     """Return the first node that differs from its reference."""
-    return next((h for h in held if h.wrong), None)
+    return next((h for h in nodes if h.wrong), None)
 
 
-def blame(
-    held: Sequence[Held], operators: Sequence[OpSpec], *, differs: bool, own: bool = False, replay: str = ""
+def findings(
+    nodes: Sequence[NodeComparison], operators: Sequence[OpSpec], *, differs: bool, own: bool = False, replay: str = ""
 ) -> Iterator[Finding]:
     """Name the first node that differs from its reference, if any.
 
-    `differs` says whether the outputs do, `own` that only the nodes of this project were held, `replay` how the node is
+    `differs` says whether the outputs do, `own` that only nodes of this project were compared, `replay` how the node is
     tried alone.
     """
-    compared = [h for h in held if h.comparison]
-    if found := first_wrong(held):
-        others = sum(h.wrong for h in held) - 1
+    compared = [h for h in nodes if h.comparison]
+    if found := first_wrong(nodes):
+        others = sum(h.wrong for h in nodes) - 1
         more = f". {others} further node{'s differ' if others > 1 else ' differs'} as well" if others else ""
-        yield Finding(question=QUESTION, mark="wrong", text=f"{found}{more}", remedy=_remedy(found, operators) + replay)
+        yield finding.wrong(QUESTION, f"{found}{more}", _remedy(found, operators) + replay)
     elif differs:
-        yield Finding(
-            question=QUESTION,
-            mark="wrong",
-            text=f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers"
+        yield finding.wrong(
+            QUESTION,
+            f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers"
             + _nearest(compared),
-            remedy="So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
+            "So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
             "or errors add up: see --rtol and --atol",
         )
     elif compared:
         whom = "the references of this project" if own else "onnx.reference and the references of this project"
-        text = f"with {whom}, node by node: {len(compared)} node{'s' * (len(compared) != 1)}"
-        yield Finding(question=AGREES, mark="ok", text=text)
-    if skipped := [h for h in held if h.skipped]:
+        text = f"with {whom}, node by node: {many(len(compared), 'node')}"
+        yield finding.ok(AGREES, text)
+    if skipped := [h for h in nodes if h.skipped]:
         names = ", ".join(sorted({qualified(h.node) for h in skipped})[:5])
-        yield Finding(
-            question=QUESTION if differs else AGREES,
-            mark="note",
-            text=f"{len(skipped)} node{'s' * (len(skipped) > 1)} without a reference to hold against ({names}): "
-            f"{skipped[0].skipped}",
+        yield finding.note(
+            QUESTION if differs else AGREES,
+            f"{many(len(skipped), 'node')} without a reference to hold against ({names}): {skipped[0].skipped}",
         )
 
 
-def _nearest(compared: Sequence[Held]) -> str:
+def _nearest(compared: Sequence[NodeComparison]) -> str:
     """Return which node comes nearest to its limit."""
     worst = max(compared, key=lambda h: h.comparison.tolerance_used if h.comparison else 0, default=None)
     if worst is None or worst.comparison is None:
@@ -61,7 +61,7 @@ def _nearest(compared: Sequence[Held]) -> str:
     return f"; the nearest to its limit is {called(worst.node)}, {worst.comparison.tolerance_used:.0%} of it"
 
 
-def _remedy(found: Held, operators: Sequence[OpSpec]) -> str:
+def _remedy(found: NodeComparison, operators: Sequence[OpSpec]) -> str:
     node = found.node
     ours = next((o for o in operators if (o.onnx.domain, o.onnx.op_type) == (node.domain, node.op_type)), None)
     if ours and ours.runtime == "kernel":

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
@@ -14,11 +15,12 @@ from pipeline.data import dataset
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.dataset import DATA_SET
 from pipeline.errors import DataError, UsageError, did_you_mean
-from pipeline.inspection.types import dtype, shown
+from pipeline.inspection.types import shown
+from pipeline.models.value_info import element_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
-class Feeding:
+class ModelInputs:
     """`inputs` by name, what is `expected` of them where that is known, and where they come from, for a message."""
 
     inputs: Mapping[str, Array]
@@ -31,7 +33,7 @@ class Feeding:
         return f"inputs {self.source}" + (f": {told}" if told else "")
 
 
-def feeding(model: ModelProto, path: Path, given: Path | None) -> Feeding:
+def find_inputs(model: ModelProto, path: Path, given: Path | None) -> ModelInputs:
     """Return what to run a model with: `given`, a .npz file; else the data set beside it; else what is drawn.
 
     Raises UsageError for what does not fit the model's inputs.
@@ -39,12 +41,12 @@ def feeding(model: ModelProto, path: Path, given: Path | None) -> Feeding:
     wanted = inputs(model)
     folder = path.parent / f"{DATA_SET}0"
     if given:
-        return Feeding(inputs=_fit(_read_npz(given), wanted, str(given)), source=f"from {given.name}")
+        return ModelInputs(inputs=_fit(_read_npz(given), wanted, str(given)), source=f"from {given.name}")
     if folder.is_dir():
         return _data_set(folder, model)
     numbers, sizes = _drawn(wanted)
     told = "".join(f", {name} = {size}" for name, size in sizes.items())
-    return Feeding(inputs=numbers, source=f"drawn{told}", drawn=True)
+    return ModelInputs(inputs=numbers, source=f"drawn{told}", drawn=True)
 
 
 def inputs(model: ModelProto) -> list[ValueInfoProto]:
@@ -65,23 +67,21 @@ def _read_npz(path: Path) -> dict[str, Array]:
         ) from error
 
 
-def _data_set(folder: Path, model: ModelProto) -> Feeding:
+def _data_set(folder: Path, model: ModelProto) -> ModelInputs:
     wanted = inputs(model)
     try:
         found = dataset.read(folder) if wanted else dataset.DataSet(inputs={}, outputs=dataset.read_outputs(folder))
     except DataError as error:
         raise UsageError(str(error)) from error
     outputs = [o.name for o in model.graph.output]
-    by_name = found.inputs if found.inputs.keys() >= {i.name for i in wanted} else _numbered(found.inputs, wanted)
     # Data sets of others may have no names: then the places count.
+    by_name = found.inputs
+    if not by_name.keys() >= {i.name for i in wanted}:
+        by_name = {i.name: array for i, array in zip(wanted, found.inputs.values(), strict=False)}
     named = {n: a for n, a in found.outputs.items() if n in outputs}
     expected = named or dict(zip(outputs, found.outputs.values(), strict=False))
     given = {i.name: by_name[i.name] for i in wanted if i.name in by_name}
-    return Feeding(inputs=_fit(given, wanted, folder.name), expected=expected, source=f"from {folder.name}")
-
-
-def _numbered(found: Mapping[str, Array], wanted: Sequence[ValueInfoProto]) -> dict[str, Array]:
-    return {i.name: array for i, array in zip(wanted, found.values(), strict=False)}
+    return ModelInputs(inputs=_fit(given, wanted, folder.name), expected=expected, source=f"from {folder.name}")
 
 
 def _fit(given: Mapping[str, Array], wanted: Sequence[ValueInfoProto], source: str) -> dict[str, Array]:
@@ -95,7 +95,7 @@ def _fit(given: Mapping[str, Array], wanted: Sequence[ValueInfoProto], source: s
         if value.name not in given:
             raise UsageError(f"{source}: nothing for the input {value.name!r}, a {shown(value.type)}")
         array, tensor = given[value.name], value.type.tensor_type
-        if value.type.HasField("tensor_type") and dtype_name(array) != dtype(tensor.elem_type):
+        if value.type.HasField("tensor_type") and dtype_name(array) != element_dtype(tensor.elem_type):
             raise UsageError(f"{source}: {value.name!r} is {described(array)}, the model takes {shown(value.type)}")
         sizes = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
         fits = len(sizes) == array.ndim and all(s in (None, n) for s, n in zip(sizes, array.shape, strict=True))
@@ -145,8 +145,10 @@ def described(array: Array) -> str:
     return f"{dtype_name(array)}[{', '.join(map(str, array.shape))}]"
 
 
-def spread(array: Array) -> str:
-    """Return the same with the range of its numbers: ``float32[2, 3] in -1.2 to 3.4``."""
+def spread(array: Any) -> str:
+    """Return the same with the range of its values: ``float32[2, 3] in -1.2 to 3.4``; of what is no tensor the type."""
+    if not isinstance(array, np.ndarray):
+        return type(array).__name__
     if array.dtype == np.object_ or not array.size:
         return described(array)
     wide = array.astype(np.float64)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pipeline.errors import one_line
 from pipeline.files import write_text
 
 Mark = Literal["ok", "wrong", "note"]
@@ -25,8 +26,20 @@ class Finding:
 
     def __str__(self) -> str:
         """Return both sentences as one line, whatever came from elsewhere."""
-        told = " ".join(self.text.split()).rstrip(".")
-        return f"{told}. {' '.join(self.remedy.split())}" if self.remedy else told
+        said = one_line(self.text).rstrip(".")
+        return f"{said}. {one_line(self.remedy)}" if self.remedy else said
+
+
+def ok(question: str, text: str) -> Finding:
+    return Finding(question=question, mark="ok", text=text)
+
+
+def note(question: str, text: str) -> Finding:
+    return Finding(question=question, mark="note", text=text)
+
+
+def wrong(question: str, text: str, remedy: str = "") -> Finding:
+    return Finding(question=question, mark="wrong", text=text, remedy=remedy)
 
 
 def write(path: Path, findings: Sequence[Finding], **more: Any) -> None:

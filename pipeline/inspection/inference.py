@@ -8,8 +8,10 @@ from pathlib import Path
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
 
+from pipeline.errors import many, one_line
 from pipeline.evolution import version_at
 from pipeline.glue import python
+from pipeline.inspection import finding
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.types import shown
 from pipeline.inspection.walk import called
@@ -42,11 +44,7 @@ def checker(model: ModelProto, path: Path | None, found: Sequence[defs.OpSchema]
         with registered(*found):
             onnx.checker.check_model(str(path) if path and beside else model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        yield Finding(
-            question=QUESTION,
-            mark="wrong",
-            text=f"onnx.checker refuses the model: {_short(error)}",
-        )
+        yield finding.wrong(QUESTION, f"onnx.checker refuses the model: {_short(error)}")
 
 
 def inference(
@@ -64,34 +62,31 @@ def inference(
     try:
         known = _inferred(model, found)
     except onnx.shape_inference.InferenceError as error:
-        yield Finding(
-            question=QUESTION,
-            mark="wrong",
-            text=f"shape inference fails: {_short(error)}",
-            remedy="Mend the node that it names: its inputs have not the dtypes or the shapes that it takes",
+        yield finding.wrong(
+            QUESTION,
+            f"shape inference fails: {_short(error)}",
+            "Mend the node that it names: its inputs have not the dtypes or the shapes that it takes",
         )
         return
     ours = {(s.domain, s.name) for s in found} | {(f.domain, f.name) for f in model.functions}
     lost = list(_lost(model, known))
     for node, output, what in lost[:1]:
         others = len(lost) - 1
-        further = f", and so of {others} value{'s' * (others > 1)} behind it" if others else ""
+        further = f", and so of {many(others, 'value')} behind it" if others else ""
         text = f"the {what} of {output!r} is lost at {called(node)}{further}"
         if called(node) in faulty:
-            yield Finding(
-                question=QUESTION, mark="note", text=f"{text}: it follows from what is wrong with that node, see above"
-            )
+            yield finding.note(QUESTION, f"{text}: it follows from what is wrong with that node, see above")
             continue
         operator = (node.domain, node.op_type)
         if operator not in ours and (operator in builtin or not node.domain):
-            yield Finding(question=QUESTION, mark="note", text=f"{text}: onnx cannot tell it, ONNX Runtime may")
+            yield finding.note(QUESTION, f"{text}: onnx cannot tell it, ONNX Runtime may")
         else:
-            yield Finding(question=QUESTION, mark="wrong", text=text, remedy=_remedy(declared=operator in ours))
+            yield finding.wrong(QUESTION, text, _remedy(declared=operator in ours))
     differing = list(_differing(model, known))
     yield from differing
     if not lost and not differing:
         outputs = ", ".join(f"{o.name} {shown(known[o.name])}" for o in model.graph.output if o.name in known)
-        yield Finding(question=QUESTION, mark="ok", text=f"inferred throughout: {outputs}")
+        yield finding.ok(QUESTION, f"inferred throughout: {outputs}")
 
 
 def _remedy(*, declared: bool) -> str:
@@ -141,11 +136,10 @@ def _differing(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[Fi
         inferred = known.get(output.name)
         if inferred is None or _unknown(inferred) or _unknown(output.type) or _fits(output, inferred):
             continue
-        yield Finding(
-            question=QUESTION,
-            mark="wrong",
-            text=f"the model says that output {output.name!r} is {shown(output.type)}, inferred: {shown(inferred)}",
-            remedy="The nodes give something else than the exporter wrote: mend the shape rule in ops/*/spec.py "
+        yield finding.wrong(
+            QUESTION,
+            f"the model says that output {output.name!r} is {shown(output.type)}, inferred: {shown(inferred)}",
+            "The nodes give something else than the exporter wrote: mend the shape rule in ops/*/spec.py "
             "that is wrong, or export it again",
         )
 
@@ -160,4 +154,4 @@ def _fits(output: ValueInfoProto, inferred: TypeProto) -> bool:
 
 def _short(error: Exception) -> str:
     """Return an error of onnx in one line, without the text of the whole node that its checker adds."""
-    return " ".join(str(error).partition("==> Context:")[0].split())[:400]
+    return one_line(str(error).partition("==> Context:")[0])[:400]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from pipeline.inspection import finding
 from pipeline.inspection.finding import Finding
 from pipeline.layout import Layout
 from pipeline.load import Operator
@@ -45,12 +46,11 @@ def needed(layout: Layout, operators: Sequence[Operator]) -> Needed:
             libraries.append(layout.ort_library(names[0]))
         elif by_hand:
             findings.append(
-                Finding(
-                    question="libraries",
-                    mark="wrong",
-                    text=f"{' and '.join(names)} share the domain {domain!r}, which a session takes from one library "
+                finding.wrong(
+                    "libraries",
+                    f"{' and '.join(names)} share the domain {domain!r}, which a session takes from one library "
                     f"alone, and ops/{by_hand[0]} has an ort.cc of its own, so that none can be linked of them all",
-                    remedy=f"Write native/{by_hand[0]}/kernel.h instead, or give it a domain of its own",
+                    f"Write native/{by_hand[0]}/kernel.h instead, or give it a domain of its own",
                 )
             )
         else:
@@ -59,7 +59,7 @@ def needed(layout: Layout, operators: Sequence[Operator]) -> Needed:
     if libraries and not findings:
         shown = ", ".join(str(p.relative_to(layout.root)) for p in libraries)
         why = f" (one of {' and '.join('+'.join(n) for n in link)}, which share a domain)" if link else ""
-        findings.append(Finding(question="libraries", mark="ok", text=f"{shown}{why}"))
+        findings.append(finding.ok("libraries", f"{shown}{why}"))
     return Needed(own=bool(operators), libraries=tuple(libraries), link=tuple(link), findings=tuple(findings))
 
 
@@ -68,10 +68,7 @@ def _missing(layout: Layout, operator: Operator) -> list[Finding]:
     if path.is_file():
         return []
     return [
-        Finding(
-            question="libraries",
-            mark="wrong",
-            text=f"{path.relative_to(layout.root)} is missing",
-            remedy=f"Build it: doit compile:{operator.name}",
+        finding.wrong(
+            "libraries", f"{path.relative_to(layout.root)} is missing", f"Build it: doit compile:{operator.name}"
         )
     ]

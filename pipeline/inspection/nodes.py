@@ -9,19 +9,14 @@ from typing import cast
 from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
 
 from pipeline.check.values import value_mistake
-from pipeline.errors import did_you_mean
+from pipeline.errors import did_you_mean, many
 from pipeline.evolution import written
+from pipeline.inspection import finding
 from pipeline.inspection.finding import Finding
-from pipeline.inspection.walk import ONNX_DOMAINS, STANDARD, called, nodes, opsets, qualified
-from pipeline.schema import in_onnx
-from pipeline.spec import Attribute, AttributeKind, AttributeValue, OpSpec
-
-# What ONNX has instead of bools, and how an attribute of each kind is written.
-_TYPES: Mapping[AttributeKind, AttributeProto.AttributeType] = {
-    "float": AttributeProto.FLOAT, "int": AttributeProto.INT, "string": AttributeProto.STRING,
-    "bool": AttributeProto.INT, "floats": AttributeProto.FLOATS, "ints": AttributeProto.INTS,
-    "strings": AttributeProto.STRINGS, "bools": AttributeProto.INTS, "tensor": AttributeProto.TENSOR,
-}  # fmt: skip
+from pipeline.inspection.walk import ONNX_DOMAINS, called, nodes, opsets
+from pipeline.lowering.graph import STANDARD, qualified
+from pipeline.schema import in_onnx, is_required, onnx_kind
+from pipeline.spec import Attribute, AttributeValue, OpSpec
 
 Builtin = Collection[tuple[str, str]]
 """Domain and op type of what ONNX Runtime has of its own."""
@@ -46,9 +41,9 @@ def node_findings(model: ModelProto, operators: Sequence[OpSpec], builtin: Built
             faults.setdefault((text, remedy), []).append(node)
     for (text, remedy), (first, *others) in faults.items():
         text = f"{called(first)}{_and(first, others)}: {text}"
-        yield Finding(question="nodes", mark="wrong", text=text, remedy=remedy)
+        yield finding.wrong("nodes", text, remedy)
     if not faults:
-        yield Finding(question="nodes", mark="ok", text=_told(model, operators))
+        yield finding.ok("nodes", _told(model, operators))
 
 
 def _and(first: NodeProto, others: Sequence[NodeProto]) -> str:
@@ -69,8 +64,7 @@ def _told(model: ModelProto, operators: Sequence[OpSpec]) -> str:
     told = [
         f"{count} {name} ({_whose(name, ours, bodies)})" for name, count in sorted(counts.items())
     ]  # fmt: skip
-    many = f"{total} node{'s' * (total != 1)}"
-    return f"{many}, custom: {', '.join(told)}" if told else f"{many}, none custom"
+    return f"{many(total, 'node')}, " + (f"custom: {', '.join(told)}" if told else "none custom")
 
 
 def _whose(name: str, ours: Mapping[str, str], bodies: Collection[str]) -> str:
@@ -188,7 +182,7 @@ def _inputs(node: NodeProto, spec: OpSpec, where: str) -> Iterator[NodeFault]:
         yield f"it has {len(node.input)} inputs, declared: {len(spec.inputs)} ({names})", f"Compare with {where}"
     for index, part in enumerate(spec.inputs):
         absent = index >= len(node.input) or not node.input[index]
-        if absent and not part.optional and not part.variadic:
+        if absent and is_required(part):
             yield (
                 f"its input {part.name!r}, number {index + 1} of {len(spec.inputs)} ({names}), is missing",
                 "An attribute given as an input, or the other way round, leaves such a gap; compare with " + where,
@@ -198,10 +192,9 @@ def _inputs(node: NodeProto, spec: OpSpec, where: str) -> Iterator[NodeFault]:
 def _attribute_fault(declared: Attribute, found: AttributeProto) -> str | None:
     if found.ref_attr_name:  # within a function: the value stands where it is called
         return None
-    wanted = _TYPES[declared.kind]
-    if found.type != wanted:
-        names = AttributeProto.AttributeType.Name
-        return f"it is {names(found.type)}, declared: {names(wanted)}"
+    kind, wanted = AttributeProto.AttributeType.Name(found.type), onnx_kind(declared.kind)
+    if kind != wanted:
+        return f"it is {kind}, declared: {wanted}"
     if declared.kind == "tensor":
         return None
     return value_mistake(declared, _value(declared, found))

@@ -38,7 +38,7 @@ Operators = Sequence[tuple[OpSpec, Reference]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class NodeComparison:
     """One node, held against its reference: its worst output, or why it could not be held; neither where it need not.
 
     `expected` are the outputs of the reference.
@@ -56,7 +56,7 @@ class Held:
 
     def __str__(self) -> str:
         """Return node, output and first differing index, with the ranges of what it was given."""
-        given = "; ".join(f"{name} {_spread(value)}" for name, value in self.inputs.items())
+        given = "; ".join(f"{name} {spread(value)}" for name, value in self.inputs.items())
         first = f", first at {self.comparison.first}" if self.comparison and self.comparison.first else ""
         return f"{called(self.node)}: {self.comparison}{first}. Its inputs: {given or 'none'}"
 
@@ -69,7 +69,7 @@ def nodewise(
     limits: Mapping[str, Tolerance],
     *,
     own: bool = False,
-) -> Iterator[Held]:
+) -> Iterator[NodeComparison]:
     """Yield every node of the graph, in its order, held against its reference.
 
     With `own` only those of `operators`, and those that hold such within. What an If or a Loop holds is held with it.
@@ -101,27 +101,24 @@ def _values(model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], 
 
 def _hold(
     node: NodeProto, values: Mapping[str, Any], model: ModelProto, operators: Operators, limits: Mapping[str, Tolerance]
-) -> Held:
+) -> NodeComparison:
     taken = {n: values[n] for n in dict.fromkeys((*node.input, *sorted(captured(node)))) if n}
     if node.op_type in _SKIPPED:
-        return Held(node=node, inputs=taken)
+        return NodeComparison(node=node, inputs=taken)
     try:
         expected = _evaluate(node, taken, model, operators)
     except VerifyError as error:
-        return Held(node=node, inputs=taken, skipped=str(error))
+        return NodeComparison(node=node, inputs=taken, skipped=str(error))
+    several = len(node.output) > 1
     found = [
-        replace(held(name, values[name], np.asarray(want), limits), subject=_subject(node, name))
+        replace(held(name, values[name], np.asarray(want), limits), subject=f"output {name!r}: " if several else "")
         for name, want in expected.items()
         if not isinstance(want, list | dict)
     ]
     if not found:
-        return Held(node=node, inputs=taken)
+        return NodeComparison(node=node, inputs=taken)
     worst = max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
-    return Held(node=node, inputs=taken, expected=expected, comparison=worst)
-
-
-def _subject(node: NodeProto, output: str) -> str:
-    return f"output {output!r}: " if len(node.output) > 1 else ""
+    return NodeComparison(node=node, inputs=taken, expected=expected, comparison=worst)
 
 
 def _evaluate(node: NodeProto, taken: Mapping[str, Any], model: ModelProto, operators: Operators) -> dict[str, Any]:
@@ -141,7 +138,7 @@ def _alone(
     return alone
 
 
-def write_alone(found: Held, model: ModelProto, folder: Path) -> Path | None:
+def write_alone(found: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
     """Write a node as a model of its own, with what it was given and what its reference makes of that beside it.
 
     Returns the model's path, or None where a value is no tensor.
@@ -149,16 +146,11 @@ def write_alone(found: Held, model: ModelProto, folder: Path) -> Path | None:
     values = (*found.inputs.values(), *found.expected.values())
     if not all(isinstance(v, np.ndarray) for v in values):
         return None
-    inputs, outputs = ([_typed(n, a) for n, a in of.items()] for of in (found.inputs, found.expected))
+    inputs, outputs = (
+        [helper.make_tensor_value_info(n, numpy_helper.from_array(a).data_type, a.shape) for n, a in of.items()]
+        for of in (found.inputs, found.expected)
+    )
     path = folder / "model.onnx"
     write_bytes(path, _alone(found.node, model, inputs, outputs).SerializeToString(deterministic=True))
     dataset.write(folder / f"{DATA_SET}0", DataSet(inputs=found.inputs, outputs=found.expected))
     return path
-
-
-def _typed(name: str, array: Array) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, numpy_helper.from_array(array).data_type, array.shape)
-
-
-def _spread(value: Any) -> str:
-    return spread(value) if isinstance(value, np.ndarray) else type(value).__name__

@@ -12,7 +12,9 @@ from onnx import ModelProto
 
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.compare import EXACT, Comparison, compare
-from pipeline.inspection.feeding import Feeding
+from pipeline.errors import many
+from pipeline.inspection import finding
+from pipeline.inspection.feeding import ModelInputs
 from pipeline.inspection.finding import Finding
 from pipeline.spec import Tolerance
 from pipeline.trial.runtime import RefusedError, Runtime, call
@@ -21,7 +23,7 @@ OPTIMISED, PLAIN = "optimised", "not optimised"  # settings of pipeline.trial.ru
 Answers = Mapping[str, Sequence[Array]]
 
 
-def run(path: Path, runtime: Runtime, fed: Feeding) -> tuple[list[Finding], Answers]:
+def run(path: Path, runtime: Runtime, fed: ModelInputs) -> tuple[list[Finding], Answers]:
     """Make the sessions and run each once. Returns what went wrong, and the outputs by setting."""
     version = onnxruntime.__version__
     try:
@@ -40,11 +42,11 @@ def run(path: Path, runtime: Runtime, fed: Feeding) -> tuple[list[Finding], Answ
             return [_wrong(text, ours)], answers
         took = time.perf_counter() - began
     text = f"in ONNX Runtime {version}, optimised and not, {took * 1000:.2g} ms; {fed}"
-    return [Finding(question="runs", mark="ok", text=text)], answers
+    return [finding.ok("runs", text)], answers
 
 
 def _wrong(text: str, remedy: str = "") -> Finding:
-    return Finding(question="runs", mark="wrong", text=text, remedy=remedy)
+    return finding.wrong("runs", text, remedy)
 
 
 def agreement(
@@ -65,18 +67,17 @@ def agreement(
     bad = [setting for setting, of_one in wrong.items() if of_one]
     if not bad:
         worst = max((c for of_one in found.values() for c in of_one), key=lambda c: c.tolerance_used, default=None)
-        used = f", {worst.tolerance_used:.0%} of the limit used up" if worst else ""
+        limits_used = ""
+        if worst:
+            within = f" within rtol={worst.tolerance.rtol:g} atol={worst.tolerance.atol:g}"
+            limits_used = f"{within}, {worst.tolerance_used:.0%} of the limit used up"
         some = "" if len(known) == len(names) else f"; nothing is known of {len(names) - len(known)} further outputs"
-        yield Finding(
-            question="agrees", mark="ok", text=f"with {of}: {_many(len(known), 'output')}{_limits(worst)}{used}{some}"
-        )
+        yield finding.ok("agrees", f"with {of}: {many(len(known), 'output')}{limits_used}{some}")
         return
     for comparison in wrong[bad[0]]:
         only = "" if len(bad) == len(answers) else f" (only where the graph is {bad[0]})"
         first = f", first at {comparison.first}" if comparison.first else ""
-        yield Finding(
-            question="agrees", mark="wrong", text=f"not with {of}{only}: {comparison}{first}", remedy=_remedy(bad)
-        )
+        yield finding.wrong("agrees", f"not with {of}{only}: {comparison}{first}", _remedy(bad))
 
 
 def same(model: ModelProto, answers: Answers, limits: Mapping[str, Tolerance]) -> Iterator[Finding]:
@@ -85,11 +86,8 @@ def same(model: ModelProto, answers: Answers, limits: Mapping[str, Tolerance]) -
     for name, optimised, plain in zip(names, answers[OPTIMISED], answers[PLAIN], strict=True):
         found = held(name, optimised, plain, limits)
         if not found.ok:
-            yield Finding(
-                question="agrees",
-                mark="wrong",
-                text=f"the optimised graph does not agree with the graph as it is: {found}",
-                remedy=_remedy([OPTIMISED]),
+            yield finding.wrong(
+                "agrees", f"the optimised graph does not agree with the graph as it is: {found}", _remedy([OPTIMISED])
             )
 
 
@@ -109,11 +107,3 @@ def held(name: str, actual: object, expected: Array, limits: Mapping[str, Tolera
         return Comparison(tolerance=EXACT, subject=subject, problem=f"a {type(actual).__name__} and no tensor")
     tolerance = limits.get(dtype_name(expected), EXACT)
     return replace(compare(actual, expected, tolerance=tolerance), subject=subject)  # type: ignore[arg-type]
-
-
-def _limits(worst: Comparison | None) -> str:
-    return f" within rtol={worst.tolerance.rtol:g} atol={worst.tolerance.atol:g}" if worst else ""
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"

@@ -19,7 +19,7 @@ _MARKS: Mapping[Mark, tuple[str, str, str]] = {
 _WIDTH = max(len("types and shapes"), len("first node"))
 
 
-class Teller:
+class FindingPrinter:
     """Prints findings as they come, and counts them."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -33,7 +33,7 @@ class Teller:
     def title(self, text: str) -> None:
         self._console.print(Text(text, style="bold"), soft_wrap=True)
 
-    def tell(self, findings: Iterable[Finding]) -> None:
+    def print(self, findings: Iterable[Finding]) -> None:
         """Print findings. None is wrapped, so that a command in it can be copied."""
         for found in findings:
             self.counts[found.mark] += 1

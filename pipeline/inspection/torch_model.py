@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,8 @@ import ml_dtypes
 import torch
 
 from pipeline.data.arrays import Array
-from pipeline.errors import UsageError, did_you_mean
+from pipeline.errors import UsageError, did_you_mean, one_line
+from pipeline.files import line_in
 
 # The third thing that the function may return: a dict of these.
 OPTIONS = ("input_names", "output_names", "dynamic")
@@ -57,7 +57,7 @@ def build(target: str, folder: Path) -> TorchModel:
     try:
         returned = function()
     except Exception as error:  # whatever a person's function raises is theirs to see, with its line
-        raise UsageError(f"{target}: {name}() raised {told(error, _file(module))}") from error
+        raise UsageError(f"{target}: {name}() raised {told(error, str(module.__file__))}") from error
     return _checked(returned, f"{target}: {name}()")
 
 
@@ -85,15 +85,10 @@ def _load(place: str, folder: Path) -> ModuleType:
         raise UsageError(f"{place}: its import raised {told(error, str(file) if file else '')}") from error
 
 
-def _file(module: ModuleType) -> str:
-    return str(getattr(module, "__file__", ""))
-
-
 def told(error: BaseException, file: str = "") -> str:
-    """Return kind and text of an error, and the last line of `file` that it came through."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-    where = f" (line {lines[-1]})" if lines else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}{where}"
+    """Return kind and message of an error, and the last line of `file` that it came through."""
+    line = line_in(file, error)
+    return f"{type(error).__name__}: {one_line(error)[:500]}" + (f" (line {line})" if line else "")
 
 
 def _checked(returned: object, what: str) -> TorchModel:

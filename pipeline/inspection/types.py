@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from onnx import TensorProto, TypeProto, helper
+from onnx import TypeProto
+
+from pipeline.models.value_info import element_dtype
 
 
 def shown(found: TypeProto) -> str:
@@ -10,14 +12,8 @@ def shown(found: TypeProto) -> str:
     tensor = found.tensor_type
     if not found.HasField("tensor_type"):
         return str(found.WhichOneof("value") or "of unknown type").removesuffix("_type")
+    dtype = element_dtype(tensor.elem_type) or "unknown dtype"
     if not tensor.HasField("shape"):
-        return f"{dtype(tensor.elem_type)} of unknown rank"
+        return f"{dtype} of unknown rank"
     sizes = (d.dim_param or (str(d.dim_value) if d.HasField("dim_value") else "?") for d in tensor.shape.dim)
-    return f"{dtype(tensor.elem_type)}[{', '.join(sizes)}]"
-
-
-def dtype(element: int) -> str:
-    """Return the name of an element type."""
-    if element == TensorProto.STRING:
-        return "string"
-    return str(helper.tensor_dtype_to_np_dtype(element)) if element else "unknown dtype"
+    return f"{dtype}[{', '.join(sizes)}]"

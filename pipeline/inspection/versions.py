@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from pipeline.errors import UsageError
+from pipeline.inspection import finding
 from pipeline.inspection.finding import Finding
 from pipeline.matrix import ORT
 from pipeline.version import numbers
@@ -35,20 +36,17 @@ def versions(ir: int, opset: int, *, ort: str) -> Iterator[Finding]:
             continue
         if high is not None and found > high:
             measured = ort if older == newer else newer
-            yield Finding(
-                question="versions",
-                mark="wrong",
-                text=f"the model has {what} {found}, and ONNX Runtime {measured} reads {high} at most",
-                remedy=_remedy(what, high, found),
+            yield finding.wrong(
+                "versions",
+                f"the model has {what} {found}, and ONNX Runtime {measured} reads {high} at most",
+                _remedy(what, high, found),
             )
         else:
             between = f"{older} reads {low} at most" + (
                 f", {newer} {high}" if newer else ", and nothing newer is known"
             )
-            yield Finding(
-                question="versions",
-                mark="note",
-                text=f"whether ONNX Runtime {ort} reads {what} {found} was never measured: {between}",
+            yield finding.note(
+                "versions", f"whether ONNX Runtime {ort} reads {what} {found} was never measured: {between}"
             )
 
 

@@ -6,14 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-# What ONNX itself defines; "ai.onnx" is another spelling of "".
-STANDARD = ("", "ai.onnx")
+from pipeline.lowering.graph import STANDARD, qualified
+
+# What ONNX itself defines.
 ONNX_DOMAINS = (*STANDARD, "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
-
-
-def qualified(node: NodeProto) -> str:
-    """Return ``domain::Name``, or ``Name`` for one of ONNX's own."""
-    return node.op_type if node.domain in STANDARD else f"{node.domain}::{node.op_type}"
 
 
 def called(node: NodeProto) -> str:

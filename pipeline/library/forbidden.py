@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from pipeline.data.arrays import Array
-from pipeline.data.illegal import Call, Illegal, illegal
+from pipeline.data.illegal import Call, invalid_calls
+from pipeline.data.reference import Argument
 from pipeline.errors import RegisterError
-from pipeline.library.torch_call import torch_attributes
+from pipeline.library.torch_call import REFUSALS, torch_attributes
 from pipeline.load import Operator
-
-# What torch, and a binding by way of torch, refuse a call with.
-REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
 
 
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
     """Return what was tried. Raises RegisterError with every call that is answered."""
-    tried = [*illegal(operator)]
-    if problems := [*_problems(operator, overload, tried)]:
-        raise RegisterError("\n".join(problems))
-    return [{"check": "forbidden", "call": str(one)} for one in tried]
-
-
-def _problems(operator: Operator, overload: Callable[..., Any], tried: Sequence[Illegal]) -> Iterator[str]:
+    tried, answered = [*invalid_calls(operator)], []
     for one in tried:
         try:
             call(operator, overload, one.call)
         except REFUSALS:
             continue
-        yield f"{operator.name} in torch computes what its declaration forbids: {one}"
+        answered.append(f"{operator.name} in torch computes what its declaration forbids: {one}")
+    if answered:
+        raise RegisterError("\n".join(answered))
+    return [{"check": "forbidden", "call": str(one)} for one in tried]
 
 
 def call(operator: Operator, overload: Callable[..., Any], given: Call) -> Any:
     """Call the operator as torch's users do."""
-    arguments = [[torch.from_numpy(a) for a in i] if isinstance(i, tuple) else _tensor(i) for i in given.inputs]
-    return overload(*arguments, **torch_attributes(operator.spec, given.model))
+    return overload(*map(_tensors, given.inputs), **torch_attributes(operator.spec, given.model))
 
 
-def _tensor(array: Array | None) -> torch.Tensor | None:
-    return None if array is None else torch.from_numpy(array)
+def _tensors(argument: Argument) -> Any:
+    if isinstance(argument, tuple):
+        return [torch.from_numpy(array) for array in argument]
+    return None if argument is None else torch.from_numpy(argument)

@@ -15,7 +15,7 @@ from pipeline.data.case_message import mismatch, refused
 from pipeline.data.compare import EXACT, Comparison, compare
 from pipeline.data.dataset import DataSet
 from pipeline.library.inputs import arguments, tensors
-from pipeline.library.torch_call import torch_attributes
+from pipeline.library.torch_call import as_tuple, torch_attributes
 from pipeline.schema import dtype_of
 from pipeline.spec import Case, Model, OpSpec
 
@@ -79,8 +79,7 @@ def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
     given = arguments(check.spec, check.case, inputs)
     operator = partial(check.overload, **torch_attributes(check.spec, check.model))
     result = check.model.around(operator, *given) if check.model.around else operator(*given)
-    outputs = result if isinstance(result, tuple) else (result,)
-    return [o.numpy() for o in outputs]
+    return [o.numpy() for o in as_tuple(result)]
 
 
 def _comparisons(check: CaseCheck, outputs: list[Array]) -> Iterator[tuple[str, Comparison]]:

@@ -12,34 +12,34 @@ from pipeline.library.torch_call import torch_minor
 from pipeline.library.torch_library import LoadedLibrary
 from pipeline.load import Operator
 from pipeline.matrix import TORCH_EXPORTERS, Cell, opsets_of
-from pipeline.models.demand import Demand
+from pipeline.models.demand import ExpectedModel
 from pipeline.models.exporters import export
-from pipeline.models.glue import load_glue
+from pipeline.models.glue import load_generated
 
 _OPSET = 18  # both exporters write it, where there are both
 
 
 def results(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
     """Export one model through each exporter; the gates judge it as any other. Raises ExportError."""
-    glue = load_glue(layout, operator.name)
-    sample = next(complete(layout, operator, loaded, glue), None)
+    generated = load_generated(layout, operator.name)
+    sample = next(complete(layout, operator, loaded, generated), None)
     # The model's first case, which is the one to trace: the sample may have a size of 1 where the model is dynamic.
     model = sample.model if sample else operator.models[0]
     traced = tuple(tensors(operator.spec, model, model.cases[0], case_arrays(operator.spec, model, model.cases[0])))
     found = []
     for exporter in TORCH_EXPORTERS:
         if not (legal := opsets_of(exporter, torch_minor())):
-            found.append({"model": operator.name, "check": exporter, "skipped": torch_versions.DYNAMO.skipped})
+            found.append({"model": operator.name, "check": exporter, "skipped": torch_versions.DYNAMO.skip_reason})
             continue
         opset = min(max(operator.spec.min_opset, _OPSET), legal.stop - 1)
         cell = Cell(torch=torch_minor(), exporter=exporter, opset=opset, ort="0.0")
-        demand = Demand(
+        demand = ExpectedModel(
             spec=operator.spec,
             model=model,
             lowering="custom",
             cell=cell,
-            schema=glue.schema.schema(version_at(operator.spec, model.domain_version)),
+            schema=generated.schema.schema(version_at(operator.spec, model.domain_version)),
         )
-        export(demand, glue, traced)
+        export(demand, generated, traced)
         found.append({"model": str(demand), "check": "export"})
     return found

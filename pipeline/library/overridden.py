@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from pipeline.schema import torch_arguments, torch_schema
 from pipeline.spec import Attribute, OpSpec
 
 _TENSORS = ("Tensor", "Optional[Tensor]", "List[Tensor]")
-_NUMBERS = ("float", "int")  # a declared one fits ATen's Scalar
+_TAKEN_BY: Mapping[str, Collection[str]] = {"number": ("number", "float", "int")}  # ATen's Scalar takes all three
 
 
 def check(spec: OpSpec) -> None:
@@ -40,14 +40,10 @@ def _differences(spec: OpSpec, found: Any) -> Iterator[str]:
     for name in attributes:
         if name not in others:
             yield f"it has no argument {name!r}, but {', '.join(others) or 'none'}"
-        elif not _fits(kinds[name], str(others[name].type)):
+        elif kinds[name] not in _TAKEN_BY.get(kind := str(others[name].type), (kind,)):
             yield f"its argument {name!r} is of type {others[name].type}, not {kinds[name]}"
     for name, argument in others.items():
         if name not in attributes and not argument.has_default_value():
             yield f"its argument {name!r} has no default and is not declared"
     if len(found.returns) != len(spec.outputs):
         yield f"it returns {len(found.returns)} values, not {len(spec.outputs)}"
-
-
-def _fits(declared: str, found: str) -> bool:
-    return declared == found or (found == "number" and declared in _NUMBERS)

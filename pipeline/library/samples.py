@@ -15,7 +15,7 @@ from pipeline.library import torch_op, torch_versions
 from pipeline.library.inputs import arguments, tensors
 from pipeline.library.torch_library import LoadedLibrary
 from pipeline.load import Operator
-from pipeline.models.glue import Glue
+from pipeline.models.glue import GeneratedModules
 from pipeline.spec import Case, Model, given
 
 SMALL = 1000  # elements
@@ -32,15 +32,17 @@ class OpcheckSample:
     arguments: list[Any]
 
 
-def complete(layout: Layout, operator: Operator, loaded: LoadedLibrary, glue: Glue | None) -> Iterator[OpcheckSample]:
+def complete(
+    layout: Layout, operator: Operator, loaded: LoadedLibrary, generated: GeneratedModules | None
+) -> Iterator[OpcheckSample]:
     """Register the fake kernel and the gradient, then yield the first small, finite case of each choice of dtypes and
     inputs: opcheck fails where an output is NaN. A torch that takes no formula gets none.
     Without `glue` the operator is torch's own, with a fake kernel."""
     assert operator.spec.torch is not None
-    if glue and not operator.spec.torch.python:
-        glue.fake.register_fake()
+    if generated and not operator.spec.torch.python:
+        generated.fake.register_fake()
     gradient = torch_op.gradient(layout, operator.spec)
-    if gradient and not torch_versions.REGISTRATION.here:
+    if gradient and not torch_versions.REGISTRATION.available:
         gradient = None
     if gradient and not torch_op.has_formula(loaded.overload.name()):  # another part in this process may have done so
         gradient.register(loaded.overload.name())
@@ -51,12 +53,8 @@ def complete(layout: Layout, operator: Operator, loaded: LoadedLibrary, glue: Gl
             if key in seen or not small_and_finite(numbers := case_arrays(spec, model, case), elements=SMALL):
                 continue
             seen.add(key)
-            flat = [
-                _asking(t, asks=gradient is not None and feed.part.name not in gradient.without)
-                for feed, t in zip(feeds(spec, model, case), tensors(spec, model, case, numbers), strict=True)
-            ]
+            flat = tensors(spec, model, case, numbers)
+            for feed, tensor in zip(feeds(spec, model, case), flat, strict=True):
+                if gradient and feed.part.name not in gradient.without and tensor.is_floating_point():
+                    tensor.requires_grad_()
             yield OpcheckSample(model=model, case=case, tensors=tuple(flat), arguments=arguments(spec, case, flat))
-
-
-def _asking(tensor: torch.Tensor, *, asks: bool) -> torch.Tensor:
-    return tensor.requires_grad_() if asks and tensor.is_floating_point() else tensor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
@@ -12,11 +11,11 @@ from pipeline.errors import RegisterError
 from pipeline.layout import Layout
 from pipeline.library import torch_versions
 from pipeline.library.samples import OpcheckSample, complete
-from pipeline.library.torch_call import torch_attributes
+from pipeline.library.torch_call import as_tuple, torch_attributes
 from pipeline.library.torch_library import LoadedLibrary
 from pipeline.load import Operator
 from pipeline.models import targets
-from pipeline.models.glue import Glue, load_glue
+from pipeline.models.glue import GeneratedModules, load_generated
 from pipeline.spec import FromKernel
 
 OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
@@ -26,13 +25,15 @@ def results(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[d
     """Return what was proved; register the fake kernel and the gradient. Raises RegisterError for what was not."""
     assert operator.spec.torch is not None
     overridden = targets.overloads(operator.spec) if operator.spec.torch.overrides else ()
-    glue = None if overridden else load_glue(layout, operator.name)
+    generated = None if overridden else load_generated(layout, operator.name)
     return (
         [{"overload": str(overload), "check": "overridden"} for overload in overridden]
         + [
             {"case": sample.case.name, "check": test}
-            for sample in list(complete(layout, operator, loaded, glue))
-            for test in (_opcheck if torch_versions.OPCHECK.here else _fake_kernel)(operator, sample, loaded, glue)
+            for sample in list(complete(layout, operator, loaded, generated))
+            for test in (_opcheck if torch_versions.OPCHECK.available else _fake_kernel)(
+                operator, sample, loaded, generated
+            )
         ]
         + skipped()
     )
@@ -40,17 +41,19 @@ def results(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[d
 
 def skipped() -> list[dict[str, str]]:
     """Return what this torch cannot check."""
-    if torch_versions.OPCHECK.here:
+    if torch_versions.OPCHECK.available:
         return []
-    return [{"check": test, "skipped": torch_versions.OPCHECK.skipped} for test in OPCHECKS]
+    return [{"check": test, "skipped": torch_versions.OPCHECK.skip_reason} for test in OPCHECKS]
 
 
-def _fake_kernel(operator: Operator, sample: OpcheckSample, loaded: LoadedLibrary, glue: Glue | None) -> Iterator[str]:
+def _fake_kernel(
+    operator: Operator, sample: OpcheckSample, loaded: LoadedLibrary, generated: GeneratedModules | None
+) -> Iterator[str]:
     """Hold the fake kernel against the compiled one, where there is no opcheck: dtypes, ranks and known sizes."""
-    if glue is None or (operator.spec.torch and operator.spec.torch.python):
+    if generated is None or (operator.spec.torch and operator.spec.torch.python):
         return  # torch's own, or one that comes as Python has it
     attributes = torch_attributes(operator.spec, sample.model)
-    real, fake = (_tuple(call(*sample.arguments, **attributes)) for call in (loaded.overload, glue.fake.fake))
+    real, fake = (as_tuple(call(*sample.arguments, **attributes)) for call in (loaded.overload, generated.fake.fake))
     for output, a, b in zip(operator.spec.outputs, real, fake, strict=True):
         known = not isinstance(output.shape, FromKernel)
         if a.dtype != b.dtype or a.dim() != b.dim() or (known and a.shape != b.shape):
@@ -61,11 +64,9 @@ def _fake_kernel(operator: Operator, sample: OpcheckSample, loaded: LoadedLibrar
     yield "fake kernel"
 
 
-def _tuple(result: Any) -> tuple[torch.Tensor, ...]:
-    return tuple(result) if isinstance(result, tuple | list) else (result,)
-
-
-def _opcheck(operator: Operator, sample: OpcheckSample, loaded: LoadedLibrary, glue: Glue | None) -> Iterator[str]:
+def _opcheck(
+    operator: Operator, sample: OpcheckSample, loaded: LoadedLibrary, generated: GeneratedModules | None
+) -> Iterator[str]:
     """Yield the name of each of opcheck's tests."""
     aside.at(f"opcheck of case {sample.case.name}")
     outcomes = torch.library.opcheck(

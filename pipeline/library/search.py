@@ -17,14 +17,14 @@ from pipeline import aside
 from pipeline.data import drawn
 from pipeline.data.arrays import Array
 from pipeline.data.compare import EXACT, compare
-from pipeline.data.drawn import Drawn
+from pipeline.data.drawn import DrawnCase
 from pipeline.data.reference import Reference
-from pipeline.errors import RegisterError
+from pipeline.errors import RegisterError, one_line
 from pipeline.feeds import feeds
 from pipeline.files import write_text
 from pipeline.layout import Layout
 from pipeline.library.inputs import arguments, tensors
-from pipeline.library.torch_call import torch_attributes
+from pipeline.library.torch_call import REFUSALS, as_tuple, torch_attributes
 from pipeline.library.torch_library import LoadedLibrary
 from pipeline.load import Operator
 from pipeline.schema import dtype_of, is_parameter
@@ -36,12 +36,10 @@ MARGIN = 8  # times that movement
 FURTHER = 20  # times as many examples, to find a failure again that is to be shrunk
 SECONDS = 60.0  # for that: a step that is stopped says nothing of what it has found
 
-_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
 
-
-def results(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, Any]]:
+def run(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, Any]]:
     """Return how much was tried. Raises RegisterError with the smallest case that was found, and writes that down."""
-    judge = Judge(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
+    judge = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
     tried = drawn.read(layout.drawn(operator.name), operator.name)
     with torch.no_grad():
         first = next((one for one in tried if judge.problem(one)), None)
@@ -51,7 +49,7 @@ def results(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[d
         found = _shrunk(layout, operator, judge, first, examples=FURTHER * len(tried))
         problem = judge.problem(found)
     model = found.model
-    write_text(layout.found(operator.name, model.name), f"{' '.join(problem.split())}\n{source(model)}\n")
+    write_text(layout.found(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
     shown = " ".join(source(dict(part)) for part in (model.types, model.attributes, model.cases[0].inputs) if part)
     raise RegisterError(
         f"{operator.name}-{model.name} in torch: {problem}. The smallest that hypothesis found: {shown}. "
@@ -59,30 +57,30 @@ def results(layout: Layout, operator: Operator, loaded: LoadedLibrary) -> list[d
     )
 
 
-def _shrunk(layout: Layout, operator: Operator, judge: Judge, first: Drawn, *, examples: int) -> Drawn:
+def _shrunk(layout: Layout, operator: Operator, judge: KernelCheck, first: DrawnCase, *, examples: int) -> DrawnCase:
     from pipeline.data import draw
 
     until = time.monotonic() + SECONDS
     failed: set[str] = set()
 
     def fails(model: Model) -> bool:
-        if time.monotonic() < until and judge.problem(drawn.drawn(operator.spec, model, judge.reference)):
+        if time.monotonic() < until and judge.problem(drawn.evaluate(operator.spec, model, judge.reference)):
             failed.add(model.name)
         return model.name in failed
 
     model = draw.find(operator, fails, examples=examples, home=layout.hypothesis)
-    return drawn.drawn(operator.spec, model, judge.reference) if model else first
+    return drawn.evaluate(operator.spec, model, judge.reference) if model else first
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judge:
+class KernelCheck:
     """What a kernel must do with any input: what the reference does."""
 
     spec: OpSpec
     overload: Callable[..., Any]
     reference: Reference
 
-    def problem(self, one: Drawn) -> str:
+    def problem(self, one: DrawnCase) -> str:
         """Return what is wrong with what the kernel makes of `one`, or ""."""
         case = one.model.cases[0]
         aside.at(f"drawn inputs of {', '.join(f'{n.dtype} {n.shape}' for n in one.numbers)}")
@@ -91,7 +89,7 @@ class Judge:
         try:
             actual = self._call(one.model, given)
             again = self._call(one.model, given)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
         if one.expected is None:
             return f"the kernel computes what the reference refuses: {one.refusal}"
@@ -102,10 +100,9 @@ class Judge:
         return self._difference(one, actual, one.expected)
 
     def _call(self, model: Model, given: list[Any]) -> list[Array]:
-        result = self.overload(*given, **torch_attributes(self.spec, model))
-        return [o.numpy() for o in (result if isinstance(result, tuple | list) else (result,))]
+        return [o.numpy() for o in as_tuple(self.overload(*given, **torch_attributes(self.spec, model)))]
 
-    def _difference(self, one: Drawn, actual: list[Array], expected: tuple[Array, ...]) -> str:
+    def _difference(self, one: DrawnCase, actual: list[Array], expected: tuple[Array, ...]) -> str:
         """Return how outputs differ beyond the tolerance, and beyond what rounding of the inputs explains."""
         for index, declared in enumerate(self.spec.outputs):
             tolerance = self.spec.tolerances["custom"][dtype_of(declared.type, one.model.types)]
@@ -118,7 +115,7 @@ class Judge:
                 return f"{declared.name}: {found}, and rounding of the inputs does not explain it"
         return ""
 
-    def _movement(self, one: Drawn, index: int, expected: Array) -> Array:
+    def _movement(self, one: DrawnCase, index: int, expected: Array) -> Array:
         """Return how far the exact output moves when inputs move by one unit in the last place: no kernel that computes
         in their precision is held to less. It is infinite where the output becomes another infinity or NaN.
 

@@ -11,6 +11,9 @@ from pipeline.spec import Model, OpSpec
 from pipeline.toolchain.classic_torch import identity
 from pipeline.version import minor
 
+# What torch, and a binding by way of torch, refuse a call with.
+REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
+
 
 def torch_operator(spec: OpSpec) -> Any:
     """Return ``torch.ops.<namespace>.<name>``. Raises AttributeError where nothing of that name is registered."""
@@ -18,6 +21,11 @@ def torch_operator(spec: OpSpec) -> Any:
         raise ValueError(f"{spec.name} is declared without a torch operator")
     namespace, _, name = spec.torch.name.partition("::")
     return getattr(getattr(torch.ops, namespace), name)
+
+
+def as_tuple(returned: Any) -> tuple[torch.Tensor, ...]:
+    """Return what an operator returned as a tuple: one output comes as it is."""
+    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 
 def inferred(schema: Any) -> bool:

@@ -47,8 +47,9 @@ def _load_library(layout: Layout, operator: Operator) -> None:
     one = _one_torch(layout, operator, own=own)
     path = layout.torch_library(operator.name, torch=one)
     if not path.is_file():
-        problem = f"is missing{_which(operator, one)}"
-        raise RegisterError(missing(path, run=_compile(operator, one), problem=problem))
+        since = stable_since(operator.spec)
+        which = f"; torch {one} has one of its own, since that for many serves {since} and newer" if one else ""
+        raise RegisterError(missing(path, run=_compile(operator, one), problem=f"is missing{which}"))
     if own or one:
         _check_version(layout, operator, one)
     try:
@@ -95,14 +96,6 @@ def _fits(layout: Layout, operator: Operator, one: str | None, own: bool) -> str
     if own or one:
         return f"torch {_made_for(layout, operator, one)} alone"
     return f"torch {stable_since(operator.spec)} and newer"
-
-
-def _which(operator: Operator, one: str | None) -> str:
-    return (
-        ""
-        if one is None
-        else f"; torch {one} has one of its own, since that for many serves {stable_since(operator.spec)} and newer"
-    )
 
 
 def _compile(operator: Operator, one: str | None) -> str:

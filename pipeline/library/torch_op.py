@@ -7,7 +7,6 @@ inputs of a floating dtype for which `backward` gives None on purpose.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 
 from pipeline.errors import RegisterError, did_you_mean
-from pipeline.files import load_module
+from pipeline.files import line_in, load_module
 from pipeline.layout import Layout
 from pipeline.library import torch_versions
 from pipeline.spec import OpSpec
@@ -41,7 +40,7 @@ def gradient(layout: Layout, spec: OpSpec) -> Gradient | None:
     path = layout.torch_op(spec.name)
     if not path.is_file():
         return None
-    module, shown = _load(path), _shown(layout, path)
+    module, shown = _load(path), _shown(path)
     both = [getattr(module, name, None) for name in ("setup_context", "backward")]
     if both == [None, None]:
         return None
@@ -61,7 +60,7 @@ def gradient(layout: Layout, spec: OpSpec) -> Gradient | None:
 def define(layout: Layout, spec: OpSpec) -> Any:
     """Define an operator that Python defines; return what keeps the definition alive. Raises RegisterError."""
     path = layout.torch_op(spec.name)
-    shown = _shown(layout, path)
+    shown = _shown(path)
     if not path.is_file():
         raise RegisterError(
             f"{shown}: missing; it has a function define(), as ops/{spec.name}/spec.py says python=True"
@@ -72,7 +71,7 @@ def define(layout: Layout, spec: OpSpec) -> Any:
     try:
         return function()
     except Exception as error:  # whatever a person's file raises is theirs to see, with its line
-        raise RegisterError(f"{shown}{_line(error, path)}: define() raised {type(error).__name__}: {error}") from error
+        raise RegisterError(f"{_shown(path, error)}: define() raised {type(error).__name__}: {error}") from error
 
 
 def check_formula(spec: OpSpec) -> None:
@@ -99,7 +98,7 @@ def has_formula(name: str) -> bool:
 
 def _definition(name: str) -> Any:
     """Return the torch.library.custom_op of that name, or None. Each has a kernel for Autograd, formula or not."""
-    if not torch_versions.REGISTRATION.here:
+    if not torch_versions.REGISTRATION.available:
         return None
     return getattr(torch._library.custom_ops, "OPDEFS", {}).get(name)
 
@@ -108,16 +107,10 @@ def _load(path: Path) -> ModuleType:
     try:
         return load_module(path, "torch_op")
     except Exception as error:  # as above
-        where = f"ops/{path.parent.name}/{path.name}{_line(error, path)}"
-        raise RegisterError(f"{where}: {type(error).__name__}: {error}") from error
+        raise RegisterError(f"{_shown(path, error)}: {type(error).__name__}: {error}") from error
 
 
-def _shown(layout: Layout, path: Path) -> str:
-    return str(path.relative_to(layout.root))
-
-
-def _line(error: Exception, path: Path) -> str:
-    """Return ``:12``, the last line of the file that `error` came through, or nothing."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
-    return f":{line}" if line else ""
+def _shown(path: Path, error: Exception | None = None) -> str:
+    """Return ``ops/name/torch_op.py``, and with ``:12`` the last line of it that `error` came through."""
+    line = error and line_in(path, error)
+    return f"ops/{path.parent.name}/{path.name}" + (f":{line}" if line else "")

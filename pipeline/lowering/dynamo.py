@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import onnx_ir
 import torch
@@ -14,13 +14,11 @@ from onnxscript import values
 
 from pipeline.data.dtypes import numpy_dtype
 from pipeline.errors import ExportError
-from pipeline.lowering import graph
 from pipeline.lowering.arguments import Lowered
-from pipeline.lowering.graph import NodeAttribute, Value
+from pipeline.lowering.graph import Emitter, NodeAttribute, Value
 from pipeline.schema import torch_arguments
 from pipeline.spec import AttributeKind, DType
 
-_TYPES: Mapping[str, str] = {"f": "FLOAT", "i": "INT", "s": "STRING", "t": "TENSOR"}
 _TENSORS = [
     f"tensor({name})"
     for name in (
@@ -37,27 +35,15 @@ _ANNOTATIONS: Mapping[AttributeKind, Any] = {
 }  # fmt: skip
 
 
-class DynamoGraph:
-    """`Graph` for a translation function. `versions` are those of the custom domains."""
-
-    def __init__(self, opset: int, versions: Mapping[str, int]) -> None:
-        self.opset = opset
-        self._versions = versions
+class DynamoGraph(Emitter):
+    """`Graph` for a translation function."""
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
-        domain, op_type = graph.split(name)
-        written = graph.node_attributes(attributes)
-        if domain:
-            version = self.version(domain)
-        else:
-            version = graph.since_version(op_type, opset=self.opset, inputs=len(inputs), attributes=written)
+        domain, op_type, version, written = self._node(name, len(inputs), attributes)
         schema = _throw_away(domain, op_type, version, inputs=len(inputs), outputs=outputs, attributes=written)
         return values.Op(values.Opset(domain, version), op_type, schema)(
             *inputs, **{a.name: _attribute(a) for a in written}
         )
-
-    def version(self, domain: str) -> int:
-        return self._versions.get(domain, 1)
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         return self.op("Constant", value_t=numpy_dtype(dtype).type(value))
@@ -70,14 +56,9 @@ class DynamoGraph:
     def rank(self, value: Value) -> int:
         return len(value.shape)
 
-    def dim(self, value: Value, axis: int) -> int | Value:
+    def _size(self, value: Value, axis: int) -> int | None:
         size = value.shape[axis]
-        if isinstance(size, int):
-            return size
-        return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
-
-    def refuse(self, reason: str) -> NoReturn:
-        raise graph.UnsupportedModel(reason)
+        return size if isinstance(size, int) else None
 
 
 def table(
@@ -155,11 +136,6 @@ def _throw_away(
         type_constraints=[(f"I{n}", _TENSORS, "") for n in range(inputs)]
         + [(f"O{n}", _TENSORS, "") for n in range(outputs)],
         attributes=[
-            defs.OpSchema.Attribute(
-                a.name,
-                getattr(defs.OpSchema.AttrType, _TYPES[a.letter] + "S" * isinstance(a.value, list)),
-                required=False,
-            )
-            for a in attributes
+            defs.OpSchema.Attribute(a.name, getattr(defs.OpSchema.AttrType, a.type), required=False) for a in attributes
         ],
     )

@@ -8,6 +8,7 @@ else as a Python constant, floats rounded to float32. It is straight-line code: 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
@@ -15,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike
-from onnx import defs
+from onnx import NodeProto, defs
 
 from pipeline.errors import ExportError, did_you_mean
 from pipeline.spec import DType
@@ -23,7 +24,13 @@ from pipeline.spec import DType
 Value = Any
 """A tensor of the graph that is being made; what it is made of is the exporter's affair."""
 
-_LETTERS: Mapping[str, Callable[[Any], Any]] = {"f": float, "i": int, "s": str, "t": np.asarray}
+# What an attribute's suffix stands for: the name of its type in ONNX, and how one value of it is made.
+_LETTERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "f": ("FLOAT", float), "i": ("INT", int), "s": ("STRING", str), "t": ("TENSOR", np.asarray),
+}  # fmt: skip
+
+STANDARD = ("", "ai.onnx")
+"""The two spellings of ONNX's own domain."""
 
 
 class UnsupportedModel(ExportError):  # noqa: N818 - no fault: a lowering has every right to it
@@ -98,13 +105,52 @@ class Graph(Protocol):
             >>> columns = g.op("Reshape", x, g.op("Concat", g.dim(x, 0), g.constant([3, 1], "int64"), axis_i=0))
         """
 
-    def refuse(self, reason: str) -> NoReturn:
+    def unsupported(self, reason: str) -> NoReturn:
         """Say that this case is unsupported, and why.
 
         Example:
             >>> if g.opset < 11:
-            ...     g.refuse("Clip takes its limits as inputs since opset 11")
+            ...     g.unsupported("Clip takes its limits as inputs since opset 11")
         """
+
+
+class Emitter(ABC):
+    """What the implementations of `Graph` have in common. `versions` are those of the custom domains."""
+
+    def __init__(self, opset: int, versions: Mapping[str, int]) -> None:
+        self.opset = opset
+        self._versions = versions
+
+    @abstractmethod
+    def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any: ...
+
+    @abstractmethod
+    def constant(self, value: ArrayLike, dtype: DType) -> Value: ...
+
+    @abstractmethod
+    def _size(self, value: Value, axis: int) -> int | None:
+        """Return a size of one of the operator's own inputs, None where it is dynamic."""
+
+    def version(self, domain: str) -> int:
+        return self._versions.get(domain, 1)
+
+    def dim(self, value: Value, axis: int) -> int | Value:
+        if (size := self._size(value, axis)) is not None:
+            return size
+        return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
+
+    def unsupported(self, reason: str) -> NoReturn:
+        raise UnsupportedModel(reason)
+
+    def _node(
+        self, name: str, inputs: int, given: Mapping[str, Any]
+    ) -> tuple[str, str, int, tuple[NodeAttribute, ...]]:
+        """Return domain, op type, version of its schema, and attributes. Raises ExportError for what cannot be one."""
+        domain, op_type = split(name)
+        written = node_attributes(given)
+        if domain:
+            return domain, op_type, self.version(domain), written
+        return domain, op_type, since_version(op_type, opset=self.opset, inputs=inputs, attributes=written), written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +161,11 @@ class NodeAttribute:
     letter: str
     value: Any
 
+    @property
+    def type(self) -> str:
+        """The name of its type in ONNX: "INT", or "INTS" for a list."""
+        return _LETTERS[self.letter][0] + "S" * isinstance(self.value, list)
+
 
 def node_attributes(given: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
     """Return attributes as they are written, each with its type. Raises ExportError for one without a suffix."""
@@ -123,7 +174,7 @@ def node_attributes(given: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
         name, _, letter = key.rpartition("_")
         if not name or letter not in _LETTERS:
             raise ExportError(f"attribute {key!r}: write its type as a suffix: {key}_f, {key}_i, {key}_s or {key}_t")
-        convert = _LETTERS[letter]
+        _, convert = _LETTERS[letter]
         many = isinstance(value, list | tuple) and letter != "t"
         converted = list(map(convert, value)) if many else convert(value)
         found.append(NodeAttribute(name=name, letter=letter, value=converted))
@@ -136,6 +187,11 @@ def split(name: str) -> tuple[str, str]:
         raise ExportError(f"{name!r} is no name of an operator; write 'Name' or 'domain::Name'")
     domain, _, op_type = name.rpartition("::")
     return domain, op_type
+
+
+def qualified(node: NodeProto) -> str:
+    """Return ``domain::Name``, or ``Name`` for one of ONNX's own operators."""
+    return node.op_type if node.domain in STANDARD else f"{node.domain}::{node.op_type}"
 
 
 def since_version(op_type: str, *, opset: int, inputs: int, attributes: Sequence[NodeAttribute]) -> int:

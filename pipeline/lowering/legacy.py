@@ -6,7 +6,7 @@ import importlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike
 from torch.onnx import symbolic_helper
 
 from pipeline.errors import ExportError
-from pipeline.lowering import graph
 from pipeline.lowering.arguments import Lowered
-from pipeline.lowering.graph import Value
+from pipeline.lowering.graph import Emitter, Value
 from pipeline.lowering.legacy_types import set_types
 from pipeline.schema import torch_arguments
 from pipeline.spec import DType, Input, OpSpec
@@ -27,7 +26,7 @@ _LETTERS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-class LegacyGraph:
+class LegacyGraph(Emitter):
     """`Graph` over the graph that the exporter gives to a symbolic function. `versions` are those of custom domains, as
     custom_opsets= has them. `known` are operators of this project that a lowering uses: the types of what their nodes
     give follow from their declarations. `own` is the lowering's."""
@@ -40,17 +39,13 @@ class LegacyGraph:
         known: Sequence[OpSpec] = (),
         own: OpSpec | None = None,
     ) -> None:
+        super().__init__(opset, versions)
         self._context = context
-        self.opset = opset
-        self._versions = versions
         self._known = {_node(spec): spec for spec in known}
         self._variadic = {_node(s) for s in (*known, own) if s and any(i.variadic for i in s.inputs)}
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
-        domain, op_type = graph.split(name)
-        written = graph.node_attributes(attributes)
-        if not domain:
-            graph.since_version(op_type, opset=self.opset, inputs=len(inputs), attributes=written)
+        *_, written = self._node(name, len(inputs), attributes)
         # Absent inputs at the end are left out, as in every other exporter; before a variadic one ONNX counts them.
         present = list(inputs)
         while present and present[-1] is None and name not in self._variadic:
@@ -63,9 +58,6 @@ class LegacyGraph:
             set_types(spec, named, {a.name: a.value for a in written}, made if isinstance(made, tuple) else (made,))
         return made
 
-    def version(self, domain: str) -> int:
-        return self._versions.get(domain, 1)
-
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         tensor = torch.tensor(np.asarray(value).tolist(), dtype=getattr(torch, dtype))
         return self._context.op("Constant", value_t=tensor)
@@ -76,14 +68,9 @@ class LegacyGraph:
     def rank(self, value: Value) -> int:
         return int(value.type().dim())
 
-    def dim(self, value: Value, axis: int) -> int | Value:
+    def _size(self, value: Value, axis: int) -> int | None:
         sizes = value.type().varyingSizes()
-        if sizes and sizes[axis] is not None:
-            return int(sizes[axis])
-        return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
-
-    def refuse(self, reason: str) -> NoReturn:
-        raise graph.UnsupportedModel(reason)
+        return int(sizes[axis]) if sizes and sizes[axis] is not None else None
 
     def _present(self, value: Value | None) -> Value:
         if value is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,13 +12,9 @@ from onnx import AttributeProto, NodeProto, helper, numpy_helper
 
 from pipeline.data.dtypes import numpy_dtype
 from pipeline.errors import ExportError
-from pipeline.lowering import graph
 from pipeline.lowering.arguments import Lowered
-from pipeline.lowering.graph import Value
+from pipeline.lowering.graph import Emitter, Value
 from pipeline.spec import DType
-
-_TYPES = {"f": AttributeProto.FLOAT, "i": AttributeProto.INT, "s": AttributeProto.STRING, "t": AttributeProto.TENSOR}
-_LISTS = {"f": AttributeProto.FLOATS, "i": AttributeProto.INTS, "s": AttributeProto.STRINGS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,32 +26,25 @@ class Tensor:
     shape: tuple[int | None, ...] | None = None
 
 
-@dataclass
-class NodeGraph:
+class NodeGraph(Emitter):
     """`Graph` that keeps the nodes."""
 
-    opset: int
-    versions: Mapping[str, int] = field(default_factory=dict)
-    nodes: list[NodeProto] = field(default_factory=list)
+    def __init__(self, opset: int, versions: Mapping[str, int]) -> None:
+        super().__init__(opset, versions)
+        self.nodes: list[NodeProto] = []
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
-        domain, op_type = graph.split(name)
-        written = graph.node_attributes(attributes)
-        if not domain:
-            graph.since_version(op_type, opset=self.opset, inputs=len(inputs), attributes=written)
+        domain, op_type, _, written = self._node(name, len(inputs), attributes)
         made = tuple(Tensor(name=f"v{len(self.nodes)}_{n}") for n in range(outputs))
         node = helper.make_node(
             op_type, [i.name if i else "" for i in inputs], [t.name for t in made], domain=domain or None
         )
         for a in written:
             value = numpy_helper.from_array(np.asarray(a.value)) if a.letter == "t" else a.value
-            kind = (_LISTS if isinstance(a.value, list) else _TYPES)[a.letter]
+            kind = AttributeProto.AttributeType.Value(a.type)
             node.attribute.append(helper.make_attribute(a.name, value, attr_type=kind))
         self.nodes.append(node)
         return made if outputs > 1 else made[0]
-
-    def version(self, domain: str) -> int:
-        return self.versions.get(domain, 1)
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
         return self.op("Constant", value_t=np.asarray(value, numpy_dtype(dtype)))
@@ -68,14 +57,8 @@ class NodeGraph:
     def rank(self, value: Value) -> int:
         return len(self._shape(value))
 
-    def dim(self, value: Value, axis: int) -> int | Value:
-        size = self._shape(value)[axis]
-        if size is not None:
-            return size
-        return self.op("Gather", self.op("Shape", value), self.constant([axis], "int64"), axis_i=0)
-
-    def refuse(self, reason: str) -> NoReturn:
-        raise graph.UnsupportedModel(reason)
+    def _size(self, value: Value, axis: int) -> int | None:
+        return self._shape(value)[axis]
 
     def _shape(self, value: Value) -> tuple[int | None, ...]:
         if value.shape is None:

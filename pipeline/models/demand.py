@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from onnx import NodeProto, defs
 
 from pipeline.errors import ExportError
+from pipeline.lowering.graph import STANDARD, qualified
 from pipeline.matrix import Cell, illegal
-from pipeline.models.value_info import Signature, signature
+from pipeline.models.value_info import GraphSignature, graph_signature
 from pipeline.spec import Lowering, Model, OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demand:
+class ExpectedModel:
     """What a model must be: the declaration, the ONNX schema that follows from it, and the cell.
 
     `emitted` are the nodes that the lowering emits, none where it is not known: then the declared node stands alone.
@@ -38,8 +39,8 @@ class Demand:
         return f"{self.spec.onnx.domain}::{self.spec.onnx.op_type}"
 
     @property
-    def signature(self) -> Signature:
-        return signature(self.spec, self.model)
+    def signature(self) -> GraphSignature:
+        return graph_signature(self.spec, self.model)
 
     @property
     def schemas(self) -> tuple[defs.OpSchema, ...]:
@@ -66,12 +67,7 @@ class Demand:
     @property
     def standard_nodes(self) -> frozenset[str]:
         """What the lowering emits of ONNX's own operators."""
-        return frozenset(n.op_type for n in self.emitted if not n.domain)
-
-
-def qualified(node: NodeProto) -> str:
-    """Return ``domain::Name``, or ``Name`` for one of ONNX's own."""
-    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        return frozenset(n.op_type for n in self.emitted if n.domain in STANDARD)
 
 
 def check_legal(spec: OpSpec, cell: Cell) -> None:

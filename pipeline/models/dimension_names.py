@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from onnx import ModelProto, TensorShapeProto
 
-from pipeline.models.value_info import Signature
+from pipeline.models.value_info import GraphSignature
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 
 
-def declared(proto: ModelProto, signature: Signature) -> ModelProto:
+def declared(proto: ModelProto, signature: GraphSignature) -> ModelProto:
     """Rename sizes throughout: the inputs say which symbol stands for which name, also within expressions.
 
     Leaves a model as it is in which one symbol would be two names, or two symbols one: then it is not the declared one,
@@ -29,7 +29,7 @@ def declared(proto: ModelProto, signature: Signature) -> ModelProto:
     return proto
 
 
-def for_lost_ones(proto: ModelProto, signature: Signature) -> ModelProto:
+def for_lost_ones(proto: ModelProto, signature: GraphSignature) -> ModelProto:
     """Write the declared sizes of outputs where an exporter lost them: where it made up a name, or has no shape at all.
 
     What it says of a size is left to the gates, a number above all.

@@ -2,48 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import torch
 from onnx import ModelProto
 
 from pipeline.feeds import node_inputs
 from pipeline.library import torch_versions
 from pipeline.lowering import dynamo as translations
-from pipeline.models import decomposition, dimension_names, guards, targets, torchlib
-from pipeline.models.demand import Demand, qualified
-from pipeline.models.glue import Glue
-from pipeline.models.traced import OperatorModule, Tensors, dynamic, operator_module, strip
+from pipeline.lowering.graph import qualified
+from pipeline.models import decomposition, dimension_names, targets, torchlib
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.glue import GeneratedModules
+from pipeline.models.traced import ExporterInput, OperatorModule, Tensors, exporter_input, strip
+
+_GUARDS = "_guards_code"
 
 
-def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
+def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
+    """Export through torch.export, with the declared names of sizes."""
+    proto = _padded(write(exporter_input(demand, generated, inputs)), demand)
+    return proto if torch_versions.DIMENSION_NAMES.available else dimension_names.declared(proto, demand.signature)
+
+
+def write(given: ExporterInput) -> ModelProto:
     """Export through torch.export: capture the program, then translate it."""
-    declared = demand.signature
-    axes = [dynamic(v.shape) for v in declared.inputs]
-    dims = {name: torch.export.Dim(name) for names in axes for name in names.values()}
-    program = torch.export.export(
-        operator_module(demand),
-        inputs,
-        dynamic_shapes=(tuple({axis: dims[name] for axis, name in names.items()} for names in axes),),
-    )
-    table = translations.table(
-        glue.lowered(demand.lowering), demand.cell.opset, demand.versions, targets.overloads(demand.spec)
-    )
+    dims = {name: torch.export.Dim(name) for names in given.axes for name in names.values()}
+    shapes: Any = tuple({axis: dims[name] for axis, name in names.items()} for names in given.axes)
+    names_once: Any = tuple(_each_name_once(given.axes))
+    if isinstance(given.module, OperatorModule):  # it takes *inputs, which torch counts as one argument
+        shapes, names_once = (shapes,), (names_once,)
+    program = torch.export.export(given.module, given.inputs, dynamic_shapes=shapes if dims else None)
+    table: dict[Callable[..., Any], Callable[..., Any]] = {}
+    for one in given.lowered:
+        table |= translations.table(one, given.opset, given.versions, targets.overloads(one.spec))
     with torchlib.kept(), decomposition.skipped(program, table):
         exported = torch.onnx.export(
-            guards.unguarded(program),
+            _unguarded(program),
             dynamo=True,
-            opset_version=demand.cell.opset,
+            opset_version=given.opset,
             custom_translation_table=table,
-            input_names=[v.name for v in declared.inputs],
-            output_names=[v.name for v in declared.outputs],
-            dynamic_shapes=(tuple(each_name_once(axes)),) if dims else None,
+            input_names=list(given.input_names),
+            output_names=list(given.output_names),
+            dynamic_shapes=names_once if dims else None,  # for the names alone: the program has its symbols already
             external_data=False,
             verbose=False,
         )
     assert exported is not None
-    proto = _padded(exported.model_proto, demand)
-    if not torch_versions.DIMENSION_NAMES.here:
-        proto = dimension_names.declared(proto, declared)
-    return strip(proto)
+    return strip(exported.model_proto)
+
+
+def _unguarded(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return the program without the code that asserts what its capture assumed of the inputs' sizes.
+
+    No model could hold it. torch 2.9 compiles it anew in the export, where a name that it uses, "L", is not defined any
+    more; newer versions run it there and throw it away. A private name of torch: where it is gone, nothing is done.
+    """
+    if hasattr(program, _GUARDS):
+        setattr(program, _GUARDS, [])
+    return program
 
 
 def warm_up(module: OperatorModule, inputs: Tensors) -> None:
@@ -53,7 +71,7 @@ def warm_up(module: OperatorModule, inputs: Tensors) -> None:
         torch.onnx.export(program, dynamo=True, opset_version=18, external_data=False, verbose=False)
 
 
-def _padded(proto: ModelProto, demand: Demand) -> ModelProto:
+def _padded(proto: ModelProto, demand: ExpectedModel) -> ModelProto:
     """Write absent inputs that torch leaves out at the end of a node, though a variadic input may follow them."""
     wanted = node_inputs(demand.spec, demand.model)
     for node in proto.graph.node:
@@ -62,13 +80,11 @@ def _padded(proto: ModelProto, demand: Demand) -> ModelProto:
     return proto
 
 
-def each_name_once(shapes: list[dict[int, str]]) -> list[dict[int, str]]:
-    """Leave each name where it first stands: these only rename the program's own symbols, and the exporter warns of
-    a second name for one symbol even where it is the same."""
-    seen: set[str] = set()
-    kept = []
-    for axes in shapes:
-        first = {name: axis for axis, name in reversed(axes.items()) if name not in seen}
-        kept.append({axis: name for name, axis in reversed(first.items())})
-        seen.update(axes.values())
-    return kept
+def _each_name_once(shapes: Sequence[Mapping[int, str]]) -> list[dict[int, str]]:
+    """Keep each name where it is first: these only rename the program's own symbols, and the exporter warns of a second
+    name for one symbol even where it is the same."""
+    first: dict[str, tuple[int, int]] = {}
+    for index, axes in enumerate(shapes):
+        for axis, name in axes.items():
+            first.setdefault(name, (index, axis))
+    return [{a: name for a, name in axes.items() if first[name] == (index, a)} for index, axes in enumerate(shapes)]

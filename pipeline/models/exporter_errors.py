@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from pipeline.errors import one_line
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 # What an exporter says, and the remedy. The first that is found will do.
@@ -35,12 +37,8 @@ def explain(error: Exception) -> str:
     """Return what an error means in one line, where that is known, and then its kind and text, without colours."""
     text = _COLOURS.sub("", f"{type(error).__name__}: {error}")
     found = _SUMMARY.search(text)
-    raised = f"it raised {_line(f'{found[1]}: {found[2]}' if found else text)}"
+    raised = f"it raised {one_line(f'{found[1]}: {found[2]}' if found else text)}"
     for pattern, remedy in _REMEDIES.items():
-        if known := re.search(pattern, _line(text)):
+        if known := re.search(pattern, one_line(text)):
             return f"{known.expand(remedy)}; {raised}"
     return raised
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())

@@ -17,19 +17,17 @@ from pipeline.errors import ExportError
 from pipeline.feeds import feeds
 from pipeline.library import torch_versions
 from pipeline.models import legacy_exporter
-from pipeline.models.demand import Demand
+from pipeline.models.demand import ExpectedModel
 from pipeline.models.exporter_errors import explain
 from pipeline.models.exporter_warnings import collected, unexpected
-from pipeline.models.glue import Glue, emitted, load_glue
+from pipeline.models.glue import GeneratedModules, lowered_nodes
 from pipeline.models.model_gates import check
 from pipeline.models.traced import OperatorModule, Tensors
 from pipeline.schema import dtype_of
 from pipeline.spec import shape_of
 
-__all__ = ["Glue", "Tensors", "example", "export", "load_glue", "warm_up"]
 
-
-def example(demand: Demand) -> Tensors:
+def example_inputs(demand: ExpectedModel) -> Tensors:
     """Return zeros in the shapes of the first case: a model must not depend on a number.
 
     An operator of torch's own may refuse zeros, and the legacy exporter runs it: it gets the numbers of the case.
@@ -43,16 +41,16 @@ def example(demand: Demand) -> Tensors:
     )
 
 
-def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
+def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
     """Trace one model with `inputs` and hold it against every gate.
 
     Raises ExportError, for a warning that nobody accepted as well, and UnsupportedModel where the lowering refuses it.
     """
-    demand = replace(demand, emitted=emitted(demand, glue), used=glue.used_schemas(demand.model))
+    demand = replace(demand, emitted=lowered_nodes(demand, generated), used=generated.used_schemas(demand.model))
     with collected() as said:
         try:
             with aside.kept():
-                proto = _write(demand, glue, inputs)
+                proto = _write(demand, generated, inputs)
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
             if own := _own(error):
                 raise type(own)(f"{demand}: {own}") from error
@@ -77,20 +75,20 @@ def warm_up() -> None:
     module, inputs = OperatorModule(torch.relu).eval(), (torch.zeros(2, 3),)
     with collected():
         legacy_exporter.warm_up(module, inputs)
-        if torch_versions.DYNAMO.here:
+        if torch_versions.DYNAMO.available:
             from pipeline.models import dynamo_exporter
 
             dynamo_exporter.warm_up(module, inputs)
 
 
-def _write(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
+def _write(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
     if demand.cell.exporter == "legacy":
-        return legacy_exporter.export(demand, glue, inputs)
-    if not torch_versions.DYNAMO.here:
+        return legacy_exporter.export(demand, generated, inputs)
+    if not torch_versions.DYNAMO.available:
         raise ExportError(f"torch {torch.__version__} has no dynamo exporter: {torch_versions.DYNAMO.reason}")
     from pipeline.models import dynamo_exporter  # it imports what older versions of torch have not
 
-    return dynamo_exporter.export(demand, glue, inputs)
+    return dynamo_exporter.export(demand, generated, inputs)
 
 
 def _own(error: BaseException | None) -> ExportError | None:

@@ -11,13 +11,13 @@ import onnx
 from onnx import ModelProto, NodeProto, helper
 
 from pipeline import evolution
-from pipeline.errors import ExportError
-from pipeline.models.demand import Demand
+from pipeline.errors import ExportError, one_line
+from pipeline.models.demand import ExpectedModel
 
 MIN_IR_VERSION = 8  # the first that has functions
 
 
-def with_function(proto: ModelProto, demand: Demand, body: Sequence[NodeProto]) -> ModelProto:
+def with_function(proto: ModelProto, demand: ExpectedModel, body: Sequence[NodeProto]) -> ModelProto:
     """Return `proto` with `body`, which has the names of the graph's inputs and outputs, behind the declared node.
 
     The values of attributes stand in the body: it is that of this model, and of no other. Raises ExportError where
@@ -40,6 +40,5 @@ def with_function(proto: ModelProto, demand: Demand, body: Sequence[NodeProto]) 
     try:
         onnx.checker.check_model(made, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        text = " ".join(str(error).split())
-        raise ExportError(f"{demand}: onnx.checker refuses it with a function body: {text}") from error
+        raise ExportError(f"{demand}: onnx.checker refuses it with a function body: {one_line(error)}") from error
     return made

@@ -19,12 +19,12 @@ from pipeline.load import load_operator
 from pipeline.lowering import arguments
 from pipeline.lowering.arguments import Lowered
 from pipeline.lowering.nodes import Tensor, record
-from pipeline.models.demand import Demand
+from pipeline.models.demand import ExpectedModel
 from pipeline.spec import Lowering, Model, OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Glue:
+class GeneratedModules:
     """The Python modules of an operator: generated ones, and ops/<name>/lowering.py where there is one.
 
     `used` are the modules with the ONNX schemas of the operators that it uses, `used_specs` their declarations.
@@ -53,23 +53,24 @@ class Glue:
         )
 
 
-def load_glue(layout: Layout, name: str) -> Glue:
+def load_generated(layout: Layout, name: str) -> GeneratedModules:
     """Load the modules. Raises ExportError where the glue stage has not written them."""
     spec = load_operator(layout, name).spec
     path = layout.lowering(name)
-    return Glue(
+    return GeneratedModules(
         spec=spec,
-        schema=_generated(layout, name, "schema"),
-        fake=_generated(layout, name, "fake"),
-        derived=_generated(layout, name, "lowering"),
+        schema=generated_module(layout, name, "schema"),
+        fake=generated_module(layout, name, "fake"),
+        derived=generated_module(layout, name, "lowering"),
         written=load_module(path, f"{name}_lowering") if path.is_file() else None,
         path=path.relative_to(layout.root),
-        used=[_generated(layout, used, "schema") for used in spec.uses],
+        used=[generated_module(layout, used, "schema") for used in spec.uses],
         used_specs=tuple(load_operator(layout, used).spec for used in spec.uses),
     )
 
 
-def _generated(layout: Layout, name: str, module: str) -> ModuleType:
+def generated_module(layout: Layout, name: str, module: str) -> ModuleType:
+    """Load one of them. Raises ExportError where it is not written."""
     path = layout.generated(name) / f"{module}.py"
     try:
         return load_module(path, f"{name}_{module}")
@@ -77,11 +78,11 @@ def _generated(layout: Layout, name: str, module: str) -> ModuleType:
         raise ExportError(missing(path, run=f"python -m pipeline glue {name}")) from error
 
 
-def emitted(demand: Demand, glue: Glue) -> tuple[NodeProto, ...]:
-    """Return the nodes that the lowering emits for a model. Raises ExportError; UnsupportedModel if it refuses."""
+def lowered_nodes(demand: ExpectedModel, generated: GeneratedModules) -> tuple[NodeProto, ...]:
+    """Return the nodes that the lowering emits for a model. Raises ExportError; UnsupportedModel where it has none."""
     try:
         return record(
-            glue.lowered(demand.lowering),
+            generated.lowered(demand.lowering),
             recorded_arguments(demand),
             opset=demand.cell.opset,
             versions=demand.versions,
@@ -91,24 +92,26 @@ def emitted(demand: Demand, glue: Glue) -> tuple[NodeProto, ...]:
         raise type(error)(f"{demand}: {error}") from error
 
 
-def dropped(demand: Demand, glue: Glue) -> list[str]:
+def ignored_attributes(demand: ExpectedModel, generated: GeneratedModules) -> list[str]:
     """Return the attributes that a model sets and its lowering takes no notice of: it emits the nodes of the defaults.
     That may be right, where no number depends on them."""
     given = demand.model.attributes
     changed = [a.name for a in demand.spec.attributes if a.default not in (None, given.get(a.name, a.default))]
-    nodes = emitted(demand, glue) if changed else ()
-    return [name for name in changed if _emitted_without(demand, glue, name) == nodes]
+    nodes = lowered_nodes(demand, generated) if changed else ()
+    return [name for name in changed if _emitted_without(demand, generated, name) == nodes]
 
 
-def _emitted_without(demand: Demand, glue: Glue, attribute: str) -> tuple[NodeProto, ...] | None:
+def _emitted_without(
+    demand: ExpectedModel, generated: GeneratedModules, attribute: str
+) -> tuple[NodeProto, ...] | None:
     others = {name: value for name, value in demand.model.attributes.items() if name != attribute}
     try:
-        return emitted(replace(demand, model=replace(demand.model, attributes=others)), glue)
+        return lowered_nodes(replace(demand, model=replace(demand.model, attributes=others)), generated)
     except ExportError:
         return None
 
 
-def recorded_arguments(demand: Demand) -> list[Any]:
+def recorded_arguments(demand: ExpectedModel) -> list[Any]:
     """Return the arguments of the torch schema for one model, each tensor as name, dtype and shape."""
     spec, model = demand.spec, demand.model
     fed = [

@@ -12,7 +12,8 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, ValueInfoProto, helper
 
 from pipeline.data.arrays import Array
-from pipeline.models.model_gates import MAX_IR_VERSION
+from pipeline.models.one_node import make_attribute, model_of
+from pipeline.spec import AttributeKind
 
 
 def kept_model(
@@ -41,11 +42,8 @@ def kept_model(
         value = attributes.get(name, said.get("default"))
         if not said.get("torch_only") and value is not None:
             node.attribute.append(_attribute(name, said["kind"], value))
-    graph = helper.make_graph([node], schema["op_type"], _values(fed), _values(made))
-    standard = helper.make_opsetid("", opset)
-    imports = [standard, helper.make_opsetid(schema["domain"], schema["since_version"])]
-    ir_version = min(helper.find_min_ir_version_for([standard]), MAX_IR_VERSION)
-    return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, producer_name="opmatrix")
+    version, name = schema["since_version"], schema["op_type"]
+    return model_of(node, _values(fed), _values(made), name=name, opset=opset, version=version)
 
 
 def _values(tensors: Mapping[str, Array]) -> list[ValueInfoProto]:
@@ -55,9 +53,7 @@ def _values(tensors: Mapping[str, Array]) -> list[ValueInfoProto]:
     ]
 
 
-def _attribute(name: str, kind: str, value: Any) -> AttributeProto:
+def _attribute(name: str, kind: AttributeKind, value: Any) -> AttributeProto:
     """Return an attribute of a declared kind; a float of a published schema is a text, which holds all of it."""
     one = {"float": float, "int": int, "bool": int, "string": str}[kind.removesuffix("s")]
-    converted = [one(v) for v in value] if kind.endswith("s") else one(value)
-    written = AttributeProto.AttributeType.Value(kind.upper().replace("BOOL", "INT"))  # ONNX has no bools among them
-    return helper.make_attribute(name, converted, attr_type=written)
+    return make_attribute(name, kind, [one(v) for v in value] if kind.endswith("s") else one(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Any
 
 import onnx
@@ -14,41 +14,48 @@ from onnx import ModelProto
 from pipeline.library import torch_versions
 from pipeline.lowering import legacy as symbolics
 from pipeline.models import dimension_names, targets
-from pipeline.models.demand import Demand
-from pipeline.models.glue import Glue
-from pipeline.models.traced import OperatorModule, Tensors, dynamic, operator_module, strip
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.glue import GeneratedModules
+from pipeline.models.traced import ExporterInput, OperatorModule, Tensors, exporter_input, strip
 from pipeline.spec import FromKernel
 
 
-def export(demand: Demand, glue: Glue, inputs: Tensors) -> ModelProto:
+def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
+    """Export through TorchScript, with the declared sizes."""
+    return _sized(write(exporter_input(demand, generated, inputs)), demand)
+
+
+def write(given: ExporterInput) -> ModelProto:
     """Export through TorchScript."""
-    declared = demand.signature
     file = io.BytesIO()
-    lowered = glue.lowered(demand.lowering)
-    with symbolics.registered(lowered, demand.cell.opset, demand.versions, targets.names(demand.spec)), quiet():
+    names, axes = (*given.input_names, *given.output_names), (*given.axes, *given.output_axes)
+    with ExitStack() as stack:
+        stack.enter_context(_quiet())
+        for one in given.lowered:
+            stack.enter_context(symbolics.registered(one, given.opset, given.versions, targets.names(one.spec)))
         torch.onnx.export(
-            operator_module(demand),
-            inputs,
+            given.module,
+            given.inputs,
             file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
-            **chosen(),
-            opset_version=demand.cell.opset,
-            custom_opsets=dict(demand.versions),
-            input_names=[v.name for v in declared.inputs],
-            output_names=[v.name for v in declared.outputs],
-            dynamic_axes={v.name: axes for v in (*declared.inputs, *declared.outputs) if (axes := dynamic(v.shape))},
+            **_chosen(),
+            opset_version=given.opset,
+            custom_opsets=dict(given.versions),
+            input_names=list(given.input_names),
+            output_names=list(given.output_names),
+            dynamic_axes={name: dict(named) for name, named in zip(names, axes, strict=False) if named},
         )
-    return strip(_sized(onnx.load_model_from_string(file.getvalue()), demand))
+    return strip(onnx.load_model_from_string(file.getvalue()))
 
 
-def chosen() -> dict[str, Any]:
+def _chosen() -> dict[str, Any]:
     """Return what makes torch.onnx.export this exporter: torch 2.9 changed the default."""
-    return {"dynamo": False} if torch_versions.DYNAMO_ARGUMENT.here else {}
+    return {"dynamo": False} if torch_versions.DYNAMO_ARGUMENT.available else {}
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     """Keep what an exporter prints to itself, where it prints without a reason."""
-    if torch_versions.QUIET_EXPORT.here:
+    if torch_versions.QUIET_EXPORT.available:
         yield
         return
     with redirect_stdout(io.StringIO()):
@@ -57,15 +64,15 @@ def quiet() -> Iterator[None]:
 
 def warm_up(module: OperatorModule, inputs: Tensors) -> None:
     """Export a tiny module."""
-    with quiet():
-        torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **chosen())  # type: ignore[arg-type]  # as above
+    with _quiet():
+        torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **_chosen())  # type: ignore[arg-type]  # as above
 
 
-def _sized(proto: ModelProto, demand: Demand) -> ModelProto:
+def _sized(proto: ModelProto, demand: ExpectedModel) -> ModelProto:
     """Write the sizes that the lowering set, where this exporter drops them: it does so with all outputs of a node of
     which one has no size that is known: the kernel decides it, or it is dynamic. The gates hold them against onnx's own
     inference."""
-    if not torch_versions.TYPED_RESULTS.here:
+    if not torch_versions.TYPED_RESULTS.available:
         return dimension_names.for_lost_ones(proto, demand.signature)
     several = len(demand.spec.outputs) > 1 and any(
         not isinstance(s, int) for v in demand.signature.outputs for s in v.shape

@@ -1,11 +1,52 @@
-"""What an export says about the models that it wrote, as JSON data. Needs onnx alone."""
+"""What an export writes beside its models, and how it writes both: nodes and values as JSON data. Needs onnx alone."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from onnx import AttributeProto, ModelProto, ValueInfoProto, helper
+
+from pipeline.files import write_bytes, write_text
+from pipeline.layout import Layout
+from pipeline.matrix import Cell
+from pipeline.models.picture import graph_json
+from pipeline.models.value_info import element_dtype
+from pipeline.spec import Lowering
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """A model that came through the gates, or why the lowering refuses it; `dropped` are attributes that it ignores."""
+
+    name: str
+    proto: ModelProto | None = None
+    refused: str = ""
+    dropped: Sequence[str] = ()
+
+
+def write(layout: Layout, operator: str, lowering: Lowering, cell: Cell, exported: Iterable[Exported]) -> None:
+    """Write model.onnx of each, then the manifest and, for the report, the models as it draws them."""
+    of = (operator, lowering, cell)
+    models: dict[str, Any] = {}
+    pictures: dict[str, Any] = {}
+    for one in exported:
+        path = layout.model(*of, one.name)
+        if one.proto is None:
+            path.unlink(missing_ok=True)
+            models[one.name] = {"refused": one.refused, "opset_imports": {}, "nodes": []}
+            continue
+        content = one.proto.SerializeToString(deterministic=True)
+        write_bytes(path, content)
+        models[one.name], pictures[one.name] = describe(one.proto, content), graph_json(one.proto)
+        if one.dropped:
+            models[one.name]["dropped"] = one.dropped
+    manifest = {"op": operator, "lowering": lowering, "cell": cell.export_name, "models": models}
+    write_text(layout.manifest(*of), json.dumps(manifest, indent=1) + "\n")
+    write_text(layout.pictures(*of), json.dumps(pictures, separators=(",", ":")) + "\n")
 
 
 def describe(proto: ModelProto, content: bytes) -> dict[str, Any]:
@@ -22,30 +63,23 @@ def describe(proto: ModelProto, content: bytes) -> dict[str, Any]:
                 "op_type": n.op_type,
                 "inputs": list(n.input),
                 "outputs": list(n.output),
-                "attributes": {a.name: _attribute(a) for a in sorted(n.attribute, key=lambda a: a.name)},
+                "attributes": {  # values as strings: NaN and infinities are no JSON
+                    a.name: {
+                        "type": AttributeProto.AttributeType.Name(a.type),
+                        "value": repr(helper.get_attribute_value(a)),
+                    }
+                    for a in sorted(n.attribute, key=lambda a: a.name)
+                },
             }
             for n in proto.graph.node
         ],
     }
 
 
-def refused(reason: Exception) -> dict[str, Any]:
-    """Return what stands for a model that the lowering has refused, which is not written."""
-    return {"refused": str(reason), "opset_imports": {}, "nodes": []}
-
-
 def _value_info(value: ValueInfoProto) -> dict[str, Any]:
     tensor = value.type.tensor_type
     return {
         "name": value.name,
-        "dtype": str(helper.tensor_dtype_to_np_dtype(tensor.elem_type)),
+        "dtype": element_dtype(tensor.elem_type),
         "shape": [d.dim_param or d.dim_value for d in tensor.shape.dim],
-    }
-
-
-def _attribute(attribute: AttributeProto) -> dict[str, str]:
-    """Return type and value as text: NaN and infinities are no JSON."""
-    return {
-        "type": AttributeProto.AttributeType.Name(attribute.type),
-        "value": repr(helper.get_attribute_value(attribute)),
     }

@@ -14,23 +14,25 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 from pipeline import evolution
 from pipeline.errors import ExportError, did_you_mean
 from pipeline.feeds import node_inputs
-from pipeline.models.demand import Demand, qualified
-from pipeline.models.value_gates import checker, graph_signature, inference
-from pipeline.schema import attribute_values, stored
+from pipeline.lowering.graph import STANDARD, qualified
+from pipeline.matrix import ORT
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.value_gates import checker, declared_signature, inference
+from pipeline.schema import attribute_values, onnx_kind, stored
 from pipeline.spec import Attribute, AttributeValue
 
-# What ONNX Runtime 1.18 to 1.23 can read, and the highest that torch 2.13 writes. A newer ONNX Runtime reads more.
-MAX_IR_VERSION = 10
+# The highest that torch 2.13 writes. A newer ONNX Runtime reads more.
+_MAX_IR_VERSION = ORT["1.18"].ir
 
 
-def check(proto: ModelProto, demand: Demand) -> None:
+def check(proto: ModelProto, demand: ExpectedModel) -> None:
     """Raise ExportError with everything that any gate finds."""
     found = [problem for gate in GATES for problem in gate(proto, demand)]
     if found:
         raise ExportError("\n".join(f"{demand}: {problem}" for problem in found))
 
 
-def nodes(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def nodes(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """The custom nodes that are declared, each as often as it is emitted; of ONNX's own, what the lowering emits."""
     found = Counter(qualified(n) for n in proto.graph.node)
     shown = ", ".join(found.elements()) or "none"
@@ -45,7 +47,7 @@ def nodes(proto: ModelProto, demand: Demand) -> Iterator[str]:
             wanted = "one" if count == 1 else str(count)
             yield f"{found[name]} nodes {name}, allowed: {wanted}. Call the operator once in the model"
     allowed = {*demand.custom_nodes, *demand.standard_nodes}
-    around = {n.op_type for n in proto.graph.node if demand.model.around and not n.domain}
+    around = {n.op_type for n in proto.graph.node if demand.model.around and n.domain in STANDARD}
     if extra := sorted(found.keys() - allowed - around):
         beside = ", ".join(sorted(allowed)) or "nothing"
         yield (
@@ -56,7 +58,7 @@ def nodes(proto: ModelProto, demand: Demand) -> Iterator[str]:
         yield "no node at all. The lowering was not called: key the translation table by the overload, '.default'"
 
 
-def stored_values(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def baked_constants(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """Nothing of the example stored in the model; of constants, those that the lowering emits."""
     stored_values = [*(i.name for i in proto.graph.initializer), *(f.name for f in proto.functions)]
     constants = "Constant" in demand.standard_nodes or demand.model.around
@@ -67,7 +69,7 @@ def stored_values(proto: ModelProto, demand: Demand) -> Iterator[str]:
         )
 
 
-def wiring(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def node_arguments(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """The graph's inputs reach the node, and its outputs the graph's, in the order of the declaration."""
     if demand.model.around:
         return  # what stands before and behind it is the model's own affair; the numbers will tell
@@ -80,7 +82,7 @@ def wiring(proto: ModelProto, demand: Demand) -> Iterator[str]:
                 yield f"{demand.node} {what} {found}, declared: {wanted}. Mend the order of arguments in the lowering"
 
 
-def attributes(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def attributes(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """Every attribute is written, defaults included, with the declared type and the model's value."""
     declared = {a.name: a for a in evolution.written(demand.spec, demand.model.domain_version)}
     marks = {n: a.default for n, a in declared.items() if n == evolution.MARK and a.default is not None}
@@ -105,7 +107,7 @@ def attributes(proto: ModelProto, demand: Demand) -> Iterator[str]:
             yield from _attribute(found[name], declared[name], stored(declared[name], values[name]))
 
 
-def defaults(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def defaults(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """The ONNX schema has the declared defaults, and so torch's: another's model may leave an attribute out."""
     for declared in evolution.written(demand.spec, demand.model.domain_version):
         written = demand.schema.attributes.get(declared.name)
@@ -122,10 +124,7 @@ def defaults(proto: ModelProto, demand: Demand) -> Iterator[str]:
 
 def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValue) -> Iterator[str]:
     name = declared.name
-    found_type, wanted_type = (
-        AttributeProto.AttributeType.Name(found.type),
-        declared.kind.upper().replace("BOOL", "INT"),
-    )
+    found_type, wanted_type = AttributeProto.AttributeType.Name(found.type), onnx_kind(declared.kind)
     value = _value(found)
     if found_type != wanted_type:
         yield (
@@ -139,7 +138,7 @@ def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValu
         )
 
 
-def opset_imports(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def opset_imports(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """Opsets given are those asked for, and no others."""
     found = {o.domain: o.version for o in proto.opset_import}
     cell, versions = demand.cell, demand.versions
@@ -159,16 +158,16 @@ def opset_imports(proto: ModelProto, demand: Demand) -> Iterator[str]:
         yield f"unexpected opset imports {extra}, allowed: {allowed}. Something lowers to another domain"
 
 
-def format_version(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def format_version(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """ONNX Runtime can read the file."""
-    if not 3 <= proto.ir_version <= MAX_IR_VERSION:
+    if not 3 <= proto.ir_version <= _MAX_IR_VERSION:
         yield (
-            f"IR version {proto.ir_version}, allowed: 3 to {MAX_IR_VERSION}, which ONNX Runtime 1.18 and newer read. "
+            f"IR version {proto.ir_version}, allowed: 3 to {_MAX_IR_VERSION}, which ONNX Runtime 1.18 and newer read. "
             f"Set ir_version before saving"
         )
 
 
-def traces(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def local_paths(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """Nothing in the file says where or how it was made: equal models have equal bytes in every checkout."""
     graph = proto.graph
     parts = [proto, graph, *graph.node, *graph.input, *graph.output, *graph.value_info]
@@ -178,13 +177,13 @@ def traces(proto: ModelProto, demand: Demand) -> Iterator[str]:
         yield "a tensor lies in an external file. Export with external_data=False"
 
 
-GATES: Sequence[Callable[[ModelProto, Demand], Iterator[str]]] = (
-    nodes, stored_values, wiring, attributes, defaults, opset_imports, graph_signature, checker, inference,
-    format_version, traces,
+GATES: Sequence[Callable[[ModelProto, ExpectedModel], Iterator[str]]] = (
+    nodes, baked_constants, node_arguments, attributes, defaults, opset_imports, declared_signature, checker, inference,
+    format_version, local_paths,
 )  # fmt: skip
 
 
-def _declared_nodes(proto: ModelProto, demand: Demand) -> list[NodeProto]:
+def _declared_nodes(proto: ModelProto, demand: ExpectedModel) -> list[NodeProto]:
     return [n for n in proto.graph.node if qualified(n) == demand.node]
 
 

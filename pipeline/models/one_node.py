@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from onnx import AttributeProto, ModelProto, TensorProto, ValueInfoProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from pipeline import evolution
+from pipeline.data.dtypes import numpy_dtype
 from pipeline.feeds import node_inputs
-from pipeline.models.demand import Demand
-from pipeline.models.model_gates import MAX_IR_VERSION
+from pipeline.matrix import ir
+from pipeline.models.demand import ExpectedModel
 from pipeline.models.value_info import ValueInfo
-from pipeline.schema import attribute_values, in_onnx
-from pipeline.spec import AttributeKind, DType, Model, OpSpec
-
-_ELEMENTS: Mapping[DType, int] = {
-    "float16": TensorProto.FLOAT16,
-    "bfloat16": TensorProto.BFLOAT16,
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "int8": TensorProto.INT8,
-    "int16": TensorProto.INT16,
-    "int32": TensorProto.INT32,
-    "int64": TensorProto.INT64,
-    "uint8": TensorProto.UINT8,
-    "uint16": TensorProto.UINT16,
-    "uint32": TensorProto.UINT32,
-    "uint64": TensorProto.UINT64,
-    "bool": TensorProto.BOOL,
-    "string": TensorProto.STRING,
-}
-# ONNX has no bools among attributes.
-_ATTRIBUTES: Mapping[AttributeKind, AttributeProto.AttributeType] = {
-    "float": AttributeProto.FLOAT,
-    "int": AttributeProto.INT,
-    "bool": AttributeProto.INT,
-    "string": AttributeProto.STRING,
-    "floats": AttributeProto.FLOATS,
-    "ints": AttributeProto.INTS,
-    "bools": AttributeProto.INTS,
-    "strings": AttributeProto.STRINGS,
-}
+from pipeline.schema import attribute_values, in_onnx, onnx_kind
+from pipeline.spec import AttributeKind, Model, OpSpec
 
 
-def one_node(demand: Demand) -> ModelProto:
+def one_node(demand: ExpectedModel) -> ModelProto:
     """Return the model: the declared node alone, with every attribute, between the declared inputs and outputs."""
     spec, declared = demand.spec, demand.signature
     node = helper.make_node(
@@ -53,14 +27,30 @@ def one_node(demand: Demand) -> ModelProto:
         domain=spec.onnx.domain,
     )
     node.attribute.extend(attributes(spec, demand.model))
-    graph = helper.make_graph(
-        [node], spec.name, [_value_info(v) for v in declared.inputs], [_value_info(v) for v in declared.outputs]
+    inputs, outputs = ([_value_info(v) for v in values] for values in (declared.inputs, declared.outputs))
+    version = demand.model.domain_version
+    return model_of(node, inputs, outputs, name=spec.name, opset=demand.cell.opset, version=version)
+
+
+def model_of(
+    node: NodeProto,
+    inputs: Sequence[ValueInfoProto],
+    outputs: Sequence[ValueInfoProto],
+    *,
+    name: str,
+    opset: int,
+    version: int,
+) -> ModelProto:
+    """Return the model of a custom node, `version` being that of its domain; `name` is the graph's.
+
+    Its IR version is as low as the opset allows, so that an old ONNX Runtime reads it as well.
+    """
+    return helper.make_model(
+        helper.make_graph([node], name, inputs, outputs),
+        opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid(node.domain, version)],
+        ir_version=ir("node", opset),
+        producer_name="opmatrix",
     )
-    opset = helper.make_opsetid("", demand.cell.opset)
-    # As low as the opset allows, so that an old ONNX Runtime reads it as well.
-    ir_version = min(helper.find_min_ir_version_for([opset]), MAX_IR_VERSION)
-    imports = [opset, helper.make_opsetid(spec.onnx.domain, demand.model.domain_version)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, producer_name="opmatrix")
 
 
 def attributes(spec: OpSpec, model: Model) -> Iterator[AttributeProto]:
@@ -69,8 +59,14 @@ def attributes(spec: OpSpec, model: Model) -> Iterator[AttributeProto]:
     for attribute in evolution.written(spec, model.domain_version):
         if (value := values.get(attribute.name, attribute.default)) is not None:
             value = in_onnx(attribute, value)
-            yield helper.make_attribute(attribute.name, value, attr_type=_ATTRIBUTES[attribute.kind])
+            yield make_attribute(attribute.name, attribute.kind, value)
+
+
+def make_attribute(name: str, kind: AttributeKind, value: Any) -> AttributeProto:
+    """Return an attribute of a declared kind, with its type though it be an empty list."""
+    return helper.make_attribute(name, value, attr_type=AttributeProto.AttributeType.Value(onnx_kind(kind)))
 
 
 def _value_info(value: ValueInfo) -> ValueInfoProto:
-    return helper.make_tensor_value_info(value.name, _ELEMENTS[value.dtype], list(value.shape))
+    element = helper.np_dtype_to_tensor_dtype(numpy_dtype(value.dtype))
+    return helper.make_tensor_value_info(value.name, element, list(value.shape))

@@ -6,17 +6,18 @@ keeps one picture of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 
+from pipeline.models.value_info import element_dtype
+
 _SHOWN = 6  # elements of a constant; of a larger one dtype and shape stand in the picture
 _LENGTH = 80  # of an attribute's text
 
 
-def picture(proto: ModelProto) -> dict[str, Any]:
+def graph_json(proto: ModelProto) -> dict[str, Any]:
     """Return inputs, nodes and outputs of a model.
 
     An input or output is ``[value, name, "float32[2, n]"]``. Of a node, ``in`` holds values, the text of constants, and
@@ -40,7 +41,7 @@ def picture(proto: ModelProto) -> dict[str, Any]:
                 **({"domain": node.domain, "version": versions.get(node.domain, 0)} if node.domain else {}),
                 "in": [value(name) for name in node.input],
                 "out": [value(name) for name in node.output],
-                "attributes": _attributes(node),
+                "attributes": {a.name: _attribute(a) for a in sorted(node.attribute, key=lambda a: a.name)},
             }
             for node in graph.node
             if _constant(node) is None
@@ -54,10 +55,6 @@ def _constant(node: NodeProto) -> str | None:
     if node.op_type != "Constant" or node.domain:
         return None
     return next((_attribute(a) for a in node.attribute), "")
-
-
-def _attributes(node: NodeProto) -> Mapping[str, str]:
-    return {a.name: _attribute(a) for a in sorted(node.attribute, key=lambda a: a.name)}
 
 
 def _attribute(attribute: AttributeProto) -> str:
@@ -83,20 +80,14 @@ def _tensor(tensor: TensorProto) -> str:
     """Return the numbers of a small tensor, dtype and shape of a larger one."""
     shape = list(tensor.dims)
     if prod(shape) > _SHOWN or tensor.data_type == TensorProto.STRING or tensor.external_data:
-        return f"{_dtype(tensor.data_type)}{shape}"
+        return f"{element_dtype(tensor.data_type)}{shape}"
     return str(numpy_helper.to_array(tensor).tolist())
 
 
 def _type(declared: TypeProto) -> str:
     """Return ``float32[2, n]``, without brackets where the rank is not known."""
     tensor = declared.tensor_type
-    if not tensor.elem_type:
-        return ""
-    dtype = _dtype(tensor.elem_type)
-    if not tensor.HasField("shape"):
+    dtype = element_dtype(tensor.elem_type)
+    if not dtype or not tensor.HasField("shape"):
         return dtype
     return f"{dtype}[{', '.join(d.dim_param or str(d.dim_value) for d in tensor.shape.dim)}]"
-
-
-def _dtype(number: int) -> str:
-    return "string" if number == TensorProto.STRING else str(helper.tensor_dtype_to_np_dtype(number))

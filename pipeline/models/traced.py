@@ -6,7 +6,8 @@ Needs torch and onnx.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from onnx import ModelProto
 
 from pipeline.feeds import case_arguments, feeds
 from pipeline.library.torch_call import torch_attributes, torch_operator
-from pipeline.models.demand import Demand
-from pipeline.models.value_info import Shape
+from pipeline.lowering.arguments import Lowered
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.glue import GeneratedModules
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -31,7 +33,45 @@ class OperatorModule(torch.nn.Module):
         return self.compute(*inputs)
 
 
-def operator_module(demand: Demand) -> OperatorModule:
+@dataclass(frozen=True, kw_only=True)
+class ExporterInput:
+    """A module, what it is traced with, and the lowerings of the operators that it calls.
+
+    `versions` are those of custom domains, `axes` the names of each input's dynamic axes, by number, and `output_axes`
+    of each output's, as far as known.
+    """
+
+    module: torch.nn.Module
+    inputs: Tensors
+    lowered: Sequence[Lowered]
+    opset: int
+    versions: Mapping[str, int]
+    input_names: Sequence[str]
+    output_names: Sequence[str]
+    axes: Sequence[Mapping[int, str]]
+    output_axes: Sequence[Mapping[int, str]] = ()
+
+
+def exporter_input(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ExporterInput:
+    """Return what an exporter makes the demanded model of."""
+    into, out = demand.signature.inputs, demand.signature.outputs
+    axes, output_axes = (
+        [{n: size for n, size in enumerate(v.shape) if isinstance(size, str)} for v in values] for values in (into, out)
+    )
+    return ExporterInput(
+        module=operator_module(demand),
+        inputs=inputs,
+        lowered=[generated.lowered(demand.lowering)],
+        opset=demand.cell.opset,
+        versions=demand.versions,
+        input_names=[v.name for v in into],
+        output_names=[v.name for v in out],
+        axes=axes,
+        output_axes=output_axes,
+    )
+
+
+def operator_module(demand: ExpectedModel) -> OperatorModule:
     """Return the module that a model is exported from, in evaluation mode. Its attributes are constants."""
     spec, model = demand.spec, demand.model
     operator = functools.partial(torch_operator(spec), **torch_attributes(spec, model))
@@ -52,8 +92,3 @@ def strip(proto: ModelProto) -> ModelProto:
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
     return proto
-
-
-def dynamic(shape: Shape) -> dict[int, str]:
-    """Return the names of the axes whose size is open."""
-    return {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}

@@ -6,29 +6,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import onnx
-from onnx import ModelProto, TensorProto, ValueInfoProto, defs, helper
+from onnx import ModelProto, ValueInfoProto, defs
 
-from pipeline.models.demand import Demand
-from pipeline.models.value_info import Shape, ValueInfo
+from pipeline.errors import one_line
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.value_info import Shape, ValueInfo, element_dtype
 
 
-def graph_signature(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def declared_signature(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """Names, dtypes and shapes of the graph's inputs and outputs are the declared ones."""
     wanted = demand.signature
     yield from _differences("input", proto.graph.input, wanted.inputs)
     yield from _differences("output", proto.graph.output, wanted.outputs)
 
 
-def checker(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def checker(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """onnx's full check, with the schema registered: without one it accepts anything in a custom domain."""
     try:
         with registered(*demand.schemas):
             onnx.checker.check_model(proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        yield f"onnx.checker refuses it: {_one_line(error)}"
+        yield f"onnx.checker refuses it: {one_line(error)}"
 
 
-def inference(proto: ModelProto, demand: Demand) -> Iterator[str]:
+def inference(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """Strict shape inference finds the outputs' real dtypes and shapes by itself: nothing of what the exporter says.
 
     In a graph of ONNX's own operators it may know less (before opset 13 no shape that is computed), but nothing else.
@@ -42,7 +43,7 @@ def inference(proto: ModelProto, demand: Demand) -> Iterator[str]:
         with registered(*demand.schemas):
             inferred = onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
-        yield f"shape inference fails: {_one_line(error)}. Mend the shape rule of the declaration"
+        yield f"shape inference fails: {one_line(error)}. Mend the shape rule of the declaration"
         return
     partly = not demand.custom_nodes
     for problem in _differences("output", inferred.graph.output, demand.signature.outputs, partly=partly):
@@ -67,7 +68,7 @@ def _differences(
         yield f"{kind}s are named {names}, declared: {declared}. Pass them as {kind}_names="
         return
     for value, want in zip(found, wanted, strict=True):
-        dtype, shape = _dtype(value), _shape(value)
+        dtype, shape = element_dtype(value.type.tensor_type.elem_type) or "unknown", _shape(value)
         if dtype != want.dtype:
             yield f"{kind} {want.name!r} has the dtype {dtype}, declared: {want.dtype}. Mend the type the lowering sets"
         if not _fits(shape, want.shape, partly=partly):
@@ -87,13 +88,6 @@ def _fits(found: tuple[int | str | None, ...] | None, wanted: Shape, *, partly: 
     return all(f == w if w is not None else not isinstance(f, int) for f, w in zip(found, wanted, strict=True))
 
 
-def _dtype(value: ValueInfoProto) -> str:
-    number = value.type.tensor_type.elem_type
-    if number == TensorProto.STRING:
-        return "string"
-    return str(helper.tensor_dtype_to_np_dtype(number)) if number else "unknown"
-
-
 def _shape(value: ValueInfoProto) -> tuple[int | str | None, ...] | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
@@ -110,7 +104,3 @@ def _shape_remedy(found: Sequence[int | str | None] | None, wanted: Shape) -> st
     if any(not isinstance(f, int) and isinstance(w, int) for f, w in pairs):
         return "A static size is lost: the symbolic must call setType, the fake kernel must keep sizes"
     return "Mend the shape rule, or the names in the model's 'dynamic'"
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

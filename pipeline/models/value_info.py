@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from onnx import TensorProto, helper
+
 from pipeline.feeds import Feed, feeds
 from pipeline.schema import attribute_values, dtype_of
 from pipeline.sizes import attribute_sizes, named_sizes, size
@@ -25,14 +27,14 @@ class ValueInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signature:
+class GraphSignature:
     """All graph inputs and outputs, in the order of the declaration."""
 
     inputs: tuple[ValueInfo, ...]
     outputs: tuple[ValueInfo, ...]
 
 
-def signature(spec: OpSpec, model: Model) -> Signature:
+def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
     """Return the signature that a model must have in every exporter and opset."""
     fed = feeds(spec, model, model.cases[0])
     shapes = [(feed, _input_shape(model, feed)) for feed in fed]
@@ -41,13 +43,20 @@ def signature(spec: OpSpec, model: Model) -> Signature:
     def dtype(declared: str) -> DType:
         return dtype_of(declared, model.types)
 
-    return Signature(
+    return GraphSignature(
         inputs=tuple(ValueInfo(name=f.name, dtype=dtype(f.part.type), shape=shape) for f, shape in shapes),
         outputs=tuple(
             ValueInfo(name=model.names.get(o.name, o.name), dtype=dtype(o.type), shape=_output_shape(o, shapes, known))
             for o in spec.outputs
         ),
     )
+
+
+def element_dtype(element: int) -> str:
+    """Return the dtype of an element type of ONNX, or "" where there is none."""
+    if element == TensorProto.STRING:
+        return "string"
+    return str(helper.tensor_dtype_to_np_dtype(element)) if element else ""
 
 
 def _input_shape(model: Model, feed: Feed) -> Shape:

@@ -17,7 +17,7 @@ _LINES = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Background:
-    """The last lines of a log, and `pipeline.models.picture.picture` of each model by name."""
+    """The last lines of a log, and `pipeline.models.picture.graph_json` of each model by name."""
 
     log: str = ""
     pictures: Mapping[str, Any] = field(default_factory=dict)

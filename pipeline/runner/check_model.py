@@ -51,17 +51,17 @@ class Check(Plain):
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
         """Check one model and print each answer as it is found."""
         # What follows is imported here: doit imports this module for every command.
-        from pipeline.inspection.asked import FORMS, asked
+        from pipeline.inspection.asked import FORMS, parse
 
         layout = Layout(Path.cwd())
         try:
             if len(args) != 1:
                 raise UsageError(f"doit check takes one model, and was given {len(args)}; write {FORMS}")
-            what = asked(args[0], params, layout.root, torch=minor(installed().torch))
-            from pipeline.inspection.told import Teller
+            what = parse(args[0], params, layout.root, torch=minor(installed().torch))
+            from pipeline.inspection.told import FindingPrinter
             from pipeline.runner.check_parts import Parts
 
-            teller = Teller(sys.stdout)
+            teller = FindingPrinter(sys.stdout)
             with hold(layout.lock) as lock, Parts(layout, what, lock=lock, teller=teller) as parts:
                 parts.check()
         except OpmatrixError as error:

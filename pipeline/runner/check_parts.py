@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from pipeline.errors import UsageError
 from pipeline.inspection import finding
-from pipeline.inspection.asked import Asked
+from pipeline.inspection.asked import CheckRequest
 from pipeline.inspection.finding import Finding
-from pipeline.inspection.told import Teller
+from pipeline.inspection.told import FindingPrinter
 from pipeline.layout import Layout
 from pipeline.matrix import ORT
 from pipeline.project import installed, step_megabytes, step_seconds
@@ -26,7 +26,7 @@ Known = Mapping[str, Any]
 class Parts:
     """Runs them in children of the light server, which import what they need: torch and ONNX Runtime never both."""
 
-    def __init__(self, layout: Layout, asked: Asked, *, lock: int, teller: Teller) -> None:
+    def __init__(self, layout: Layout, asked: CheckRequest, *, lock: int, teller: FindingPrinter) -> None:
         self._layout, self._asked, self._teller = layout, asked, teller
         self._seconds, self._megabytes = step_seconds(layout), step_megabytes(layout)
         self._pool = Pool(layout, entry="pipeline.cli:main", lock=lock)
@@ -48,7 +48,7 @@ class Parts:
         of = f"torch {minor(installed().torch)}"
         for cell, found in self._capture(folder).items():
             self._teller.title(f"{cell}  {self._shown(found['model'] or '')}".rstrip())
-            self._teller.tell(Finding(**f) for f in found["findings"])
+            self._teller.print(Finding(**f) for f in found["findings"])
             if found["model"]:
                 self._model(found["model"], folder / cell, of=of)
 
@@ -75,16 +75,16 @@ class Parts:
                 else:
                     findings.append(told)
             if not before:
-                self._teller.tell(findings)
+                self._teller.print(findings)
         notes = (Finding(question="export", mark="note", text=f"left out: {why}") for why in self._asked.left_out)
-        self._teller.tell(notes)
+        self._teller.print(notes)
         return cells
 
     def _model(self, model: str, folder: Path, *, of: str) -> None:
         """Read, run and compare one model.onnx."""
         ort = ["--ort", self._asked.ort] if self._asked.ort else []
         findings, known, died = self._part("read", model, folder, *ort)
-        self._teller.tell([*findings, *_death("nodes", died)])
+        self._teller.print([*findings, *_death("nodes", died)])
         wrong = {f.question for f in findings if f.mark == "wrong"}
         if died or "libraries" in wrong:
             return
@@ -100,14 +100,14 @@ class Parts:
     def _runs(self, model: str, folder: Path, *options: str, of: str, own: bool, server: str | None = None) -> None:
         """Run a model, and compare its values node by node, in the installed ONNX Runtime or in that of a server."""
         findings, known, died = self._part("run", model, folder, *options, "--of", of, server=server)
-        self._teller.tell([*findings, *_death("runs", died)])
+        self._teller.print([*findings, *_death("runs", died)])
         agrees = not died and known["agrees"]
         if died or not known["ran"] or (agrees and not own):
             return
         # torch and ONNX Runtime share a kernel: that they agree says nothing of it.
         more = ["--own"] if agrees else ["--differs"] if known["differs"] else []
         findings, _, died = self._part("compare", model, folder, *options, *more, server=server)
-        self._teller.tell([*findings, *_death("first node", died)])
+        self._teller.print([*findings, *_death("first node", died)])
 
     def _elsewhere(self) -> str:
         """Return the server of another ONNX Runtime that was asked for, where its environment is made."""
@@ -119,7 +119,7 @@ class Parts:
             return f"ort@{name}"
         make = f"Make it, and it will be: python -m pipeline environment {name}" if version in ORT else ""
         text = f"not run in ONNX Runtime {version}, of which there is no environment"
-        self._teller.tell([Finding(question="runs", mark="note", text=text, remedy=make)])
+        self._teller.print([Finding(question="runs", mark="note", text=text, remedy=make)])
         return ""
 
     def _link(self, names: Sequence[str]) -> bool:
@@ -128,7 +128,7 @@ class Parts:
         ending = self._run(["combine", *names], log)
         if ending.status:
             said = read_output(log) or self._end(ending, log)
-            self._teller.tell([Finding(question="libraries", mark="wrong", text=said)])
+            self._teller.print([Finding(question="libraries", mark="wrong", text=said)])
         return not ending.status
 
     def _part(

@@ -44,7 +44,9 @@ def _held_to(opset: int, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(g: Graph, *arguments: Any) -> Any:
         asked = getattr(getattr(symbolic_helper, "GLOBALS", None), "export_onnx_opset_version", opset)
         if asked != opset:
-            g.refuse(f"symbolics({opset}) are registered, and the model is exported at opset {asked}: give both one")
+            g.unsupported(
+                f"symbolics({opset}) are registered, and the model is exported at opset {asked}: give both one"
+            )
         return function(g, *arguments)
 
     return run
@@ -142,7 +144,7 @@ def _function(shipped: Shipped, lowering: Lowering) -> Callable[..., Any]:
 def _bounded(function: Callable[..., Any], name: str, min_opset: int) -> Callable[..., Any]:
     def run(g: Graph, *arguments: Any) -> Any:
         if g.opset < min_opset:
-            g.refuse(f"{name} needs opset {min_opset} or newer, and the model is exported at {g.opset}")
+            g.unsupported(f"{name} needs opset {min_opset} or newer, and the model is exported at {g.opset}")
         return function(g, *arguments)
 
     return run

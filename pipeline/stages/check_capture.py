@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from onnx import ModelProto
 from torch.utils import _pytree
 
 from pipeline.data import dataset
-from pipeline.errors import OpmatrixError, UsageError
+from pipeline.errors import OpmatrixError, UsageError, many
 from pipeline.files import write_bytes
 from pipeline.inspection import finding, torch_operators
 from pipeline.inspection.feeding import described
@@ -43,11 +42,7 @@ def run(layout: Layout, *, target: str, exporters: Sequence[Exporter], opset: in
         inputs = ", ".join(
             f"{n} {described(to_array(t))}" for n, t in zip(model.input_names, model.inputs, strict=True)
         )
-        record.add(
-            Finding(
-                question="function", mark="ok", text=f"gives the module {type(model.module).__name__}, inputs: {inputs}"
-            )
-        )
+        record.add(finding.ok("function", f"gives the module {type(model.module).__name__}, inputs: {inputs}"))
         record.doing(f"the model ran in torch {torch_minor()}")
         outputs = _run(model, target, loaded)
     except OpmatrixError as error:
@@ -55,7 +50,7 @@ def run(layout: Layout, *, target: str, exporters: Sequence[Exporter], opset: in
         return
     names = _names(model, len(outputs), target)
     shown = ", ".join(f"{n} {described(to_array(t))}" for n, t in zip(names, outputs, strict=True))
-    record.add(Finding(question="torch", mark="ok", text=f"runs in torch {torch.__version__}; outputs: {shown}"))
+    record.add(finding.ok("torch", f"runs in torch {torch.__version__}; outputs: {shown}"))
     for exporter in exporters:
         name = f"torch{torch_minor()}-{exporter}-opset{opset}"
         record.doing(f"the {exporter} exporter ran", name)
@@ -138,25 +133,20 @@ def _export(
     with collected() as said:
         try:
             with torch.no_grad():
-                proto = torch_operators.EXPORTERS[exporter](model, loaded, opset, names)
+                proto = torch_operators.export(model, loaded, exporter=exporter, opset=opset, outputs=names)
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the model raise
             own = error if isinstance(error, OpmatrixError) else None
             text = str(own) if own else explain(error)
-            record.add(Finding(question="export", mark="wrong", text=f"the {exporter} exporter: {text[:500]}"))
+            record.add(finding.wrong("export", f"the {exporter} exporter: {text[:500]}"))
             return None
     path = folder / "model.onnx"
     write_bytes(path, proto.SerializeToString(deterministic=True))
-    record.add(Finding(question="export", mark="ok", text=f"{exporter}, opset {opset}: {_many(proto)}"))
+    record.add(finding.ok("export", f"{exporter}, opset {opset}: {many(len(proto.graph.node), 'node')}"))
     for text in unexpected(said):
-        record.add(Finding(question="export", mark="note", text=f"the exporter warned: {text.partition('. ')[0]}"))
+        record.add(finding.note("export", f"the exporter warned: {text.partition('. ')[0]}"))
     got = {o.domain: o.version for o in proto.opset_import}.get("")
     if got != opset:
         text = f"asked for opset {opset}, the exporter wrote {got}"
         remedy = "Choose an opset that the model's operators have: --opset"
-        record.add(Finding(question="export", mark="wrong", text=text, remedy=remedy))
+        record.add(finding.wrong("export", text, remedy))
     return path
-
-
-def _many(proto: ModelProto) -> str:
-    count = len(proto.graph.node)
-    return f"{count} node{'s' * (count != 1)}"

@@ -10,10 +10,9 @@ import onnx
 
 from pipeline.data.reference import Reference
 from pipeline.errors import OpmatrixError
-from pipeline.inspection import finding
-from pipeline.inspection.blame import QUESTION, blame, first_wrong
-from pipeline.inspection.feeding import feeding
-from pipeline.inspection.finding import Finding
+from pipeline.inspection import blame, finding
+from pipeline.inspection.blame import QUESTION, first_wrong
+from pipeline.inspection.feeding import find_inputs
 from pipeline.inspection.nodes import used
 from pipeline.inspection.nodewise import nodewise, write_alone
 from pipeline.inspection.tolerances import tolerances
@@ -38,19 +37,19 @@ def run(
 ) -> None:
     """Write the findings; `differs` says that the outputs are not the expected ones.
 
-    With `own` only the nodes of this project's operators are held.
+    With `own` only the nodes of this project's operators are compared.
     """
     proto = onnx.load_model(model)
     specs = used(proto, [o.spec for o in load_operators(layout)])
     try:
-        fed = feeding(proto, model, inputs)
+        fed = find_inputs(proto, model, inputs)
         references = [(spec, Reference(layout, spec)) for spec in specs]
         limits = tolerances(rtol, atol)
-        held = list(nodewise(proto, fed.inputs, Runtime(None, more=libraries), references, limits, own=own))
-        wrong = first_wrong(held)
+        nodes = list(nodewise(proto, fed.inputs, Runtime(None, more=libraries), references, limits, own=own))
+        wrong = first_wrong(nodes)
         alone = write_alone(wrong, proto, into / "first_node") if wrong else None
         replay = f" It alone: doit check {os.path.relpath(alone)}" if alone else ""
-        findings = list(blame(held, specs, differs=differs, own=own, replay=replay))
+        findings = list(blame.findings(nodes, specs, differs=differs, own=own, replay=replay))
     except OpmatrixError as error:
-        findings = [Finding(question=QUESTION, mark="wrong", text=f"cannot be looked for: {error}")]
+        findings = [finding.wrong(QUESTION, f"cannot be looked for: {error}")]
     finding.write(into / PART, findings)

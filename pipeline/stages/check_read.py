@@ -88,7 +88,7 @@ def _findings(proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries:
         yield from wrong
         if not wrong:
             text = f"opset {imported.get('', 0)}, IR version {proto.ir_version}: ONNX Runtime {version} reads them"
-            yield Finding(question="versions", mark="ok", text=text)
+            yield finding.ok("versions", text)
 
 
 def builtin() -> Builtin:
@@ -101,10 +101,9 @@ def _data_beside(proto: ModelProto, path: Path) -> Iterator[Finding]:
     for tensor in proto.graph.initializer:
         place = next((e.value for e in tensor.external_data if e.key == "location"), "")
         if place and not (path.parent / place).is_file():
-            yield Finding(
-                question="nodes",
-                mark="wrong",
-                text=f"the numbers of {tensor.name!r} are in {place!r}, which does not lie beside the model",
-                remedy="Copy it along with the model, or save the model with its data within",
+            yield finding.wrong(
+                "nodes",
+                f"the numbers of {tensor.name!r} are in {place!r}, which does not lie beside the model",
+                "Copy it along with the model, or save the model with its data within",
             )
             return

@@ -9,7 +9,7 @@ import onnx
 
 from pipeline.errors import OpmatrixError, UsageError, VerifyError
 from pipeline.inspection import finding
-from pipeline.inspection.feeding import Feeding, feeding
+from pipeline.inspection.feeding import ModelInputs, find_inputs
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.running import agreement, same
 from pipeline.inspection.running import run as run_model
@@ -36,12 +36,12 @@ def run(
     findings: list[Finding] = []
     error = ""
     try:
-        fed = feeding(onnx.load_model(model, load_external_data=False), model, inputs)
+        fed = find_inputs(onnx.load_model(model, load_external_data=False), model, inputs)
         findings = list(_findings(model, libraries, fed, tolerances(rtol, atol), of))
     except UsageError as mistake:
         error = str(mistake)
     except VerifyError as mistake:  # a library that cannot be loaded
-        findings.append(Finding(question="runs", mark="wrong", text=str(mistake)))
+        findings.append(finding.wrong("runs", str(mistake)))
     except OpmatrixError as mistake:
         error = str(mistake)
     told = {f.question: f.mark for f in findings}
@@ -58,7 +58,7 @@ def run(
 
 
 def _findings(
-    model: Path, libraries: Sequence[Path], fed: Feeding, limits: Mapping[str, Tolerance], of: str
+    model: Path, libraries: Sequence[Path], fed: ModelInputs, limits: Mapping[str, Tolerance], of: str
 ) -> Iterator[Finding]:
     runtime = Runtime(None, more=libraries)
     found, answers = run_model(model, runtime, fed)

@@ -13,7 +13,7 @@ import numpy as np
 from pipeline.data import dataset
 from pipeline.data.arrays import Array, dtype_name
 from pipeline.data.dataset import DataSet
-from pipeline.data.numbers import case_arrays, stored_attributes
+from pipeline.data.numbers import case_arrays, reference_attributes
 from pipeline.data.reference import Argument, Reference
 from pipeline.errors import DataError
 from pipeline.feeds import Feed, case_arguments, feeds
@@ -67,7 +67,7 @@ def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> D
 
 def _expected(spec: OpSpec, model: Model, reference: Reference, arguments: tuple[Argument, ...]) -> tuple[Array, ...]:
     """Return what the model gives: the operator's outputs, or what stands around the operator in the model."""
-    attributes = stored_attributes(spec, model)
+    attributes = reference_attributes(spec, model)
     if model.around is None:
         return reference(arguments, attributes)
     one = len(spec.outputs) == 1

@@ -12,4 +12,4 @@ def run(layout: Layout, operator: Operator) -> None:
     """Write what was drawn, with the answers of the reference. Raises DataError for a reference that cannot be run."""
     reference = Reference(layout, operator.spec)
     models = draw.collect(operator, examples=draw.EXAMPLES, home=layout.hypothesis)
-    drawn.write(layout.drawn(operator.name), [drawn.drawn(operator.spec, model, reference) for model in models])
+    drawn.write(layout.drawn(operator.name), [drawn.evaluate(operator.spec, model, reference) for model in models])

@@ -6,7 +6,7 @@ nor a changed reference can change a model, and neither can crash an export.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,19 +15,19 @@ import torch
 
 from pipeline.errors import ExportError, missing
 from pipeline.evolution import version_at
-from pipeline.files import write_bytes, write_text
+from pipeline.files import write_bytes
 from pipeline.layout import Layout
 from pipeline.library import torch_op
 from pipeline.library.torch_call import torch_minor
 from pipeline.load import Operator
 from pipeline.lowering.graph import UnsupportedModel
 from pipeline.matrix import Cell
-from pipeline.models.demand import Demand, check_legal
-from pipeline.models.exporters import example, export
+from pipeline.models import manifest
+from pipeline.models.demand import ExpectedModel, check_legal
+from pipeline.models.exporters import example_inputs, export
 from pipeline.models.function_body import with_function
-from pipeline.models.glue import Glue, dropped, emitted, load_glue
-from pipeline.models.manifest import describe, refused
-from pipeline.models.picture import picture
+from pipeline.models.glue import GeneratedModules, ignored_attributes, load_generated, lowered_nodes
+from pipeline.models.manifest import Exported
 from pipeline.schema import has_function_body
 from pipeline.spec import Lowering, OpSpec
 
@@ -41,35 +41,31 @@ def run(layout: Layout, operator: Operator, *, lowering: Lowering, cell: Cell) -
     """
     _check_torch(operator, cell)
     check_legal(operator.spec, cell)
-    glue = load_glue(layout, operator.name)
-    defined = define(layout, operator.spec, glue)
-    models, pictures = {}, {}
+    generated = load_generated(layout, operator.name)
+    defined = define(layout, operator.spec, generated)
+    manifest.write(layout, operator.name, lowering, cell, _models(layout, operator, lowering, cell, generated))
+    del defined  # the operator lives as long as this object
+
+
+def _models(
+    layout: Layout, operator: Operator, lowering: Lowering, cell: Cell, generated: GeneratedModules
+) -> Iterator[Exported]:
     for model in operator.models:
-        schema = glue.schema.schema(version_at(operator.spec, model.domain_version))
-        demand = Demand(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
-        path = layout.model(operator.name, lowering, cell, model.name)
+        schema = generated.schema.schema(version_at(operator.spec, model.domain_version))
+        demand = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
         try:
-            proto = export(demand, glue, example(demand))
+            proto = export(demand, generated, example_inputs(demand))
         except UnsupportedModel as refusal:
             if not model.unsupported:
                 raise
-            path.unlink(missing_ok=True)
-            models[model.name] = refused(refusal)
+            yield Exported(name=model.name, refused=str(refusal))
             continue
-        content = proto.SerializeToString(deterministic=True)
-        write_bytes(path, content)
-        models[model.name], pictures[model.name] = describe(proto, content), picture(proto)
-        if names := dropped(demand, glue):
-            models[model.name]["dropped"] = names
+        yield Exported(name=model.name, proto=proto, dropped=ignored_attributes(demand, generated))
         if lowering == "decomposed" and has_function_body(operator.spec):
-            _write_function(layout, demand, glue)
-    del defined  # the operator lives as long as this object
-    manifest = {"op": operator.name, "lowering": lowering, "cell": cell.export_name, "models": models}
-    write_text(layout.manifest(operator.name, lowering, cell), json.dumps(manifest, indent=1) + "\n")
-    write_text(layout.pictures(operator.name, lowering, cell), json.dumps(pictures, separators=(",", ":")) + "\n")
+            _write_function(layout, demand, generated)
 
 
-def _write_function(layout: Layout, demand: Demand, glue: Glue) -> None:
+def _write_function(layout: Layout, demand: ExpectedModel, generated: GeneratedModules) -> None:
     """Write the custom model of the cell once more, with the nodes of the decomposed one as the body of its node."""
     custom = layout.model(demand.spec.name, "custom", demand.cell, demand.model.name)
     try:
@@ -78,12 +74,12 @@ def _write_function(layout: Layout, demand: Demand, glue: Glue) -> None:
         replay = f"python -m pipeline export {demand.spec.name} --lowering custom --cell {demand.cell}"
         problem = "is missing, which gets a function body"
         raise ExportError(f"{demand}: {missing(custom, run=replay, problem=problem)}") from error
-    made = with_function(proto, replace(demand, lowering="custom"), emitted(demand, glue))
+    made = with_function(proto, replace(demand, lowering="custom"), lowered_nodes(demand, generated))
     path = layout.function_model(demand.spec.name, demand.cell, demand.model.name)
     write_bytes(path, made.SerializeToString(deterministic=True))
 
 
-def define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:
+def define(layout: Layout, spec: OpSpec, generated: GeneratedModules) -> Any:
     """Define the operator; return what keeps it alive. One that torch has already needs nothing.
 
     Raises RegisterError or ExportError for a second definition.
@@ -93,7 +89,7 @@ def define(layout: Layout, spec: OpSpec, glue: Glue) -> Any:
     if spec.torch.python:
         return torch_op.define(layout, spec)
     try:
-        return glue.fake.define()
+        return generated.fake.define()
     except RuntimeError as error:
         raise ExportError(
             f"{spec.name}: torch could not define {spec.torch.name} for the export: {str(error).splitlines()[0]} "

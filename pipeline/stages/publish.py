@@ -12,7 +12,7 @@ from pipeline import evolution, published, unfilled
 from pipeline.data import dataset
 from pipeline.data.arrays import Array
 from pipeline.data.dataset import DataSet
-from pipeline.data.numbers import case_arrays, stored_attributes
+from pipeline.data.numbers import case_arrays, reference_attributes
 from pipeline.data.reference import Reference
 from pipeline.errors import UsageError
 from pipeline.feeds import case_arguments, feeds
@@ -86,7 +86,7 @@ def _keep(layout: Layout, operator: Operator, version: int, model: Model, case: 
     plain = replace(model, names={})
     arrays = case_arrays(spec, plain, case)
     fed = feeds(spec, plain, case)
-    attributes = stored_attributes(spec, plain)
+    attributes = reference_attributes(spec, plain)
     outputs = Reference(layout, spec)(tuple(case_arguments(spec, case, arrays)), attributes)
     tensors: dict[str, list[Array]] = {}
     for feed, array in zip(fed, arrays, strict=True):

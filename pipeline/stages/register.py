@@ -67,8 +67,8 @@ def _results(layout: Layout, operator: Operator, part: Part) -> Sequence[Mapping
     if part == "gradient":  # which loads no library
         from pipeline.library import gradient_check
 
-        if not torch_versions.REGISTRATION.here:
-            return [{"check": "gradient", "skipped": torch_versions.REGISTRATION.skipped}]
+        if not torch_versions.REGISTRATION.available:
+            return [{"check": "gradient", "skipped": torch_versions.REGISTRATION.skip_reason}]
         return gradient_check.results(layout, operator)
     if part == "kernel":
         return _kernel(layout, operator)
@@ -84,7 +84,7 @@ def _results(layout: Layout, operator: Operator, part: Part) -> Sequence[Mapping
     if part == "search":
         from pipeline.library import search
 
-        return search.results(layout, operator, loaded)
+        return search.run(layout, operator, loaded)
     from pipeline.library import forbidden
 
     return forbidden.results(operator, loaded.overload)

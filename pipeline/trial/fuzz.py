@@ -8,8 +8,8 @@ from dataclasses import replace
 from onnx import ModelProto, helper
 
 from pipeline.data.arrays import Array, dtype_name
-from pipeline.data.drawn import Drawn
-from pipeline.data.illegal import Call, illegal
+from pipeline.data.drawn import DrawnCase
+from pipeline.data.illegal import Call, invalid_calls
 from pipeline.feeds import case_arguments
 from pipeline.load import Operator
 from pipeline.models.one_node import attributes
@@ -26,7 +26,7 @@ class Fuzz:
         self._operator, self._runtime = operator, runtime
         self._sessions: dict[object, Session | RefusedError] = {}
 
-    def drawn_problems(self, tried: list[Drawn]) -> Iterator[str]:
+    def drawn_problems(self, tried: list[DrawnCase]) -> Iterator[str]:
         """Yield where ONNX Runtime and the reference do not refuse the same inputs, or outputs are not alike."""
         for one in tried:
             inputs = tuple(case_arguments(self._operator.spec, one.model.cases[0], one.numbers))
@@ -44,7 +44,7 @@ class Fuzz:
 
     def illegal_problems(self) -> Iterator[str]:
         """Yield every forbidden call that is answered."""
-        for one in illegal(self._operator):
+        for one in invalid_calls(self._operator):
             try:
                 self.run(one.call)
             except RefusedError:

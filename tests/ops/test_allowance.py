@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline.data.arrays import Array
-from pipeline.data.drawn import Drawn
+from pipeline.data.drawn import DrawnCase
 from pipeline.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
 
 pytestmark = pytest.mark.torch
@@ -41,7 +41,7 @@ def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
     """Return what is said of a kernel whose results are `off`."""
     import torch
 
-    from pipeline.library.search import Judge
+    from pipeline.library.search import KernelCheck
 
     def exact(given: Any, attributes: Any) -> tuple[Array, ...]:
         return (function(given[0].astype(np.longdouble)).astype(np.float64),)
@@ -50,8 +50,8 @@ def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
         return torch.from_numpy(exact((x.numpy(),), {})[0] + off)
 
     case = Case(name="only", inputs={"x": Random(shape=x.shape)})
-    one = Drawn(model=Model(name="only", cases=(case,)), numbers=[x], expected=exact((x,), {}), refusal="")
-    judge = Judge(spec=SPEC, overload=kernel, reference=exact)  # type: ignore[arg-type]
+    one = DrawnCase(model=Model(name="only", cases=(case,)), numbers=[x], expected=exact((x,), {}), refusal="")
+    judge = KernelCheck(spec=SPEC, overload=kernel, reference=exact)  # type: ignore[arg-type]
     return judge.problem(one)
 
 

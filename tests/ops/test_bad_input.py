@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.illegal import Call, Illegal, illegal, sound
+from pipeline.data.illegal import Call, InvalidCall, invalid_calls, valid_call
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator, operator_names
 from pipeline.matrix import Cell
@@ -124,33 +124,33 @@ def void(_: object) -> None: ...
 
 def beyond(operator: Operator) -> Iterator[tuple[Call, str, str | None]]:
     """Yield the calls of `BEYOND`, and what torch and ONNX Runtime say."""
-    call = sound(operator)
+    call = valid_call(operator)
     for name, value, torch_says, ort_says in BEYOND.get(operator.name, []):
         index = [i.name for i in operator.spec.inputs].index(name)
         yield replace(call, inputs=(*call.inputs[:index], value, *call.inputs[index + 1 :])), torch_says, ort_says
 
 
-def names_all(operator: Operator, one: Illegal, text: str, *, argument: str) -> bool:
+def names_all(operator: Operator, one: InvalidCall, text: str, *, argument: str) -> bool:
     """Return whether a message is one sentence of ours about operator, argument and value."""
     _, _, rest = text.partition(f"{operator.name}: {argument}")
     return bool(rest) and one.found in rest
 
 
-def argument(one: Illegal) -> str:
+def argument(one: InvalidCall) -> str:
     return torch_name(one.part) if isinstance(one.part, Attribute) else one.part.name
 
 
 @pytest.mark.parametrize("name", IN_TORCH)
 def test_in_torch(name: str, made: Callable[[str], Operator], layout: Layout, tmp_path: Path) -> None:
     operator = made(name)
-    wrong = list(illegal(operator))
+    wrong = list(invalid_calls(operator))
 
     def run() -> dict[str, str]:
         from pipeline.library import torch_library
         from pipeline.library.forbidden import call
 
         loaded = torch_library.load(layout, operator)
-        right = sound(operator)
+        right = valid_call(operator)
         calls = {str(one): one.call for one in wrong}
         calls |= {f"beyond {n}": given for n, (given, *_) in enumerate(beyond(operator))}
         calls["too few"] = replace(right, inputs=right.inputs[:-1])
@@ -180,26 +180,28 @@ def test_in_torch(name: str, made: Callable[[str], Operator], layout: Layout, tm
 @pytest.mark.parametrize("name", IN_TORCH)
 def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], layout: Layout, tmp_path: Path) -> None:
     operator = made(name)
-    wrong = list(illegal(operator))
+    wrong = list(invalid_calls(operator))
 
     def run() -> dict[str, str]:
         import torch
 
-        from pipeline.models.demand import Demand
+        from pipeline.models.demand import ExpectedModel
         from pipeline.models.exporters import export
-        from pipeline.models.glue import load_glue
+        from pipeline.models.glue import load_generated
         from pipeline.stages.export import define
 
-        glue = load_glue(layout, name)
-        alive = define(layout, operator.spec, glue)
+        generated = load_generated(layout, name)
+        alive = define(layout, operator.spec, generated)
 
         def exported(given: Call, around: Callable[..., Any] | None = None) -> None:
             model = replace(given.model, dynamic={}, around=around)
-            demand = Demand(spec=operator.spec, model=model, lowering="custom", cell=cell, schema=glue.schema.schema())
+            demand = ExpectedModel(
+                spec=operator.spec, model=model, lowering="custom", cell=cell, schema=generated.schema.schema()
+            )
             flat = [a for i in given.inputs for a in (i if isinstance(i, tuple) else () if i is None else (i,))]
-            export(demand, glue, tuple(torch.from_numpy(array) for array in flat))
+            export(demand, generated, tuple(torch.from_numpy(array) for array in flat))
 
-        right = sound(operator)
+        right = valid_call(operator)
         calls = {str(one): partial(exported, one.call) for one in wrong}
         calls |= {f"beyond {n}": partial(exported, given) for n, given, _ in traced(operator)}
         calls |= {
@@ -226,7 +228,7 @@ def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], la
 
 def traced(operator: Operator) -> Iterator[tuple[int, Call, str]]:
     """Yield the calls of `BEYOND` that exporters can see: they trace torch's own operators, and shapes alone."""
-    shapes = [getattr(i, "shape", None) for i in sound(operator).inputs]
+    shapes = [getattr(i, "shape", None) for i in valid_call(operator).inputs]
     for n, (call, says, _) in enumerate(beyond(operator)):
         if operator.spec.torch and operator.spec.torch.overrides and [i.shape for i in call.inputs] != shapes:
             yield n, call, says
@@ -236,7 +238,7 @@ def traced(operator: Operator) -> Iterator[tuple[int, Call, str]]:
 def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Layout, tmp_path: Path) -> None:
     operator = made(name)
     spec = operator.spec
-    wrong = [one for one in illegal(operator) if not (isinstance(one.part, Attribute) and one.part.torch_only)]
+    wrong = [one for one in invalid_calls(operator) if not (isinstance(one.part, Attribute) and one.part.torch_only)]
 
     def run() -> dict[str, str]:
         from onnx import helper
@@ -245,7 +247,7 @@ def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Lay
         from pipeline.trial.runtime import Runtime
 
         runtime = Runtime(layout.ort_library(name) if has_kernel(spec) else None)
-        fuzz, right = Fuzz(operator, runtime), sound(operator)
+        fuzz, right = Fuzz(operator, runtime), valid_call(operator)
 
         def load(change: Callable[[Any], None]) -> None:
             model = node_model(spec, right)

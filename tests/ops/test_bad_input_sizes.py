@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.illegal import sound
+from pipeline.data.illegal import valid_call
 from tests.native.building import build, copy_project
 from tests.ops.forked import forked
 
@@ -52,7 +52,7 @@ def test_sizes_below_0(tmp_path: Path) -> None:
     layout.spec("windows").write_text(SPEC)
     layout.cases("windows").write_text(CASES)
     operator = build(layout, "windows")
-    call = sound(operator)
+    call = valid_call(operator)
 
     def of(*shape: int) -> Any:
         return replace(call, inputs=(np.zeros(shape, np.float32),))
@@ -62,10 +62,10 @@ def test_sizes_below_0(tmp_path: Path) -> None:
 
         from pipeline.library import torch_library
         from pipeline.library.forbidden import call as called
-        from pipeline.models.glue import load_glue
+        from pipeline.models.glue import load_generated
 
         loaded = torch_library.load(layout, operator)
-        fake = load_glue(layout, "windows").fake.fake
+        fake = load_generated(layout, "windows").fake.fake
         for shape, wanted in SHAPES.items():
             assert tuple(called(operator, loaded.overload, of(*shape)).shape) == wanted
             assert tuple(fake(torch.zeros(shape)).shape) == wanted

@@ -12,7 +12,9 @@ from tests.ops.projects import Project
 pytestmark = [pytest.mark.torch, pytest.mark.ort]
 
 REFUSAL = """    if approximate != "none":
-        g.refuse(f"com.microsoft::Gelu has the exact formula alone, and approximate={approximate!r} is another one")
+        g.unsupported(
+            f"com.microsoft::Gelu has the exact formula alone, and approximate={approximate!r} is another one"
+        )
 """
 CELLS = [f"torch2.13-{exporter}-opset18" for exporter in ("legacy", "dynamo")]
 
@@ -32,8 +34,8 @@ def test_the_verdict_names_the_argument_that_the_lowering_drops(tmp_path: Path) 
         assert [c["case"] for c in record["cases"] if c["outcome"] == "mismatched"] == ["tanh"]
         assert (
             "The reference evaluator agrees with ONNX Runtime: the lowering drops 'approximate', which model 'tanh' "
-            "sets to 'tanh': it emits the nodes of the default. Emit what computes it, or refuse it: g.refuse() in "
-            "ops/gelu/lowering.py, and `unsupported` in the model"
+            "sets to 'tanh': it emits the nodes of the default. Emit what computes it, or refuse it: "
+            "g.unsupported() in ops/gelu/lowering.py, and `unsupported` in the model"
         ) in record["detail"]
         manifest = json.loads((project.root / f"build/export/gelu/custom/{cell}/export.json").read_text())
         dropped = {name: model["dropped"] for name, model in manifest["models"].items() if "dropped" in model}

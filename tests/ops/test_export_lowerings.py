@@ -42,7 +42,7 @@ def warm() -> None:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Project:
-    """A project of its own, with the Python side of the glue and few models of group_norm."""
+    """A project of its own, with the Python side of the generated and few models of group_norm."""
     names = ("group_norm", "gelu", "inverse", "add_and_round", "custom_op_one", "custom_op_two")
     project = Project.copy(tmp_path / "project", operators=names)
     for name in names:
@@ -193,11 +193,11 @@ def test_a_translation_has_the_names_of_the_schema_in_torch(made: Project) -> No
     """torch 2.6 to 2.9 pass over a function with others, silently."""
     from pipeline.lowering.dynamo import table
     from pipeline.models import targets
-    from pipeline.models.glue import load_glue
+    from pipeline.models.glue import load_generated
 
     for name, expected in (("gelu", [["self", "approximate"]]), ("inverse", [["A"], ["self"]])):
-        glue = load_glue(made.layout, name)
-        found = table(glue.lowered("custom"), 18, {}, targets.overloads(glue.spec))
+        generated = load_generated(made.layout, name)
+        found = table(generated.lowered("custom"), 18, {}, targets.overloads(generated.spec))
         assert [list(inspect.signature(f).parameters) for f in found.values()] == expected
     assert inspect.signature(next(iter(found.values()))).parameters
 

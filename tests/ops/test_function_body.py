@@ -14,7 +14,7 @@ from pipeline.errors import ExportError, UsageError, VerifyError
 from pipeline.files import load_module
 from pipeline.glue import python
 from pipeline.layout import Layout
-from pipeline.models.demand import Demand
+from pipeline.models.demand import ExpectedModel
 from pipeline.models.function_body import with_function
 from pipeline.stages import data, verify
 from pipeline.verdict import Verdict
@@ -88,14 +88,14 @@ def test_an_unknown_case(layout: Layout) -> None:
 
 
 @pytest.fixture
-def demand(tmp_path: Path) -> Demand:
+def demand(tmp_path: Path) -> ExpectedModel:
     path = tmp_path / "schema.py"
     path.write_text(python.render(SPEC)["schema.py"])
     schema = load_module(path, "double_schema").schema()
-    return Demand(spec=SPEC, model=DYNAMIC, lowering="custom", cell=CELL, schema=schema)
+    return ExpectedModel(spec=SPEC, model=DYNAMIC, lowering="custom", cell=CELL, schema=schema)
 
 
-def test_the_body_stands_behind_the_node(demand: Demand) -> None:
+def test_the_body_stands_behind_the_node(demand: ExpectedModel) -> None:
     made = with_function(model("custom", ir_version=4), demand, model("decomposed").graph.node)
     assert made.ir_version == 8
     (function,) = made.functions
@@ -105,7 +105,7 @@ def test_the_body_stands_behind_the_node(demand: Demand) -> None:
     assert [n.op_type for n in made.graph.node] == ["Double"]
 
 
-def test_a_body_that_the_checker_refuses(demand: Demand) -> None:
+def test_a_body_that_the_checker_refuses(demand: ExpectedModel) -> None:
     nodes = [helper.make_node("Mull", ["X", "X"], ["Y"])]
     with pytest.raises(
         ExportError, match=r"double-custom-dynamic@.*: onnx.checker refuses it with a function body: .*Mull"

@@ -18,8 +18,8 @@ from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.matrix import Cell
 from pipeline.models import one_node
-from pipeline.models.demand import Demand
-from pipeline.models.picture import picture
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.picture import graph_json
 from pipeline.spec import Attribute
 from pipeline.stages import node
 from tests.ops.double import DYNAMIC, OPERATOR, SPEC, project
@@ -66,7 +66,7 @@ def test_one_node_with_the_declared_names(tmp_path: Path) -> None:
     assert made.ir_version == 8
     manifest = json.loads(layout.manifest("double", "custom", CELL).read_text())
     assert (manifest["cell"], list(manifest["models"])) == ("node-opset18", ["dynamic"])
-    assert json.loads(layout.pictures("double", "custom", CELL).read_text()) == {"dynamic": picture(made)}
+    assert json.loads(layout.pictures("double", "custom", CELL).read_text()) == {"dynamic": graph_json(made)}
 
 
 @pytest.mark.parametrize("opset", [7, 9, 25])
@@ -89,7 +89,7 @@ def test_every_kind_of_attribute_is_written(tmp_path: Path) -> None:
 
 
 def test_the_gates_judge_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(demand: Demand) -> ModelProto:
+    def faulty(demand: ExpectedModel) -> ModelProto:
         made = one_node.one_node(demand)
         made.graph.node[0].op_type = "Doubel"
         return made

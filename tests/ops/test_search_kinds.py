@@ -102,7 +102,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     sdk.run(layout)
     reference = Reference(layout, SPEC)
     models = draw.collect(OPERATOR, examples=draw.EXAMPLES, home=layout.hypothesis)
-    drawn.write(layout.drawn("each"), [drawn.drawn(SPEC, model, reference) for model in models])
+    drawn.write(layout.drawn("each"), [drawn.evaluate(SPEC, model, reference) for model in models])
     return layout
 
 

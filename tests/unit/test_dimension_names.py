@@ -8,7 +8,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from pipeline.models import dimension_names
-from pipeline.models.value_info import Shape, Signature, ValueInfo
+from pipeline.models.value_info import GraphSignature, Shape, ValueInfo
 
 Found = Sequence[int | str | None] | None
 
@@ -21,11 +21,11 @@ def model(inputs: Sequence[Found], outputs: Sequence[Found], inner: Sequence[Fou
     return helper.make_model(graph)
 
 
-def signature(inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Signature:
+def signature(inputs: Sequence[Shape], outputs: Sequence[Shape]) -> GraphSignature:
     def values(kind: str, shapes: Sequence[Shape]) -> tuple[ValueInfo, ...]:
         return tuple(ValueInfo(name=f"{kind}{n}", dtype="float32", shape=s) for n, s in enumerate(shapes))
 
-    return Signature(inputs=values("i", inputs), outputs=values("o", outputs))
+    return GraphSignature(inputs=values("i", inputs), outputs=values("o", outputs))
 
 
 def shapes(values: Sequence[object]) -> list[list[int | str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.illegal import illegal, sound
+from pipeline.data.illegal import invalid_calls, valid_call
 from pipeline.data.reference import Argument
 from pipeline.layout import Layout
 from pipeline.load import load_operator
@@ -33,7 +33,7 @@ DERIVED = {
 
 @pytest.mark.parametrize("name", DERIVED)
 def test_what_is_derived(name: str, root: Path) -> None:
-    found = list(illegal(load_operator(Layout(root), name)))
+    found = list(invalid_calls(load_operator(Layout(root), name)))
     assert "; ".join(map(str, found)) == " ".join(DERIVED[name].split())
 
 
@@ -45,13 +45,13 @@ def forms(argument: Argument) -> list[tuple[str, tuple[int, ...]]]:
 
 def test_a_call_differs_from_a_sound_one_in_one_argument(root: Path) -> None:
     operator = load_operator(Layout(root), "nms")
-    right = sound(operator)
+    right = valid_call(operator)
     assert len(forms(right.inputs[4])) == 2, "the case that gives most inputs"
-    for one in illegal(operator):
+    for one in invalid_calls(operator):
         both = zip(operator.spec.inputs, one.call.inputs, right.inputs, strict=True)
         differing = [part.name for part, given, before in both if forms(given) != forms(before)]
         given, before = one.call.model.attributes, right.model.attributes
         differing += [a.name for a in operator.spec.attributes if given[a.name] != before[a.name]]
         assert differing == [one.part.name], one
-    (last,) = [one for one in illegal(operator) if str(one) == "size of factors: (13,)"]
+    (last,) = [one for one in invalid_calls(operator) if str(one) == "size of factors: (13,)"]
     assert forms(last.call.inputs[4]) == [("float32", (12,)), ("float32", (13,))]

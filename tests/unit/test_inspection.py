@@ -15,11 +15,11 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from pipeline.data import dataset
 from pipeline.errors import UsageError
 from pipeline.inspection import finding
-from pipeline.inspection.asked import asked
-from pipeline.inspection.feeding import feeding, spread
+from pipeline.inspection.asked import parse
+from pipeline.inspection.feeding import find_inputs, spread
 from pipeline.inspection.finding import Finding
 from pipeline.inspection.inference import checker, inference, schemas
-from pipeline.inspection.told import Teller
+from pipeline.inspection.told import FindingPrinter
 from pipeline.inspection.tolerances import tolerances
 from pipeline.inspection.versions import versions
 from pipeline.layout import Layout
@@ -165,28 +165,28 @@ def test_a_version_that_is_none_is_refused(ort: str, words: str) -> None:
 def test_inputs_are_drawn_small_and_so_said(tmp_path: Path) -> None:
     ports: dict[str, tuple[int, Shape | None]] = {"x": (F, ["N", 4, "L"]), "i": (I64, ["N"]), "one": (F, [1])}
     made = model(relu("x", "y"), inputs=ports)
-    found = feeding(made, tmp_path / "model.onnx", None)
+    found = find_inputs(made, tmp_path / "model.onnx", None)
     assert str(found) == "inputs drawn, N = 2, L = 3: x float32[2, 4, 3], i int64[2], one float32[1]"
     assert found.inputs["one"].tolist() == [1.0]
     assert set(found.inputs["i"].tolist()) <= {0, 1}
-    again = feeding(made, tmp_path / "model.onnx", None)
+    again = find_inputs(made, tmp_path / "model.onnx", None)
     assert found.inputs["x"].tobytes() == again.inputs["x"].tobytes()
 
 
 def test_an_initializer_needs_no_input(tmp_path: Path) -> None:
     ports: dict[str, tuple[int, Shape | None]] = {"x": (F, [2, 4]), "c": (F, [])}
     made = model(helper.make_node("Mul", ["x", "c"], ["y"]), inputs=ports, constants={"c": np.float32(1)})
-    assert list(feeding(made, tmp_path / "model.onnx", None).inputs) == ["x"]
+    assert list(find_inputs(made, tmp_path / "model.onnx", None).inputs) == ["x"]
 
 
 def test_the_data_set_beside_a_model_is_taken(tmp_path: Path) -> None:
     x, y = np.float32([[1, 2, 3, 4]]), np.float32([[5, 6, 7, 8]])
     dataset.write(tmp_path / "test_data_set_0", dataset.DataSet(inputs={"x": x}, outputs={"y": y}))
-    found = feeding(model(relu("x", "y")), tmp_path / "model.onnx", None)
+    found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None)
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
     renamed = dataset.DataSet(inputs={"some": x}, outputs={"other": y})  # as others name them
     dataset.write(tmp_path / "test_data_set_0", renamed)
-    found = feeding(model(relu("x", "y")), tmp_path / "model.onnx", None)
+    found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None)
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
 
 
@@ -206,7 +206,7 @@ def test_inputs_that_do_not_fit_are_refused(tmp_path: Path, given: dict[str, Any
     path = tmp_path / "in.npz"
     path.write_text("text") if given is None else np.savez(path, **given)
     with pytest.raises(UsageError) as error:
-        feeding(model(relu("x", "y")), tmp_path / "model.onnx", path)
+        find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", path)
     assert words in str(error.value)
 
 
@@ -226,10 +226,10 @@ DEFAULTS = {"ort": "", "inputs": "", "exporter": "both", "opset": 18, "rtol": ""
 def test_a_file_and_a_function_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").touch()
     (tmp_path / "m.py").touch()
-    assert not asked("a.onnx", DEFAULTS, tmp_path, torch="2.13").function
+    assert not parse("a.onnx", DEFAULTS, tmp_path, torch="2.13").function
     of_file, of_module = (
-        asked("m.py:build", DEFAULTS, tmp_path, torch="2.13"),
-        asked("package.m:build", DEFAULTS, tmp_path, torch="2.13"),
+        parse("m.py:build", DEFAULTS, tmp_path, torch="2.13"),
+        parse("package.m:build", DEFAULTS, tmp_path, torch="2.13"),
     )
     assert of_file.function and of_module.function
     assert of_file.exporters == ("legacy", "dynamo")
@@ -237,7 +237,7 @@ def test_a_file_and_a_function_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_an_exporter_that_cannot_write_the_opset_is_left_out() -> None:
-    found = asked("m:build", DEFAULTS | {"opset": 12}, Path(), torch="2.13")
+    found = parse("m:build", DEFAULTS | {"opset": 12}, Path(), torch="2.13")
     assert found.exporters == ("legacy",)
     assert found.left_out == ("the dynamo exporter of torch 2.13 writes opsets 18 to 25, not 12",)
 
@@ -275,7 +275,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, what: str, options: dic
     (tmp_path / "a.onnx").touch()
     (tmp_path / "m.py").touch()
     with pytest.raises(UsageError) as error:
-        asked(what, DEFAULTS | options, tmp_path, torch="2.13")
+        parse(what, DEFAULTS | options, tmp_path, torch="2.13")
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -300,8 +300,8 @@ def test_a_finding_is_one_line_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("TERM", "xterm-256color")
     shown = {}
     for stream in (Terminal(), Plain()):
-        teller = Teller(stream)
-        teller.tell([WRONG, FINE])
+        teller = FindingPrinter(stream)
+        teller.print([WRONG, FINE])
         teller.sum_up()
         shown[type(stream)] = stream.getvalue()
     assert "\x1b[31m✗" in shown[Terminal]
@@ -315,8 +315,8 @@ def test_a_finding_is_one_line_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> N
 def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
-    teller = Teller(stream := Terminal())
-    teller.tell([WRONG])
+    teller = FindingPrinter(stream := Terminal())
+    teller.print([WRONG])
     assert "✗" in stream.getvalue()
     assert "\x1b[31m" not in stream.getvalue()
 

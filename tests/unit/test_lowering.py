@@ -89,7 +89,7 @@ def test_a_fault_of_a_lowering_is_named(spec: OpSpec, function: Callable[..., An
 
 def test_a_refusal_is_its_reason(spec: OpSpec) -> None:
     with pytest.raises(UnsupportedModel, match="not this one"):
-        nodes(spec, lambda g, x, a: g.refuse("not this one"))
+        nodes(spec, lambda g, x, a: g.unsupported("not this one"))
 
 
 def test_a_since_version_is_that_of_the_opset() -> None:

@@ -17,8 +17,8 @@ from pipeline.glue import python
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.matrix import Cell
-from pipeline.models.demand import Demand, check_legal
-from pipeline.models.model_gates import check
+from pipeline.models.demand import ExpectedModel, check_legal
+from pipeline.models.model_gates import check, nodes
 from pipeline.models.value_info import ValueInfo
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
@@ -31,19 +31,19 @@ def operator(root: Path) -> Operator:
 
 
 @pytest.fixture
-def demand(operator: Operator, tmp_path: Path) -> Demand:
-    """Demand the dynamic model: x is (N, C, H, W), epsilon 1e-3, domain version 2."""
+def demand(operator: Operator, tmp_path: Path) -> ExpectedModel:
+    """Expect the dynamic model: x is (N, C, H, W), epsilon 1e-3, domain version 2."""
     (tmp_path / "schema.py").write_text(python.render(operator.spec)["schema.py"])
     schema = load_module(tmp_path / "schema.py", "schema").schema()
     model = next(m for m in operator.models if m.name == "dynamic_float32")
-    return Demand(spec=operator.spec, model=model, lowering="custom", cell=CELL, schema=schema)
+    return ExpectedModel(spec=operator.spec, model=model, lowering="custom", cell=CELL, schema=schema)
 
 
 def value(info: ValueInfo) -> Any:
     return helper.make_tensor_value_info(info.name, DTYPES[info.dtype], list(info.shape))
 
 
-def sound(demand: Demand) -> ModelProto:
+def sound(demand: ExpectedModel) -> ModelProto:
     """Return a model as an exporter should write it."""
     signature = demand.signature
     node = helper.make_node(
@@ -58,9 +58,16 @@ def sound(demand: Demand) -> ModelProto:
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
-def test_a_sound_model_passes_twice(demand: Demand) -> None:
+def test_a_sound_model_passes_twice(demand: ExpectedModel) -> None:
     check(sound(demand), demand)
     check(sound(demand), demand)  # no schema is left registered
+
+
+def test_ai_onnx_is_the_other_spelling_of_onnxs_own_domain(demand: ExpectedModel) -> None:
+    demand = replace(demand, lowering="decomposed", emitted=(helper.make_node("Relu", ["x"], ["y"]),))
+    model = sound(demand)
+    model.graph.node[0].CopyFrom(helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx"))
+    assert not list(nodes(model, demand))
 
 
 def replaced(m: ModelProto) -> None:
@@ -193,7 +200,9 @@ def an_external_file(m: ModelProto) -> None:
     ],
     ids=lambda v: v.__name__ if callable(v) else "",
 )  # fmt: skip
-def test_a_planted_fault_is_refused(fault: Callable[[ModelProto], None], expected: list[str], demand: Demand) -> None:
+def test_a_planted_fault_is_refused(
+    fault: Callable[[ModelProto], None], expected: list[str], demand: ExpectedModel
+) -> None:
     model = sound(demand)
     fault(model)
     with pytest.raises(ExportError) as caught:
@@ -206,13 +215,15 @@ def test_a_planted_fault_is_refused(fault: Callable[[ModelProto], None], expecte
         assert text in message
 
 
-def test_a_schema_without_inference_loses_the_rank(demand: Demand) -> None:
+def test_a_schema_without_inference_loses_the_rank(demand: ExpectedModel) -> None:
     demand.schema.set_type_and_shape_inference_function(lambda context: None)
     with pytest.raises(ExportError, match="the ONNX schema needs an inference function"):
         check(sound(demand), demand)
 
 
-def test_a_default_that_differs_from_torchs_is_refused(demand: Demand, operator: Operator, tmp_path: Path) -> None:
+def test_a_default_that_differs_from_torchs_is_refused(
+    demand: ExpectedModel, operator: Operator, tmp_path: Path
+) -> None:
     text = python.render(operator.spec)["schema.py"]
     assert 'make_attribute("epsilon", 1e-05)' in text
     (tmp_path / "other.py").write_text(text.replace('("epsilon", 1e-05)', '("epsilon", 1e-06)'))
@@ -225,7 +236,7 @@ def test_a_default_that_differs_from_torchs_is_refused(demand: Demand, operator:
     assert str(caught.value).endswith("as in torch. Write it anew with: python -m pipeline glue group_norm")
 
 
-def test_a_wrong_shape_rule_is_seen_though_the_exporter_says_otherwise(demand: Demand) -> None:
+def test_a_wrong_shape_rule_is_seen_though_the_exporter_says_otherwise(demand: ExpectedModel) -> None:
     def shape_of_scale(context: InferenceContext) -> None:
         context.set_output_type(0, context.get_input_type(2))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from pipeline.models.picture import picture
+from pipeline.models.picture import graph_json
 
 
 def model(*nodes: NodeProto, names: tuple[str, str, str] = ("x", "h", "y")) -> ModelProto:
@@ -32,7 +32,7 @@ def chain(names: tuple[str, str, str]) -> ModelProto:
 
 
 def test_a_custom_node_between_constants() -> None:
-    assert picture(chain(("x", "h", "y"))) == {
+    assert graph_json(chain(("x", "h", "y"))) == {
         "inputs": [[0, "x", "float32[n, 4]"]],
         "nodes": [
             {"op": "norm", "domain": "mine", "version": 3, "in": [0, None, "float32[2, 4]"], "out": [1],
@@ -44,17 +44,17 @@ def test_a_custom_node_between_constants() -> None:
 
 
 def test_names_of_inner_values_leave_no_trace() -> None:
-    assert picture(chain(("x", "h", "y"))) == picture(chain(("x", "/Reshape_output_0", "y")))
+    assert graph_json(chain(("x", "h", "y"))) == graph_json(chain(("x", "/Reshape_output_0", "y")))
 
 
 def test_an_output_may_be_a_constant() -> None:
     constant = helper.make_node("Constant", [], ["y"], value_float=0.5)
-    assert picture(model(constant))["outputs"] == [["0.5", "y", "float64"]]
+    assert graph_json(model(constant))["outputs"] == [["0.5", "y", "float64"]]
 
 
 def test_a_node_that_is_named_as_a_constant_elsewhere_is_no_constant() -> None:
     node = helper.make_node("Constant", [], ["y"], domain="mine", value=1)
-    assert picture(model(node))["nodes"][0]["op"] == "Constant"
+    assert graph_json(model(node))["nodes"][0]["op"] == "Constant"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_node_that_is_named_as_a_constant_elsewhere_is_no_constant() -> None:
 def test_attributes_as_text(value: object, text: str) -> None:
     node = helper.make_node("op", ["x"], ["y"], domain="mine")
     node.attribute.append(helper.make_attribute("a", value))
-    found = picture(model(node))
+    found = graph_json(model(node))
     assert found["nodes"][0]["attributes"] == {"a": text}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
@@ -89,4 +89,4 @@ def test_attributes_as_text(value: object, text: str) -> None:
 def test_an_empty_list_is_one() -> None:
     node = helper.make_node("op", ["x"], ["y"], domain="mine")
     node.attribute.append(AttributeProto(name="a", type=AttributeProto.INTS))
-    assert picture(model(node))["nodes"][0]["attributes"] == {"a": "[]"}
+    assert graph_json(model(node))["nodes"][0]["attributes"] == {"a": "[]"}
