@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import functools
 import json
 import os
 import re
@@ -27,7 +28,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,25 +106,21 @@ def pins(text: str) -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", text, re.MULTILINE))
 
 
-def plan(pinned: Pinned, available: Mapping[str, Sequence[str]]) -> Iterator[Change]:
-    """Yield what is to be raised. `available` are the versions of each package that the index has."""
+def plan(pinned: Pinned, newest: Callable[[str], str | None]) -> Iterator[Change]:
+    """Yield what is to be raised; `newest` answers requirements such as ``onnx`` and ``torch==2.9.*``."""
     for package in COMMON:
-        if Version(new := _newest(available[package])) > Version(old := pinned.main[package]):
+        old = pinned.main[package]
+        if Version(new := newest(package) or old) > Version(old):
             yield Change(package=package, old=old, new=new)
     for factor, package in _FACTORS.items():
         rows = {row: version for row, version in pinned.rows.items() if row.factor == factor}
         for row, old in rows.items():
-            new = _newest([old, *(v for v in available[package] if Row.of(factor, v) == row)])
-            if Version(new) > Version(old):
+            if Version(new := newest(f"{package}=={row.minor}.*") or old) > Version(old):
                 yield Change(package=package, old=old, new=new, row=row)
         last = max(rows, key=lambda row: Version(row.minor))
-        newest = Row.of(factor, new := _newest([rows[last], *available[package]]))
-        if newest not in rows:
-            yield Change(package=package, old=rows[last], new=new, row=newest, like=last)
-
-
-def _newest(versions: Iterable[str]) -> str:
-    return max((v.partition("+")[0] for v in versions), key=Version)
+        row = Row.of(factor, new := newest(package) or rows[last])
+        if Version(row.minor) > Version(last.minor):
+            yield Change(package=package, old=rows[last], new=new, row=row, like=last)
 
 
 # The files, in the copy of the checkout.
@@ -213,14 +210,24 @@ class Index:
     def environment(self) -> dict[str, str]:
         """The environment variables of pip and uv: with a URL, no other source counts."""
         sources = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX")
-        own = {k: v for k, v in self.environ.items() if not k.startswith("UV_") and not (self.url and k in sources)}
+        own = {k: v for k, v in self.environ.items() if not (self.url and k in sources)}
+        own = {k: v for k, v in own.items() if k == "UV_CACHE_DIR" or not k.startswith("UV_")}
         return own | ({"PIP_CONFIG_FILE": os.devnull} if self.url else {})
 
-    def versions(self, package: str) -> list[str]:
-        """Return the versions of a package that have a wheel for this Python; no pre-releases."""
-        arguments = ["index", "versions", package, "--json", "--only-binary", ":all:", *self._pip_index()]
-        found: list[str] = json.loads(self._pip(arguments))["versions"]
-        return found
+    def newest(self, requirement: str) -> str | None:
+        """Return the newest version that ``torch`` or ``torch==2.9.*`` allows and that has a wheel for Linux.
+
+        None where there is none, or only a pre-release.
+        """
+        asked = ["pip", "compile", "-", "--no-deps", "--no-header", "--no-annotate", "--quiet", "--only-binary",
+                 ":all:", "--python-version", PYTHONS[0], "--python-platform", "x86_64-manylinux_2_28"]  # fmt: skip
+        try:
+            (found,) = pins(self._uv(asked, given=f"{requirement}\n")).values()
+        except UpdateError as error:
+            if "No solution found" in str(error):
+                return None
+            raise
+        return found.partition("+")[0]
 
     def cpu_hashes(self, version: str) -> list[str]:
         """Return the sha256 of torch's CPU build for each of PYTHONS."""
@@ -245,40 +252,44 @@ class Index:
             at = asked.index("--extra-index-url")
             index = "" if self.url else self.environ.get("OPMATRIX_TORCH_INDEX", asked[at + 1])
             asked[at : at + 2] = ["--extra-index-url", index] if index else []
-        self._run(["uv", *asked, "--no-header", "--quiet", "--no-config", *self._uv_sources()], cwd=path.parents[1])
+        self._uv([*asked, "--no-header", "--quiet"], cwd=path.parents[1])
         path.write_text(head + path.read_text())
 
-    def _pip_index(self) -> list[str]:
-        return ["--index-url", self.url] if self.url else []
+    def _uv(self, asked: Sequence[str], *, cwd: Path | None = None, given: str = "") -> str:
+        # To pip all sources are equal; uv takes the first that has the package, where nothing else is asked for.
+        strategy = [] if "--index-strategy" in asked else ["--index-strategy", "unsafe-best-match"]
+        return self._run(["uv", *asked, "--no-config", *strategy, *self._uv_sources()], cwd=cwd, given=given)
 
     def _uv_sources(self) -> list[str]:
         """Return uv's options for what pip is configured with, which uv itself does not read."""
         if self.url:
             return ["--default-index", self.url]
         options = []
-        for name, values in self._configured().items():
+        for name, values in self._configured.items():
             if name in ("index-url", "extra-index-url", "find-links"):
                 options += [text for value in values.split() for text in (f"--{name}", value)]
             elif name == "no-index":
                 options.append("--no-index")
         return options
 
+    @functools.cached_property
     def _configured(self) -> dict[str, str]:
         """Return pip's settings: those of the environment before those of files."""
-        found = re.findall(r"^([\w:]+)\.([\w-]+)='(.*)'$", self._pip(["config", "list"]), re.MULTILINE)
+        listed = self._pip(["config", "list"])
+        found = re.findall(r"^([\w:]+)\.([\w-]+)='(.*)'$", listed, re.MULTILINE)
         order = ("global", "install", ":env:")
         known = sorted((f for f in found if f[0] in order), key=lambda f: order.index(f[0]))
         return {name: value for _, name, value in known}
 
     def _pip(self, arguments: Sequence[str]) -> str:
-        return self._run([sys.executable, "-m", "pip", *arguments], cwd=Path.cwd())
+        return self._run([sys.executable, "-m", "pip", *arguments])
 
-    def _run(self, command: Sequence[str], *, cwd: Path) -> str:
+    def _run(self, command: Sequence[str], *, cwd: Path | None = None, given: str = "") -> str:
         environment = self.environment
-        if command[0] == "uv" and not self.url and (certificate := self._configured().get("cert")):
-            environment |= {"SSL_CERT_FILE": certificate}
+        if command[0] == "uv" and not self.url and (certificate := self._configured.get("cert")):
+            environment["SSL_CERT_FILE"] = certificate
         try:
-            done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+            done = subprocess.run(command, cwd=cwd, env=environment, input=given, capture_output=True, text=True)
         except FileNotFoundError as error:
             raise UpdateError(f"{command[0]} is not on PATH; start this program by ./run python") from error
         if done.returncode:
@@ -339,7 +350,7 @@ def update(root: Path, index: Index, *, probing: bool, write_back: bool) -> str:
     """Return the text of a pull request, or "" where every pin is the newest. UpdateError: nothing was changed."""
     pinned = Pinned.read(root / PINS)
     say("asking for the newest versions")
-    changes = list(plan(pinned, {package: index.versions(package) for package in (*COMMON, *_FACTORS.values())}))
+    changes = list(plan(pinned, index.newest))
     if not changes:
         return ""
     with tempfile.TemporaryDirectory(prefix="opmatrix-pins-") as folder:

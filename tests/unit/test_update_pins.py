@@ -20,8 +20,6 @@ from typing import Any
 
 import pytest
 
-FRAMEWORKS = ("torch", "onnx", "onnxscript", "onnxruntime")
-
 
 @pytest.fixture(scope="module")
 def update() -> ModuleType:
@@ -68,8 +66,9 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def index(tmp_path: Path, root: Path) -> Iterator[Index]:
+def index(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     """Every version that this checkout pins, so that nothing is to be raised."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     made = Index(tmp_path / "index")
     for path in (root / "requirements").glob("*.txt"):
         for name, version in re.findall(r"^([\w.-]+)==([^\s;\\]+)", path.read_text(), re.MULTILINE):
@@ -123,7 +122,6 @@ def checkout(tmp_path: Path, root: Path) -> Path:
     (copy / "limits.json").write_text("{}")
     (copy / ".gitignore").write_text("build/\n")
     subprocess.run(["git", "init", "-q", copy], check=True)
-    # The wheels made here have other checksums.
     return copy
 
 
