@@ -97,7 +97,7 @@ for argument in sys.argv[3:]:
         name = factor + minor
         if limits.get(name) == "no wheel":
             sys.exit(f"environment {name}: pip failed")
-        rows = pathlib.Path("pipeline/matrix.py").read_text()
+        rows = pathlib.Path("MATRIX").read_text()
         row = next(line for line in rows.splitlines() if line.startswith(f'    "{minor}": '))
         if name in limits:
             measured, declared = limits[name]
@@ -111,13 +111,13 @@ sys.exit(wrong)
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, root: Path) -> Path:
+def checkout(tmp_path: Path, root: Path, update: ModuleType) -> Path:
     """What the program reads of this checkout, in a git repository of its own."""
     copy = tmp_path / "checkout"
     shutil.copytree(root / "requirements", copy / "requirements", ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "pipeline").mkdir()
-    shutil.copy(root / "pipeline/matrix.py", copy / "pipeline")
-    (copy / "run").write_text(RUN)
+    (copy / update.MATRIX).parent.mkdir(parents=True)
+    shutil.copy(root / update.MATRIX, copy / update.MATRIX)
+    (copy / "run").write_text(RUN.replace("MATRIX", str(update.MATRIX)))
     (copy / "run").chmod(0o755)
     (copy / "limits.json").write_text("{}")
     (copy / ".gitignore").write_text("build/\n")
@@ -163,7 +163,7 @@ def test_onnx_is_raised_in_every_environment(
         assert lock.startswith(head), "the first lines say how it is made"
     assert out.startswith("Raise onnx to 1.99.0\n")
     assert f"| onnx | {old[1]} | 1.99.0 | all environments |" in out
-    assert "No row of `pipeline/matrix.py` changes." in out
+    assert f"No row of `{update.MATRIX}` changes." in out
     assert "`./run doit probe torch=1.13,2.0,2.6,2.9,2.13,2.15`: the table is right." in out
 
 
@@ -227,7 +227,7 @@ def test_a_new_minor_gets_a_row_with_measured_limits(
     assert update.main(["--index", index.url], root=checkout) == 0
     out = capsys.readouterr().out
     files = {"torch2.17.in", "torch2.17.txt", "torch2.17-cpu.txt", "ort1.32.in", "ort1.32.txt"}
-    assert changed(checkout, before) == {f"requirements/{name}" for name in files} | {"pipeline/matrix.py"}
+    assert changed(checkout, before) == {f"requirements/{name}" for name in files} | {str(update.MATRIX)}
 
     pins = {name: (checkout / "requirements" / name).read_text() for name in files}
     assert "\ntorch==2.17.1\n" in pins["torch2.17-cpu.txt"]
@@ -239,11 +239,11 @@ def test_a_new_minor_gets_a_row_with_measured_limits(
         if name.endswith("2.txt") or name == "torch2.17.txt":
             assert f"requirements/{name.removesuffix('.txt')}.in -o requirements/{name}\n" in text
 
-    rows = (checkout / "pipeline/matrix.py").read_text()
+    rows = (checkout / update.MATRIX).read_text()
     assert '    "2.17": Torch(legacy=range(7, 22), dynamo=range(18, 27), label=range(22, 24)),\n}' in rows
     assert '    "1.32": Ort(ir=14, opset=27),\n}' in rows
     assert '"2.16"' not in rows
-    subprocess.run([sys.executable, "-m", "py_compile", checkout / "pipeline/matrix.py"], check=True)
+    subprocess.run([sys.executable, "-m", "py_compile", checkout / update.MATRIX], check=True)
     assert "| 2.17.1 | new row torch2.17, made from torch2.15 |" in out
     assert "`./run doit probe torch=2.17 ort=1.32`: the table is right." in out
     assert "Written as measured: ort1.32, torch2.17" in out
