@@ -255,6 +255,21 @@ def test_a_new_minor_gets_a_row_with_measured_limits(
     assert "Every pin is the newest" in capsys.readouterr().out
 
 
+def test_limits_with_a_gap_are_left_to_a_person(
+    update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index.add("torch", "2.17.0")
+    gap = [one for one in LIMITS if one["opset"] != 19]
+    (checkout / "limits.json").write_text(json.dumps({"torch2.17": (gap, "no such row")}))
+    assert update.main(["--index", index.url], root=checkout) == 0
+    out = capsys.readouterr().out
+    assert "`./run doit probe torch=2.17`: **it fails**." in out and "torch2.17: declared otherwise" in out
+    assert "- The probe fails: change its row or its pins by hand" in out
+    rows = (checkout / update.MATRIX).read_text().splitlines()
+    old, new = (next(line for line in rows if f'"{minor}": Torch' in line) for minor in ("2.15", "2.17"))
+    assert new == old.replace("2.15", "2.17")
+
+
 def test_a_probe_that_measures_nothing_changes_nothing(
     update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
