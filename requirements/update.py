@@ -493,7 +493,7 @@ def _probe_lines(probe: Probe | None) -> Iterator[str]:
         return
     yield f"`{probe.command}`: {'the table is right' if probe.passed else '**it fails**'}."
     if probe.corrected:
-        yield f"Written as measured: {', '.join(map(str, probe.corrected))}; the neighbour's limits were wrong."
+        yield f"Written as measured: {', '.join(map(str, probe.corrected))}. The limits before were different."
     if not probe.passed:
         yield f"```text\n{probe.printed.strip()[-3000:]}\n```"
 
