@@ -6,11 +6,11 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from docs.site.imports import imports as names_imported
 from pipeline import code
 from pipeline.toolchain import symbols
 
@@ -21,16 +21,9 @@ CHECKS = ("check_read", "check_run", "check_compare")  # the parts of `doit chec
 STAGES = sorted(p.stem for p in (PACKAGE / "stages").glob("*.py") if p.stem != "__init__")
 
 
-def imports(path: Path, *, top_level: bool = False) -> Iterator[str]:
-    """Yield the dotted names that a file imports; `top_level` leaves out those inside functions."""
-    tree = ast.parse(path.read_text())
-    nodes = tree.body if top_level else list(ast.walk(tree))
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-            yield node.module
+def imports(path: Path) -> set[str]:
+    """Return the dotted names that a file imports."""
+    return set(names_imported(path.read_text()))
 
 
 def modules(folder: Path) -> list[Path]:
