@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[1] / "docs"
 PAGE, GATES = ((DOCS / name).read_text() for name in ("failure-modes.md", "gates.md"))
 TEST = re.compile(r"`(\w+/\w+\.py::\w+(?:\[[^\]`]*\])?)`")
 SYMPTOMS = re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]

@@ -18,7 +18,7 @@ import pytest
 
 from pipeline.project import installed, minor
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PACKAGED = ("pipeline", "native", "requirements", "pyproject.toml", "README.md", "LICENSE")
 SCHEMA = ("--schema", "my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor", "--domain", "my.domain")
 MADE = ("build", ".tox", "__pycache__")

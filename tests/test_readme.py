@@ -14,7 +14,7 @@ from pipeline.layout import Layout
 from pipeline.load import load_operators
 from pipeline.matrix import Choice
 from pipeline.project import chosen_cells
-from tests.ops.projects import Project
+from tests.support.projects import Project
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

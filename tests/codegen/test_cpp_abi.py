@@ -18,9 +18,9 @@ from pipeline.layout import Layout
 from pipeline.load import load_operator
 from pipeline.stages import compile
 from pipeline.toolchain import symbols
-from tests.native.building import build, copy_project
-from tests.ops import test_bad_input_kinds as kinds
-from tests.ops import test_bad_input_torch as plain
+from tests.codegen import test_invalid_calls_kinds as kinds
+from tests.codegen import test_invalid_calls_torch as plain
+from tests.support.building import build, copy_project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch]
 

@@ -24,9 +24,9 @@ from pipeline.matrix import Cell
 from pipeline.schema import has_kernel, torch_name
 from pipeline.spec import Attribute
 from pipeline.stages import glue
-from tests.native.building import build, copy_project
-from tests.ops.forked import forked
-from tests.ops.projects import ROOT
+from tests.support.building import build, copy_project
+from tests.support.forked import forked
+from tests.support.projects import ROOT
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

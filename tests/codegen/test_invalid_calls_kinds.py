@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.layout import Layout
-from tests.native.building import build, copy_project
+from tests.support.building import build, copy_project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.native.building import build, copy_project
+from tests.support.building import build, copy_project
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 

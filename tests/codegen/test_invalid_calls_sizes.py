@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pipeline.data.illegal import sound
-from tests.native.building import build, copy_project
-from tests.ops.forked import forked
+from tests.support.building import build, copy_project
+from tests.support.forked import forked
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

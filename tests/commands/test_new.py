@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ops.projects import Project
+from tests.support.projects import Project
 
 SCHEMA = "my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor"
 DOIT = [sys.executable, "-m", "doit", "new"]

@@ -23,7 +23,7 @@ from pipeline.toolchain.classic_torch import ClassicTorch
 from pipeline.toolchain.find import Toolchain
 from pipeline.toolchain.native_build import build_ninja, sdk_ninja
 
-EXISTING = Layout(Path(__file__).parents[1] / "ops/existing")
+EXISTING = Layout(Path(__file__).parents[1] / "projects/existing")
 OPERATORS = {o.name: o for o in load_operators(EXISTING)}
 TOOLCHAIN = Toolchain(
     compiler=("/usr/bin/g++",),

@@ -12,7 +12,7 @@ from pipeline import published
 from pipeline.errors import SpecError
 from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator, load_operators
-from tests.ops.evolved import SPEC as EVOLVED
+from tests.support.evolved import SPEC as EVOLVED
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = "ops/group_norm/published/1/schema.json"

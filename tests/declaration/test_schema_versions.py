@@ -15,7 +15,7 @@ from pipeline.load import load_operators
 from pipeline.lowering.arguments import Lowered
 from pipeline.lowering.nodes import Tensor, record
 from pipeline.spec import Attribute, Case, Lowering, Model, OpSpec, Random, TorchOp
-from tests.ops import double
+from tests.support import double
 
 OFFSET = Attribute(name="offset", kind="float", default=0.5, since=3)
 POWERS = Attribute(name="powers", kind="ints", default=(1,), since=4)

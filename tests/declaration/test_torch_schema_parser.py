@@ -1,4 +1,4 @@
-"""Torch schemas, read without torch. tests/ops/test_torch_schema.py holds the parser against torch's own."""
+"""Torch schemas, read without torch. test_torch_schema_torch.py compares the parser with torch's own."""
 
 from __future__ import annotations
 

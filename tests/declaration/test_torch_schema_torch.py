@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
-import torch
 
 from pipeline import torch_schema
 from pipeline.errors import UsageError
 from pipeline.torch_schema import Parameter
-from tests.unit.schemas import SCHEMAS
-from tests.unit.test_scaffold_declare import REFUSED
+from tests.scaffold.test_from_torch_schema import REFUSED
+from tests.support.torch_schemas import SCHEMAS
 
-TORCHS = [str(s) for s in torch._C._jit_get_all_schemas()]
+pytestmark = pytest.mark.torch
+
 # How torch spells a type once it has read it.
 _SPELLED = {
     "Scalar": "number",
@@ -45,11 +46,11 @@ def compared(ours: Parameter) -> bool:
     )
 
 
-@pytest.mark.torch
-def test_every_schema_of_torch_is_read_as_torch_reads_it() -> None:
-    assert len(TORCHS) > 2000
+def test_every_schema_of_torch_is_read_as_torch_reads_it(torch: Any) -> None:
+    schemas = [str(s) for s in torch._C._jit_get_all_schemas()]
+    assert len(schemas) > 2000
     types = 0
-    for text in TORCHS:
+    for text in schemas:
         ours = torch_schema.parse(text)
         try:
             theirs = torch._C.parse_schema(text)
@@ -70,9 +71,8 @@ def test_every_schema_of_torch_is_read_as_torch_reads_it() -> None:
     assert types > 5000
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("text", [*SCHEMAS, *(schema for schema, _, _ in REFUSED)])
-def test_what_is_refused_for_its_meaning_torch_can_read(text: str) -> None:
+def test_what_is_refused_for_its_meaning_torch_can_read(text: str, torch: Any) -> None:
     """But for names of types that it does not know: what is refused as no schema, torch refuses as well."""
     ours = torch_schema.parse(text)
     if {a.type.element for a in ours.arguments} & {"tensor", "double", "string", "flaot"}:
@@ -81,7 +81,6 @@ def test_what_is_refused_for_its_meaning_torch_can_read(text: str) -> None:
     assert [a.name for a in ours.arguments] == [a.name for a in theirs.arguments]
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize(
     "text",
     [
@@ -93,7 +92,7 @@ def test_what_is_refused_for_its_meaning_torch_can_read(text: str) -> None:
         "my::op(Tensor x,, int y) -> Tensor", "my::op(Tensor(a! x) -> Tensor", "my::op(int a='x) -> Tensor",
     ],
 )  # fmt: skip
-def test_both_refuse_what_is_no_schema(text: str) -> None:
+def test_both_refuse_what_is_no_schema(text: str, torch: Any) -> None:
     with pytest.raises(UsageError):
         torch_schema.parse(text)
     with pytest.raises(RuntimeError):

@@ -37,7 +37,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
     lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
-    made = Pool(Layout(tmp_path), entry="test_runner_pool:entry", lock=lock)
+    made = Pool(Layout(tmp_path), entry="test_server_pool:entry", lock=lock)
     made.prepare()
     yield made
     made.close()

@@ -16,8 +16,8 @@ from pipeline.files import write_text
 from pipeline.glue import python
 from pipeline.load import load_operator
 from pipeline.matrix import Cell
-from tests.ops.forked import forked
-from tests.ops.projects import Project
+from tests.support.forked import forked
+from tests.support.projects import Project
 
 pytestmark = pytest.mark.torch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,17 +17,11 @@ from pipeline.models.demand import Demand
 from pipeline.models.function_body import with_function
 from pipeline.stages import data, verify
 from pipeline.verdict import Verdict
-from tests.ops.double import CELL, DYNAMIC, OPERATOR, SPEC, model, project, with_body, write_model
+from tests.support.double import CELL, DYNAMIC, OPERATOR, SPEC, model, project, with_body, write_model
 
 pytestmark = pytest.mark.ort
 
 PLAIN = ["plain", "special", "empty", "large"]
-
-
-@pytest.fixture(autouse=True)
-def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests of this process may have imported torch, which verify refuses."""
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from pipeline.layout import Layout
 from pipeline.load import load_operator
 from pipeline.matrix import Cell
 from pipeline.stages import agree as agreement
-from tests.ops.forked import forked
-from tests.ops.projects import ROOT, Project
+from tests.support.forked import forked
+from tests.support.projects import ROOT, Project
 
 pytestmark = pytest.mark.torch
 

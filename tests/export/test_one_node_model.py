@@ -22,7 +22,7 @@ from pipeline.models.demand import Demand
 from pipeline.models.picture import picture
 from pipeline.spec import Attribute
 from pipeline.stages import node
-from tests.ops.double import DYNAMIC, OPERATOR, SPEC, project
+from tests.support.double import DYNAMIC, OPERATOR, SPEC, project
 
 CELL = Cell(torch=None, exporter="node", opset=18, ort="1.31")
 ATTRIBUTES = (

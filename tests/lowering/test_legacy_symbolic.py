@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.lowering.legacy import LegacyGraph
 from pipeline.spec import Input, OnnxOp, OpSpec, Output, SameAs
 
 pytestmark = pytest.mark.torch
@@ -30,6 +29,8 @@ class Context:
 
 
 def written(inputs: tuple[Input, ...], *values: str | None) -> list[object]:
+    from pipeline.lowering.legacy import LegacyGraph  # imports torch
+
     output = Output(name="y", type="float32", shape=SameAs(input="x"))
     onnx = OnnxOp(domain="my.domain", op_type="Mine")
     own = OpSpec(name="mine", summary="", torch=None, onnx=onnx, inputs=inputs, outputs=(output,), tolerances={})

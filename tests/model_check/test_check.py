@@ -21,7 +21,7 @@ from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.runner.lock import hold
 from pipeline.stages import combine
-from tests.ops.projects import Project
+from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,13 +23,6 @@ from pipeline.trial.runtime import Runtime, call
 pytestmark = pytest.mark.ort
 
 CELL = Cell(torch=None, exporter="node", opset=18, ort=minor(installed().onnxruntime))
-
-
-@pytest.fixture(autouse=True)
-def without_torch(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Other tests of this process may have imported torch, which verify refuses; it cannot be imported twice."""
-    if not request.node.get_closest_marker("torch"):
-        monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 def by_hand(operator: Operator, *cases: Case, dtype: str, rtol: float) -> Operator:

@@ -21,7 +21,7 @@ from pipeline.glue import python
 from pipeline.layout import Layout
 from pipeline.load import load_operator
 from pipeline.toolchain.symbols import read_symbols
-from tests.ops.projects import ROOT, Project
+from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ops.projects import Project
+from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

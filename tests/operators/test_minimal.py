@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.ops.projects import ROOT, Project
+from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
-MINIMAL = ROOT / "tests/ops/minimal"
+MINIMAL = ROOT / "tests/projects/minimal"
 SEEDS = 306  # lines that they write for it: seven files of onnx/tutorials, PyTorchCustomOperator
 
 

@@ -11,7 +11,7 @@ import pytest
 from pipeline.load import load_operator, operator_names
 from pipeline.schema import has_ort_library
 from pipeline.verdict import Verdict, read
-from tests.ops.projects import ROOT, Project
+from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

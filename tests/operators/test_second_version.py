@@ -17,8 +17,8 @@ from onnx import ModelProto, helper
 
 from pipeline.data import dataset
 from pipeline.layout import Layout
-from tests.ops.evolved import SINCE, evolve
-from tests.ops.projects import Project
+from tests.support.evolved import SINCE, evolve
+from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

@@ -13,8 +13,8 @@ from pipeline.layout import Layout
 from pipeline.load import load_operator
 from pipeline.matrix import Cell
 from pipeline.project import installed, minor
-from tests.native.building import ROOT, build, copy_project
-from tests.ops.forked import forked
+from tests.support.building import ROOT, build, copy_project
+from tests.support.forked import forked
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

@@ -1,4 +1,4 @@
-// The operator of tests/ops/double.py for ONNX Runtime, with one fault that FAULT names.
+// The operator of tests/support/double.py for ONNX Runtime, with one fault that FAULT names.
 #include <onnxruntime_c_api.h>
 #include <sched.h>
 

@@ -21,7 +21,7 @@ from pipeline.load import Operator, load_operators
 from pipeline.matrix import Cell
 from pipeline.project import chosen_cells
 from pipeline.schema import has_function_body
-from tests.ops.backend_runner import Folder, folders, run
+from tests.support.backend_runner import Folder, folders, run
 
 LAYOUT = Layout(Path(__file__).parents[2])
 OPERATORS = load_operators(LAYOUT)

@@ -19,19 +19,13 @@ from pipeline.layout import Layout
 from pipeline.spec import Case, Random, Tolerance
 from pipeline.stages import data, verify
 from pipeline.verdict import Verdict
-from tests.ops import double
-from tests.ops.double import CELL, DYNAMIC, model, project, write_model
+from tests.support import double
+from tests.support.double import CELL, DYNAMIC, model, project, write_model
 
 pytestmark = pytest.mark.ort
 
 # Without a custom form there is no function body, which tests of its own look at.
 OPERATOR = replace(double.OPERATOR, spec=replace(double.SPEC, lowerings=("decomposed",)))
-
-
-@pytest.fixture(autouse=True)
-def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests of this process may have imported torch, which verify refuses."""
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,12 +86,6 @@ def spec(kernel: str) -> OpSpec:
         tolerances={"custom": {"float32": exact}},
         kernel=kernel,
     )
-
-
-@pytest.fixture(autouse=True)
-def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests of this process may have imported torch, which verify refuses."""
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 @pytest.fixture(scope="module")

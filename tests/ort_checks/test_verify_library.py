@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,18 +16,12 @@ from pipeline.stages import data, verify
 from pipeline.toolchain.find import find_toolchain
 from pipeline.toolchain.sdk import cache_folder, find_headers
 from pipeline.verdict import Outcome
-from tests.ops.double import CELL, OPERATOR, project, write_model
+from tests.support.double import CELL, OPERATOR, project, write_model
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
-SOURCE = Path(__file__).parent / "native" / "double_ort.cc"
+SOURCE = Path(__file__).with_name("double_ort.cc")
 Build = Callable[[str], Path]
-
-
-@pytest.fixture(autouse=True)
-def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests of this process may have imported torch, which verify refuses."""
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,18 +20,12 @@ from pipeline.load import Operator
 from pipeline.spec import Case, Dims, FromKernel, Input, Model, OnnxOp, OpSpec, Output, SameAs, Tensor, Values
 from pipeline.stages import data, verify
 from pipeline.trial.oracle import Oracle
-from tests.ops.double import CELL
-from tests.ops.many import EXACT, MASK, SPEC, decomposed, model, node, project, with_model, write_model
+from tests.support.double import CELL
+from tests.support.many import EXACT, MASK, SPEC, decomposed, model, node, project, with_model, write_model
 
 pytestmark = pytest.mark.ort
 
 DTYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64}
-
-
-@pytest.fixture(autouse=True)
-def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests of this process may have imported torch, which verify refuses."""
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 @pytest.fixture

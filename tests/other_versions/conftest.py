@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.layout import Layout
-from tests.ops.projects import ROOT, Project
+from tests.support.projects import ROOT, Project
 
 Needs = Callable[..., None]
 _NO_NETWORK = "no network: pip cannot reach"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.matrix.conftest import Needs
-from tests.ops.projects import Project
+from tests.other_versions.conftest import Needs
+from tests.support.projects import Project
 
 pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.timeout(600)]
 

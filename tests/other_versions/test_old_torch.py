@@ -1,6 +1,6 @@
 """Torch without the stable ABI: a library of its own, over its C++ headers, that says and computes what the other does.
 
-The calls and their messages are those of tests/ops/test_bad_input_torch.py and test_bad_input_kinds.py.
+The calls and their messages are those of tests/codegen/test_invalid_calls_torch.py and test_bad_input_kinds.py.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pipeline.layout import Layout
 from pipeline.load import load_operator
 from pipeline.stages import compile, data, draw
 from pipeline.toolchain.symbols import read_symbols
-from tests.matrix.conftest import Needs
-from tests.matrix.environments import OLD, Environment, environment
-from tests.native.building import build, copy_project
-from tests.ops import test_bad_input_kinds as kinds
-from tests.ops import test_bad_input_torch as plain
+from tests.codegen import test_invalid_calls_kinds as kinds
+from tests.codegen import test_invalid_calls_torch as plain
+from tests.other_versions.conftest import Needs
+from tests.other_versions.environments import OLD, Environment, environment
+from tests.support.building import build, copy_project
 
 pytestmark = [pytest.mark.matrix, pytest.mark.compile]
 

@@ -9,9 +9,9 @@ import pytest
 
 from pipeline.matrix import ORT, Cell, unreadable
 from tests.incremental.real import RealProject
-from tests.matrix.conftest import Needs
-from tests.matrix.environments import environment
-from tests.ops.projects import ROOT, Project
+from tests.other_versions.conftest import Needs
+from tests.other_versions.environments import environment
+from tests.support.projects import ROOT, Project
 
 REGISTRIES = """
 from torch.onnx._internal.exporter._registration import ONNXRegistry

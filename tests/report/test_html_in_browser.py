@@ -26,10 +26,13 @@ from pipeline.report.records import Record
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, records, verdict
 
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
-pytestmark = pytest.mark.skipif(
-    not (BROWSER and DRIVER),
-    reason="chromium and chromedriver are not on PATH; Debian: apt install chromium chromium-driver",
-)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        not (BROWSER and DRIVER),
+        reason="chromium and chromedriver are not on PATH; Debian: apt install chromium chromium-driver",
+    ),
+]
 FOUND = records(4)
 HOSTILE = "</script><img src=x onerror=document.title='owned'><b>&amp;"
 

@@ -7,7 +7,7 @@ import pytest
 from pipeline.errors import UsageError
 from pipeline.scaffold.declare import from_schema
 from pipeline.schema import torch_schema
-from tests.unit.schemas import SCHEMAS
+from tests.support.torch_schemas import SCHEMAS
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda s: s.partition("(")[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.scaffold import texts
-from tests.unit.test_scaffold_texts import drafts
+from tests.scaffold.test_render_files import drafts
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ from pipeline.scaffold.declare import from_schema
 from pipeline.scaffold.draft import Draft
 from pipeline.spec import as_data
 from pipeline.unfilled import places
-from tests.unit.schemas import SCHEMAS
+from tests.support.torch_schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
 

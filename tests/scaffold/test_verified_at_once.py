@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import TensorProto, helper
 
 from pipeline.scaffold import aten
-from tests.ops.projects import Project
+from tests.support.projects import Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 EVERY = (
     "my::every(Tensor x, Tensor y, Tensor? mask, Tensor[] others, float a, int[] axes=[0, 1], str mode='sum', "
@@ -74,9 +75,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return made
 
 
-@pytest.mark.compile
-@pytest.mark.torch
-@pytest.mark.ort
 def test_all_of_them_are_green_at_once(project: Project) -> None:
     done = project.doit("opsets=9,18,20")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -110,14 +108,12 @@ def test_a_model_without_unknown_nodes_is_told_so(project: Project) -> None:
     assert "broken.onnx: no model of ONNX can be read" in refused(project, "--from-onnx", "broken.onnx")
 
 
-@pytest.mark.torch
-def test_an_operator_that_torch_has_not_is_told_so(project: Project) -> None:
+def test_an_operator_that_torch_has_not_is_told_so(project: Project, torch: Any) -> None:
     said = refused(project, "--override", "aten::sinnh", "--domain", "my.aten")
     assert f"torch {torch.__version__} has no operator 'aten::sinnh'; did you mean 'aten::sinh'" in said
     assert "aten::add cannot be overridden" in refused(project, "--override", "add", "--domain", "my.aten")
 
 
-@pytest.mark.torch
 def test_what_torch_computes_is_no_copy(tmp_path: Path) -> None:
     """An override of which nothing is known refuses in its reference, by name, and nothing of it is green by chance."""
     project = Project.copy(tmp_path, operators=())
@@ -129,9 +125,8 @@ def test_what_torch_computes_is_no_copy(tmp_path: Path) -> None:
     assert 'Attribute(name="threshold", kind="int", default=20' in spec
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("name", sorted(aten.FORMULAS))
-def test_a_known_formula_is_what_torch_computes(name: str) -> None:
+def test_a_known_formula_is_what_torch_computes(name: str, torch: Any) -> None:
     numbers = torch.cat(
         [torch.linspace(-4, 4, 65, dtype=torch.float64), torch.tensor([0.0, -0.0, torch.inf, -torch.inf])]
     )

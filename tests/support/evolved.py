@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ops.projects import Project
+from tests.support.projects import Project
 
 SINCE = 3  # versions 1 and 2 of the domain are taken: models of the first schema import either
 

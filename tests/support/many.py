@@ -27,7 +27,7 @@ from pipeline.spec import (
     Tolerance,
     Values,
 )
-from tests.ops.double import CELL
+from tests.support.double import CELL
 
 REFERENCE = """
 import numpy as np

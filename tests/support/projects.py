@@ -46,10 +46,12 @@ class Project:
         return cls(folder)
 
     def bring(self, *operators: str) -> None:
-        """Add operators that come as they are, with bindings of their own: those of tests/ops/existing."""
+        """Add operators that come as they are, with bindings of their own: those of tests/projects/existing."""
         for part in ("third_party", *(f"{room}/{o}" for room in ("ops", "native") for o in operators)):
             ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / "tests/ops/existing" / part, self.root / part, ignore=ignored, dirs_exist_ok=True)
+            shutil.copytree(
+                ROOT / "tests/projects/existing" / part, self.root / part, ignore=ignored, dirs_exist_ok=True
+            )
 
     def unpublish(self, operator: str) -> None:
         """Remove what a declaration is held against, so that it may be edited in ways that would be refused."""

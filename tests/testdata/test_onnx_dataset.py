@@ -16,7 +16,7 @@ from pipeline.layout import Layout
 from pipeline.load import Operator, load_operators
 from pipeline.spec import Output, Random, SameAs, Values
 from pipeline.stages import data
-from tests.ops.double import DYNAMIC, OPERATOR, SPEC, project, with_case
+from tests.support.double import DYNAMIC, OPERATOR, SPEC, project, with_case
 
 OPERATORS = load_operators(Layout(Path(__file__).parents[2]))
 

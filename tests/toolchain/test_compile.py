@@ -18,7 +18,7 @@ from pipeline.load import load_operator
 from pipeline.stages import compile
 from pipeline.toolchain import native_build, symbols
 from pipeline.toolchain.find import find_toolchain
-from tests.native.building import build, compile_program, copy_project
+from tests.support.building import build, compile_program, copy_project
 
 pytestmark = pytest.mark.compile
 

@@ -1,4 +1,4 @@
-"""Reading ELF tables, and the lists of torch's symbols. The gate with real libraries: tests/native/test_compile.py."""
+"""Reading ELF tables, and the lists of torch's symbols. The gate with real libraries: test_compile.py."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 
 from pipeline.load import load_operator
-from tests.ops.forked import forked
-from tests.ops.projects import Project
+from tests.support.forked import forked
+from tests.support.projects import Project
 
 pytestmark = pytest.mark.torch
 

@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.layout import Layout
 from pipeline.load import load_operator
-from tests.native.building import build, copy_project
-from tests.ops.forked import forked
+from tests.support.building import build, copy_project
+from tests.support.forked import forked
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
 

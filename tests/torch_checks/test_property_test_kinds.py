@@ -14,7 +14,7 @@ from pipeline.data.reference import Reference
 from pipeline.layout import Layout
 from pipeline.load import Operator
 from pipeline.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
-from tests.ops.forked import forked
+from tests.support.forked import forked
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
 

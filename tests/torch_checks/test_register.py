@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.layout import Layout
 from pipeline.load import operator_names
-from tests.ops.projects import ROOT, Project
+from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
 

@@ -15,9 +15,9 @@ from pipeline.glue import python
 from pipeline.layout import Layout
 from pipeline.load import load_operator
 from pipeline.matrix import Cell
-from tests.native.building import build, copy_project
-from tests.ops.forked import forked
-from tests.ops.projects import Project
+from tests.support.building import build, copy_project
+from tests.support.forked import forked
+from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dist.shipping import Environment, build, project
-from tests.ops.projects import Project
+from tests.support.projects import Project
+from tests.wheel.shipping import Environment, build, project
 
 
 @pytest.fixture(scope="package")
@@ -34,7 +34,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
 @pytest.fixture(scope="package")
 def exported(fresh: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the models that the wheel's user exported."""
-    from tests.dist.shipping import MODEL
+    from tests.wheel.shipping import MODEL
 
     folder = tmp_path_factory.mktemp("exported")
     fresh.check(MODEL, "export", folder)

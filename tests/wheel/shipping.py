@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ops.projects import ROOT, Project
+from tests.support.projects import ROOT, Project
 
 OPERATORS = ("add_and_round", "custom_op_one", "custom_op_two", "dual_residual", "group_norm", "nms")
 MODEL = Path(__file__).with_name("model.py")
@@ -68,7 +68,11 @@ class Environment:
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         return subprocess.run(
-            [str(self.python), *map(str, arguments)], cwd=self.python.parent, env=environ, capture_output=True, text=True
+            [str(self.python), *map(str, arguments)],
+            cwd=self.python.parent,
+            env=environ,
+            capture_output=True,
+            text=True,
         )
 
     def check(self, *arguments: str | Path) -> str:

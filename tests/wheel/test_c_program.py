@@ -14,7 +14,7 @@ import pytest
 from onnx import numpy_helper
 
 from pipeline.toolchain.find import find_toolchain
-from tests.ops.projects import Project
+from tests.support.projects import Project
 
 SOURCE = Path(__file__).with_name("run_model.cc")
 MODELS = ("legacy17", "dynamo18")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.dist.shipping import SETTINGS, Environment, build
-from tests.ops.evolved import SINCE, evolve
-from tests.ops.projects import Project
+from tests.support.evolved import SINCE, evolve
+from tests.support.projects import Project
+from tests.wheel.shipping import SETTINGS, Environment, build
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
@@ -77,8 +77,8 @@ def test_a_wheel_carries_both_versions(tmp_path: Path) -> None:
     environment = Environment.make(tmp_path / "fresh", build(made), behind=Path(sys.executable))
     said = environment.check("-W", "ignore", "-c", EXPORT, tmp_path)
     assert (
-        f"group_norm: lift=0.25 needs version {SINCE} of 'mydomain', and the model imports 1, where it is 0.0. Export at a "
-        "newer version of the domain, or leave it out"
+        f"group_norm: lift=0.25 needs version {SINCE} of 'mydomain', and the model imports 1, where it is 0.0. Export "
+        "at a newer version of the domain, or leave it out"
     ) in said
     assert "group_norm is not in version 4 of 'mydomain'; it is in: 1, 2, 3" in said
     assert environment.check("-c", RUN, tmp_path).splitlines() == [

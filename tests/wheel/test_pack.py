@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dist.shipping import OPERATORS, build, project, wheel_of
-from tests.ops.projects import Project
+from tests.support.projects import Project
+from tests.wheel.shipping import OPERATORS, build, project, wheel_of
 
 pytestmark = [pytest.mark.compile]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.dist.settings import FIELDS
-from tests.dist.shipping import Environment
-from tests.ops.projects import ROOT
+from tests.support.projects import ROOT
+from tests.wheel.shipping import Environment
 
 PAGE = (ROOT / "docs/ship.md").read_text()
 
@@ -39,4 +39,4 @@ def test_every_setting_is_shown() -> None:
 
 def test_the_line_of_the_program_is_there() -> None:
     (line,) = blocks("cpp")
-    assert line in (ROOT / "tests/dist/run_model.cc").read_text().replace("  check(ort->Reg", "check(ort->Reg")
+    assert line in (ROOT / "tests/wheel/run_model.cc").read_text().replace("  check(ort->Reg", "check(ort->Reg")

@@ -86,14 +86,14 @@ def test_every_mistake_is_told_at_once(operators: tuple[Operator, ...], tmp_path
 
 
 def test_a_binding_by_hand_cannot_be_linked(tmp_path: Path) -> None:
-    existing = load_operators(Layout(Path(__file__).parents[1] / "ops/existing"))
+    existing = load_operators(Layout(Path(__file__).parents[1] / "projects/existing"))
     with pytest.raises(UsageError, match=r"'damped' has a binding by hand, native/damped/torch\.cc, which cannot"):
         read(existing, tmp_path, operators=["damped"])
 
 
 def test_nobody_who_names_none_is_bothered_by_it(operators: tuple[Operator, ...], tmp_path: Path) -> None:
     """Every doit command reads the settings."""
-    existing = load_operators(Layout(Path(__file__).parents[1] / "ops/existing"))
+    existing = load_operators(Layout(Path(__file__).parents[1] / "projects/existing"))
     assert read((*operators, *existing), tmp_path).operators == KERNELS
     (tmp_path / "pyproject.toml").write_text('[tool.opmatrix.dist]\nname = "my_ops"\nversion = "1.0.0"\n')
     assert settings.read(Layout(tmp_path), existing) is None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dist.shipping import MODEL, Environment, other_python
-from tests.ops.projects import ROOT
+from tests.support.projects import ROOT
+from tests.wheel.shipping import MODEL, Environment, other_python
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
