@@ -6,15 +6,12 @@ Each operator's calls are made in one child process per framework, which must st
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from pipeline.layout import Layout
 from tests.support.building import build, copy_project
+from tests.support.wrong_calls import CALL_ALL, messages
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
@@ -127,7 +124,8 @@ RIGHT_ORT = {
     "custom_op_two": "assert (run([x / 2])[0] == np.round(x / 2)).all()",
     "nms": "assert run([b, s, c, v, s])[0].tolist() == run([b, s])[0].tolist() == [2, 1]",
 }
-TORCH_PROGRAM = """
+TORCH_PROGRAM = (
+    """
 import json, sys, warnings
 import torch
 warnings.simplefilter("ignore")
@@ -138,16 +136,14 @@ op = getattr(getattr(torch.ops, space), function)
 x, y = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
 b = torch.tensor([[0.0, 0, 8, 8], [1, 0, 9, 8], [20, 0, 28, 8]])
 s, c, v = torch.tensor([0.5, 0.75, 1.0]), torch.zeros(3, dtype=torch.int64), torch.ones(3, dtype=torch.bool)
-said = {}
-for call in calls:
-    try:
-        eval(call)
-    except Exception as error:
-        said[call] = str(error)
-exec(right)
+"""
+    + CALL_ALL
+    + """exec(right)
 print(json.dumps(said))
 """
-ORT_PROGRAM = """
+)
+ORT_PROGRAM = (
+    """
 import json, sys
 import numpy as np, onnxruntime
 from onnx import TensorProto, helper
@@ -178,31 +174,18 @@ def run(values, **attributes):
 def onnx_value(name):
     return helper.make_empty_tensor_value_info(name)
 
-said = {}
-for call in calls:
-    try:
-        eval(call)
-    except Exception as error:
-        said[call] = str(error)
-exec(right)
+"""
+    + CALL_ALL
+    + """exec(right)
 assert "torch" not in sys.modules
 print(json.dumps(said))
 """
-
-Said = Callable[[str], dict[str, str]]
+)
 
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     return copy_project(tmp_path_factory.mktemp("kinds"), *ORT)
-
-
-def calls(program: str, library: Path, name: str, right: str, table: list[str]) -> dict[str, str]:
-    command = [sys.executable, "-c", program, str(library), name, right, json.dumps(table)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
 
 
 @pytest.mark.parametrize("op", ORT)
@@ -211,10 +194,10 @@ def test_what_is_said(op: str, layout: Layout) -> None:
     wrong = {}
     if spec.torch is not None:
         table = TORCH[op]
-        said = calls(TORCH_PROGRAM, layout.torch_library(op), spec.torch.name, RIGHT_TORCH[op], [*table])
+        said = messages(TORCH_PROGRAM, layout.torch_library(op), spec.torch.name, RIGHT_TORCH[op], json.dumps([*table]))
         refused = {c for c, text in table.items() if text is None and c in said}
         wrong = {c: said.get(c, "it ran") for c, text in table.items() if c not in refused and said.get(c, "") != text}
     name = f"{spec.onnx.domain}::{spec.onnx.op_type}"
-    said = calls(ORT_PROGRAM, layout.ort_library(op), name, RIGHT_ORT[op], [*ORT[op]])
+    said = messages(ORT_PROGRAM, layout.ort_library(op), name, RIGHT_ORT[op], json.dumps([*ORT[op]]))
     wrong |= {c: said.get(c, "it ran") for c, text in ORT[op].items() if text not in said.get(c, "it ran")}
     assert not wrong

@@ -6,12 +6,11 @@ All models are run in one child process, which must still compute at the end and
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from tests.support.building import build, copy_project
+from tests.support.wrong_calls import messages
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
@@ -81,11 +80,7 @@ print(json.dumps(said))
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     layout = copy_project(tmp_path_factory.mktemp("ort"))
     build(layout)
-    command = [sys.executable, "-c", PROGRAM, str(layout.ort_library("group_norm")), json.dumps([*CALLS])]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    return messages(PROGRAM, layout.ort_library("group_norm"), json.dumps([*CALLS]))
 
 
 @pytest.mark.parametrize("call", CALLS)

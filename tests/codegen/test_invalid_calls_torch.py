@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.building import build, copy_project
+from tests.support.wrong_calls import CALL_ALL, messages
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch]
 
@@ -67,7 +68,8 @@ REFUSED = (
     "op(torch.nested.nested_tensor([x[0], x[1]]), g, s, b)",
     "op(torch.empty(1).expand(2**20, 2, 2**20), torch.ones(1), s[:2], b[:2])",
 )
-PROGRAM = """
+PROGRAM = (
+    """
 import ctypes, json, sys, warnings
 import torch
 warnings.simplefilter("ignore")
@@ -75,16 +77,13 @@ path, calls = sys.argv[1], json.loads(sys.argv[2])
 torch.ops.load_library(path)
 op = torch.ops.mynamespace.custom_group_norm
 x, g, s, b = torch.randn(2, 6, 5, 7), torch.tensor([3.0]), torch.randn(6), torch.randn(6)
-said = {}
-for call in calls:
-    try:
-        eval(call)
-    except Exception as error:
-        said[call] = str(error)
-torch.testing.assert_close(op(x, g, s, b), torch.nn.functional.group_norm(x, 3, s, b))
+"""
+    + CALL_ALL
+    + """torch.testing.assert_close(op(x, g, s, b), torch.nn.functional.group_norm(x, 3, s, b))
 torch.testing.assert_close(op(x.mT, g, s, b), torch.nn.functional.group_norm(x, 3, s, b).mT)
 print(json.dumps(said))
 """
+)
 
 TWICE = """
 import ctypes, sys, torch
@@ -116,11 +115,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def said(library: Path) -> dict[str, str]:
-    command = [sys.executable, "-c", PROGRAM, str(library), json.dumps([*CALLS, *REFUSED])]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    return messages(PROGRAM, library, json.dumps([*CALLS, *REFUSED]))
 
 
 @pytest.mark.parametrize("call", CALLS)

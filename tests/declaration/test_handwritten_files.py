@@ -20,19 +20,11 @@ from pipeline.step import Step
 from pipeline.steps import Plan, steps
 from pipeline.toolchain import headers
 from pipeline.toolchain.classic_torch import ClassicTorch
-from pipeline.toolchain.find import Toolchain
 from pipeline.toolchain.native_build import build_ninja, sdk_ninja
+from tests.support.toolchain import TOOLCHAIN
 
 EXISTING = Layout(Path(__file__).parents[1] / "projects/existing")
 OPERATORS = {o.name: o for o in load_operators(EXISTING)}
-TOOLCHAIN = Toolchain(
-    compiler=("/usr/bin/g++",),
-    compiler_identity="0123",
-    linker="gold",
-    ninja="/usr/bin/ninja",
-    torch_include=Path("/env/torch/include"),
-    torch_version="2.13.0",
-)
 PLAN = Plan(
     layout=EXISTING,
     operators=[*OPERATORS.values()],

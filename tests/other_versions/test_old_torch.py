@@ -1,6 +1,6 @@
 """Torch without the stable ABI: a library of its own, over its C++ headers, that says and computes what the other does.
 
-The calls and their messages are those of tests/codegen/test_invalid_calls_torch.py and test_bad_input_kinds.py.
+The calls and their messages are those of tests/codegen/test_invalid_calls_torch.py and test_invalid_calls_kinds.py.
 """
 
 from __future__ import annotations

@@ -13,17 +13,10 @@ from pipeline.spec import OpSpec
 from pipeline.toolchain import native_build
 from pipeline.toolchain.find import Toolchain
 from pipeline.toolchain.native_build import build_ninja
+from tests.support.toolchain import TOOLCHAIN
 
 SPEC = load_operator(Layout(Path(__file__).resolve().parents[2]), "group_norm").spec
 LAYOUT = Layout(Path("/home/someone/project"))
-TOOLCHAIN = Toolchain(
-    compiler=("/usr/bin/g++",),
-    compiler_identity="0123",
-    linker="gold",
-    ninja="/usr/bin/ninja",
-    torch_include=Path("/env/torch/include"),
-    torch_version="2.13.0",
-)
 
 
 def text(layout: Layout = LAYOUT, *, spec: OpSpec = SPEC, toolchain: Toolchain = TOOLCHAIN, debug: bool = False) -> str:

@@ -16,7 +16,8 @@ from pipeline.spec import Attribute, Input, OpSpec
 from pipeline.toolchain import classic_torch, symbols
 from pipeline.toolchain.classic_torch import ClassicTorch, find_classic_torch
 from pipeline.toolchain.native_build import classic_ninja, sdk_ninja
-from tests.toolchain.test_ninja_file import LAYOUT, TOOLCHAIN
+from tests.support.toolchain import TOOLCHAIN
+from tests.toolchain.test_ninja_file import LAYOUT
 
 SPEC = load_operator(Layout(Path(__file__).resolve().parents[2]), "group_norm").spec
 OLD = (True, False)  # whether libc10.so shows the old, and the new name of std::string

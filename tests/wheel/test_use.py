@@ -65,27 +65,23 @@ def test_two_libraries_with_one_operator_are_told(fresh: Environment) -> None:
     assert last.startswith("ImportError: cst::dual_residual: registered already, by another library"), done.stderr
 
 
+EXPORT = """
+import sys, torch, my_ops
+class M(torch.nn.Module):
+    def forward(self, x): return torch.ops.cst.dual_residual(x, x, 0.5)
+path, symbolics, opset = sys.argv[1:]
+with my_ops.onnx.symbolics(int(symbolics)):
+    torch.onnx.export(M(), (torch.ones(2),), path, dynamo=False, opset_version=int(opset))
+"""
+
+
 def test_an_opset_that_an_operator_does_not_take_is_refused(fresh: Environment, tmp_path: Path) -> None:
-    script = (
-        "import torch, my_ops, sys\n"
-        "class M(torch.nn.Module):\n"
-        "    def forward(self, x): return torch.ops.cst.dual_residual(x, x, 0.5)\n"
-        "with my_ops.onnx.symbolics(9):\n"
-        "    torch.onnx.export(M(), (torch.ones(2),), sys.argv[1], dynamo=False, opset_version=9)\n"
-    )
-    done = fresh.run("-c", script, tmp_path / "m.onnx")
+    done = fresh.run("-c", EXPORT, tmp_path / "m.onnx", "9", "9")
     assert "dual_residual needs opset 12 or newer, and the model is exported at 9" in done.stderr
 
 
 def test_another_opset_than_the_symbolics_have_is_refused(fresh: Environment, tmp_path: Path) -> None:
-    script = (
-        "import torch, my_ops, sys\n"
-        "class M(torch.nn.Module):\n"
-        "    def forward(self, x): return torch.ops.cst.dual_residual(x, x, 0.5)\n"
-        "with my_ops.onnx.symbolics(15):\n"
-        "    torch.onnx.export(M(), (torch.ones(2),), sys.argv[1], dynamo=False, opset_version=17)\n"
-    )
-    done = fresh.run("-c", script, tmp_path / "m.onnx")
+    done = fresh.run("-c", EXPORT, tmp_path / "m.onnx", "15", "17")
     assert "symbolics(15) are registered, and the model is exported at opset 17: give both one" in done.stderr
 
 
