@@ -1,6 +1,6 @@
 """Which files are pages of the documentation.
 
-README.md is tested by tests/test_readme.py and test_readme_commands.py, and what benchmarks/README.md claims is measured
+README.md is tested by tests/test_readme.py and test_readme_commands.py. What benchmarks/README.md claims is measured
 anew, not compared.
 """
 
