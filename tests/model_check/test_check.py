@@ -21,6 +21,7 @@ from pipeline.layout import Layout
 from pipeline.load import Operator, load_operator
 from pipeline.runner.lock import hold
 from pipeline.stages import combine
+from tests.support.forked import forked
 from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
@@ -432,13 +433,8 @@ def test_a_torch_library_that_is_missing_is_told_with_what_builds_it(project: Pr
     ("name", "words"),
     [
         ("raises", "raises() raised RuntimeError: inconsistent tensor size"),
-        ("number", "number() returned a int; return (module, inputs), or (module, inputs, options)"),
-        ("no_module", "returned a type as the module, which must be a torch.nn.Module"),
-        ("no_tensors", "returned a float among the inputs, which must be a tuple of tensors"),
-        ("surplus", "the option 'dynamics', allowed: input_names, output_names, dynamic; did you mean 'dynamic'?"),
         ("bad_call", "the module raised TypeError: Chain.forward() missing 1 required positional argument: 'm'"),
         ("unknown", "has no attribute 'custom_groupnorm'"),
-        ("biuld", "chain.py: no function 'biuld', there is: build, raises"),
     ],
 )
 def test_a_function_that_builds_no_model_is_told_in_a_sentence(
@@ -448,6 +444,30 @@ def test_a_function_that_builds_no_model_is_told_in_a_sentence(
     assert code == 2, text
     assert words in text.splitlines()[-1]
     assert "Traceback" not in text
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("number", "number() returned a int; return (module, inputs), or (module, inputs, options)"),
+        ("no_module", "returned a type as the module, which must be a torch.nn.Module"),
+        ("no_tensors", "returned a float among the inputs, which must be a tuple of tensors"),
+        ("surplus", "the option 'dynamics', allowed: input_names, output_names, dynamic; did you mean 'dynamic'?"),
+        ("biuld", "chain.py: no function 'biuld', there is: build, raises"),
+    ],
+)
+def test_a_function_that_returns_no_model_is_told_in_a_sentence(
+    project: Project, function: str, name: str, words: str, torch: Any, tmp_path: Path
+) -> None:
+    """As above, without a process of their own, which would import torch for each."""
+    from pipeline.inspection.torch_model import build
+
+    def run() -> None:
+        build(f"{function}:{name}", project.root)
+
+    said = forked(run, tmp_path / "log")
+    assert words in said and "\n" not in said
 
 
 @pytest.mark.torch
