@@ -234,8 +234,9 @@ def test_another_onnx_runtime_than_the_cell_asks_for(layout: Layout) -> None:
 
 
 def test_torch_in_the_process_is_a_failure(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
-    found, message = refused(layout)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch", ModuleType("torch"))
+        found, message = refused(layout)
     assert found.outcome == "failed"
     assert "torch was imported in the process that verifies" in message
 
