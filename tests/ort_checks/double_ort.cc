@@ -1,4 +1,5 @@
 // The operator of tests/support/double.py for ONNX Runtime, with one fault that FAULT names.
+#include <atomic>
 #include <onnxruntime_c_api.h>
 #include <sched.h>
 
@@ -21,7 +22,7 @@ namespace {
 
 const OrtApi* api;
 OrtCustomOp op;
-int runs = 0;
+std::atomic<int> runs{0};
 
 float shared[1 << 16];
 int kernels = 0;
@@ -52,8 +53,8 @@ OrtStatus* compute(void* kernel, OrtKernelContext* context) {
     for (size_t i = 0; i < elements; ++i) to[i] = shared[i];
   }
   if (elements && FAULT == OPTIMISED && *static_cast<int*>(kernel) % 2 == 0) to[elements - 1] += 1;
-  ++runs;
-  if (elements && (FAULT == WRONG || (FAULT == SECOND_RUN && runs % 2 == 0))) to[elements - 1] += 1;
+  const int run = ++runs;
+  if (elements && (FAULT == WRONG || (FAULT == SECOND_RUN && run % 2 == 0))) to[elements - 1] += 1;
   if (elements && FAULT == INPUT) from[0] = 77;
   return nullptr;
 }
