@@ -8,9 +8,10 @@ All are counted by pygount, which is no requirement of this project: it is neede
 nothing but brackets is a blank one, and a docstring is a comment.
 
 Like is compared with like: the seeds' operator takes float32, runs in one model with one case, and has no gradient. The
-same is declared in tests/ops/minimal, which tests/ops/test_minimal.py verifies with both exporters. The real one, in
-ops/group_norm, does more, and is counted below it. No prose is counted on either side, and of neither what tells
-several operators how to build: our dodo.py and pyproject.toml; the seeds need a setup.py and a CMakeLists.txt for each.
+same is declared in tests/projects/minimal, which tests/operators/test_minimal.py verifies with both exporters. The
+real one, in ops/group_norm, does more, and is counted below it. No prose is counted on either side, and of neither what
+tells several operators how to build: our dodo.py and pyproject.toml; the seeds need a setup.py and a CMakeLists.txt for
+each.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def main() -> int:
         sys.exit(f"lines.py: {seeds} has no {missing[0]}; give the folder PyTorchCustomOperator of onnx/tutorials")
     print(f"pygount {pygount.__version__}")
     theirs = show("the seeds' group norm", seeds, THEIRS)
-    same = show("the same here, in tests/ops/minimal", ROOT / "tests/ops/minimal", OURS)
+    same = show("the same here, in tests/projects/minimal", ROOT / "tests/projects/minimal", OURS)
     real = show("the real one", ROOT, (*OURS, *MORE))
     print(f"\nthe same here: {share(same, theirs)}; goal: a third of either")
     print(f"the real one: {share(real, theirs)}")

@@ -43,6 +43,6 @@ def test_the_page_is_whole() -> None:
 
 def test_a_row_that_is_not_true_is_found() -> None:
     good = next(row for row in ROWS if "[" in row[3])
-    assert "no test test_nothing in" in problem([*good[:3], "unit/test_lowering.py::test_nothing"])
+    assert "no test test_nothing in" in problem([*good[:3], "lowering/test_graph.py::test_nothing"])
     assert "no case 'nothing' in" in problem([*good[:3], good[3].split("[")[0] + "[nothing]"])
     assert "no message 'nothing of the kind' in" in problem([*good[:2], "nothing of the kind", good[3]])

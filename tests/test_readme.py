@@ -1,9 +1,10 @@
-"""README and docs are held to what is there: files shown, lines counted, links, commands."""
+"""README and docs show what is there: files, counted lines, links, output. docs/test_readme_commands.py executes the
+commands.
+"""
 
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,6 @@ from pipeline.layout import Layout
 from pipeline.load import load_operators
 from pipeline.matrix import Choice
 from pipeline.project import chosen_cells
-from tests.ops.projects import Project
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -52,32 +52,6 @@ def test_the_matrix_is_counted_as_it_is_planned() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
-
-
-def commands() -> list[str]:
-    """Return what README says to type, but for the tests and the benchmark, which would run this test again."""
-    table = re.findall(r"^\| `\./run ([^`]+)` \|", README, flags=re.MULTILINE)
-    blocks = re.findall(r"^\$ \./run (.+)$", README, flags=re.MULTILINE)
-    return [c for c in dict.fromkeys([*blocks, *table]) if not c.startswith(("tox", "python benchmarks"))]
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return Project.copy(tmp_path_factory.mktemp("readme"))
-
-
-@pytest.mark.compile
-@pytest.mark.torch
-@pytest.mark.ort
-@pytest.mark.parametrize("command", commands())
-def test_a_command_works(project: Project, command: str) -> None:
-    program, *arguments = shlex.split(command)
-    known = {"doit": [sys.executable, "-m", "doit"], "python": [sys.executable]}
-    done = subprocess.run([*known[program], *arguments], cwd=project.root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    if arguments[:1] == ["new"]:  # what a person does next: `doit dist` ships no placeholder
-        for path in project.root.glob("*/scale_shift/*"):
-            path.write_text(path.read_text().replace("FILL IN", "Filled in"))
 
 
 def bare(text: str) -> list[str]:

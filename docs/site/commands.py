@@ -42,8 +42,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 # Those of `doit help` are taken from there, those of ./run from its first lines.
 MORE_VARIABLES = {
     "NINJA": "ninja, if it is not the one that is installed",
-    "OPMATRIX_TORCH_WHEELS": "for tests/matrix alone: a folder with wheels of torch",
-    "OPMATRIX_ENVIRONMENTS": "for tests/dist alone: environments to try the wheel in",
+    "OPMATRIX_TORCH_WHEELS": "for tests/other_versions alone: a folder with wheels of torch",
+    "OPMATRIX_ENVIRONMENTS": "for tests/wheel alone: environments to try the wheel in",
     "OPMATRIX_REPOSITORY": "for the site alone: the address that links to files of the repository lead to",
 }
 

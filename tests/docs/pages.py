@@ -1,6 +1,7 @@
 """Which files are pages of the documentation.
 
-README.md is held by tests/test_readme.py, and what benchmarks/README.md claims is measured anew, not compared.
+README.md is tested by tests/test_readme.py and test_readme_commands.py. What benchmarks/README.md claims is measured
+anew, not compared.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def test_a_project_is_what_the_page_asks_for(tmp_path: Path, kind: str, has: boo
     walk(parse("docs/planted.md", page(text)), tmp_path, root=ROOT, limit=60)
 
 
-@pytest.mark.parametrize("kind", ["installed", "tests/ops/existing"])
+@pytest.mark.parametrize("kind", ["installed", "tests/projects/existing"])
 def test_a_project_of_ones_own_has_its_environment_active(tmp_path: Path, kind: str) -> None:
     text = f"<!-- project: {kind} -->\n\n'''console\n$ command -v doit\n.../bin/doit\n$ ls -A\n"
     listed = "" if kind == "installed" else "native\nops\nrun\nthird_party\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dist.shipping import Environment, other_python
-from tests.ops.projects import ROOT
+from tests.support.projects import ROOT
+from tests.wheel.shipping import Environment, other_python
 
 EXAMPLE = ROOT / "examples/borrowed"
 TRUTH = Path(__file__).with_name("borrowed_truth.py")

@@ -343,3 +343,15 @@ def project(tmp_path: Path) -> Iterator[Project]:
         if (tmp_path / name).is_file():
             with suppress(ProcessLookupError, ValueError):
                 os.kill(int(made.read(name)), signal.SIGKILL)
+
+
+@pytest.fixture
+def chain(project: Project) -> Project:
+    """a.txt -> build/a.g -> build/a.so, up to date."""
+    project.write("a.txt", "hello # one")
+    project.write("ops/a/spec.py", "")
+    project.step("glue:a", "upper", "a.txt", "build/a.g")
+    project.step("compile:a", "copy", "build/a.g", "build/a.so")
+    assert project.doit().returncode == 0
+    assert project.ran() == ["a.g", "a.so"]
+    return project

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.ops.projects import ROOT
-from tests.ops.projects import Project as Copied
+from tests.support.projects import ROOT
+from tests.support.projects import Project as Copied
 
 KERNEL = "native/group_norm/kernel.h"
 CASES = "ops/group_norm/cases.py"

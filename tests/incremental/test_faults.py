@@ -19,18 +19,6 @@ from tests.incremental.conftest import REPOSITORY, Project, wait_for
 pytestmark = pytest.mark.incremental
 
 
-@pytest.fixture
-def chain(project: Project) -> Project:
-    """a.txt -> build/a.g -> build/a.so, up to date."""
-    project.write("a.txt", "hello # one")
-    project.write("ops/a/spec.py", "")
-    project.step("glue:a", "upper", "a.txt", "build/a.g")
-    project.step("compile:a", "copy", "build/a.g", "build/a.so")
-    assert project.doit().returncode == 0
-    project.ran()
-    return project
-
-
 def up_to_date(project: Project) -> bool:
     return project.doit().stdout.endswith(", all up to date\n")
 

@@ -175,7 +175,7 @@ def test_one_core_by_default(project: Project) -> None:
 
 def test_ninja_is_told(tmp_path: Path) -> None:
     """A step in which ninja starts more than it was given would show here: what is asked for is in the log."""
-    from tests.ops.projects import Project as Copied
+    from tests.support.projects import Project as Copied
 
     real = Copied.copy(tmp_path, operators=("custom_op_one",))
     assert real.doit("compile").returncode == 0

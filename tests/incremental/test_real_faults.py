@@ -17,7 +17,7 @@ import pytest
 
 from tests.incremental.conftest import hear_interrupts, processes
 from tests.incremental.real import KERNEL, RealProject, expand
-from tests.ops.projects import Project as Copied
+from tests.support.projects import Project as Copied
 
 pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

@@ -14,18 +14,6 @@ from tests.incremental.conftest import Project
 pytestmark = pytest.mark.incremental
 
 
-@pytest.fixture
-def chain(project: Project) -> Project:
-    """a.txt -> build/a.g -> build/a.so, up to date."""
-    project.write("a.txt", "hello # one")
-    project.write("ops/a/spec.py", "")
-    project.step("glue:a", "upper", "a.txt", "build/a.g")
-    project.step("compile:a", "copy", "build/a.g", "build/a.so")
-    assert project.doit().returncode == 0
-    assert project.ran() == ["a.g", "a.so"]
-    return project
-
-
 def test_nothing_to_do(chain: Project) -> None:
     done = chain.doit()
     assert (done.stdout, done.stderr, done.returncode) == ("2 steps, all up to date\n", "", 0)

@@ -12,21 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.incremental.conftest import Project
-from tests.ops.projects import Project as RealProject
+from tests.support.projects import Project as RealProject
 
 pytestmark = pytest.mark.incremental
-
-
-@pytest.fixture
-def chain(project: Project) -> Project:
-    """a.txt -> build/a.g -> build/a.so, up to date."""
-    project.write("a.txt", "hello # one")
-    project.write("ops/a/spec.py", "")
-    project.step("glue:a", "upper", "a.txt", "build/a.g")
-    project.step("compile:a", "copy", "build/a.g", "build/a.so")
-    assert project.doit().returncode == 0
-    project.ran()
-    return project
 
 
 def why(project: Project, *tasks: str) -> dict[str, str]:

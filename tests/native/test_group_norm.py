@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.native.building import compile_program
+from tests.support.building import compile_program
 
 pytestmark = pytest.mark.compile
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.building import compile_program
+from tests.support.building import compile_program
 
 pytestmark = pytest.mark.compile
 

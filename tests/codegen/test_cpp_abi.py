@@ -1,0 +1,101 @@
+"""The binding over torch's C++ headers, compiled for the torch that is installed: it must say what the stable one says.
+
+No operator needs it here; tests/matrix has it where it is needed. So one environment is enough to see a fault of it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import CompileError
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+from pipeline.stages import compile
+from pipeline.toolchain import symbols
+from tests.codegen import test_invalid_calls_kinds as kinds
+from tests.codegen import test_invalid_calls_torch as plain
+from tests.support.building import build, copy_project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch]
+
+NAMES = ("group_norm", "dual_residual", "nms")
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    layout = copy_project(tmp_path_factory.mktemp("classic"), *NAMES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile, "is_classic", lambda spec, torch: True)
+        for name in NAMES:
+            build(layout, name)
+            compile.run(layout, load_operator(layout, name), torch=Path(sys.prefix))
+    return layout
+
+
+@pytest.fixture(scope="module")
+def minor() -> str:
+    from pipeline.library.torch_call import torch_minor
+
+    return torch_minor()
+
+
+def run(program: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_group_norm_says_the_same(layout: Layout, minor: str) -> None:
+    library = layout.torch_library("group_norm", torch=minor)
+    said = json.loads(run(plain.PROGRAM, str(library), json.dumps([*plain.CALLS, *plain.REFUSED])))
+    assert {call: said.get(call) for call in plain.CALLS} == plain.CALLS
+    assert all(said.get(call) for call in plain.REFUSED)
+
+
+@pytest.mark.parametrize("name", kinds.TORCH)
+def test_the_others_say_the_same(name: str, layout: Layout, minor: str) -> None:
+    spec, calls = load_operator(layout, name).spec, kinds.TORCH[name]
+    assert spec.torch is not None
+    library = layout.torch_library(name, torch=minor)
+    printed = run(kinds.TORCH_PROGRAM, str(library), spec.torch.name, kinds.RIGHT_TORCH[name], json.dumps([*calls]))
+    said = json.loads(printed)
+    assert {call: said.get(call) for call, text in calls.items() if text} == {c: t for c, t in calls.items() if t}
+
+
+def test_a_second_definition_is_a_message(layout: Layout, minor: str, tmp_path: Path) -> None:
+    """Of the stable library after it as well: the process must not end."""
+    library = layout.torch_library("group_norm", torch=minor)
+    for second in (layout.torch_library("group_norm"), shutil.copy(library, tmp_path)):
+        first, said = run(plain.TWICE, str(library), str(second)).splitlines()
+        assert first == "[]" and "custom_group_norm: torch could not define it" in said
+
+
+def test_threads_change_nothing(layout: Layout, minor: str) -> None:
+    run(plain.THREADS, str(layout.torch_library("group_norm", torch=minor)))
+
+
+def test_the_gate(layout: Layout, minor: str) -> None:
+    """It shows one function, and a library that shows more is refused."""
+    symbols.check_classic_torch_library(layout.torch_library("group_norm", torch=minor))
+    with pytest.raises(CompileError, match="it may show 'opmatrix_error' alone"):
+        symbols.check_classic_torch_library(layout.ort_library("group_norm"))
+
+
+def test_what_this_torch_lacks_the_linker_names(layout: Layout) -> None:
+    header = layout.binding / "classic/torch.h"
+    text = header.read_text()
+    planted = "namespace at { int gone(); }\nnamespace opmatrix::torch {\ninline const int kGone = at::gone();\n"
+    try:
+        header.write_text(text.replace("namespace opmatrix::torch {\n", planted, 1))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compile, "is_classic", lambda spec, torch: True)
+            with pytest.raises(CompileError, match=r"at::gone\(\)"):
+                compile.run(layout, load_operator(layout, "group_norm"), torch=Path(sys.prefix))
+    finally:
+        header.write_text(text)

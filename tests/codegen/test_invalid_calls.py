@@ -1,0 +1,296 @@
+"""Every operator, called as its declaration forbids: an error with operator, argument and value, and it goes on.
+
+What is wrong is derived from the declaration (`pipeline.data.illegal`): dtype, rank and size of each input, the value
+of each attribute; and here one input too many or too few. What only a kernel knows stands in a table below, and, for
+group_norm and nms, in the tests beside this one. Each operator is called in a child process, which must not die.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.data.illegal import Call, InvalidCall, invalid_calls, valid_call
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operator, operator_names
+from pipeline.matrix import Cell
+from pipeline.schema import has_kernel, torch_name
+from pipeline.spec import Attribute
+from pipeline.stages import glue
+from tests.support.building import build, copy_project
+from tests.support.forked import forked
+from tests.support.projects import ROOT
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+NAMES = operator_names(Layout(ROOT))
+OPERATORS = {name: load_operator(Layout(ROOT), name) for name in NAMES}
+IN_TORCH = [name for name, operator in OPERATORS.items() if operator.spec.torch]
+WITH_NODE = [name for name, operator in OPERATORS.items() if not operator.spec.uses]
+CELLS = [Cell(torch="2.13", exporter=exporter, opset=20, ort="1.31") for exporter in ("legacy", "dynamo")]
+
+# torch's own operators refuse in torch's own words, and take what torch takes: by operator and what is wrong.
+TORCHS_OWN = {
+    "gelu": {
+        "dtype of x: float16": None,  # its kernel computes it; exports refuse it
+        "dtype of x: int32": "\"GeluKernelImpl\" not implemented for 'Int'",
+        "value of approximate: no_such_none": "approximate argument must be either none or tanh",
+    },
+    "inverse": {
+        "dtype of x: float16": "Low precision dtypes not supported. Got",
+        "dtype of x: int32": "Expected a floating point or complex tensor as input. Got",
+    },
+}
+# What is wrong beyond the declaration: the input, its value, and what torch and ONNX Runtime say (None: see below).
+NOT_SQUARE = "must be batches of square matrices, but they are 3 by 4 matrices"
+BEYOND: dict[str, list[tuple[str, Any, str, str | None]]] = {
+    "inverse": [
+        ("x", np.ones((3, 4), np.float32), NOT_SQUARE, None),
+        ("x", np.ones((2, 3, 4), np.float32), NOT_SQUARE, None),
+        ("x", np.ones(3, np.float32), "must have at least 2 dimensions", "Inverse node"),
+        ("x", np.zeros((3, 3), np.float32), "The diagonal element 1 is zero", None),  # ONNX Runtime: infinities
+    ],
+    "group_norm": [
+        ("num_groups", np.array([n], np.float32), says, says)
+        for n, says in {
+            5: "group_norm: num_groups must divide the 2 channels of x, got 5",
+            0: "group_norm: num_groups must be a whole number greater than 0, got 0",
+            -2: "group_norm: num_groups must be a whole number greater than 0, got -2",
+        }.items()
+    ],
+    "nms": [
+        (
+            "boxes",
+            np.ones((12, 5), np.float32),
+            "nms: boxes must have 4 numbers along axis -2, got shape (12, 5)",
+            "nms: boxes must have 4 numbers along axis -2, got shape (12, 5)",
+        )
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """A project of all operators, each compiled when a test first asks for it (`made`)."""
+    from pipeline.models import exporters
+
+    exporters.warm_up()  # once for all children
+    return copy_project(tmp_path_factory.mktemp("bad"), *NAMES)
+
+
+@pytest.fixture
+def made(layout: Layout) -> Callable[[str], Operator]:
+    def of(name: str) -> Operator:
+        operator = OPERATORS[name]
+        if not has_kernel(operator.spec):
+            for used in (name, *operator.spec.uses):
+                glue.run(layout, OPERATORS[used])
+        elif not layout.ort_library(name).exists():
+            build(layout, name)
+        return operator
+
+    return of
+
+
+def said(calls: dict[str, Callable[[], Any]]) -> dict[str, str]:
+    """Return the message of each call, or "" where it is answered."""
+    found = {}
+    for name, call in calls.items():
+        try:
+            call()
+            found[name] = ""
+        except Exception as error:  # whatever it is, its text is what a user sees
+            found[name] = str(error)
+    return found
+
+
+def in_child(run: Callable[[], dict[str, str]], tmp_path: Path) -> dict[str, str]:
+    """Return what `run` returns in a child process, whose end by a signal is an error here."""
+    answers = tmp_path / "answers.json"
+    assert forked(lambda: void(answers.write_text(json.dumps(run()))), tmp_path / "output") == ""
+    found: dict[str, str] = json.loads(answers.read_text())
+    return found
+
+
+def void(_: object) -> None: ...
+
+
+def beyond(operator: Operator) -> Iterator[tuple[Call, str, str | None]]:
+    """Yield the calls of `BEYOND`, and what torch and ONNX Runtime say."""
+    call = valid_call(operator)
+    for name, value, torch_says, ort_says in BEYOND.get(operator.name, []):
+        index = [i.name for i in operator.spec.inputs].index(name)
+        yield replace(call, inputs=(*call.inputs[:index], value, *call.inputs[index + 1 :])), torch_says, ort_says
+
+
+def names_all(operator: Operator, one: InvalidCall, text: str, *, argument: str) -> bool:
+    """Return whether a message is one sentence of ours about operator, argument and value."""
+    _, _, rest = text.partition(f"{operator.name}: {argument}")
+    return bool(rest) and one.found in rest
+
+
+def argument(one: InvalidCall) -> str:
+    return torch_name(one.part) if isinstance(one.part, Attribute) else one.part.name
+
+
+@pytest.mark.parametrize("name", IN_TORCH)
+def test_in_torch(name: str, made: Callable[[str], Operator], layout: Layout, tmp_path: Path) -> None:
+    operator = made(name)
+    wrong = list(invalid_calls(operator))
+
+    def run() -> dict[str, str]:
+        from pipeline.library import torch_library
+        from pipeline.library.forbidden import call
+
+        loaded = torch_library.load(layout, operator)
+        right = valid_call(operator)
+        calls = {str(one): one.call for one in wrong}
+        calls |= {f"beyond {n}": given for n, (given, *_) in enumerate(beyond(operator))}
+        calls["too few"] = replace(right, inputs=right.inputs[:-1])
+        calls["too many"] = replace(right, inputs=(*right.inputs, *[right.inputs[0]] * 9))
+        found = said({text: partial(call, operator, loaded.overload, given) for text, given in calls.items()})
+        call(operator, loaded.overload, right)
+        return found
+
+    found = in_child(run, tmp_path)
+    spec = operator.spec
+    assert spec.torch is not None
+    own = TORCHS_OWN.get(name, {})
+    for one in wrong:
+        text = found[str(one)]
+        if spec.torch.overrides:
+            assert (own[str(one)] or "") in text and bool(text) == bool(own[str(one)]), (one, text)
+        else:
+            assert names_all(operator, one, text, argument=argument(one)), (one, text)
+            assert "\n" not in text, text
+    for n, (_, says, _) in enumerate(beyond(operator)):
+        assert says in found[f"beyond {n}"]
+    for count in ("too few", "too many"):  # torch's own words, with the declaration
+        assert f"{spec.torch.name.partition('::')[2]}(" in found[count] and "argument" in found[count], found[count]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.exporter)
+@pytest.mark.parametrize("name", IN_TORCH)
+def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], layout: Layout, tmp_path: Path) -> None:
+    operator = made(name)
+    wrong = list(invalid_calls(operator))
+
+    def run() -> dict[str, str]:
+        import torch
+
+        from pipeline.models.demand import ExpectedModel
+        from pipeline.models.exporters import export
+        from pipeline.models.glue import load_generated
+        from pipeline.stages.export import define
+
+        generated = load_generated(layout, name)
+        alive = define(layout, operator.spec, generated)
+
+        def exported(given: Call, around: Callable[..., Any] | None = None) -> None:
+            model = replace(given.model, dynamic={}, around=around)
+            demand = ExpectedModel(
+                spec=operator.spec, model=model, lowering="custom", cell=cell, schema=generated.schema.schema()
+            )
+            flat = [a for i in given.inputs for a in (i if isinstance(i, tuple) else () if i is None else (i,))]
+            export(demand, generated, tuple(torch.from_numpy(array) for array in flat))
+
+        right = valid_call(operator)
+        calls = {str(one): partial(exported, one.call) for one in wrong}
+        calls |= {f"beyond {n}": partial(exported, given) for n, given, _ in traced(operator)}
+        calls |= {
+            "too few": partial(exported, right, lambda op, *given: op(*given[:-1])),
+            "too many": partial(exported, right, lambda op, *given: op(*given, *[given[0]] * 9)),
+        }
+        found = said(calls)
+        exported(right)
+        del alive
+        return found
+
+    found = in_child(run, tmp_path)
+    assert operator.spec.torch is not None
+    for one in wrong:
+        text = found[str(one)]
+        assert f"{name}-custom-{one.call.model.name}@{cell.export_name}: " in text
+        own = TORCHS_OWN.get(name, {}).get(str(one))  # where an exporter runs the operator before the lowering sees it
+        assert (own and own in text) or names_all(operator, one, text, argument=argument(one)), text
+    for n, _, says in traced(operator):
+        assert says in found[f"beyond {n}"]
+    for count in ("too few", "too many"):
+        assert name in found[count] and "argument" in found[count], found[count]
+
+
+def traced(operator: Operator) -> Iterator[tuple[int, Call, str]]:
+    """Yield the calls of `BEYOND` that exporters can see: they trace torch's own operators, and shapes alone."""
+    shapes = [getattr(i, "shape", None) for i in valid_call(operator).inputs]
+    for n, (call, says, _) in enumerate(beyond(operator)):
+        if operator.spec.torch and operator.spec.torch.overrides and [i.shape for i in call.inputs] != shapes:
+            yield n, call, says
+
+
+@pytest.mark.parametrize("name", WITH_NODE)
+def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Layout, tmp_path: Path) -> None:
+    operator = made(name)
+    spec = operator.spec
+    wrong = [one for one in invalid_calls(operator) if not (isinstance(one.part, Attribute) and one.part.torch_only)]
+
+    def run() -> dict[str, str]:
+        from onnx import helper
+
+        from pipeline.trial.fuzz import Fuzz, node_model
+        from pipeline.trial.runtime import Runtime
+
+        runtime = Runtime(layout.ort_library(name) if has_kernel(spec) else None)
+        fuzz, right = Fuzz(operator, runtime), valid_call(operator)
+
+        def load(change: Callable[[Any], None]) -> None:
+            model = node_model(spec, right)
+            change(model.graph.node[0])
+            runtime.sessions(model.SerializeToString())
+
+        def other_kind(attribute: str, node: Any) -> None:
+            (found,) = [a for a in node.attribute if a.name == attribute]
+            other = helper.make_attribute(attribute, "text" if found.type != found.STRING else 3)
+            found.CopyFrom(other)
+
+        calls: dict[str, Callable[[], Any]] = {str(one): partial(fuzz.run, one.call) for one in wrong}
+        calls |= {f"beyond {n}": partial(fuzz.run, c) for n, (c, _, says) in enumerate(beyond(operator)) if says}
+        calls["too few"] = partial(load, drop)
+        calls["too many"] = partial(load, lambda node: node.input.extend([node.input[0]] * 9))
+        for a in spec.attributes:
+            if not a.torch_only:
+                calls[f"kind of {a.name}"] = partial(load, partial(other_kind, a.name))
+        found = said(calls)
+        fuzz.run(right)
+        return found
+
+    found = in_child(run, tmp_path)
+    for one in wrong:
+        text = found[str(one)]
+        if one.kind == "dtype":  # ONNX Runtime refuses it while it loads the model, and knows the node's name alone
+            together = one.found in spec.types.get(one.part.type, ())
+            what = "inputs of these dtypes together" if together else f"a tensor({one.found}) as {one.part.name}"
+            own = not has_kernel(spec) and not text  # its own kernels take more than we declare
+            assert own or f"no kernel of {spec.onnx.op_type} takes {what}" in text, (one, text)
+        else:
+            assert names_all(operator, one, text, argument=one.part.name), (one, text)
+    for n, (_, _, says) in enumerate(beyond(operator)):
+        assert says is None or says in found[f"beyond {n}"], found[f"beyond {n}"]
+    for a in spec.attributes:
+        if not a.torch_only:
+            assert f"{name}: attribute {a.name} must be of type " in found[f"kind of {a.name}"], found
+    counts = ["too few"] if any(i.variadic for i in spec.inputs) else ["too few", "too many"]
+    for count in counts:
+        assert f"the model has a node {spec.onnx.domain}::{spec.onnx.op_type} with " in found[count]
+        assert " inputs, allowed: " in found[count]
+
+
+def drop(node: Any) -> None:
+    """Take away the inputs but the first, or the only one."""
+    del node.input[1 if len(node.input) > 1 else 0 :]

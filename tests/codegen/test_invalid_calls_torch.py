@@ -1,0 +1,143 @@
+"""What torch says when group_norm is called wrongly: one sentence with operator, argument and value, and no crash.
+
+All calls are made in one child process, which must still compute at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.building import build, copy_project
+from tests.support.wrong_calls import CALL_ALL, messages
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch]
+
+NAN, INF = "float('nan')", "float('inf')"
+
+# The call, as Python, and the whole message.
+CALLS = {
+    "op(x.half(), g, s, b)": "group_norm: x must be float32 or float64, got float16",
+    "op(x.long(), g, s, b)": "group_norm: x must be float32 or float64, got int64",
+    "op(x.cfloat(), g, s, b)": "group_norm: x must be float32 or float64, got complex64",
+    "op(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), g, s, b)": (
+        "group_norm: x must be float32 or float64, got another dtype"
+    ),
+    "op(x, g.double(), s, b)": "group_norm: num_groups must be float32, got float64",
+    "op(x, g, s.double(), b)": "group_norm: scale must be float32 as x is, got float64",
+    "op(x.double(), g, s.double(), b)": "group_norm: bias must be float64 as x is, got float32",
+    "op(x[0, 0, 0], g, s, b)": "group_norm: x must have shape (N, C, ...), got (7,)",
+    "op(x[0, 0, 0, 0], g, s, b)": "group_norm: x must have shape (N, C, ...), got ()",
+    "op(x, torch.tensor(3.0), s, b)": "group_norm: num_groups must have shape (1,), got ()",
+    "op(x, torch.tensor([3.0, 3.0]), s, b)": "group_norm: num_groups must have shape (1,), got (2,)",
+    "op(x, g, s[:5], b)": "group_norm: scale must have shape (C,) with C = 6 as in x, got (5,)",
+    "op(x, g, s, b[None])": "group_norm: bias must have shape (C,) with C = 6 as in x, got (1, 6)",
+    "op(x, torch.tensor([4.0]), s, b)": "group_norm: num_groups must divide the 6 channels of x, got 4",
+    "op(x, torch.tensor([1e30]), s, b)": "group_norm: num_groups must divide the 6 channels of x, got 1e+30",
+    f"op(x, torch.tensor([{INF}]), s, b)": "group_norm: num_groups must divide the 6 channels of x, got inf",
+    "op(x, torch.tensor([0.0]), s, b)": "group_norm: num_groups must be a whole number greater than 0, got 0",
+    "op(x, torch.tensor([-3.0]), s, b)": "group_norm: num_groups must be a whole number greater than 0, got -3",
+    "op(x, torch.tensor([1.5]), s, b)": "group_norm: num_groups must be a whole number greater than 0, got 1.5",
+    f"op(x, torch.tensor([{NAN}]), s, b)": "group_norm: num_groups must be a whole number greater than 0, got nan",
+    "op(x, g, s, b, -1.0)": "group_norm: eps must be at least 0, got -1",
+    "op(x, g, s, b, -1e-60)": "group_norm: eps must be at least 0, got -1e-60",  # float32 would make it -0
+    f"op(x, g, s, b, {NAN})": "group_norm: eps must be at least 0, got nan",
+    "op(x, g, s, b, 1e300)": "group_norm: eps must fit float32, got 1e+300",
+    "op(x.to_sparse(), g, s, b)": "group_norm: x must be a dense tensor, got a sparse or otherwise packed one",
+    "op(x[0, 0].to_sparse_csr(), g, s, b)": (
+        "group_norm: x must be a dense tensor, got a sparse or otherwise packed one"
+    ),
+    "op(x.to_mkldnn(), g, s, b)": "group_norm: x must be a dense tensor, got a sparse or otherwise packed one",
+    "op(x, g, s.to_sparse(), b)": "group_norm: scale must be a dense tensor, got a sparse or otherwise packed one",
+    "op(x.to('meta'), g, s, b)": "group_norm: x must be on the CPU, got a tensor on the meta device",
+    "op(x, g, s, b.to('meta'))": "group_norm: bias must be on the CPU, got a tensor on the meta device",
+    "op(None, g, s, b)": "group_norm: x must be a tensor, got an undefined one",
+}
+# Refused by torch before our binding is asked, or by the allocator: the words are theirs.
+REFUSED = (
+    "op(x, g, s)",
+    "op(x, g, s, b, 1e-5, 1)",
+    "op(x, 3, s, b)",
+    "op(x, g, s, b, epsilon=1e-5)",
+    "op(x, g, s, b, 'small')",
+    "op([x], g, s, b)",
+    "op(torch.nested.nested_tensor([x[0], x[1]]), g, s, b)",
+    "op(torch.empty(1).expand(2**20, 2, 2**20), torch.ones(1), s[:2], b[:2])",
+)
+PROGRAM = (
+    """
+import ctypes, json, sys, warnings
+import torch
+warnings.simplefilter("ignore")
+path, calls = sys.argv[1], json.loads(sys.argv[2])
+torch.ops.load_library(path)
+op = torch.ops.mynamespace.custom_group_norm
+x, g, s, b = torch.randn(2, 6, 5, 7), torch.tensor([3.0]), torch.randn(6), torch.randn(6)
+"""
+    + CALL_ALL
+    + """torch.testing.assert_close(op(x, g, s, b), torch.nn.functional.group_norm(x, 3, s, b))
+torch.testing.assert_close(op(x.mT, g, s, b), torch.nn.functional.group_norm(x, 3, s, b).mT)
+print(json.dumps(said))
+"""
+)
+
+TWICE = """
+import ctypes, sys, torch
+for path in sys.argv[1:]:
+    torch.ops.load_library(path)
+    error = ctypes.CDLL(path).opmatrix_error
+    error.restype = ctypes.c_char_p
+    print(error().decode().splitlines()[:1])
+torch.ops.mynamespace.custom_group_norm(torch.randn(1, 2, 3), torch.ones(1), torch.ones(2), torch.ones(2))
+"""
+THREADS = """
+import sys, torch
+torch.ops.load_library(sys.argv[1])
+x, one = torch.randn(8, 64, 56, 56), torch.ones(64)
+results = []
+for threads in (1, 4):
+    torch.set_num_threads(threads)
+    results.append(torch.ops.mynamespace.custom_group_norm(x, torch.tensor([32.0]), one, one))
+assert torch.equal(*results)
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    layout = copy_project(tmp_path_factory.mktemp("torch"))
+    build(layout)
+    return layout.torch_library("group_norm")
+
+
+@pytest.fixture(scope="module")
+def said(library: Path) -> dict[str, str]:
+    return messages(PROGRAM, library, json.dumps([*CALLS, *REFUSED]))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_message(call: str, said: dict[str, str]) -> None:
+    assert said.get(call) == CALLS[call]
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_it_is_refused(call: str, said: dict[str, str]) -> None:
+    assert said.get(call)
+
+
+def test_a_second_definition_is_a_message(library: Path, tmp_path: Path) -> None:
+    """torch itself would end the process."""
+    copy = tmp_path / library.name
+    copy.write_bytes(library.read_bytes())
+    done = subprocess.run([sys.executable, "-c", TWICE, str(library), str(copy)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "[]" and "custom_group_norm: torch could not define it" in second
+    assert "opmatrix: mynamespace::custom_group_norm: torch could not define it" in done.stderr
+
+
+def test_threads_change_nothing(library: Path) -> None:
+    subprocess.run([sys.executable, "-c", THREADS, str(library)], check=True)

@@ -1,0 +1,216 @@
+"""`doit new` as it is typed: options, answers in a terminal, messages, exit codes, and what is left behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.projects import Project
+
+SCHEMA = "my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor"
+DOIT = [sys.executable, "-m", "doit", "new"]
+FRAMEWORKS = ("torch", "onnx", "onnxruntime", "onnxscript", "numpy")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.copy(tmp_path, operators=())
+
+
+def written(project: Project) -> list[str]:
+    """Return what there is but what the project had."""
+    found = [
+        p.relative_to(project.root) for p in project.root.rglob("*") if p.is_file() and "__pycache__" not in p.parts
+    ]
+    return sorted(
+        str(p)
+        for p in found
+        if p.parts[0] not in ("dodo.py", "pyproject.toml") and p.parts[1] not in ("include", "binding")
+    )
+
+
+FILES = [
+    "native/scale_shift/kernel.h", "ops/scale_shift/README.md", "ops/scale_shift/cases.py",
+    "ops/scale_shift/reference.py", "ops/scale_shift/spec.py",
+]  # fmt: skip
+
+
+def new(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*DOIT, *arguments], cwd=project.root, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+
+
+def test_what_was_written_and_what_comes_next_is_said(project: Project) -> None:
+    done = new(project, "--schema", SCHEMA, "--domain", "my.domain")
+    assert done.returncode == 0, done.stderr
+    assert written(project) == FILES
+    for path in FILES:
+        number = (project.root / path).read_text().split("\n").index(
+            next(line for line in (project.root / path).read_text().split("\n") if "FILL IN" in line)
+        ) + 1  # fmt: skip
+        assert any(
+            line.startswith(f"wrote {path} ") and line.endswith(f"the first is {number}")
+            for line in done.stdout.split("\n")
+        )
+    assert (
+        "scale_shift: green as it stands, and a placeholder: y is a copy of x, whatever else is given." in done.stdout
+    )
+    assert "next: doit\nthen: grep -rn 'FILL IN' ops/scale_shift native/scale_shift\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing says what the operator is: give --schema 'my::scale_shift(Tensor x, Tensor scale, "),
+        (["--schema", SCHEMA], "--domain is missing: the ONNX domain that the operator's node is in"),
+        (["--schema=my::f(tensor x) -> Tensor", "--domain", "d"], "column 7: tensor is no .* did you mean 'Tensor'?"),
+        (["--schema", SCHEMA, "--domain", "ai.onnx.ml"], "it is ONNX's own"),
+        (["--schema", SCHEMA, "--domain", "com.microsoft"], "it is ONNX Runtime's own"),
+        (["--schema", SCHEMA, "--domain", "a b"], "is no name that a symbolic function can give to a node"),
+        (["--schema", SCHEMA, "--domain", "d", "--name", "Big"], "allowed: lower-case letters"),
+        (["--schema", SCHEMA, "--override", "aten::sin", "--domain", "d"], "leave out --schema"),
+        (["--shema", SCHEMA], "did you mean '--schema'"),
+        (["my::f(Tensor x) -> Tensor"], "found 'my::f.* allowed: options alone. A schema stands in quotes"),
+        (["--from-onnx", "no.onnx"], "--from-onnx no.onnx: no such file"),
+        (["--from-onnx", "dodo.py", "--domain", "d"], "the model says the domain; leave it out"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(project: Project, arguments: list[str], message: str) -> None:
+    done = new(project, *arguments)
+    assert done.returncode == 2 and not done.stdout
+    assert re.search(message.replace("(", r"\(").replace(")", r"\)"), done.stderr), done.stderr
+    assert "Traceback" not in done.stderr and not written(project)
+
+
+def test_nothing_is_overwritten(project: Project) -> None:
+    assert new(project, "--schema", SCHEMA, "--domain", "my.domain").returncode == 0
+    (project.root / "ops/scale_shift/spec.py").write_text("mine")
+    done = new(project, "--schema", SCHEMA, "--domain", "my.domain")
+    assert done.returncode == 2
+    assert "ops/scale_shift/{README.md, cases.py, reference.py, spec.py}: there already" in done.stderr
+    assert (project.root / "ops/scale_shift/spec.py").read_text() == "mine" and written(project) == FILES
+
+
+def test_doit_itself_imports_no_framework(project: Project) -> None:
+    script = (
+        "import sys; from pipeline.runner.program import Program; sys.argv = ['doit', *sys.argv[1:]];"
+        "code = Program().run(sys.argv[1:]);"
+        f"found = [m for m in {FRAMEWORKS!r} if m in sys.modules]; sys.exit(str(found) if found else code)"
+    )
+    command = [sys.executable, "-c", script, "new", "--schema", SCHEMA, "--domain", "my.domain"]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+
+
+class Terminal:
+    """`doit new` in a terminal of its own."""
+
+    def __init__(self, project: Project, *arguments: str) -> None:
+        self._master, slave = pty.openpty()
+
+        def own() -> None:
+            signal.signal(
+                signal.SIGINT, signal.SIG_DFL
+            )  # who was started in the background ignores it, as do its children
+            os.setsid()
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            [*DOIT, *arguments], cwd=project.root, stdin=slave, stdout=slave, stderr=slave, preexec_fn=own
+        )
+        os.close(slave)
+        self.shown, self._read = "", 0
+
+    def expect(self, text: str) -> None:
+        """Read until `text` stands behind what was expected before."""
+        while (at := self.shown.find(text, self._read)) < 0:
+            assert self._more(), f"{text!r} is not in {self.shown!r}"
+        self._read = at + len(text)
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def press_until_it_ends(self, key: str) -> None:
+        """Press a key again where it came between the question and the read, which CPython then does not leave."""
+        for _ in range(20):
+            self.type(key)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
+                return
+
+    def end(self) -> int:
+        while self._more():
+            pass
+        os.close(self._master)
+        return self.process.wait(20)
+
+    def _more(self) -> bool:
+        """Read what has come; return False where nothing comes any more."""
+        if not select.select([self._master], [], [], 20)[0]:
+            return False
+        try:
+            more = os.read(self._master, 4096)
+        except OSError:  # the other end is closed
+            return False
+        self.shown += more.decode().replace("\r\n", "\n")
+        return bool(more)
+
+
+@pytest.fixture
+def terminal(project: Project) -> Iterator[Terminal]:
+    started = Terminal(project)
+    yield started
+    if started.process.poll() is None:
+        started.process.kill()
+        started.process.wait()
+
+
+def test_a_terminal_is_asked(project: Project, terminal: Terminal) -> None:
+    terminal.expect("> ")
+    terminal.type("my::scale_shift(tensor x) -> Tensor\n")
+    terminal.expect("did you mean 'Tensor'?\n> ")
+    terminal.type(SCHEMA + "\n")
+    terminal.expect("ONNX domain [my]: ")
+    terminal.type("com.microsoft\n")
+    terminal.expect("ONNX Runtime's own")
+    terminal.expect("ONNX domain [my]: ")
+    terminal.type("\n")
+    terminal.expect("name of its folder and its kernel [scale_shift]: ")
+    terminal.type("\n")
+    terminal.expect("name of its node in ONNX [ScaleShift]: ")
+    terminal.type("Scaled\n")
+    assert terminal.end() == 0, terminal.shown
+    assert written(project) == FILES
+    assert 'OnnxOp(domain="my", op_type="Scaled")' in (project.root / "ops/scale_shift/spec.py").read_text()
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["Ctrl-C", "Ctrl-D"])
+def test_it_can_be_stopped(project: Project, terminal: Terminal, key: str) -> None:
+    terminal.expect("> ")
+    terminal.type(SCHEMA + "\n")
+    terminal.expect("ONNX domain [my]: ")
+    terminal.press_until_it_ends(key)
+    assert terminal.end() == 130
+    assert "interrupted; nothing was written" in terminal.shown and "Traceback" not in terminal.shown
+    assert not written(project)
+
+
+def test_only_what_is_missing_is_asked(project: Project) -> None:
+    terminal = Terminal(project, "--schema", SCHEMA)
+    terminal.expect("ONNX domain [my]: ")
+    terminal.type("my.domain\n")
+    assert terminal.end() == 0, terminal.shown
+    assert written(project) == FILES and "name of" not in terminal.shown

@@ -1,0 +1,256 @@
+"""Operators with C++ files of their own: what is checked, generated and compiled, and what their steps are keyed by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.check import written
+from pipeline.errors import CompileError, SpecError
+from pipeline.glue import names, native, python
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operator, load_operators
+from pipeline.matrix import Cell
+from pipeline.project import Versions
+from pipeline.spec import Headers, OpSpec, Override, TorchOp
+from pipeline.step import Step
+from pipeline.steps import Plan, steps
+from pipeline.toolchain import headers
+from pipeline.toolchain.classic_torch import ClassicTorch
+from pipeline.toolchain.native_build import build_ninja, sdk_ninja
+from tests.support.toolchain import TOOLCHAIN
+
+EXISTING = Layout(Path(__file__).parents[1] / "projects/existing")
+OPERATORS = {o.name: o for o in load_operators(EXISTING)}
+PLAN = Plan(
+    layout=EXISTING,
+    operators=[*OPERATORS.values()],
+    cells=[Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")],
+    versions=Versions(torch="2.13.0", onnx="1", onnxscript="1", onnxruntime="1.31.0", numpy="1", hypothesis="1"),
+    toolchain=TOOLCHAIN,
+    environ={},
+)
+
+
+def test_what_stands_in_native_is_known() -> None:
+    assert {name: set(o.written) for name, o in OPERATORS.items()} == {
+        "seed_norm": {"torch.cc", "ort.cc"},
+        "damped": {"kernel.h", "torch.cc"},
+        "row_sums": {"kernel.h", "ort.cc"},
+    }
+
+
+# Check.
+
+
+def spec(**fields: object) -> OpSpec:
+    return replace(OPERATORS["damped"].spec, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("declared", "files", "expected"),
+    [
+        (spec(), {"kernel.h"}, []),
+        (spec(), {"torch.cc", "ort.cc"}, []),
+        (spec(kernel="// inline"), set(), []),
+        (spec(), set(), [("kernel.h", "missing; the generated binding of torch and ONNX Runtime calls it. Write it, or "
+                          "bring torch.cc and ort.cc of your own beside it")]),
+        (spec(), {"torch.cc"}, [("kernel.h", "missing; the generated binding of ONNX Runtime calls it. Write it, or "
+                                 "bring ort.cc of your own beside it")]),
+        (spec(torch=None), {"ort.cc"}, []),
+        (spec(torch=None), {"kernel.h", "torch.cc"}, [("torch.cc", "nothing compiles it: as ops/damped/spec.py "
+         "declares the operator, no library of ours gives it to torch. Remove this file, or change the declaration")]),
+        (spec(torch=TorchOp(name="aten::relu", overrides=(Override(name="aten::relu"),)), runtime="contrib"),
+         {"torch.cc", "ort.cc"}, [("torch.cc", "nothing compiles it"), ("ort.cc", "gives it to ONNX Runtime")]),
+    ],
+)  # fmt: skip
+def test_files_that_do_not_fit(declared: OpSpec, files: set[str], expected: list[tuple[str, str]]) -> None:
+    found = list(written(declared, files))
+    assert [m.field for m in found] == [field for field, _ in expected]
+    assert all(text in m.text for m, (_, text) in zip(found, expected, strict=True)), found
+
+
+def copy(name: str, folder: Path) -> Layout:
+    for file in ("spec.py", "cases.py"):
+        path = folder / "ops" / name / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((EXISTING.op(name) / file).read_text())
+    return Layout(folder)
+
+
+def test_no_kernel_and_no_bindings_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"^native/damped/kernel\.h: missing; the generated binding of torch and ONNX"):
+        load_operator(copy("damped", tmp_path), "damped")
+
+
+def test_headers_outside_of_the_project(tmp_path: Path) -> None:
+    layout = copy("row_sums", tmp_path)
+    text = layout.spec("row_sums").read_text()
+    layout.spec("row_sums").write_text(text.replace('folder="third_party"', 'folder="/usr/include/eigen3"'))
+    with pytest.raises(SpecError, match=r"\[0\]\.folder: found '/usr/include/eigen3', allowed: a folder relative"):
+        load_operator(layout, "row_sums")
+
+
+def test_what_registers_itself_is_in_no_other_library(tmp_path: Path) -> None:
+    layout = copy("row_sums", tmp_path)
+    for file in ("kernel.h", "ort.cc"):
+        layout.own("row_sums", file).parent.mkdir(parents=True, exist_ok=True)
+        layout.own("row_sums", file).touch()
+    copy("damped", tmp_path)
+    text = layout.spec("damped").read_text().replace("brought::damped", "brought::other")
+    layout.spec("damped").write_text(text.replace("    tolerances", '    uses=("row_sums",),\n    tolerances'))
+    with pytest.raises(SpecError, match=r"ops/damped/spec\.py: uses: 'row_sums' has an ort\.cc of its own, so that no"):
+        load_operators(layout)
+
+
+# Glue.
+
+
+def test_only_what_is_not_written_is_generated() -> None:
+    found = {name: set(native.render(o.spec, o.written)) for name, o in OPERATORS.items()}
+    kernel = {"kernel.cc", "checks.h"}
+    assert found == {
+        "seed_norm": set(),
+        "damped": kernel | {"damped.h", "ort.cc", "ort_library.cc"},
+        "row_sums": kernel | {"row_sums.h", "torch.cc"},
+    }
+    assert found == {name: set(names.native(o.spec, o.written)) for name, o in OPERATORS.items()}
+
+
+def test_only_what_people_registered_may_need_to_be_made_opaque() -> None:
+    assert {n for n, o in OPERATORS.items() if "make_opaque()" in python.render(o.spec, o.written)["fake.py"]} == {
+        "seed_norm",
+        "damped",
+    }
+
+
+# Compile.
+
+
+def ninja(name: str) -> str:
+    operator = OPERATORS[name]
+    text = build_ninja(EXISTING, operator.spec, toolchain=TOOLCHAIN, written=operator.written)
+    return text.replace(" $\n    ", " ")
+
+
+@pytest.mark.parametrize(
+    ("name", "built"),
+    [
+        ("seed_norm", "torch.o ort.o libseed_norm_torch.so libseed_norm_ort.so"),
+        ("damped", "kernel.o ort.o ort_library.o runtime.o torch.o libdamped_torch.so libdamped_ort.so"),
+        ("row_sums", "kernel.o torch.o runtime.o ort.o stub/libtorch_cpu.so librow_sums_torch.so librow_sums_ort.so"),
+    ],
+)
+def test_what_is_built(name: str, built: str) -> None:
+    lines = [line for line in ninja(name).splitlines() if line.startswith("build ")]
+    assert [line.split()[1].rstrip(":") for line in lines] == built.split()
+
+
+def test_warnings_of_what_people_bring_are_no_errors() -> None:
+    text = ninja("damped")
+    own, ours = (next(line for line in text.splitlines() if line.startswith(f"{v} = ")) for v in ("own", "flags"))
+    assert "-Wno-error" in own and "-Werror" in ours
+    assert text.count("more = $own") == 1  # the kernel and the generated binding stay ours
+
+
+def test_where_others_headers_are_is_not_in_the_text() -> None:
+    """So another place of the environment compiles nothing."""
+    assert "/env" not in ninja("seed_norm") and "$headers" in ninja("seed_norm")
+    torch = ClassicTorch(version="2.6.0", include=Path("/env/torch/include"), openmp=None, cxx11_abi=False)
+    places = sdk_ninja(Path("/ort"), torch=torch, headers=[Path("/env/a b")])
+    assert "torch = -D_GLIBCXX_USE_CXX11_ABI=0 -isystem /env/torch/include " in places
+    assert "-ffile-prefix-map=/env/torch/include=torch/include " in places
+    assert "torch_libraries = /env/torch/lib/libtorch_cpu.so /env/torch/lib/libc10.so\n" in places
+    assert "headers = -isystem '/env/a b' '-ffile-prefix-map=/env/a b=env/a b'\n" in places
+
+
+def test_a_distribution_without_headers() -> None:
+    declared = spec(headers=(Headers(folder="include", distribution="pytest"),))
+    with pytest.raises(CompileError, match=r"installs no folder 'include'\. It has headers in: none that is called"):
+        headers.find(declared, Path("/"))
+    assert headers.versions(declared) == [f"pytest {pytest.__version__}"]
+
+
+# What steps are keyed by.
+
+
+def configs(plan: Plan) -> dict[str, tuple[str, tuple[str, ...]]]:
+    return {step.task: (step.config, step.reads) for step in steps(plan)}
+
+
+def test_torch_keys_the_library_over_its_headers_alone() -> None:
+    before, after = (configs(replace(PLAN, versions=replace(PLAN.versions, torch=v))) for v in ("2.13.0", "2.13.1"))
+    compiled = {task for task in before if task.startswith("compile") and before[task] != after[task]}
+    assert compiled == {"compile:seed_norm", "compile:damped"}
+
+
+def test_a_package_keys_what_includes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = configs(PLAN)
+    monkeypatch.setattr(headers, "versions", lambda spec: ["eigen 4"] if spec.name == "seed_norm" else [])
+    assert {task for task, key in configs(PLAN).items() if key != before[task]} == {
+        "compile:seed_norm",
+        "sanitize:seed_norm",
+    }
+
+
+def reading(plan: Plan, path: Path) -> set[str]:
+    return {step.task for step in steps(plan) if str(path) in step.reads}
+
+
+@pytest.mark.parametrize(
+    ("find", "tasks"),
+    [
+        (lambda: EXISTING.own("row_sums", "ort.cc"), {"compile:row_sums", "sanitize:row_sums"}),
+        (lambda: EXISTING.root / "third_party/total.h", {"compile:row_sums", "sanitize:row_sums"}),
+        (lambda: EXISTING.own("damped", "torch.cc"), {"compile:damped", "sanitize:damped"}),
+        (
+            lambda: EXISTING.torch_library("damped"),
+            {f"register:damped-{part}@torch2.13" for part in ("schema", "nodes", "kernel", "search")},
+        ),
+        (
+            lambda: EXISTING.generated("row_sums") / "torch.cc",
+            {
+                "compile:row_sums",
+                "sanitize:row_sums",
+                *(f"register:row_sums-{part}@torch2.13" for part in ("schema", "nodes")),
+            },
+        ),
+    ],
+)
+def test_who_reads_what(find: Callable[[], Path], tasks: set[str]) -> None:
+    assert reading(PLAN, find()) == tasks
+
+
+def test_no_step_waits_for_an_object_that_is_not_made() -> None:
+    def wrote(name: str) -> set[str]:
+        step: Step = next(s for s in steps(PLAN) if s.task == f"compile:{name}")
+        return {Path(p).name for p in step.writes}
+
+    assert wrote("seed_norm") == {"libseed_norm_torch.so", "libseed_norm_ort.so"}
+    assert wrote("damped") == {"libdamped_torch.so", "libdamped_ort.so", "kernel.o", "ort.o", "runtime.o"}
+
+
+def test_another_torch_has_a_library_of_its_own_of_the_same_kernel() -> None:
+    """A binding by hand fits one version alone, wherever it is compiled."""
+    plan = replace(PLAN, cells=[Cell.parse(f"torch{t}-legacy-opset17-ort1.31") for t in ("1.13", "2.15")])
+    planned = {step.task: step for step in steps(plan)}
+    for torch in ("1.13", "2.15"):
+        made = planned[f"compile:damped@torch{torch}"]
+        assert [Path(p).parent.name for p in made.writes] == [f"torch{torch}"]
+        assert str(EXISTING.compiled("damped") / "kernel.o") in made.reads
+        assert {*made.writes} <= {*planned[f"register:damped-kernel@torch{torch}"].reads}
+        assert made.task in planned[f"register:damped-schema@torch{torch}"].after
+
+
+def test_a_file_more_is_another_plan() -> None:
+    """Taking a binding over by hand writes and compiles anew."""
+    operator = OPERATORS["row_sums"]
+    taken = Operator(spec=operator.spec, models=operator.models, written=operator.written | {"torch.cc"})
+    before, after = configs(replace(PLAN, operators=[operator])), configs(replace(PLAN, operators=[taken]))
+    assert {t.partition("@")[0] for t in before if before[t] != after[t]} == {
+        "glue:row_sums", "compile:row_sums", "register:row_sums-schema", "register:row_sums-nodes",
+        "sanitize:row_sums",
+    }  # fmt: skip

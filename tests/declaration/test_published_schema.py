@@ -1,0 +1,208 @@
+"""A published version is held against the declaration: what may change, and what may not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline import published
+from pipeline.errors import SpecError
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operator, load_operators
+from tests.support.evolved import SPEC as EVOLVED
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = "ops/group_norm/published/1/schema.json"
+LIFT = 'Attribute(name="lift", kind="float", default=0.0)'
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """A project of group_norm, as it is published here; its cases fit what is changed in it."""
+    shutil.copytree(ROOT / "ops/group_norm", tmp_path / "ops/group_norm", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "native/group_norm", tmp_path / "native/group_norm")
+    return Layout(tmp_path)
+
+
+def change(layout: Layout, *changes: tuple[str, str], file: str = "ops/group_norm/spec.py") -> None:
+    path = layout.root / file
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def load(layout: Layout) -> Operator:
+    return load_operator(layout, "group_norm")
+
+
+def test_what_is_published_here_is_declared() -> None:
+    found = {o.name: o.published for o in load_operators(Layout(ROOT))}
+    assert found["group_norm"] == (1,)
+    assert sum(map(bool, found.values())) == 1
+
+
+def test_the_text_is_what_was_read(layout: Layout) -> None:
+    text = (layout.root / SCHEMA).read_text()
+    assert published.text(published.schema(load(layout).spec, 1)) == text
+    assert published.text(json.loads(text)) == text
+
+
+BREAKS = (
+    "Models and programs of others rely on it: take it back, or make an operator with another op_type beside this one"
+)
+GIVEN = "If nobody was given version 1, delete ops/group_norm/published/1"
+
+
+EPSILON = 'name="epsilon", kind="float", default=1e-5, torch_name="eps", minimum=0.0'
+BIAS = 'name="bias", type="T", dims=("C",)'
+OF_EPSILON, OF_BIAS = "attributes['epsilon']", "inputs['bias']"
+GONE = "found nothing of that name"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "was", "now"),
+    [
+        ('("float32", "float64")', '("float32",)', "types['T']", "['float32', 'float64']", "found ['float32']"),
+        ('type="float32"', 'type="int64"', "inputs['num_groups'].type", "float32", "found int64"),
+        (EPSILON, EPSILON.replace("1e-5", "1e-3"), f"{OF_EPSILON}.default", "1e-05", "found 0.001"),
+        (EPSILON, EPSILON.replace("default=1e-5, ", ""), f"{OF_EPSILON}.default", "1e-05", "found nothing"),
+        (EPSILON, f"{EPSILON}, maximum=1.0", f"{OF_EPSILON}.maximum", "nothing", "found 1.0"),
+        (EPSILON, EPSILON.replace("epsilon", "variance"), OF_EPSILON, "it", GONE),
+        (EPSILON, EPSILON.replace('"eps"', '"epsi"'), f"{OF_EPSILON}.torch_name", "eps", "found epsi"),
+        (EPSILON, EPSILON.replace('"float"', '"int"').replace("1e-5", "1"), f"{OF_EPSILON}.kind", "float", "found int"),
+        (BIAS, BIAS.replace('("C",)', "None"), f"{OF_BIAS}.dims", "['C']", "found nothing"),
+        (BIAS, f"{BIAS}, optional=True", f"{OF_BIAS}.optional", "nothing", "found True"),
+        (BIAS, BIAS.replace("bias", "summand"), OF_BIAS, "it", GONE),
+        ('"mygroupnorm"', '"MyGroupNorm"', "onnx.op_type", "'mygroupnorm'", "found 'MyGroupNorm'"),
+        ('"mydomain"', '"my.domain"', "onnx.domain", "'mydomain'", "found 'my.domain'"),
+        ("custom_group_norm", "group_norm2", "torch", "'mynamespace::custom_group_norm(Tensor x, ", "::group_norm2("),
+        ('SameAs(input="x")', 'SameAs(input="scale")', "outputs['y'].shape", "as x", "found as scale"),
+    ],
+)  # fmt: skip
+def test_a_change_of_a_published_version_is_refused(
+    layout: Layout, old: str, new: str, field: str, was: str, now: str
+) -> None:
+    change(layout, (old, new))
+    begin = f"ops/group_norm/spec.py: {field}: version 1 is published with {was}"
+    (found,) = [line for line in refused(layout) if line.startswith(begin)]
+    assert now in found
+    assert BREAKS in found
+    assert found.endswith(GIVEN)
+
+
+def test_a_version_of_the_domain_is_not_taken_back(layout: Layout) -> None:
+    change(layout, ("versions=(1, 2)", "versions=(1,)"))
+    assert "onnx.versions: version 1 is published for 1, 2, and 2 is gone. " in "\n".join(refused(layout))
+
+
+def refused(layout: Layout) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load(layout)
+    return str(caught.value).splitlines()
+
+
+def test_one_change_is_one_mistake(layout: Layout) -> None:
+    change(layout, ("default=1e-5", "default=1e-4"))
+    assert len(refused(layout)) == 1
+
+
+def test_another_order_is_refused(layout: Layout) -> None:
+    scale = '        Input(name="scale", type="T", dims=("C",), doc="one factor per channel"),\n'
+    bias = '        Input(name="bias", type="T", dims=("C",), doc="one summand per channel"),\n'
+    change(layout, (scale + bias, bias + scale))
+    (found,) = refused(layout)
+    assert (
+        "inputs: version 1 is published with the order x, num_groups, scale, bias, found x, num_groups, bias, " in found
+    )
+    assert BREAKS in found
+
+
+def test_a_new_attribute_needs_a_number(layout: Layout) -> None:
+    change(layout, ("        ),\n    ),\n    outputs", f"        ),\n        {LIFT},\n    ),\n    outputs"))
+    (found,) = refused(layout)
+    assert (
+        "attributes['lift']: version 1 is published with no such name. Give it since=3 and a default, and let " in found
+    )
+    assert "onnx.versions have 3" in found
+
+
+def test_a_number_that_models_have_imported_is_taken(layout: Layout) -> None:
+    """Models that import version 2 of the domain have schema 1: an old library would read one with schema 2."""
+    later = LIFT.replace("default=0.0", "default=0.0, since=2")
+    change(layout, ("        ),\n    ),\n    outputs", f"        ),\n        {later},\n    ),\n    outputs"))
+    (found,) = refused(layout)
+    assert (
+        "onnx.versions: models that import 2 have schema 1, which is published for 1, 2. Give what is new since=3"
+        in found
+    )
+
+
+INPUT = 'Input(name="more", type="T", optional=True),'
+OUTPUT = 'Output(name="more", type="T", shape=SameAs(input="x")),'
+
+
+@pytest.mark.parametrize(
+    ("kind", "behind", "more"),
+    [("inputs", '"one summand per channel"),', INPUT), ("outputs", '"x, normalized"),', OUTPUT)],
+)
+def test_an_operator_has_no_more_inputs_or_outputs(layout: Layout, kind: str, behind: str, more: str) -> None:
+    change(layout, (behind, f"{behind} {more}"))
+    wanted = f"{kind}['more']: version 1 is published with no such name. It can have no more {kind}: torch "
+    assert any(wanted in line for line in refused(layout))
+
+
+def test_what_is_said_and_allowed_to_err_may_change(layout: Layout) -> None:
+    change(
+        layout,
+        ("added to the variance", "what is added to the variance"),
+        ("rtol=1e-6", "rtol=1e-5"),
+        ('summary="Normalize', 'summary="To normalize'),
+        ("versions=(1, 2)", "versions=(1, 2, 3)"),  # models of others import none of them yet
+    )
+    assert load(layout).published == (1,)
+
+
+def test_a_later_version_changes_nothing_of_the_first(layout: Layout) -> None:
+    change(layout, *EVOLVED)
+    spec = load(layout).spec
+    assert published.schema(spec, 1) == json.loads((layout.root / SCHEMA).read_text())
+    later = published.schema(spec, 3)
+    assert list(later["attributes"]) == ["epsilon", "lift", "schema_version"]
+    assert later["torch"] == "mynamespace::custom_group_norm(Tensor x, Tensor num_groups, Tensor scale, Tensor bias, " \
+        "float eps=1e-05, float lift=0.0) -> Tensor"  # fmt: skip
+
+
+def test_a_later_version_is_promised_as_well(layout: Layout) -> None:
+    change(layout, *EVOLVED)
+    text = published.text(published.schema(load(layout).spec, 3))
+    layout.published("group_norm", 3).mkdir()
+    (layout.published("group_norm", 3) / "schema.json").write_text(text)
+    change(layout, ('name="lift", kind="float", default=0.0', 'name="lift", kind="float", default=1.0'))
+    (found,) = refused(layout)
+    assert "attributes['lift'].default: version 3 is published with 0.0, found 1.0" in found
+    change(layout, ("default=1.0", "default=0.0"), ("default=1e-5", "default=1e-3"))
+    assert len(refused(layout)) == 1  # though two versions have it
+    change(layout, ("default=1e-3", "default=1e-5"), ("since=3", "since=4"), ("(1, 2, 3)", "(1, 2, 3, 4)"))
+    assert "version 3 is published, and the declaration has: 1, 4" in refused(layout)[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("{", ""), ('"since_version": 1', '"since_version": 2'), ('"torch"', '"Torch"')]
+)
+def test_a_damaged_schema(layout: Layout, old: str, new: str) -> None:
+    text = (layout.root / SCHEMA).read_text()
+    (layout.root / SCHEMA).write_text(text.replace(old, new, 1))
+    (found,) = refused(layout)
+    assert found.startswith(f"{SCHEMA}: ")
+    assert found.endswith(". Take it from the history of the project")
+
+
+def test_a_missing_schema(layout: Layout) -> None:
+    (layout.root / SCHEMA).unlink()
+    (found,) = refused(layout)
+    assert "No such file" in found

@@ -1,0 +1,155 @@
+"""The versions of a declaration: which schemas there are, and what each of them has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import check, evolution
+from pipeline.errors import ExportError, SpecError
+from pipeline.layout import Layout
+from pipeline.load import load_operators
+from pipeline.lowering.arguments import Lowered
+from pipeline.lowering.nodes import Tensor, record
+from pipeline.spec import Attribute, Case, Lowering, Model, OpSpec, Random, TorchOp
+from tests.support import double
+
+OFFSET = Attribute(name="offset", kind="float", default=0.5, since=3)
+POWERS = Attribute(name="powers", kind="ints", default=(1,), since=4)
+SPEC = replace(
+    double.SPEC,
+    torch=TorchOp(name="test::double"),
+    onnx=replace(double.SPEC.onnx, versions=(1, 2, 3, 4, 5)),
+    attributes=(*double.SPEC.attributes, OFFSET, POWERS),
+)
+
+
+def test_the_schema_changes_where_an_attribute_begins() -> None:
+    assert evolution.versions(double.SPEC) == (1,)
+    assert evolution.versions(SPEC) == (1, 3, 4)
+    assert [evolution.version_at(SPEC, imported) for imported in (1, 2, 3, 4, 5)] == [1, 1, 3, 4, 4]
+
+
+def test_the_declaration_as_it_is_at_a_version() -> None:
+    found = {v: evolution.at(SPEC, v) for v in (1, 3, 4)}
+    assert {v: s.onnx.versions for v, s in found.items()} == {1: (1, 2), 3: (3,), 4: (4, 5)}
+    assert [a.name for a in found[1].attributes] == ["factor"]
+    assert [a.name for a in found[3].attributes] == ["factor", "offset"]
+    assert found[4].attributes == SPEC.attributes
+
+
+def test_a_node_of_a_later_schema_says_so() -> None:
+    names = {v: [a.name for a in evolution.written(SPEC, v)] for v in (1, 2, 3, 5)}
+    assert names[1] == names[2] == ["factor"]
+    assert names[3] == ["factor", "offset", "schema_version"]
+    assert names[5] == ["factor", "offset", "powers", "schema_version"]
+    assert evolution.written(SPEC, 5)[-1].default == 4
+
+
+def mistakes(*attributes: Attribute, versions: tuple[int, ...] = (1, 2), uses: tuple[str, ...] = ()) -> list[str]:
+    spec = replace(
+        double.SPEC, onnx=replace(double.SPEC.onnx, versions=versions), attributes=attributes, uses=uses, name="double"
+    )
+    return [f"{m.field}: {m.text}" for m in check.declaration(spec, "double")]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "versions", "expected"),
+    [
+        ([replace(OFFSET, since=2)], (1,), "found 2, allowed: none: onnx.versions has nothing after 1; add it"),
+        ([replace(OFFSET, since=1)], (1, 2), "attributes[0].since: found 1, allowed: 2"),
+        ([replace(OFFSET, since=3)], (1, 2, 4), "attributes[0].since: found 3, allowed: 2, 4"),
+        ([replace(OFFSET, since=2, default=None)], (1, 2), "attributes[0].default: missing; it stands for the"),
+        (
+            [replace(OFFSET, since=2), replace(OFFSET, name="other", since=None)],
+            (1, 2),
+            "attributes: found offset since 2, other since 1, allowed: those of later versions last",
+        ),
+        ([replace(OFFSET, since=None, name="schema_version")], (1,), "found 'schema_version', which nodes of a later"),
+    ],
+)  # fmt: skip
+def test_what_cannot_come_later(attributes: list[Attribute], versions: tuple[int, ...], expected: str) -> None:
+    found = mistakes(*attributes, versions=versions)
+    assert any(expected in line for line in found), found
+
+
+def test_an_operator_without_a_node_has_one_version() -> None:
+    (found,) = [m for m in mistakes(replace(OFFSET, since=2), uses=("nms",)) if "since" in m]
+    assert "stands at an operator without a node of its own; allowed: in nms" in found
+
+
+def test_a_model_has_the_attributes_of_its_version() -> None:
+    case = Case(name="one", inputs={"x": Random(shape=(2,))})
+    early = Model(name="m", types={"T": "float32"}, attributes={"offset": 1.0}, domain_version=2, cases=(case,))
+    (found,) = check.cases(SPEC, [early])
+    assert found.field == "MODELS[0].attributes['offset']"
+    assert found.text == "it is of version 3, the model imports 2; allowed: domain_version=3"
+    assert not list(check.cases(SPEC, [replace(early, domain_version=3)]))
+
+
+def nodes(version: int, *arguments: object, lowering: Lowering = "custom") -> list[dict[str, object]]:
+    """Record what a lowering emits that writes what there is at the version."""
+
+    def custom(g: Any, x: object, factor: float, offset: float, powers: tuple[int, ...]) -> object:
+        newer = {"offset_f": offset} if g.version("test.domain") >= 3 else {}
+        return g.op("test.domain::Double", x, factor_f=factor, **newer)
+
+    lowered = Lowered(spec=SPEC, lowering=lowering, function=custom)
+    x = Tensor(name="x", dtype="float32", shape=(2,))
+    found = record(lowered, [x, *arguments], opset=18, versions={"test.domain": version}, outputs=["y"])
+    return [{a.name: a.f for a in node.attribute} for node in found]
+
+
+def test_a_lowering_writes_what_the_version_has() -> None:
+    assert nodes(2, 2.0, 0.5, (1,)) == [{"factor": 2.0}]
+    assert nodes(3, 2.0, 0.25, (1,)) == [{"factor": 2.0, "offset": 0.25}]
+    assert nodes(1, 2.0, 0.25, (7,), lowering="decomposed")  # which has no node of a version
+
+
+def test_what_a_version_cannot_say_is_refused() -> None:
+    message = (
+        r"double: offset=0.25 needs version 3 of 'test.domain', and the model imports 2, where it is 0.5. Export at"
+    )
+    with pytest.raises(ExportError, match=message):
+        nodes(2, 2.0, 0.25, (1,))
+    with pytest.raises(ExportError, match=r"powers=\(2,\) needs version 4"):
+        nodes(3, 2.0, 0.25, (2,))
+
+
+def write(folder: Path, name: str, versions: str, more: str = "") -> None:
+    (folder / "ops" / name).mkdir(parents=True)
+    (folder / "ops" / name / "spec.py").write_text(
+        "from pipeline.spec import *\n"
+        f'SPEC = OpSpec(name="{name}", summary="s", torch=None, onnx=OnnxOp(domain="d", op_type="{name}", '
+        f'versions={versions}), inputs=(Input(name="x", type="float32"),), attributes=({more}),\n'
+        '    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),\n'
+        '    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}})\n'
+    )
+    (folder / "ops" / name / "cases.py").write_text(
+        "from pipeline.spec import *\n"
+        f'MODELS = (Model(name="m", cases=(Case(name="{name}", inputs={{"x": Random(shape=(2,))}}),)),)\n'
+    )
+    (folder / "native" / name).mkdir(parents=True)
+    (folder / "native" / name / "kernel.h").touch()
+
+
+def test_operators_of_one_domain_share_its_versions(tmp_path: Path) -> None:
+    """A model of both imports the domain once."""
+    write(tmp_path, "first", "(1, 2)", 'Attribute(name="a", kind="int", default=0, since=2),')
+    write(tmp_path, "second", "(1,)")
+    with pytest.raises(SpecError) as caught:
+        load_operators(Layout(tmp_path))
+    assert str(caught.value) == (
+        "ops/second/spec.py: onnx.versions: found (1,), and ops/first/spec.py has a schema since 2 in that domain: "
+        "a model of both imports it. Add it"
+    )
+
+
+def test_a_declaration_of_one_version_is_what_it_was(root: Path) -> None:
+    for operator in load_operators(Layout(root)):
+        spec: OpSpec = operator.spec
+        assert evolution.versions(spec) == (1,)
+        assert evolution.at(spec, 1) == spec

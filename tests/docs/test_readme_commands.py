@@ -1,0 +1,40 @@
+"""Each command of README works, in the order in which they are shown."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.support.projects import Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+README = (ROOT / "README.md").read_text()
+
+
+def commands() -> list[str]:
+    """Return what README says to type, but for the tests and the benchmark, which would run this test again."""
+    table = re.findall(r"^\| `\./run ([^`]+)` \|", README, flags=re.MULTILINE)
+    blocks = re.findall(r"^\$ \./run (.+)$", README, flags=re.MULTILINE)
+    return [c for c in dict.fromkeys([*blocks, *table]) if not c.startswith(("tox", "python benchmarks"))]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project.copy(tmp_path_factory.mktemp("readme"))
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_works(project: Project, command: str) -> None:
+    program, *arguments = shlex.split(command)
+    known = {"doit": [sys.executable, "-m", "doit"], "python": [sys.executable]}
+    done = subprocess.run([*known[program], *arguments], cwd=project.root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if arguments[:1] == ["new"]:  # what a person does next: `doit dist` ships no placeholder
+        for path in project.root.glob("*/scale_shift/*"):
+            path.write_text(path.read_text().replace("FILL IN", "Filled in"))

@@ -1,0 +1,83 @@
+"""Servers and their clients, with functions of this file as steps."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from pipeline.layout import Layout
+from pipeline.runner.pool import Pool
+
+
+def entry(arguments: Sequence[str]) -> int:
+    what, *rest = arguments
+    if what == "exit":
+        sys.exit(rest[0] if rest else None)
+    if what == "open":
+        print(sorted(int(d.name) for d in Path("/proc/self/fd").iterdir())[:-1], os.getpid() == os.getpgid(0))
+    if what == "say":
+        print(*rest)
+        print(os.environ.get("COLUMNS"), os.environ["OMP_NUM_THREADS"], Path.cwd())
+    return 7 if what == "seven" else 0
+
+
+@pytest.fixture(params=["light", "any"])
+def server(request: pytest.FixtureRequest) -> str | None:
+    return None if request.param == "light" else "any"
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+    made = Pool(Layout(tmp_path), entry="test_server_pool:entry", lock=lock)
+    made.prepare()
+    yield made
+    made.close()
+    os.close(lock)
+
+
+@pytest.mark.parametrize("arguments, status", [(["nothing"], 0), (["seven"], 7), (["exit"], 0), (["exit", "text"], 1)])
+def test_exit_codes(pool: Pool, tmp_path: Path, server: str | None, arguments: list[str], status: int) -> None:
+    ending = pool.run(arguments, server=server, log=tmp_path / "log", seconds=10)
+    assert (ending.status, ending.stopped) == (status, "")
+
+
+def test_output_goes_to_the_log_below_the_command(pool: Pool, tmp_path: Path, server: str | None) -> None:
+    pool.run(["say", "two words", "ü"], server=server, log=tmp_path / "log", seconds=10, environment={"COLUMNS": "99"})
+    assert (tmp_path / "log").read_text() == f"$ python -m pipeline say 'two words' 'ü'\ntwo words ü\n99 1 {tmp_path}\n"
+
+
+def test_a_step_inherits_nothing_from_its_server(pool: Pool, tmp_path: Path, server: str | None) -> None:
+    pool.run(["open"], server=server, log=tmp_path / "log", seconds=10)
+    assert (tmp_path / "log").read_text().splitlines()[1] == "[0, 1, 2] True"
+
+
+def test_threads_may_share_a_pool(pool: Pool, tmp_path: Path, server: str | None) -> None:
+    codes: list[int] = []
+
+    def work(i: int) -> None:
+        codes.append(pool.run(["seven"], server=server, log=tmp_path / f"log{i}", seconds=10).status)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [7] * 20
+
+
+def test_servers_hold_the_lock(pool: Pool, tmp_path: Path, server: str | None) -> None:
+    pool.run(["nothing"], server=server, log=tmp_path / "log", seconds=10)
+    process = pool._clients[server or "light"].process
+    held = [str(d.readlink()) for d in Path(f"/proc/{process}/fd").iterdir()]
+    assert str(tmp_path / "lock") in held
+    pool.close()
+    assert not Path(f"/proc/{process}").exists()

@@ -1,0 +1,213 @@
+"""Faults around a lowering: in how an exporter is called, in what another export left behind, in the fake kernel.
+
+Each export runs in a child of its own, as in the pipeline: registrations must not leak from one to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from pipeline.files import write_text
+from pipeline.glue import python
+from pipeline.load import load_operator
+from pipeline.matrix import Cell
+from tests.support.forked import forked
+from tests.support.projects import Project
+
+pytestmark = pytest.mark.torch
+
+LEGACY = Cell(torch="2.13", exporter="legacy", opset=20, ort="1.31")
+DYNAMO = Cell(torch="2.13", exporter="dynamo", opset=20, ort="1.31")
+OPERATORS = ("dual_residual", "group_norm", "inverse")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    """Import and build in this process what all children need."""
+    from pipeline.models import exporters
+
+    exporters.warm_up()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Project:
+    """A project with the Python side of the glue, and the first model of each operator."""
+    project = Project.copy(tmp_path / "project", operators=OPERATORS)
+    for name in OPERATORS:
+        for file, text in python.render(load_operator(project.layout, name).spec).items():
+            write_text(project.layout.generated(name) / file, text)
+        cases = project.layout.cases(name)
+        cases.write_text(cases.read_text() + "\nMODELS = MODELS[:1]\n")
+    return project
+
+
+def export(made: Project, name: str, cell: Cell, before: Callable[[], object] = lambda: None) -> str:
+    """Export in a child, which does `before` first; return the message of its error, or ""."""
+    from pipeline.stages import export
+
+    operator = load_operator(made.layout, name)
+
+    def work() -> None:
+        before()
+        export.run(made.layout, operator, lowering="custom", cell=cell)
+
+    return forked(work, made.root / "output")
+
+
+def calling(change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Callable[[], object]:
+    """Return what makes torch.onnx.export be called with other keyword arguments."""
+    import torch
+
+    real = torch.onnx.export
+
+    def called(*given: Any, **named: Any) -> Any:
+        return real(*given, **change(named))
+
+    return mock.patch.object(torch.onnx, "export", called).start
+
+
+def without(name: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+    return lambda named: {key: value for key, value in named.items() if key != name}
+
+
+@pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
+def test_everything_is_right(cell: Cell, made: Project) -> None:
+    assert [export(made, name, cell) for name in OPERATORS] == ["", "", ""]
+
+
+@pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
+def test_outputs_forgotten(cell: Cell, made: Project) -> None:
+    made.replace("build/generated/dual_residual/lowering.py", ", outputs=2", "")
+    message = export(made, "dual_residual", cell)
+    assert message.startswith("dual_residual-custom-static_float32@torch2.13-")
+    assert "the lowering 'custom' returns 1 values, declared: 2 outputs. Return them all, and give a node of several " \
+        "outputs outputs=<their number>" in message  # fmt: skip
+
+
+def test_the_legacy_exporter_keeps_shapes_because_they_are_set(made: Project) -> None:
+    """As with the tutorial's symbolic, which sets no type."""
+    from pipeline.lowering import legacy
+
+    message = export(made, "dual_residual", LEGACY, mock.patch.object(legacy, "set_types", lambda *given: None).start)
+    shown = "output 'y_residual' has the shape ('cstDualResidualy_residual_dim_0', "
+    assert shown in message
+    assert "declared: (1, 3, 4, 5). A static size is lost: the symbolic must call setType" in message
+
+
+@pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
+def test_a_list_serves_as_well_as_a_tuple(cell: Cell, made: Project) -> None:
+    made.replace("build/generated/dual_residual/lowering.py", "return g.op(", "return list(g.op(")
+    made.replace("build/generated/dual_residual/lowering.py", "outputs=2)", "outputs=2))")
+    assert export(made, "dual_residual", cell) == ""
+
+
+@pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
+def test_outputs_swapped(cell: Cell, made: Project) -> None:
+    made.replace("build/generated/dual_residual/lowering.py", "return g.op(", "return reversed(g.op(")
+    made.replace("build/generated/dual_residual/lowering.py", "outputs=2)", "outputs=2))")
+    assert "returns 1 values, declared: 2" in export(made, "dual_residual", cell)
+    made.replace("build/generated/dual_residual/lowering.py", "return reversed(", "return list(reversed(")
+    made.replace("build/generated/dual_residual/lowering.py", "outputs=2))", "outputs=2)))")
+    assert "gives ['y_residual', 'x_residual'], declared: ['x_residual', 'y_residual']. Mend the order" in export(
+        made, "dual_residual", cell
+    )
+
+
+def test_a_domain_version_that_the_legacy_exporter_is_not_told(made: Project) -> None:
+    message = export(made, "group_norm", LEGACY, calling(without("custom_opsets")))
+    assert "domain 'mydomain' is imported at version 1, declared: 2. Pass it in custom_opsets= (legacy), or" in message
+
+
+def test_a_domain_version_that_the_translation_does_not_have(made: Project) -> None:
+    """custom_opsets= would not help: the dynamo exporter passes over it."""
+    from pipeline.lowering import dynamo
+
+    table = dynamo.table
+
+    def unversioned(lowered: Any, opset: int, versions: Any, overloads: Any) -> Any:
+        return table(lowered, opset, {}, overloads)
+
+    message = export(made, "group_norm", DYNAMO, mock.patch.object(dynamo, "table", unversioned).start)
+    assert "domain 'mydomain' is imported at version 1, declared: 2. Pass it in" in message
+    assert "as the since version of the translation's schema (dynamo)" in message
+
+
+def test_a_symbolic_at_another_opset(made: Project) -> None:
+    """Where a built-in one stands below, that one would win in silence: the gates say so of gelu."""
+    message = export(made, "group_norm", LEGACY, calling(lambda named: named | {"opset_version": 18}))
+    assert "No symbolic of mynamespace::custom_group_norm is registered at opset 18 or below: register it at" in message
+
+
+def test_the_first_words_are_the_sentence_and_the_graph_stands_in_the_log(made: Project) -> None:
+    message = export(made, "group_norm", LEGACY, calling(lambda named: named | {"opset_version": 18}))
+    assert message.startswith("group_norm-custom-seed@torch2.13-legacy-opset20: the legacy exporter: No symbolic of ")
+    assert "graph(" not in message and "Torch IR" not in message
+    log = (made.root / "output").read_text()
+    assert "# Torch IR graph at exception: graph(" in log and all(line.startswith("# ") for line in log.splitlines())
+
+
+@pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
+def test_another_opset_than_asked_for(cell: Cell, made: Project) -> None:
+    from pipeline.lowering import legacy
+
+    register = legacy.register
+    mock_register = mock.patch.object(legacy, "register", lambda lowered, opset, *more: register(lowered, 18, *more))
+
+    def before() -> None:
+        mock_register.start()
+        calling(lambda named: named | {"opset_version": 18})()
+
+    message = export(made, "group_norm", cell, before)
+    assert "opset 18 was written, asked for: 20. The exporter or its version converter chose another one" in message
+
+
+def test_the_default_exporter_is_not_the_legacy_one(made: Project) -> None:
+    """torch 2.9 changed the default: a script that leaves out dynamo= loses its symbolics."""
+    message = export(made, "group_norm", LEGACY, calling(without("dynamo")))
+    assert message.startswith("group_norm-custom-seed@torch2.13-legacy-opset20: ")
+    assert "it is the default since torch 2.9, so always pass dynamo=" in message, message
+
+
+def test_the_translation_table_is_not_given(made: Project) -> None:
+    message = export(made, "group_norm", DYNAMO, calling(without("custom_translation_table")))
+    assert message.startswith("group_norm-custom-seed@torch2.13-dynamo-opset20: ")
+    assert ": the dynamo exporter: No translation of mynamespace.custom_group_norm.default was given: " in message
+    assert "put it into the translation table (custom_translation_table=), keyed by the overload" in message
+    assert "Next steps" not in message and "Next steps" in (made.root / "output").read_text()
+
+
+def test_a_symbolic_that_another_export_left(made: Project) -> None:
+    def left() -> None:
+        import torch
+
+        def add(g: Any, x: Any, y: Any, alpha: Any) -> Any:
+            return g.op("left::Add", x, y)
+
+        torch.onnx.register_custom_op_symbolic("aten::add", add, 20)  # type: ignore[attr-defined]
+
+    message = export(made, "inverse", LEGACY, left)
+    assert "unexpected nodes left::Add beside com.microsoft::Inverse. Take them out of the lowering" in message
+    assert "a symbolic or translation of another operator is still registered: export in another process" in message
+
+
+def test_no_fake_kernel(made: Project) -> None:
+    made.replace("build/generated/group_norm/fake.py", "    register_fake(library)\n", "")
+    message = export(made, "group_norm", DYNAMO)
+    assert "mynamespace.custom_group_norm.default has no fake kernel: register one with torch.library" in message, (
+        message
+    )
+
+
+def test_a_fake_kernel_that_is_wrong_in_its_second_output(made: Project) -> None:
+    fake = made.layout.generated("dual_residual") / "fake.py"
+    text = fake.read_text()
+    line = next(line for line in text.splitlines() if line.startswith("    y_residual = "))
+    fake.write_text(text.replace(line, "    y_residual = y.new_empty((*y.shape, 1))"))
+    message = export(made, "dual_residual", DYNAMO)
+    assert "output 'y_residual' has the shape (1, 3, 4, 5, 1), declared: (1, 3, 4, 5)" in message
+    assert "'x_residual'" not in message

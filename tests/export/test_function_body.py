@@ -1,0 +1,113 @@
+"""Models with a function body: whoever has neither our library nor our reference runs them, to the same numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from onnx import ModelProto, helper
+
+from pipeline import verdict
+from pipeline.errors import ExportError, UsageError, VerifyError
+from pipeline.files import load_module
+from pipeline.glue import python
+from pipeline.layout import Layout
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.function_body import with_function
+from pipeline.stages import data, verify
+from pipeline.verdict import Verdict
+from tests.support.double import CELL, DYNAMIC, OPERATOR, SPEC, model, project, with_body, write_model
+
+pytestmark = pytest.mark.ort
+
+PLAIN = ["plain", "special", "empty", "large"]
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """Return a project in which everything is right, without a library."""
+    layout = project(tmp_path)
+    data.run(layout, OPERATOR)
+    write_model(layout, "custom")
+    write_model(layout, "decomposed")
+    return layout
+
+
+def run(layout: Layout, *, case: str | None = None) -> None:
+    verify.run(layout, OPERATOR, lowering="decomposed", cell=CELL, case=case)
+
+
+def refused(layout: Layout, proto: ModelProto | None) -> tuple[Verdict, str]:
+    path = layout.function_model("double", CELL, "dynamic")
+    if proto:
+        path.write_bytes(proto.SerializeToString())
+    else:
+        path.unlink()
+    with pytest.raises(VerifyError) as caught:
+        run(layout)
+    return verdict.read(layout.verdict("double", "decomposed", CELL)), str(caught.value)
+
+
+def test_every_case_runs_through_the_body_as_well(layout: Layout) -> None:
+    run(layout)
+    found = verdict.read(layout.verdict("double", "decomposed", CELL))
+    assert found.outcome == "verified"
+    assert [c.case for c in found.cases] == [*PLAIN, *(f"{case}_function" for case in PLAIN)]
+
+
+def test_a_wrong_body(layout: Layout) -> None:
+    found, message = refused(layout, with_body(factor=2.5))
+    assert [c.outcome for c in found.cases] == ["verified"] * 4 + ["mismatched"] * 2 + ["verified", "mismatched"]
+    assert message.startswith(f"double-decomposed-plain_function@{CELL}: 6 of 6 elements differ beyond")
+    assert "The reference evaluator agrees with ONNX Runtime" in message
+    with pytest.raises(VerifyError, match="double-decomposed-plain_function"):
+        run(layout, case="plain_function")  # as the message says how to replay it
+
+
+def test_a_node_without_a_body_needs_the_library(layout: Layout) -> None:
+    found, message = refused(layout, model("custom"))
+    assert found.outcome == "failed"
+    assert "a node test.domain::Double, and no loaded library registers it" in message
+
+
+def test_a_missing_model(layout: Layout) -> None:
+    assert "model_with_functions.onnx is no readable model. Run: " in refused(layout, None)[1]
+
+
+def test_an_unknown_case(layout: Layout) -> None:
+    with pytest.raises(UsageError, match="double has no case 'plan_function'"):
+        run(layout, case="plan_function")
+
+
+@pytest.fixture
+def demand(tmp_path: Path) -> ExpectedModel:
+    path = tmp_path / "schema.py"
+    path.write_text(python.render(SPEC)["schema.py"])
+    schema = load_module(path, "double_schema").schema()
+    return ExpectedModel(spec=SPEC, model=DYNAMIC, lowering="custom", cell=CELL, schema=schema)
+
+
+def test_the_body_stands_behind_the_node(demand: ExpectedModel) -> None:
+    made = with_function(model("custom", ir_version=4), demand, model("decomposed").graph.node)
+    assert made.ir_version == 8
+    (function,) = made.functions
+    assert (function.domain, function.name) == ("test.domain", "Double")
+    assert [list(function.input), list(function.output), list(function.attribute)] == [["X"], ["Y"], ["factor"]]
+    assert [(o.domain, o.version) for o in function.opset_import] == [("", 18)]
+    assert [n.op_type for n in made.graph.node] == ["Double"]
+
+
+def test_a_body_that_the_checker_refuses(demand: ExpectedModel) -> None:
+    nodes = [helper.make_node("Mull", ["X", "X"], ["Y"])]
+    with pytest.raises(
+        ExportError, match=r"double-custom-dynamic@.*: onnx.checker refuses it with a function body: .*Mull"
+    ):
+        with_function(model("custom"), demand, nodes)
+
+
+def test_what_has_no_custom_form_has_no_body(layout: Layout) -> None:
+    layout.function_model("double", CELL, "dynamic").unlink()
+    operator = replace(OPERATOR, spec=replace(SPEC, lowerings=("decomposed",)))
+    verify.run(layout, operator, lowering="decomposed", cell=CELL)
+    assert len(verdict.read(layout.verdict("double", "decomposed", CELL)).cases) == len(PLAIN)

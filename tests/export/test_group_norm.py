@@ -1,0 +1,218 @@
+"""Exports of group_norm: the declared nodes in every cell, equal bytes everywhere, and faults that do not get through.
+
+Each export runs in a child of its own, as in the pipeline: registrations must not leak from one to the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.files import write_text
+from pipeline.glue import python
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+from pipeline.matrix import Cell
+from pipeline.stages import agree as agreement
+from tests.support.forked import forked
+from tests.support.projects import ROOT, Project
+
+pytestmark = pytest.mark.torch
+
+LEGACY = Cell(torch="2.13", exporter="legacy", opset=9, ort="1.31")
+DYNAMO = Cell(torch="2.13", exporter="dynamo", opset=20, ort="1.31")
+CELLS = (LEGACY, DYNAMO)
+
+
+def project(folder: Path) -> Project:
+    """Copy the project and write the Python side of its glue."""
+    made = Project.copy(folder)
+    for name, text in python.render(load_operator(made.layout, "group_norm").spec).items():
+        write_text(made.layout.generated("group_norm") / name, text)
+    return made
+
+
+def export(made: Project, *cells: Cell, output: Path) -> str:
+    """Export in a child; return the message of its error, or ""."""
+    from pipeline.stages import export
+
+    operator = load_operator(made.layout, "group_norm")
+
+    def work() -> None:
+        for cell in cells:
+            export.run(made.layout, operator, lowering="custom", cell=cell)
+
+    return forked(work, output)
+
+
+def agree(made: Project, cells: Sequence[Cell], output: Path) -> str:
+    operator = load_operator(made.layout, "group_norm")
+    return forked(lambda: agreement.run(made.layout, operator, lowering="custom", cells=cells), output)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    """Import and build in this process what all children need."""
+    from pipeline.models import exporters
+
+    exporters.warm_up()
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Export in both cells. What was printed is in `exported.txt`."""
+    made = project(tmp_path_factory.mktemp("first"))
+    assert export(made, *CELLS, output=made.root / "exported.txt") == ""
+    return made
+
+
+def files(layout: Layout) -> dict[str, bytes]:
+    root = layout.exported("group_norm", "custom", LEGACY).parent
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def test_nothing_is_printed(first: Project) -> None:
+    assert (first.root / "exported.txt").read_text() == ""
+
+
+def test_bytes_are_equal_in_another_process_and_checkout(first: Project, tmp_path: Path) -> None:
+    second = project(tmp_path / "a longer path" / "second")
+    for cell in CELLS:  # by hand: nothing is shared with the process of the first
+        command = [sys.executable, "-m", "pipeline", "export", "group_norm", "--cell", str(cell)]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
+        subprocess.run(command, cwd=second.root, env=environment, check=True)
+    assert files(first.layout) == files(second.layout)
+
+
+@pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
+def test_no_path_of_this_machine_is_in_a_model(first: Project, cell: Cell) -> None:
+    for name, content in files(first.layout).items():
+        assert str(first.root).encode() not in content, name
+        assert b".py" not in content, name
+
+
+@pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
+def test_the_manifest_says_what_the_seed_is(first: Project, cell: Cell) -> None:
+    manifest = json.loads(first.layout.manifest("group_norm", "custom", cell).read_text())
+    seed: dict[str, Any] = manifest["models"]["seed"]
+    assert seed["opset_imports"] == {"": cell.opset, "mydomain": 2}
+    assert [(v["name"], v["shape"]) for v in (*seed["inputs"], *seed["outputs"])] == [
+        ("X", [3, 2, 1, 2]), ("num_groups", [1]), ("scale", [2]), ("bias", [2]), ("Y", [3, 2, 1, 2]),
+    ]  # fmt: skip
+    (node,) = seed["nodes"]
+    assert (node["domain"], node["op_type"]) == ("mydomain", "mygroupnorm")
+    assert node["attributes"] == {"epsilon": {"type": "FLOAT", "value": "0.0"}}
+
+
+@pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
+def test_dynamic_axes_keep_their_names(first: Project, cell: Cell) -> None:
+    manifest = json.loads(first.layout.manifest("group_norm", "custom", cell).read_text())
+    dynamic = manifest["models"]["dynamic_float64"]
+    assert [v["shape"] for v in (*dynamic["inputs"], *dynamic["outputs"])] == [
+        ["N", "C", "H", "W"], [1], ["C"], ["C"], ["N", "C", "H", "W"],
+    ]  # fmt: skip
+    assert {v["dtype"] for v in dynamic["outputs"]} == {"float64"}
+
+
+def test_both_exporters_give_the_same_custom_nodes(first: Project, tmp_path: Path) -> None:
+    assert agree(first, CELLS, tmp_path / "output") == ""
+
+
+@pytest.fixture
+def faulty(tmp_path: Path) -> Project:
+    """A project of its own, with few models."""
+    made = project(tmp_path / "faulty")
+    cases = made.layout.cases("group_norm")
+    cases.write_text(cases.read_text() + '\nMODELS = (SEED, dynamic("float32"), flat("float32"))\n')
+    return made
+
+
+@pytest.mark.parametrize(
+    ("cell", "file", "old", "new", "expected"),
+    [
+        (LEGACY, "lowering.py", ", epsilon_f=eps", "", "attribute 'epsilon' is missing"),
+        (DYNAMO, "lowering.py", ", epsilon_f=eps", "", "attribute 'epsilon' is missing"),
+        (LEGACY, "lowering.py", "epsilon_f=eps", "epsilon_i=int(eps)", "attribute 'epsilon' has the type INT"),
+        (DYNAMO, "lowering.py", "epsilon_f=eps", "epsilon_i=int(eps)", "attribute 'epsilon' has the type INT"),
+        (LEGACY, "lowering.py", "epsilon_f=eps", "eps=eps", "attribute 'eps': write its type as a suffix: eps_f"),
+        (LEGACY, "lowering.py", "epsilon_f=eps", "epsilom_f=eps", "unknown attribute 'epsilom', declared: epsilon"),
+        (DYNAMO, "lowering.py", "epsilon_f=eps", "epsilom_f=eps", "unknown attribute 'epsilom', declared: epsilon"),
+        (LEGACY, "lowering.py", "epsilon_f=eps", 'g.constant(eps, "float32")', "Pass it as an attribute in the"),
+        (DYNAMO, "lowering.py", "epsilon_f=eps", 'g.constant(eps, "float32")', "Pass it as an attribute in the"),
+        (LEGACY, "lowering.py", "epsilon_f=eps", "epsilon_f=2.0", "attribute 'epsilon' is 2.0, declared: 0.0"),
+        (LEGACY, "schema.py", '"epsilon", 1e-05', '"epsilon", 1e-06', "the ONNX schema has the default 9.99"),
+        (DYNAMO, "schema.py", '"epsilon", 1e-05', '"epsilon", 1e-06', "the ONNX schema has the default 9.99"),
+        (DYNAMO, "lowering.py", "epsilon_f=eps", "epsilon_f=2.0", "attribute 'epsilon' is 2.0, declared: 0.0"),
+        (LEGACY, "lowering.py", "scale, bias, epsilon_f", "bias, scale, epsilon_f", "takes ['X', 'num_groups', 'bias'"),
+        (DYNAMO, "lowering.py", "scale, bias, epsilon_f", "bias, scale, epsilon_f", "takes ['X', 'num_groups', 'bias'"),
+        (LEGACY, "lowering.py", "=eps)", "=eps, outputs=2)", "returns 2 values, declared: 1 outputs"),
+        (DYNAMO, "lowering.py", "=eps)", "=eps, outputs=2)", "returns 2 values, declared: 1 outputs"),
+        (LEGACY, "lowering.py", "mydomain::mygroupnorm", "GroupNorm", "GroupNorm at opset 9, but no opset has it"),
+        (LEGACY, "lowering.py", "mydomain::mygroupnorm", "Gelu", "Gelu at opset 9, but it begins at opset 20"),
+        (DYNAMO, "lowering.py", "mydomain::mygroupnorm", "other::mygroupnorm", "no node mydomain::mygroupnorm, found"),
+        (DYNAMO, "fake.py", "y = x.new_empty(x.shape)", "y = x.new_empty((7,))", "'Y' has the shape (7,)"),
+        (DYNAMO, "fake.py", "y = x.new_empty(x.shape)", "y = x.double()", "has the dtype float64, declared: float32"),
+        (DYNAMO, "fake.py", "x.shape)", "x.shape) if x.shape[0] * 2 != 4 else x", "it raised UserError: "),
+    ],
+)  # fmt: skip
+def test_a_planted_fault_is_refused(
+    cell: Cell, file: str, old: str, new: str, expected: str, faulty: Project, tmp_path: Path
+) -> None:
+    path = faulty.layout.generated("group_norm") / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    message = export(faulty, cell, output=tmp_path / "output")
+    assert expected in message
+    assert message.startswith("group_norm-custom-")
+
+
+def test_the_legacy_exporter_takes_no_shape_from_the_operator(faulty: Project, tmp_path: Path) -> None:
+    path = faulty.layout.generated("group_norm") / "fake.py"
+    path.write_text(path.read_text().replace("x.new_empty(x.shape)", "x.new_empty((7,))"))
+    assert export(faulty, LEGACY, output=tmp_path / "output") == ""
+
+
+def test_exports_that_disagree_are_named(faulty: Project, tmp_path: Path) -> None:
+    assert export(faulty, LEGACY, output=tmp_path / "output") == ""
+    mine = faulty.layout.manifest("group_norm", "custom", LEGACY).read_text()
+    write_text(faulty.layout.manifest("group_norm", "custom", DYNAMO), mine.replace('"0.0"', '"1.0"'))
+    assert agree(faulty, CELLS, tmp_path / "output").startswith(
+        "group_norm-custom-seed: torch2.13-legacy-opset9 has ['mydomain::mygroupnorm@2(epsilon=FLOAT 0.0)'], "
+        "torch2.13-dynamo-opset20 has ['mydomain::mygroupnorm@2(epsilon=FLOAT 1.0)']"
+    )
+
+
+def test_a_missing_manifest_says_how_to_write_it(faulty: Project, tmp_path: Path) -> None:
+    message = agree(faulty, CELLS, tmp_path / "output")
+    assert f"python -m pipeline export group_norm --lowering custom --cell {LEGACY}" in message
+
+
+def test_missing_glue_says_how_to_write_it(tmp_path: Path) -> None:
+    message = export(Project.copy(tmp_path / "bare"), LEGACY, output=tmp_path / "output")
+    assert "python -m pipeline glue group_norm" in message
+
+
+def test_another_torch_is_refused(faulty: Project, tmp_path: Path) -> None:
+    cell = Cell(torch="2.6", exporter="legacy", opset=9, ort="1.31")
+    assert "this environment has torch 2.13" in export(faulty, cell, output=tmp_path / "output")
+
+
+def test_the_kept_registry_is_the_one_that_torch_builds() -> None:
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    from pipeline.models import torchlib
+
+    def translations(registry: Any) -> dict[Any, list[Any]]:
+        return {
+            target: [found.onnx_function for found in all_found] for target, all_found in registry.functions.items()
+        }
+
+    for opset in (18, 23):
+        assert translations(torchlib.registry(opset)) == translations(ONNXRegistry.from_torchlib(opset))

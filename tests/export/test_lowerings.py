@@ -1,0 +1,213 @@
+"""Lowerings that are more than the declared node: decomposed, overriding, of several nodes; and what gets through none.
+
+Each export runs in a child of its own, as in the pipeline: registrations must not leak from one to the next.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from pipeline.errors import SpecError
+from pipeline.files import write_text
+from pipeline.glue import python
+from pipeline.load import load_operator
+from pipeline.matrix import Cell
+from pipeline.spec import Lowering
+from tests.support.forked import forked
+from tests.support.projects import Project
+
+pytestmark = pytest.mark.torch
+
+LEGACY = Cell(torch="2.13", exporter="legacy", opset=20, ort="1.31")
+OLD = replace(LEGACY, opset=9)
+DYNAMO = Cell(torch="2.13", exporter="dynamo", opset=20, ort="1.31")
+CELLS = (LEGACY, DYNAMO)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    """Import and build in this process what all children need."""
+    from pipeline.models import exporters
+
+    exporters.warm_up()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Project:
+    """A project of its own, with the Python side of the generated and few models of group_norm."""
+    names = ("group_norm", "gelu", "inverse", "add_and_round", "custom_op_one", "custom_op_two")
+    project = Project.copy(tmp_path / "project", operators=names)
+    for name in names:
+        for file, text in python.render(load_operator(project.layout, name).spec).items():
+            write_text(project.layout.generated(name) / file, text)
+    cases = project.layout.cases("group_norm")
+    cases.write_text(cases.read_text() + '\nMODELS = (SEED, dynamic("float32"), flat("float64"))\n')
+    return project
+
+
+def export(
+    made: Project, name: str, cell: Cell, lowering: Lowering = "custom", before: Callable[[], None] = lambda: None
+) -> str:
+    """Export in a child, which does `before` first; return the message of its error, or ""."""
+    from pipeline.stages import export
+
+    operator = load_operator(made.layout, name)
+
+    def work() -> None:
+        before()
+        export.run(made.layout, operator, lowering=lowering, cell=cell)
+
+    return forked(work, made.root / "output")
+
+
+def models(made: Project, name: str, cell: Cell, lowering: Lowering = "custom") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(made.layout.manifest(name, lowering, cell).read_text())["models"]
+    return found
+
+
+def custom(model: dict[str, Any]) -> list[str]:
+    return [f"{n['domain']}::{n['op_type']}" for n in model["nodes"] if n["domain"]]
+
+
+@pytest.mark.parametrize("cell", [OLD, *CELLS], ids=str)
+def test_the_decomposed_form_holds_nodes_of_onnx_alone(made: Project, cell: Cell) -> None:
+    assert "group_norm/custom/" in export(made, "group_norm", cell, "decomposed"), "nothing to give a body to"
+    assert export(made, "group_norm", cell) == ""
+    assert export(made, "group_norm", cell, "decomposed") == ""
+    found = models(made, "group_norm", cell, "decomposed")
+    assert list(found) == ["seed", "dynamic_float32", "flat_float64"]
+    for model in found.values():
+        assert not custom(model)
+        assert model["opset_imports"] == {"": cell.opset}
+        assert {"ReduceMean", "Sqrt", "Reshape"} <= {n["op_type"] for n in model["nodes"]}
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            'g.op("Sqrt", ',
+            'g.op("mydomain::mygroupnorm", ',
+            "unexpected nodes mydomain::mygroupnorm beside Add",
+        ),
+        ("if g.opset < 18:", "if g.opset < 99:", "ReduceMean at opset 20 (since version 18) has no attribute"),
+        ("if g.opset < 10:", "if g.opset < 99:", "Slice at opset 20 (since version 13) has no attribute 'axes'"),
+        ('else FLOAT)', 'else INT64)', "output 'Y' has the dtype int64, declared: float32"),
+        ('reshape(y, shape)', 'reshape(y, g.constant([3, 2, 1, 2], "int64"))', "has the shape (3, 2, 1, 2), declared:"),
+        ("keepdims_i=1", "keepdim_i=1", "has no attribute 'keepdim', it has: keepdims"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_the_decomposed_form_is_refused(
+    cell: Cell, old: str, new: str, expected: str, made: Project
+) -> None:
+    made.replace("ops/group_norm/lowering.py", old, new)
+    if "3, 2, 1, 2" in new:  # the seed's own shape: it must be found in the next model
+        cases = made.layout.cases("group_norm")
+        cases.write_text(cases.read_text() + '\nMODELS = (dynamic("float32"),)\n')
+    assert expected in export(made, "group_norm", cell, "decomposed")
+
+
+def test_both_exporters_give_the_three_nodes(made: Project) -> None:
+    for cell in CELLS:
+        assert export(made, "add_and_round", cell) == ""
+        for model in models(made, "add_and_round", cell).values():
+            kinds = [n["op_type"] for n in model["nodes"]]
+            assert kinds == ["CustomOpOne", "CustomOpTwo", "Cast"]
+            assert model["nodes"][0]["inputs"] == ["x", "x"]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("test.customop::CustomOpOne", "test.customop::CustomOpThree", "unexpected nodes test.customop::CustomOpThree"),
+        ("ONNX[g.dtype(x)]", "6", "output 'y' has the dtype int32, declared: float32"),
+    ],
+)
+def test_a_fault_of_several_nodes_is_refused(cell: Cell, old: str, new: str, expected: str, made: Project) -> None:
+    made.replace("ops/add_and_round/lowering.py", old, new)
+    assert expected in export(made, "add_and_round", cell)
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_a_model_may_be_more_than_the_operator(cell: Cell, made: Project) -> None:
+    assert export(made, "inverse", cell) == ""
+    seed = models(made, "inverse", cell)["seed"]
+    assert [n["op_type"] for n in seed["nodes"]] == ["Inverse", "Add"]
+    assert seed["opset_imports"] == {"": 20, "com.microsoft": 1}
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_the_built_in_gelu_is_no_substitute(cell: Cell, made: Project) -> None:
+    """As if the symbolic were registered below the built-in one, and the translation under another overload."""
+
+    def pass_over() -> None:
+        from pipeline.lowering import dynamo, legacy
+
+        register = legacy.register
+        mock.patch.object(legacy, "register", lambda lowered, opset, *more: register(lowered, 9, *more)).start()
+        mock.patch.object(dynamo, "table", lambda *arguments: {}).start()
+
+    message = export(made, "gelu", cell, before=pass_over)
+    assert "no node com.microsoft::Gelu, found: Gelu. It was replaced by a built-in" in message
+    assert "opset 20 itself (legacy); key the translation table by the overload" in message
+
+
+@pytest.mark.parametrize("cell", [OLD, *CELLS], ids=str)
+def test_a_refused_model_stands_in_the_manifest(cell: Cell, made: Project) -> None:
+    assert export(made, "gelu", cell) == ""
+    found = models(made, "gelu", cell)
+    assert "approximate='tanh' is another one" in found["tanh"]["refused"]
+    assert not made.layout.model("gelu", "custom", cell, "tanh").exists()
+    assert {tuple(custom(model)) for name, model in found.items() if name != "tanh"} == {("com.microsoft::Gelu",)}
+    pictures = json.loads(made.layout.pictures("gelu", "custom", cell).read_text())
+    assert {name: [n["op"] for n in drawn["nodes"]] for name, drawn in pictures.items()} == {
+        name: ["Gelu"] for name in found if name != "tanh"
+    }
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_a_refusal_that_is_not_declared_is_an_error(cell: Cell, made: Project) -> None:
+    made.replace("ops/gelu/cases.py", "        unsupported=", "        # ")
+    message = export(made, "gelu", cell)
+    assert message.startswith("gelu-custom-tanh@torch2.13-")
+    assert "com.microsoft::Gelu has the exact formula alone, and approximate='tanh' is another one" in message
+
+
+def test_no_version_of_the_domain_but_the_declared_ones(made: Project) -> None:
+    made.replace("ops/inverse/cases.py", "    around=plus_x,\n    cases=(", "    domain_version=5,\n    cases=(")
+    with pytest.raises(SpecError, match=r"MODELS\[0\]\.domain_version: found 5, allowed: 1"):
+        load_operator(made.layout, "inverse")
+
+
+def test_a_translation_has_the_names_of_the_schema_in_torch(made: Project) -> None:
+    """torch 2.6 to 2.9 pass over a function with others, silently."""
+    from pipeline.lowering.dynamo import table
+    from pipeline.models import targets
+    from pipeline.models.glue import load_generated
+
+    for name, expected in (("gelu", [["self", "approximate"]]), ("inverse", [["A"], ["self"]])):
+        generated = load_generated(made.layout, name)
+        found = table(generated.lowered("custom"), 18, {}, targets.overloads(generated.spec))
+        assert [list(inspect.signature(f).parameters) for f in found.values()] == expected
+    assert inspect.signature(next(iter(found.values()))).parameters
+
+
+def test_an_override_for_other_versions_of_torch_is_refused(made: Project) -> None:
+    made.replace("ops/gelu/spec.py", 'Override(name="aten::gelu")', 'Override(name="aten::gelu", last="2.12")')
+    message = export(made, "gelu", DYNAMO)
+    assert "it overrides aten::gelu from torch the first to 2.12, and this is torch 2.13. Widen the range" in message
+
+
+def test_an_override_of_nothing_is_refused(made: Project) -> None:
+    made.replace("ops/gelu/spec.py", 'Override(name="aten::gelu")', 'Override(name="aten::gelo")')
+    assert "has no operator 'aten::gelo' with a default overload" in export(made, "gelu", DYNAMO)

@@ -1,0 +1,134 @@
+"""One-node models, made without torch: what is written, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import ModelProto
+
+from pipeline.errors import ExportError, UsageError
+from pipeline.glue import python
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operator
+from pipeline.matrix import Cell
+from pipeline.models import one_node
+from pipeline.models.demand import ExpectedModel
+from pipeline.models.picture import graph_json
+from pipeline.spec import Attribute
+from pipeline.stages import node
+from tests.support.double import DYNAMIC, OPERATOR, SPEC, project
+
+CELL = Cell(torch=None, exporter="node", opset=18, ort="1.31")
+ATTRIBUTES = (
+    Attribute(name="factor", kind="float", default=0.1),
+    Attribute(name="count", kind="int", default=3),
+    Attribute(name="strict", kind="bool", default=True),
+    Attribute(name="mode", kind="string", default="größer"),
+    Attribute(name="scales", kind="floats", default=(0.5, 2.0)),
+    Attribute(name="axes", kind="ints", default=(0, -1)),
+    Attribute(name="flags", kind="bools", default=(True, False)),
+    Attribute(name="names", kind="strings", default=("a", "")),
+)
+
+
+def generated(root: Path, operator: Operator = OPERATOR) -> Layout:
+    """Make a project as the glue stage leaves it."""
+    layout = project(root)
+    folder = layout.generated("double")
+    folder.mkdir(parents=True)
+    for name, text in python.render(operator.spec).items():
+        (folder / name).write_text(text)
+    return layout
+
+
+def written(layout: Layout, operator: Operator = OPERATOR, cell: Cell = CELL) -> ModelProto:
+    node.run(layout, operator, lowering="custom", cell=cell)
+    return onnx.load(layout.model("double", "custom", cell, operator.models[0].name))
+
+
+def test_no_other_python_than_the_schema_is_generated() -> None:
+    assert list(python.render(SPEC)) == ["schema.py"]
+
+
+def test_one_node_with_the_declared_names(tmp_path: Path) -> None:
+    layout = generated(tmp_path)
+    made = written(layout)
+    assert [(n.domain, n.op_type, list(n.input), list(n.output)) for n in made.graph.node] == [
+        ("test.domain", "Double", ["X"], ["Y"])
+    ]
+    assert {o.domain: o.version for o in made.opset_import} == {"": 18, "test.domain": 1}
+    assert made.ir_version == 8
+    manifest = json.loads(layout.manifest("double", "custom", CELL).read_text())
+    assert (manifest["cell"], list(manifest["models"])) == ("node-opset18", ["dynamic"])
+    assert json.loads(layout.pictures("double", "custom", CELL).read_text()) == {"dynamic": graph_json(made)}
+
+
+@pytest.mark.parametrize("opset", [7, 9, 25])
+def test_every_legal_opset_can_be_written(tmp_path: Path, opset: int) -> None:
+    operator = replace(OPERATOR, spec=replace(SPEC, min_opset=7))
+    made = written(generated(tmp_path), operator, replace(CELL, opset=opset))
+    assert made.opset_import[0].version == opset
+    assert 3 <= made.ir_version <= 10
+
+
+def test_every_kind_of_attribute_is_written(tmp_path: Path) -> None:
+    operator = Operator(spec=replace(SPEC, attributes=ATTRIBUTES), models=(DYNAMIC,))
+    made = written(generated(tmp_path, operator), operator)
+    found = {a.name: onnx.helper.get_attribute_value(a) for a in made.graph.node[0].attribute}
+    assert found.pop("factor") == pytest.approx(0.1)
+    assert found == {
+        "count": 3, "strict": 1, "mode": "größer".encode(), "scales": [0.5, 2.0], "axes": [0, -1], "flags": [1, 0],
+        "names": [b"a", b""],
+    }  # fmt: skip
+
+
+def test_the_gates_judge_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(demand: ExpectedModel) -> ModelProto:
+        made = one_node.one_node(demand)
+        made.graph.node[0].op_type = "Doubel"
+        return made
+
+    monkeypatch.setattr(node, "one_node", faulty)
+    with pytest.raises(ExportError, match=r"double-custom-dynamic@node-opset18: no node test\.domain::Double, found"):
+        written(generated(tmp_path))
+
+
+def test_a_missing_schema_names_its_command(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"schema.py is missing. Run: python -m pipeline glue double"):
+        written(project(tmp_path))
+
+
+def test_an_illegal_opset_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="the node exporter writes opsets 7 to 25, not 26"):
+        written(generated(tmp_path), cell=replace(CELL, opset=26))
+
+
+def test_a_decomposed_node_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="double-decomposed@node-opset18: one node stands for itself"):
+        node.run(generated(tmp_path), OPERATOR, lowering="decomposed", cell=CELL)
+
+
+def test_an_operator_has_its_own_cells(root: Path) -> None:
+    torch_cell = replace(CELL, torch="2.13", exporter="dynamo")
+    assert OPERATOR.cells([CELL, torch_cell]) == (CELL,)
+    group_norm = load_operator(Layout(root), "group_norm")
+    assert group_norm.cells([CELL, torch_cell]) == (torch_cell,)
+    assert "exists in ONNX alone" in str(OPERATOR.why_not_in(torch_cell))
+    assert "choose a cell of torch" in str(group_norm.why_not_in(CELL))
+    assert "its minimum opset is 9" in str(OPERATOR.why_not_in(replace(CELL, opset=7)))
+
+
+def test_the_command_line_says_why_a_cell_does_not_fit(root: Path) -> None:
+    command = [sys.executable, "-m", "pipeline", "export", "group_norm", "--cell", "node-opset18-ort1.31"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.returncode == UsageError.exit_code
+    assert done.stderr == (
+        "node-opset18-ort1.31: group_norm has a torch operator, from which its models are exported; choose a cell of "
+        "torch\n"
+    )

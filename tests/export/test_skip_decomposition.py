@@ -1,0 +1,68 @@
+"""Skipping torch's decomposition gives the same bytes, and happens only where there is nothing to decompose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from pipeline.files import write_text
+from pipeline.glue import python
+from pipeline.load import load_operator
+from pipeline.matrix import Cell
+from pipeline.spec import Lowering
+from tests.support.forked import forked
+from tests.support.projects import Project
+
+pytestmark = pytest.mark.torch
+
+CELL = Cell(torch="2.13", exporter="dynamo", opset=20, ort="1.31")
+
+
+@contextmanager
+def never(*arguments: object) -> Iterator[bool]:
+    yield False
+
+
+@pytest.mark.parametrize(
+    ("name", "lowering"), [("group_norm", "custom"), ("group_norm", "decomposed"), ("gelu", "custom")]
+)
+def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Path) -> None:
+    from pipeline.models import decomposition
+    from pipeline.stages import export
+
+    made = Project.copy(tmp_path / "project", operators=[name])
+    operator = load_operator(made.layout, name)
+    for file, text in python.render(operator.spec).items():
+        write_text(made.layout.generated(name) / file, text)
+    written = []
+    for skipped in (decomposition.skipped, never):
+
+        def work(skipped: object = skipped) -> None:
+            with mock.patch.object(decomposition, "skipped", skipped):
+                for each in dict.fromkeys(("custom", lowering)):  # a decomposed export gives the custom models a body
+                    export.run(made.layout, operator, lowering=each, cell=CELL)
+
+        assert forked(work, tmp_path / "output") == ""
+        folder = made.layout.exported(name, lowering, CELL)
+        written.append({path.name + path.parent.name: path.read_bytes() for path in folder.rglob("*.onnx")})
+    assert written[0] == written[1] != {}
+
+
+def test_a_program_with_other_operators_is_decomposed() -> None:
+    import torch
+
+    from pipeline.models import decomposition
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.gelu(x) + x
+
+    program = torch.export.export(Model(), (torch.zeros(2),))
+    gelu, add = torch.ops.aten.gelu.default, torch.ops.aten.add.Tensor
+    for translated, expected in (((), False), ((gelu,), False), ((gelu, add), True)):
+        with decomposition.skipped(program, translated) as skipped:
+            assert skipped is expected

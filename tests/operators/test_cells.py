@@ -1,0 +1,113 @@
+"""Every operator in every default cell of this environment, as one test each.
+
+They are built in this checkout, so that the cells of `./run tox` and a person's next `doit` have nothing to do. Its
+report may hold verdicts of other cells, which an earlier run with other versions or opsets left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operators, operator_names
+from pipeline.matrix import Cell
+from pipeline.project import chosen_cells, installed
+from pipeline.version import minor
+
+ROOT = Path(__file__).parents[2]
+LAYOUT = Layout(ROOT)
+NAMES = [
+    f"{operator.name}-{lowering}@{cell}"
+    for operator in load_operators(LAYOUT)
+    for lowering in operator.spec.lowerings
+    for cell in operator.cells(chosen_cells(LAYOUT))
+]
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+
+@pytest.fixture(scope="module")
+def run() -> subprocess.CompletedProcess[str]:
+    """Bring this checkout up to date, as a person would."""
+    return subprocess.run([sys.executable, "-m", "doit"], cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def records(run: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    found = json.loads((LAYOUT.report / "report.json").read_text())["cells"]
+    cells = [Cell(torch=r["torch"], exporter=r["exporter"], opset=r["opset"], ort=r["ort"]) for r in found]
+    return {f"{r['op']}-{r['lowering']}@{cell}": r for r, cell in zip(found, cells, strict=True)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cell(name: str, records: dict[str, dict[str, Any]]) -> None:
+    record = records[name]
+    assert record["outcome"] == "verified" or (record["outcome"] == "unsupported" and record["detail"]), record
+
+
+def unexpected(records: Iterable[str], valid: Iterable[str]) -> set[str]:
+    """Return the cells of the report that are neither of this environment nor `valid` from an earlier run."""
+    return {*records} - {*NAMES} - {*valid}
+
+
+def test_the_report_holds_these_cells_and_otherwise_valid_ones_of_earlier_runs(
+    records: dict[str, dict[str, Any]],
+) -> None:
+    judged = map(LAYOUT.judged, map(Path, LAYOUT.covered.read_text().splitlines()))
+    assert not unexpected(records, (f"{operator}-{lowering}@{cell}" for operator, lowering, cell in judged))
+
+
+def test_a_cell_of_an_earlier_run_may_be_in_the_report_and_a_cell_of_no_run_may_not() -> None:
+    other = "group_norm-custom@torch2.6-legacy-opset17-ort1.16"
+    assert not unexpected([*NAMES, other], valid=[other])
+    assert unexpected([*NAMES, other], valid=[]) == {other}
+
+
+def test_doit_says_so(run: subprocess.CompletedProcess[str]) -> None:
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_a_second_run_repeats_nothing(run: subprocess.CompletedProcess[str]) -> None:
+    again = subprocess.run([sys.executable, "-m", "doit"], cwd=ROOT, capture_output=True, text=True)
+    assert again.returncode == 0
+    assert "up to date" in again.stdout + again.stderr, again.stdout + again.stderr
+
+
+OPCHECKS = {"test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"}
+
+
+def checks(name: str, part: str) -> dict[str, set[str]]:
+    """Return what was proved of each case in one part of register."""
+    path = LAYOUT.registered(name, part, torch=minor(installed().torch))
+    found: dict[str, set[str]] = {}
+    for result in json.loads(path.read_text())["results"]:
+        if "case" in result:
+            found.setdefault(result["case"], set()).add(result["check"])
+    return found
+
+
+@pytest.mark.parametrize("operator", [o for o in load_operators(LAYOUT) if o.spec.torch], ids=lambda o: o.name)
+def test_every_operator_of_torch_passes_opcheck(operator: Operator, run: subprocess.CompletedProcess[str]) -> None:
+    """All four tests, on a finite case of each choice of dtypes."""
+    proved = checks(operator.name, "schema")
+    assert all(tests == OPCHECKS for tests in proved.values())
+    types = {tuple(m.types.items()) for m in operator.models for c in m.cases if c.name in proved}
+    assert types == {tuple(m.types.items()) for m in operator.models}
+
+
+def test_every_declared_gradient_is_checked_twice(run: subprocess.CompletedProcess[str]) -> None:
+    declared = [name for name in operator_names(LAYOUT) if "def backward" in _text(LAYOUT.op(name) / "torch_op.py")]
+    assert declared == ["group_norm"]
+    for name in declared:
+        assert all(tests == {"gradcheck", "gradgradcheck"} for tests in checks(name, "gradient").values())
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.is_file() else ""

@@ -1,0 +1,98 @@
+"""ONNX Runtime's own operators: what torch cannot carry, singular matrices, versions that do not exist."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pipeline import check, verdict
+from pipeline.errors import DataError
+from pipeline.glue import python
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operator
+from pipeline.matrix import Cell
+from pipeline.project import installed
+from pipeline.spec import Case, Model, Random, Tolerance, Values
+from pipeline.stages import data, node, verify
+from pipeline.trial.runtime import Runtime, call
+from pipeline.version import minor
+
+pytestmark = pytest.mark.ort
+
+CELL = Cell(torch=None, exporter="node", opset=18, ort=minor(installed().onnxruntime))
+
+
+def by_hand(operator: Operator, *cases: Case, dtype: str, rtol: float) -> Operator:
+    """Return the operator as one that ONNX alone has, with one model of one dtype."""
+    spec = replace(
+        operator.spec,
+        torch=None,
+        types={"T": (dtype,)},  # type: ignore[dict-item]
+        tolerances={"custom": {dtype: Tolerance(rtol=rtol, atol=rtol)}},  # type: ignore[dict-item]
+    )
+    return Operator(spec=spec, models=(Model(name="by_hand", types={"T": dtype}, cases=cases),))  # type: ignore[dict-item]
+
+
+def prepared(root: Path, folder: Path, operator: Operator) -> Layout:
+    """Write data and models of an operator in a project of its own."""
+    layout, name = Layout(folder), operator.name
+    layout.op(name).mkdir(parents=True)
+    layout.reference(name).write_bytes(Layout(root).reference(name).read_bytes())
+    layout.generated(name).mkdir(parents=True)
+    for file, text in python.render(operator.spec).items():
+        (layout.generated(name) / file).write_text(text)
+    data.run(layout, operator)
+    node.run(layout, operator, lowering="custom", cell=CELL)
+    return layout
+
+
+def test_an_inverse_in_float16(root: Path, tmp_path: Path) -> None:
+    """torch has none on the CPU."""
+    near_one = Values(values=((1.5, 0.25, 0.0), (0.0, 2.0, 0.5), (-0.25, 0.0, 1.0)))
+    case = Case(name="plain_float16", inputs={"x": near_one})
+    operator = by_hand(load_operator(Layout(root), "inverse"), case, dtype="float16", rtol=2e-3)
+    layout = prepared(root, tmp_path, operator)
+    verify.run(layout, operator, lowering="custom", cell=CELL)
+    assert verdict.read(layout.verdict("inverse", "custom", CELL)).outcome == "verified"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("singular", [np.zeros((3, 3)), np.ones((3, 3)), np.diag([1.0, 2.0, 0.0])])
+def test_a_singular_matrix_in_onnx_runtime(
+    root: Path, tmp_path: Path, dtype: str, singular: NDArray[np.float64]
+) -> None:
+    """No error, and no number that could be taken for an inverse."""
+    case = Case(name="traced", inputs={"x": Random(shape=(3, 3))})
+    operator = by_hand(load_operator(Layout(root), "inverse"), case, dtype=dtype, rtol=1e-3)
+    layout = prepared(root, tmp_path, operator)
+    model = layout.model("inverse", "custom", CELL, "by_hand").read_bytes()
+    for session in Runtime(None).sessions(model).values():
+        (y,) = call(session, {"x": singular.astype(dtype)})
+        assert not np.isfinite(y).all()
+
+
+@pytest.mark.torch
+def test_a_singular_matrix_in_torch() -> None:
+    import torch
+
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        torch.linalg.inv(torch.zeros(3, 3))
+
+
+def test_no_case_holds_a_singular_matrix(root: Path, tmp_path: Path) -> None:
+    case = Case(name="singular", inputs={"x": Values(values=((1.0, 1.0), (1.0, 1.0)))})
+    operator = by_hand(load_operator(Layout(root), "inverse"), case, dtype="float64", rtol=1e-12)
+    with pytest.raises(DataError, match=r"case 'singular': .*ZeroDivisionError: a matrix is singular"):
+        prepared(root, tmp_path, operator)
+
+
+@pytest.mark.parametrize("name", ["inverse", "gelu"])
+def test_a_version_of_the_domain_that_does_not_exist_is_refused(root: Path, name: str) -> None:
+    """The tutorial's custom_opsets={"com.microsoft": 5} makes models that no ONNX Runtime loads."""
+    operator = load_operator(Layout(root), name)
+    found = list(check.cases(operator.spec, [replace(operator.models[0], domain_version=5)]))
+    assert [(m.field, m.text) for m in found] == [("MODELS[0].domain_version", "found 5, allowed: 1")]

@@ -1,0 +1,218 @@
+"""Operators that come as they are, with bindings of their own in the style of the seeds: the same gates, no rewrite.
+
+seed_norm has a torch.cc (torch::RegisterOperators) and an ort.cc (Ort::CustomOpBase) over Eigen, and no kernel.h;
+damped a torch.cc (TORCH_LIBRARY) over its kernel; row_sums an ort.cc over a header in the project.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.glue import python
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+from pipeline.toolchain.symbols import read_symbols
+from tests.support.projects import ROOT, Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+NAMES = ("seed_norm", "damped", "row_sums")
+OPSETS = "opsets=18"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project in which everything is built and verified; who edits it puts it back."""
+    project = Project.copy(tmp_path_factory.mktemp("existing"), operators=(), seconds=300)
+    project.bring(*NAMES)
+    done = project.doit("-n", "2", OPSETS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return project
+
+
+@contextmanager
+def edited(project: Project, path: str, old: str, new: str) -> Iterator[None]:
+    before = (project.root / path).read_text()
+    project.replace(path, old, new)
+    try:
+        yield
+    finally:
+        (project.root / path).write_text(before)
+
+
+def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipeline", *arguments]
+    return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+
+
+def ran(done: subprocess.CompletedProcess[str]) -> set[str]:
+    return set(re.findall(r"^\[\d+/\d+\] [\d.]+s (\S+)", done.stdout, flags=re.MULTILINE))
+
+
+def test_every_cell_is_verified(project: Project) -> None:
+    found = {name: record["outcome"] for name, record in project.records().items()}
+    assert len(found) == 2 * len(NAMES) and set(found.values()) == {"verified"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_schema_gate_is_whole(name: str, project: Project) -> None:
+    """opcheck's tests and both exporters, with the compiled library in place, also where it gives torch no schema."""
+
+    def checks(part: str) -> list[str]:
+        manifest = json.loads(project.layout.registered(name, part, torch="2.13").read_text())
+        return [result["check"] for result in manifest["results"]]
+
+    assert set(checks("schema")) == {
+        "test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic",
+    }  # fmt: skip
+    assert checks("nodes") == ["export", "export"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_libraries_show_and_need(name: str, project: Project) -> None:
+    torch, ort = project.layout.torch_library(name), project.layout.ort_library(name)
+    assert read_symbols(torch).defined == ({"opmatrix_error"} if name == "row_sums" else set())
+    assert read_symbols(ort).defined == {"RegisterCustomOps"}
+    assert not [n for n in read_symbols(ort).needed if "torch" in n or "c10" in n]
+    for place in (str(project.root), sys.prefix):
+        assert place.encode() not in torch.read_bytes() + ort.read_bytes()
+
+
+def test_a_second_run_repeats_nothing(project: Project) -> None:
+    assert "all up to date" in project.doit(OPSETS).stdout
+
+
+VERIFY = {
+    f"verify:row_sums-custom@torch2.13-{e}-opset18-ort1.31" for e in ("legacy", "dynamo")
+}  # fmt: skip
+
+
+def test_a_wrong_number_in_ort_cc_alone(project: Project) -> None:
+    """The fault is named with its side, and nothing of torch's runs again."""
+    with edited(project, "native/row_sums/ort.cc", "y[i] = total", "y[i] = 1 + total"):
+        done = project.doit(OPSETS)
+    assert ran(done) == {"compile:row_sums", "report", *VERIFY}
+    assert "≠ mismatched row_sums-custom@torch2.13-legacy-opset18-ort1.31" in done.stdout
+    assert "The reference evaluator agrees with the expected output: the kernel is wrong" in done.stdout
+    again = project.doit(OPSETS)
+    assert again.returncode == 0 and ran(again) == {"compile:row_sums", "report", *VERIFY}
+
+
+@pytest.mark.parametrize("path", ["native/row_sums/ort.cc", "third_party/total.h"])
+def test_a_comment_compiles_and_stops(path: str, project: Project) -> None:
+    text = (project.root / path).read_text()
+    (project.root / path).write_text(text + "// a comment\n")
+    assert ran(project.doit(OPSETS)) == {"compile:row_sums"}
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "registers", "declared"),
+    [
+        ("damped", "default=0.5", "default=0.25", "damped(Tensor x, float factor=0.5)", "float factor=0.25"),
+        ("damped", "brought::damped", "brought::another", "no brought::another", ""),
+        (
+            "seed_norm",
+            'name="bias", type="float32"',
+            'name="bias", type="float32", optional=True',
+            "(Tensor _0, Tensor _1, Tensor _2, Tensor _3, float _4)",
+            "Tensor? bias",
+        ),
+    ],
+)
+def test_a_schema_that_differs(name: str, old: str, new: str, registers: str, declared: str, project: Project) -> None:
+    with edited(project, f"ops/{name}/spec.py", old, new):
+        done = pipeline(project, "register", name, "--part", "kernel")
+    assert done.returncode == 8, done.stderr
+    assert f"{name}: its torch.cc registers " in done.stderr and registers in done.stderr
+    assert declared in done.stderr and f"Mend native/{name}/torch.cc or ops/{name}/spec.py" in done.stderr
+
+
+def test_a_library_for_another_torch_is_refused(project: Project) -> None:
+    path = project.layout.torch_version("damped")
+    with edited(project, str(path.relative_to(project.root)), "2.13.0", "2.12.1"):
+        done = pipeline(project, "register", "damped", "--part", "kernel")
+    assert done.returncode == 8
+    assert "is compiled for torch 2.12.1+cpu with the new C++ ABI, and this is 2.13.0+cpu with the" in done.stderr
+    assert "Compile it anew with: python -m pipeline compile damped" in done.stderr
+
+
+def test_a_kernel_that_finds_sizes_is_not_made_opaque() -> None:
+    """Traced through torch's decomposition, its fake kernel could make no size up."""
+    import torch
+
+    spec = load_operator(Layout(ROOT), "nms").spec
+    module: dict[str, Any] = {}
+    exec(python.render(spec, {"kernel.h", "torch.cc"})["fake.py"], module)
+    library = torch.library.Library(module["NAMESPACE"], "FRAGMENT")
+    library.define(module["SCHEMA"])
+    library.impl(module["NAME"], module["zeros"], "CompositeImplicitAutograd")
+    with pytest.raises(RuntimeError, match=r"Register it for the CPU: TORCH_LIBRARY_IMPL\(\w+, CPU, m\) and m\.impl"):
+        module["register_fake"]()
+
+
+EIGEN = 'folder="cmeel.prefix/include/eigen3", distribution="cmeel-eigen"'
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        (
+            EIGEN.replace("cmeel-eigen", "cmeel-nowhere"),
+            "seed_norm/spec.py: headers: the package 'cmeel-nowhere' is not installed. Install it: "
+            f"{sys.executable} -m pip install cmeel-nowhere; in a checkout of opmatrix, pin it",
+        ),
+        (
+            EIGEN.replace("eigen3", "eigen"),
+            "no folder 'cmeel.prefix/include/eigen'. It has headers in: cmeel.prefix/include/eigen3; did you mean",
+        ),
+        (
+            'folder="eigen"',
+            "seed_norm/spec.py: headers: the project has no folder 'eigen'. Make it, or name another",
+        ),
+    ],
+)
+def test_headers_that_are_not_there(new: str, message: str, project: Project) -> None:
+    with edited(project, "ops/seed_norm/spec.py", EIGEN, new):
+        done = pipeline(project, "compile", "seed_norm")
+    assert done.returncode == 6 and message in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        ("damped/torch.cc", "int nothing;", "libdamped_torch.so uses nothing of torch, so it registers no operator"),
+        ("damped/torch.cc", "namespace at { int gone(); }\nint n = at::gone();", "at::gone()"),
+        ("row_sums/ort.cc", "int nothing;", "librow_sums_ort.so does not show 'RegisterCustomOps'"),
+        (
+            "row_sums/ort.cc",
+            '#include <onnxruntime_c_api.h>\nextern "C" const void* RegisterCustomOps() { return OrtGetApiBase(); }',
+            "needs 'OrtGetApiBase', which Python's ONNX Runtime does not show. In ort.cc, define ORT_API_MANUAL_INIT",
+        ),
+    ],
+)
+def test_a_library_that_cannot_serve(path: str, text: str, message: str, tmp_path: Path) -> None:
+    name = path.partition("/")[0]
+    project = Project.copy(tmp_path, operators=())
+    project.bring(name)
+    (project.root / "native" / path).write_text(text)
+    for stage in (["sdk"], ["glue", name]):
+        assert pipeline(project, *stage).returncode == 0
+    done = pipeline(project, "compile", name)
+    assert done.returncode == 6 and message in done.stderr, done.stderr
+
+
+def test_sanitizers_find_a_fault_in_a_binding_by_hand(project: Project) -> None:
+    assert project.doit("export:row_sums-custom@torch2.13-legacy-opset9").returncode == 0
+    with edited(project, "native/row_sums/ort.cc", "total(row, row + shape[1])", "total(row, row + 9 + shape[1])"):
+        done = pipeline(project, "sanitize", "row_sums")
+    assert done.returncode == 12
+    assert "heap-buffer-overflow" in done.stderr and "third_party/total.h" in done.stderr

@@ -1,0 +1,93 @@
+"""A kernel that throws, aborts, segfaults, never ends or takes all memory makes its own cells fail, and only those."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.projects import Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+FAULTS = {
+    "throws": ('throw std::runtime_error("group_norm: planted");', "group_norm: planted"),
+    "aborts": ("std::abort();", "SIGABRT"),
+    "segfaults": ("*static_cast<volatile int*>(nullptr) = 1;", "SIGSEGV"),
+    "never ends": ("volatile bool forever = true; while (forever) {}", "did not end within 10 s and was stopped"),
+    # 16 MB at a time, each page written to: what is only reserved is not counted.
+    "takes all memory": (
+        "for (volatile bool more = true; more;) std::memset(std::malloc(1 << 24), 1, 1 << 24);",
+        "took more than 2000 MB of memory and was stopped",
+    ),
+}
+
+# Without the search of register, which is clean under any name, but would take its time for each fault.
+RUN = ("opsets=18", "register:*-kernel*", "verify", "report")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project of two operators, exported: no fault of a kernel may make that run again."""
+    made = Project.copy(tmp_path_factory.mktemp("isolation"), seconds=10, megabytes=2000)
+    made.second_operator("sound")
+    done = made.doit(*RUN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_one_kernel(project: Project, fault: str) -> None:
+    statement, expected = FAULTS[fault]
+    kernel = project.root / "native/group_norm/kernel.h"
+    original = kernel.read_text()
+    head, opening, body = original.partition("TensorView<T> y) {\n")
+    assert opening, "the kernel's signature has changed"
+    kernel.write_text("#include <cstdlib>\n#include <stdexcept>\n" + head + opening + "  " + statement + "\n" + body)
+    try:
+        done = project.doit(*RUN)
+    finally:
+        kernel.write_text(original)
+    assert done.returncode != 0
+    outcomes = {name: record["outcome"] for name, record in project.records().items()}
+    assert {n: o for n, o in outcomes.items() if n.startswith("sound")} and all(
+        o == "verified" for n, o in outcomes.items() if n.startswith("sound")
+    )
+    failed = {n: r for n, r in project.records().items() if n.startswith("group_norm-custom")}
+    assert len(failed) == 2
+    for name, record in failed.items():
+        assert record["outcome"] == "failed", (name, record)
+        assert expected in record["detail"], record
+        if fault != "throws":
+            assert re.search(r", at case seed$", record["detail"], flags=re.MULTILINE), record
+            assert re.search(r"^Replay: .* --case seed$", record["detail"], flags=re.MULTILINE), record
+    if fault != "throws":
+        assert "  Replay: python -m pipeline register group_norm --part kernel --case seed\n" in done.stdout
+    assert "export:" not in done.stdout, "a kernel's edit exports nothing"
+
+
+def test_it_recovers(project: Project) -> None:
+    done = project.doit(*RUN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {r["outcome"] for r in project.records().values()} == {"verified"}
+
+
+def test_a_compile_error_blocks_its_operator_alone(project: Project, tmp_path: Path) -> None:
+    kernel = project.root / "native/group_norm/kernel.h"
+    original = kernel.read_text()
+    kernel.write_text(original.replace("#pragma once\n", "#pragma once\nint planted = not_declared;\n", 1))
+    try:
+        done = project.doit(*RUN)
+    finally:
+        kernel.write_text(original)
+    assert done.returncode != 0
+    shown = done.stdout + done.stderr
+    assert "native/group_norm/kernel.h:" in shown and "not_declared" in shown, shown
+    records = project.records()
+    assert {r["outcome"] for n, r in records.items() if n.startswith("sound")} == {"verified"}
+    for name, record in records.items():
+        if name.startswith("group_norm-custom"):
+            assert record["outcome"] == "failed", (name, record)
+            assert record["detail"].startswith("not run: compile:group_norm failed: "), (name, record)
+            assert "not_declared" in record["detail"], (name, record)

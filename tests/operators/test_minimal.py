@@ -1,0 +1,49 @@
+"""The seeds' group norm, and no more than it: float32, one model, one case. It is what benchmarks/lines.py counts."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.projects import ROOT, Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+MINIMAL = ROOT / "tests/projects/minimal"
+SEEDS = 306  # lines that they write for it: seven files of onnx/tutorials, PyTorchCustomOperator
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("minimal"), operators=(), seconds=300)
+    shutil.copytree(MINIMAL, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    return made
+
+
+def test_every_cell_is_verified(project: Project) -> None:
+    done = project.doit("opsets=9,18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {name: record["outcome"] for name, record in project.records().items()}
+    cells = ("legacy-opset9", "legacy-opset18", "dynamo-opset18")
+    assert found == {f"group_norm-custom@torch2.13-{cell}-ort1.31": "verified" for cell in cells}
+    assert {path.name.partition("@")[0] for path in project.layout.build.glob("register/group_norm/*.json")} == {
+        "schema", "nodes", "kernel", "search",
+    }  # fmt: skip
+
+
+def test_it_is_at_most_a_third_of_the_seeds_lines() -> None:
+    written = [path for path in MINIMAL.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert {path.name for path in written} == {"spec.py", "cases.py", "reference.py", "kernel.h"}
+    assert sum(len(path.read_text().splitlines()) for path in written) <= SEEDS / 3
+
+
+def test_it_has_the_seeds_names_and_their_case(project: Project) -> None:
+    import onnx
+
+    (model,) = Path(project.layout.build).glob("export/group_norm/custom/torch2.13-legacy-opset9/seed/model.onnx")
+    graph = onnx.load(model).graph
+    assert [(node.domain, node.op_type) for node in graph.node if node.domain] == [("mydomain", "testgroupnorm")]
+    assert [value.name for value in (*graph.input, *graph.output)] == ["X", "num_groups", "scale", "bias", "Y"]
+    assert [d.dim_value for d in graph.input[0].type.tensor_type.shape.dim] == [3, 2, 1, 2]

@@ -1,0 +1,153 @@
+"""`doit sanitize`: nothing is found in any operator, and faults that are planted in kernel and bindings are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.load import load_operator, operator_names
+from pipeline.schema import has_ort_library
+from pipeline.verdict import Verdict, read
+from tests.support.projects import ROOT, Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+OPERATORS = [
+    name
+    for name in operator_names(Project(ROOT).layout)
+    if has_ort_library(load_operator(Project(ROOT).layout, name).spec)
+]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with all operators, sanitized."""
+    project = Project.copy(
+        tmp_path_factory.mktemp("sanitized"), operators=operator_names(Project(ROOT).layout), seconds=200
+    )
+    done = project.doit("-n", "2", "opsets=18", "sanitize")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return project
+
+
+def said(project: Project, name: str) -> Verdict:
+    return read(project.layout.sanitized_verdict(name))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_nothing_is_found(name: str, project: Project) -> None:
+    assert (said(project, name).outcome, said(project, name).detail) == ("verified", "")
+    log = project.layout.log(f"sanitize:{name}").read_text()
+    spec = load_operator(project.layout, name).spec
+    wanted = [f"verify {name} "]
+    if not spec.uses:
+        torch = f"register {name} --part kernel --part search --part forbidden --sanitized"
+        wanted += [f"fuzz {name} --sanitized", torch if spec.torch else f"draw {name}"]
+    assert all(text in log for text in wanted), log
+
+
+def test_it_runs_again_only_if_something_that_it_reads_has_changed(project: Project) -> None:
+    again = ("opsets=18", "sanitize:nms", "sanitize:dual_residual")
+    assert "run, " not in project.doit(*again).stdout
+    kernel = project.root / "native/nms/kernel.h"
+    original = kernel.read_text()
+    kernel.write_text(original.replace("// Non-maximum", "// NON-maximum", 1))  # lines of a finding would move as well
+    try:
+        listed = project.doit("list", "--all", "--status", "opsets=18").stdout
+    finally:
+        kernel.write_text(original)
+    status = {line.split()[1]: line.split()[0] for line in listed.splitlines() if "sanitize:" in line}
+    assert (status["sanitize:nms"], status["sanitize:dual_residual"]) == ("R", "U")
+
+
+def test_it_is_no_part_of_what_doit_runs_by_itself(tmp_path: Path) -> None:
+    project = Project.copy(tmp_path, operators=["custom_op_two"])
+    done = project.doit("opsets=18")
+    assert done.returncode == 0 and "sanitize" not in done.stdout, done.stdout
+    assert not project.layout.sanitized_verdict("custom_op_two").exists()
+
+
+OUT_OF_BOUNDS, OVERFLOW = "heap-buffer-overflow", "runtime error: signed integer overflow"
+SUM = "std::int64_t sum = INT64_MAX; sum += "
+# The operator, what is planted where, what is found, and what was run then.
+FAULTS = {
+    "a kernel writes behind its output, in torch": (
+        "dual_residual", "ops/dual_residual/spec.py", "  const T factor =",
+        "  y_residual.data[y_residual.numel()] = T(1);\n  const T factor =", OUT_OF_BOUNDS, "register dual_residual",
+    ),
+    "a kernel writes behind its output, in ONNX Runtime": (
+        "custom_op_two", "native/custom_op_two/kernel.h", "  parallel_for(",
+        "  y.data[y.numel()] = T(1);\n  parallel_for(", OUT_OF_BOUNDS, "verify custom_op_two",
+    ),
+    "torch's binding overflows": (
+        "dual_residual", "native/binding/stable/torch.h", "    if (!contiguous) copy_",
+        f"    {SUM}sizes_.rank; if (sum == 0) return {{}};\n    if (!contiguous) copy_", OVERFLOW,
+        "register dual_residual",
+    ),
+    "ONNX Runtime's binding overflows": (
+        "custom_op_two", "native/binding/ort.h", "    return {static_cast<T*>(data), sizes};",
+        f"    {SUM}sizes.rank; if (sum == 0) return {{}};\n    return {{static_cast<T*>(data), sizes}};", OVERFLOW,
+        "verify custom_op_two",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(fault: str, project: Project) -> None:
+    name, path, old, new, found, command = FAULTS[fault]
+    original = (project.root / path).read_text()
+    project.replace(path, old, new)
+    try:
+        done = project.doit("opsets=18", f"sanitize:{name}")
+    finally:
+        (project.root / path).write_text(original)
+    place = f"native/{name}/kernel.h:" if "kernel" in path else "kernel.h:" if "spec" in path else f"{path}:"
+    verdict = said(project, name)
+    assert verdict.outcome == "failed"
+    for text in (verdict.detail, done.stdout + done.stderr):
+        assert found in text and place in text and command in text, text
+
+
+def test_random_shapes_reach_onnx_runtime(project: Project) -> None:
+    """No case has three axes, so only what is drawn can meet what is planted into the reference."""
+    path = "ops/custom_op_two/reference.py"
+    original = (project.root / path).read_text()
+    project.replace(path, "    rounded:", "    if x.ndim == 3:\n        raise ValueError('planted')\n    rounded:")
+    try:
+        project.doit("opsets=18", "sanitize:custom_op_two")
+    finally:
+        (project.root / path).write_text(original)
+    assert "in ONNX Runtime: it computes what the reference refuses: " in said(project, "custom_op_two").detail
+    assert "ValueError: planted" in said(project, "custom_op_two").detail
+
+
+def test_a_forbidden_call_that_is_answered_is_told(project: Project) -> None:
+    """Faults that no sanitizer sees: four bytes taken for a bool, and an attribute that is mended in silence."""
+    originals = {path: (project.root / path).read_text() for path in ("native/binding/dtype.h", "native/binding/ort.h")}
+    project.replace(
+        "native/binding/dtype.h", "if (dtype == found) return;", "if (dtype == found || *argument == 'v') return;"
+    )
+    project.replace(
+        "native/binding/ort.h",
+        "_int64(info_, name, &value))) return value;",
+        "_int64(info_, name, &value))) return value < 0 && *name == 'm' ? 0 : value;",
+    )
+    try:
+        done = project.doit("compile:nms", "draw:nms")
+    finally:
+        for path, text in originals.items():
+            (project.root / path).write_text(text)
+    assert done.returncode == 0, done.stdout
+    torch = pipeline(project, "register", "nms", "--part", "forbidden")
+    assert "nms in torch computes what its declaration forbids: dtype of valid: int32\n" in torch
+    assert "nms in ONNX Runtime computes what its declaration forbids: value of max_boxes: -1\n" in pipeline(
+        project, "fuzz", "nms"
+    )
+
+
+def pipeline(project: Project, *arguments: str) -> str:
+    command = [sys.executable, "-m", "pipeline", *arguments]
+    return subprocess.run(command, cwd=project.root, capture_output=True, text=True).stderr

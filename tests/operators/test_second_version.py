@@ -1,0 +1,289 @@
+"""An operator with a second version: models of both are exported, verified and kept, and each breach is told."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import onnxruntime
+import pytest
+from onnx import ModelProto, helper
+
+from pipeline.data import dataset
+from pipeline.layout import Layout
+from tests.support.evolved import SINCE, evolve
+from tests.support.projects import Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+CELL = "torch2.13-legacy-opset18-ort1.31"
+
+
+def stage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipeline", *arguments]
+    return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with the first version alone: what others have installed."""
+    made = Project.copy(tmp_path_factory.mktemp("first"))
+    done = made.doit("compile:group_norm")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with both versions, which are verified and published."""
+    made = Project.copy(tmp_path_factory.mktemp("both"))
+    evolve(made)
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = stage(made, "publish", "group_norm")
+    assert done.returncode == 0, done.stderr
+    assert "ops/group_norm/published/1/schema.json: published, and as declared" in done.stdout
+    assert f"wrote ops/group_norm/published/{SINCE}/schema.json" in done.stdout
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+@pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
+def test_models_of_both_versions_are_exported(both: Project, exporter: str) -> None:
+    found = {}
+    for path in (both.layout.build / f"export/group_norm/custom/torch2.13-{exporter}-opset18").glob("*/model.onnx"):
+        model = onnx.load_model(path)
+        version = {o.domain: o.version for o in model.opset_import}["mydomain"]
+        (node,) = model.graph.node
+        found[version] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    assert {v: sorted(attributes) for v, attributes in found.items()} == {
+        1: ["epsilon"],
+        2: ["epsilon"],
+        3: ["epsilon", "lift", "schema_version"],
+    }
+    assert found[3]["lift"] == 0.25
+    assert found[3]["schema_version"] == 3
+
+
+def test_models_of_published_versions_run_in_the_first_cell(both: Project) -> None:
+    records = both.records()
+    assert {r["outcome"] for r in records.values()} == {"verified"}
+    kept = {name: [c["case"] for c in r["cases"] if c["case"].startswith("published_")] for name, r in records.items()}
+    assert {name: cases for name, cases in kept.items() if cases} == {
+        f"group_norm-custom@{CELL}": ["published_1", f"published_{SINCE}"]
+    }
+
+
+def run(library: Layout, of: Layout, version: int) -> float:
+    """Return by how much a published model's result differs in ONNX Runtime with a library."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.register_custom_ops_library(str(library.ort_library("group_norm")))
+    path = str(of.published_model("group_norm", version))
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    data = dataset.read(of.published_data("group_norm", version))
+    (found,) = session.run(None, dict(data.inputs))
+    (expected,) = data.outputs.values()
+    return float(abs(found - expected).max())
+
+
+def test_the_new_library_runs_the_old_model(first: Project, both: Project) -> None:
+    assert first.layout.published_model("group_norm", 1).read_bytes() == (
+        both.layout.published_model("group_norm", 1).read_bytes()
+    )
+    assert run(both.layout, first.layout, 1) < 1e-6
+    assert run(both.layout, both.layout, SINCE) < 1e-6
+
+
+def test_the_old_library_refuses_the_new_model(first: Project, both: Project) -> None:
+    assert run(first.layout, both.layout, 1) < 1e-6
+    says = "group_norm: the node is of version 3, and this library has none after 1; take a newer library"
+    with pytest.raises(Exception, match=says):
+        run(first.layout, both.layout, SINCE)
+
+
+PROGRAM = """
+import importlib.util, sys, torch
+library, fake, what, folder = sys.argv[1:]
+torch.ops.load_library(library)
+found = importlib.util.spec_from_file_location("fake", fake)
+module = importlib.util.module_from_spec(found)
+found.loader.exec_module(module)
+module.register_fake()
+class Old(torch.nn.Module):
+    def forward(self, x, groups, scale, bias):
+        return torch.ops.mynamespace.custom_group_norm(x, groups, scale, bias, 1e-3)
+torch.manual_seed(0)
+inputs = torch.randn(2, 4, 3, 3), torch.tensor([2.0]), torch.ones(4), torch.zeros(4)
+if what == "save":
+    torch.export.save(torch.export.export(Old(), inputs), f"{folder}/old.pt2")
+    torch.jit.trace(Old(), inputs).save(f"{folder}/old.pt")
+    torch.save(Old()(*inputs), f"{folder}/expected.pt")
+else:
+    expected = torch.load(f"{folder}/expected.pt")
+    for program in (torch.export.load(f"{folder}/old.pt2").module(), torch.jit.load(f"{folder}/old.pt")):
+        assert torch.equal(program(*inputs), expected)
+    now = torch.ops.mynamespace.custom_group_norm.default._schema
+    old = torch._C.parse_schema(open(f"{folder}/schema").read())
+    assert now.is_backward_compatible_with(old) and not old.is_backward_compatible_with(now)
+    print("ran 2 programs")
+"""
+
+
+def test_old_programs_of_torch_run_with_the_new_library(first: Project, both: Project, tmp_path: Path) -> None:
+    schema = json.loads((first.layout.published("group_norm", 1) / "schema.json").read_text())["torch"]
+    (tmp_path / "schema").write_text(schema)
+    for project, what in ((first, "save"), (both, "load")):
+        layout = project.layout
+        files = [layout.torch_library("group_norm"), layout.generated("group_norm") / "fake.py"]
+        command = [sys.executable, "-W", "ignore", "-c", PROGRAM, *map(str, files), what, str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+        assert done.returncode == 0, done.stderr
+    assert "ran 2 programs" in done.stdout
+
+
+def with_attribute(model: Path, version: int) -> ModelProto:
+    """Return a model with an attribute of the second version, which imports another one."""
+    found = onnx.load_model(model)
+    found.graph.node[0].attribute.append(helper.make_attribute("lift", 0.5))
+    for imported in found.opset_import:
+        imported.version = version if imported.domain == "mydomain" else imported.version
+    return found
+
+
+def test_check_tells_versions_apart(first: Project, both: Project) -> None:
+    model = both.layout.published_model("group_norm", 1)
+    onnx.save_model(with_attribute(model, 2), both.root / "early.onnx")
+    done = both.doit("check", "early.onnx", NO_COLOR="1")
+    said = " ".join(done.stdout.split())
+    assert done.returncode != 0
+    assert "attribute 'lift' is of version 3 of 'mydomain', and the model imports 2" in said
+    assert "Import version 3, or leave it out: older libraries take no notice of it" in said
+    onnx.save_model(with_attribute(model, 3), both.root / "right.onnx")
+    done = both.doit("check", "right.onnx", NO_COLOR="1")
+    assert done.returncode == 0, done.stdout
+    onnx.save_model(with_attribute(model, 3), first.root / "late.onnx")
+    done = first.doit("check", "late.onnx", NO_COLOR="1")
+    assert "the model imports version 3 of 'mydomain', and ops/group_norm has: 1, 2" in " ".join(done.stdout.split())
+
+
+def test_the_checker_has_a_schema_for_each_version(both: Project) -> None:
+    found = importlib.util.spec_from_file_location("schema", both.layout.generated("group_norm") / "schema.py")
+    assert found
+    assert found.loader
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    made = [module.schema(version) for version in (1, SINCE)]
+    model = both.layout.published_model("group_norm", 1)
+    for schema in made:
+        onnx.defs.register_schema(schema)
+    try:
+        onnx.checker.check_model(with_attribute(model, SINCE), full_check=True)
+        with pytest.raises(onnx.checker.ValidationError, match="Unrecognized attribute: lift for operator mygroupnorm"):
+            onnx.checker.check_model(with_attribute(model, 2), full_check=True)
+    finally:
+        for schema in made:
+            onnx.defs.deregister_schema(schema.name, schema.since_version, schema.domain)
+
+
+@pytest.fixture
+def edited(both: Project) -> Iterator[Project]:
+    """The project, whose files are put back afterwards."""
+    kept = {p: p.read_bytes() for room in ("ops", "native") for p in (both.root / room).rglob("*") if p.is_file()}
+    yield both
+    for path, content in kept.items():
+        if not path.is_file() or path.read_bytes() != content:
+            path.write_bytes(content)
+
+
+def test_a_lowering_that_writes_the_attribute_too_early(edited: Project) -> None:
+    lowering = edited.layout.lowering("group_norm")
+    text = (
+        "\n\ndef custom(g, x, num_groups, scale, bias, epsilon, lift):\n"
+        '    return g.op("mydomain::mygroupnorm", x, num_groups, scale, bias, epsilon_f=epsilon, lift_f=lift)\n'
+    )
+    lowering.write_text(lowering.read_text() + text)
+    done = stage(edited, "export", "group_norm", "--cell", CELL)
+    assert done.returncode == 9, done.stderr
+    assert (
+        "attribute 'lift' is of version 3 of 'mydomain', and the model imports 2. Write it where g.version() is 3 "
+        in (done.stderr)
+    )
+
+
+def test_a_kernel_for_which_the_default_is_not_what_was_before(edited: Project) -> None:
+    """Reference and kernel are wrong alike, so that no case of today tells: what was published does."""
+    edited.replace("native/group_norm/kernel.h", "static_cast<double>(lift);", "(lift == 0 ? 0.5 : lift);")
+    edited.replace("ops/group_norm/reference.py", "np.longdouble(lift)", "np.longdouble(lift or 0.5)")
+    edited.replace("ops/group_norm/lowering.py", "g.constant(lift, ", "g.constant(lift or 0.5, ")
+    done = edited.doit("opsets=18", f"verify:group_norm-custom@{CELL}")
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert "group_norm-custom-published_1@" in said
+    assert "a model of version 1 runs no more: " in said
+    assert f"--cell {CELL} --case published_1" in said
+    assert "published_3" not in said
+
+
+def test_a_kept_model_that_is_lost(edited: Project) -> None:
+    edited.layout.published_model("group_norm", SINCE).unlink()
+    done = stage(edited, "verify", "group_norm", "--cell", CELL, "--case", f"published_{SINCE}")
+    assert done.returncode == 10
+    lost = f" ops/group_norm/published/{SINCE}/model.onnx or its data are missing. Take them from the history of the p"
+    assert lost in done.stderr
+
+
+def test_a_placeholder_is_not_published(tmp_path: Path) -> None:
+    made = Project.copy(tmp_path, operators=("custom_op_one",))
+    made.replace("ops/custom_op_one/reference.py", "The sum in NumPy.", "FILL IN")
+    done = stage(made, "publish", "custom_op_one")
+    assert done.returncode == 2
+    assert "custom_op_one is a placeholder, and what is published is for good" in done.stderr
+    assert "  ops/custom_op_one/reference.py: 1\n" in done.stderr
+    assert not made.layout.published("custom_op_one").exists()
+
+
+def test_a_version_without_a_model_is_not_published(tmp_path: Path) -> None:
+    made = Project.copy(tmp_path)
+    evolve(made)
+    made.replace("ops/group_norm/cases.py", "domain_version=3", "domain_version=2")
+    made.replace("ops/group_norm/cases.py", ', "lift": 0.25', "")
+    done = stage(made, "publish", "group_norm")
+    assert done.returncode == 2
+    says = "group_norm has no case to keep for version 3: add a model with domain_version=3 to ops/group_norm/cases.py"
+    assert says in done.stderr
+    assert not made.layout.published("group_norm", 3).exists()
+
+
+def test_what_is_published_is_not_overwritten(tmp_path: Path) -> None:
+    made = Project.copy(tmp_path)
+    made.replace("ops/group_norm/spec.py", "versions=(1, 2)", "versions=(1, 2, 3)")
+    schema = made.layout.published("group_norm", 1) / "schema.json"
+    kept = made.layout.published_model("group_norm", 1).read_bytes()
+    done = stage(made, "publish", "group_norm")
+    assert done.returncode == 0, done.stderr
+    assert '"domain_versions": [1, 2, 3]' in schema.read_text()
+    assert made.layout.published_model("group_norm", 1).read_bytes() == kept
+    made.replace("ops/group_norm/spec.py", "default=1e-5", "default=1e-4")
+    before = schema.read_text()
+    done = stage(made, "publish", "group_norm")
+    assert done.returncode == 3
+    assert "attributes['epsilon'].default: version 1 is published with 1e-05, found 0.0001" in done.stderr
+    assert schema.read_text() == before
+
+
+@pytest.mark.parametrize(("name", "version"), [("custom_op_one", 1), ("nms", 1), ("gelu", 1)])
+def test_every_kind_of_operator_can_be_published(name: str, version: int, tmp_path: Path) -> None:
+    made = Project.copy(tmp_path, operators=(name,))
+    done = stage(made, "publish", name)
+    assert done.returncode == 0, done.stderr
+    model = onnx.load_model(made.layout.published_model(name, version))
+    onnx.checker.check_model(model)
+    assert sum(p.stat().st_size for p in made.layout.published(name, version).rglob("*") if p.is_file()) < 20_000

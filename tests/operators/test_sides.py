@@ -1,0 +1,94 @@
+"""A kernel that is wrong in torch alone, in ONNX Runtime alone, or in both: each side says so, and nobody else does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pipeline.errors import VerifyError
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+from pipeline.matrix import Cell
+from pipeline.project import installed
+from pipeline.version import minor
+from tests.support.building import ROOT, build, copy_project
+from tests.support.forked import forked
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+CELL = Cell(torch="2.13", exporter="legacy", opset=18, ort=minor(installed().onnxruntime))
+CALL = "compute(x.view<T>(), num_groups.view<float>(), scale.view<T>(), bias.view<T>(), epsilon"
+SWAPPED = CALL.replace("scale.view", "S").replace("bias.view", "scale.view").replace("S", "bias.view")
+RATE = "const double rate = 1 / sqrt(m.variance + static_cast<double>(epsilon));"
+
+IN_TORCH = "of 12 elements differ beyond rtol=1e-06 atol=1e-06; worst at ("
+IN_ORT = "The reference evaluator agrees with the expected output: the kernel is wrong"
+THREADS = "the call with 4 threads (float32 tensor 0) is another one: "
+
+# File, what stands there, what is planted; what register and verify say.
+FAULTS = {
+    "none": ("native/group_norm/kernel.h", RATE, RATE, "", ""),
+    "torch": ("build/generated/group_norm/torch.cc", CALL, SWAPPED, IN_TORCH, ""),
+    "ort": ("build/generated/group_norm/ort.cc", CALL, SWAPPED, "", IN_ORT),
+    "both": ("native/group_norm/kernel.h", RATE, RATE.replace("1 /", "2 /"), IN_TORCH, IN_ORT),
+    "threads": (
+        "native/group_norm/kernel.h",
+        RATE,
+        RATE.replace("1 /", "(group == begin && begin > 0 ? 2 : 1) /"),
+        THREADS,
+        IN_ORT,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """Return a project with two models, all of them exported."""
+    from pipeline.stages import data, export
+
+    layout = copy_project(tmp_path_factory.mktemp("sides"))
+    cases = layout.cases("group_norm")
+    cases.write_text(cases.read_text() + '\nMODELS = (SEED, dynamic("float32", THREADS))\n')
+    operator = build(layout)
+    data.run(layout, operator)
+    written = forked(lambda: export.run(layout, operator, lowering="custom", cell=CELL), layout.root / "output")
+    assert written == ""
+    return layout
+
+
+@pytest.mark.parametrize("side", FAULTS)
+def test_each_side_says_so(side: str, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline.stages import compile
+
+    file, old, new, in_torch, in_ort = FAULTS[side]
+    path = layout.root / file
+    original = path.read_text()
+    assert old in original
+    path.write_text(original.replace(old, new))
+    try:
+        compile.run(layout, load_operator(layout, "group_norm"))
+    finally:
+        path.write_text(original)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # which verify refuses
+    for said, expected in ((register(layout), in_torch), (verify(layout), in_ort)):
+        assert expected in said and bool(expected) == bool(said), said
+
+
+def register(layout: Layout) -> str:
+    """Return what register says, in a process of its own: a forked one has lost the threads of OpenMP."""
+    command = [sys.executable, "-m", "pipeline", "register", "group_norm", "--part", "kernel"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=layout.root, env=environment, capture_output=True, text=True).stderr
+
+
+def verify(layout: Layout) -> str:
+    from pipeline.stages import verify
+
+    try:
+        verify.run(layout, load_operator(layout, "group_norm"), lowering="custom", cell=CELL)
+    except VerifyError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,166 @@
+"""Faults that are planted in a kernel: compiled as any kernel is, and each must be found by verify."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline import verdict
+from pipeline.errors import VerifyError
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.matrix import Cell
+from pipeline.project import installed
+from pipeline.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
+from pipeline.stages import compile, data, glue, node, sdk, verify
+from pipeline.verdict import Verdict
+from pipeline.version import minor
+
+pytestmark = [pytest.mark.compile, pytest.mark.ort]
+
+ROOT = Path(__file__).parents[2]
+CELL = Cell(torch=None, exporter="node", opset=18, ort=minor(installed().onnxruntime))
+REFERENCE = "def differ(x, y): return x - y, y - x"
+KERNEL = """\
+#pragma once
+#include <sched.h>
+#include <cmath>
+#include <cstdint>
+#include "opmatrix/parallel.h"
+#include "opmatrix/tensor_view.h"
+
+namespace opmatrix::differ {
+template <typename T>
+void differ(TensorView<const T> x, TensorView<const T> y, TensorView<T> first, TensorView<T> second) {
+  // before
+  parallel_for(0, x.numel(), 512, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const T a = x.data[i], b = y.data[i];
+      first.data[i] = a - b;
+      second.data[i] = b - a;
+    }
+    // within
+  });
+  // after
+}
+}  // namespace opmatrix::differ
+"""
+
+
+def inputs(*shape: int, mean: float = 0.0, nan: bool = False) -> dict[str, Random]:
+    specials = {1: float("nan")} if nan else {}
+    return {"x": Random(shape=shape, mean=mean, specials=specials), "y": Random(shape=shape)}
+
+
+MODELS = (
+    Model(
+        name="dynamic",
+        types={"T": "float32"},
+        dynamic={"x": ("N", "C"), "y": ("N", "C")},
+        cases=(
+            Case(name="one_row", inputs=inputs(1, 5)),
+            Case(name="rows", inputs=inputs(3, 5)),
+            Case(name="far", inputs=inputs(1, 5, mean=1e6)),
+            Case(name="nan", inputs=inputs(1, 5, nan=True)),
+            Case(name="threads", inputs=inputs(1, 4001)),
+        ),
+    ),
+)
+
+
+def spec(kernel: str) -> OpSpec:
+    exact = Tolerance(rtol=0.0, atol=0.0)
+    return OpSpec(
+        name="differ",
+        summary="Two differences.",
+        torch=None,
+        onnx=OnnxOp(domain="test.domain", op_type="Differ"),
+        types={"T": ("float32",)},
+        inputs=(Input(name="x", type="T", dims=("N", "C")), Input(name="y", type="T", dims=("N", "C"))),
+        outputs=(
+            Output(name="first", type="T", shape=SameAs(input="x")),
+            Output(name="second", type="T", shape=SameAs(input="y")),
+        ),
+        tolerances={"custom": {"float32": exact}},
+        kernel=kernel,
+    )
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """Return a project with everything but the kernel."""
+    layout = Layout(tmp_path_factory.mktemp("differ"))
+    shutil.copytree(ROOT / "native", layout.native)
+    layout.op("differ").mkdir(parents=True)
+    layout.reference("differ").write_text(REFERENCE)
+    sdk.run(layout)
+    return layout
+
+
+@pytest.fixture
+def tried(layout: Layout) -> Callable[[str], tuple[Verdict, str]]:
+    """Return a function from a kernel to its verdict and the message of verify."""
+
+    def tried(kernel: str) -> tuple[Verdict, str]:
+        operator = Operator(spec=spec(kernel), models=MODELS)
+        glue.run(layout, operator)
+        compile.run(layout, operator)
+        data.run(layout, operator)
+        node.run(layout, operator, lowering="custom", cell=CELL)
+        message = ""
+        try:
+            verify.run(layout, operator, lowering="custom", cell=CELL)
+        except VerifyError as error:
+            message = str(error)
+        return verdict.read(layout.verdict("differ", "custom", CELL)), message
+
+    return tried
+
+
+def test_the_right_kernel_is_verified(tried: Callable[[str], tuple[Verdict, str]]) -> None:
+    found, message = tried(KERNEL)
+    assert (found.outcome, message) == ("verified", "")
+
+
+WRONG = "The reference evaluator agrees with the expected output: the kernel is wrong"
+SHARED = """\
+static T shared[1 << 16];
+  const std::int64_t n = x.numel();
+  for (std::int64_t i = 0; i < n; ++i) shared[i] = x.data[i] - y.data[i];
+  for (int i = 0; i < 50; ++i) sched_yield();
+  for (std::int64_t i = 0; i < n; ++i) first.data[i] = shared[i];
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cases", "message"),
+    [
+        ("a = x.data[i], b = y.data[i]", "a = y.data[i], b = x.data[i]", "one_row rows far nan threads", WRONG),
+        ("second.data[i] = b - a;", "second.data[i] = b;", "one_row rows far nan threads", "output 'second': "),
+        ("a - b;", "a - b + (x.sizes[0] > 1);", "rows", WRONG),
+        ("a - b;", "a < T(1000) || a != a ? a - b : a;", "far", WRONG),
+        ("a - b;", "std::isnan(a - b) ? T(0) : a - b;", "nan", "at (0, 1): expected nan, got 0.0. " + WRONG),
+        ("// within", "if (begin > 0) first.data[begin] += 1;", "threads", WRONG),
+        ("// before", "const_cast<T*>(x.data)[0] = 77;", "one_row rows far nan threads", "wrote to its input 'x'"),
+        (
+            "// after",
+            "static int runs; first.data[0] += runs++ % 2;",
+            "one_row rows far nan threads",
+            "(only in these runs: ",
+        ),
+        ("// after", SHARED, "", "right alone, and wrong while other threads run the same session: "),
+    ],
+    ids=["swapped", "second_output", "batch", "mean", "nan", "parts", "input", "second_run", "shared"],
+)
+def test_a_planted_fault_is_found(
+    tried: Callable[[str], tuple[Verdict, str]], old: str, new: str, cases: str, message: str
+) -> None:
+    assert old in KERNEL
+    found, said = tried(KERNEL.replace(old, new, 1))
+    wrong = [c.case for c in found.cases if c.outcome != "verified"]
+    assert found.outcome == "mismatched"
+    assert wrong == cases.split() or (not cases and wrong), wrong
+    assert message in said

@@ -1,0 +1,105 @@
+"""Faults that are planted in a custom-op library."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline import verdict
+from pipeline.errors import VerifyError
+from pipeline.layout import Layout
+from pipeline.stages import data, verify
+from pipeline.toolchain.find import find_toolchain
+from pipeline.toolchain.sdk import cache_folder, find_headers
+from pipeline.verdict import Outcome
+from tests.support.double import CELL, OPERATOR, project, write_model
+
+pytestmark = [pytest.mark.compile, pytest.mark.ort]
+
+SOURCE = Path(__file__).with_name("double_ort.cc")
+Build = Callable[[str], Path]
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    layout = project(tmp_path)
+    data.run(layout, OPERATOR)
+    write_model(layout, "custom")
+    return layout
+
+
+@pytest.fixture
+def build(layout: Layout) -> Build:
+    """Return a function that compiles the library with a fault."""
+    headers = find_headers(os.environ, cache=cache_folder(os.environ), say=print)
+    compiler = find_toolchain(os.environ).compiler
+
+    def build(fault: str) -> Path:
+        library = layout.ort_library("double")
+        library.parent.mkdir(parents=True, exist_ok=True)
+        flags = ["-std=c++17", "-fPIC", "-shared", "-Wno-unused-result", f"-DFAULT={fault}", f"-I{headers.path}"]
+        subprocess.run([*compiler, *flags, str(SOURCE), "-o", str(library)], check=True)
+        return library
+
+    return build
+
+
+def run(layout: Layout) -> None:
+    verify.run(layout, OPERATOR, lowering="custom", cell=CELL)
+
+
+def refused(layout: Layout, outcome: Outcome) -> str:
+    with pytest.raises(VerifyError) as caught:
+        run(layout)
+    assert verdict.read(layout.verdict("double", "custom", CELL)).outcome == outcome
+    return str(caught.value)
+
+
+def test_the_right_kernel_is_verified(layout: Layout, build: Build) -> None:
+    build("NONE")
+    run(layout)
+    assert verdict.read(layout.verdict("double", "custom", CELL)).outcome == "verified"
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("WRONG", "The reference evaluator agrees with the expected output: the kernel is wrong"),
+        ("SECOND_RUN", "(only in these runs: optimised, again; not optimised, again; on two threads, again)"),
+        ("INPUT", "the kernel wrote to its input 'X'"),
+        ("OPTIMISED", "(only in these runs: optimised; optimised, again; on two threads; on two threads, again)"),
+        ("THREADS", "right alone, and wrong while other threads run the same session: at ("),
+        ("RANK", "shape is (2, 3, 1), expected (2, 3)"),
+    ],
+)
+def test_a_wrong_kernel_is_mismatched(layout: Layout, build: Build, fault: str, message: str) -> None:
+    build(fault)
+    assert message in refused(layout, "mismatched")
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("STATUS", "double: x must be positive, got -1"),
+        ("DOMAIN_", "a node test.domain::Double, and no loaded library registers it. Compare domain, op type and"),
+        ("DTYPE", "no kernel of Double takes a tensor(float) as X. Compare with `types` in ops/*/spec.py"),
+        ("NO_ENTRY", "exports no RegisterCustomOps, so it is no custom-op library of ONNX Runtime"),
+    ],
+)
+def test_a_library_that_cannot_serve_is_failed(layout: Layout, build: Build, fault: str, message: str) -> None:
+    build(fault)
+    assert message in refused(layout, "failed")
+
+
+def test_a_missing_and_a_damaged_library(layout: Layout, build: Build) -> None:
+    library = build("NONE")
+    library.unlink()
+    assert "is missing. Run: python -m pipeline compile double" in refused(layout, "failed")
+    library.write_bytes(b"\x7fELF")
+    message = refused(layout, "failed")
+    assert "cannot be loaded: " in message
+    assert "Build it again: python -m pipeline compile double" in message

@@ -1,0 +1,204 @@
+"""Optional and variadic inputs, dtypes beyond floats, several outputs: through data, model, oracle and verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from pipeline import verdict
+from pipeline.data import dataset
+from pipeline.data.dataset import DataSet
+from pipeline.data.reference import Reference
+from pipeline.errors import DataError, VerifyError
+from pipeline.feeds import node_inputs
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.spec import Case, Dims, FromKernel, Input, Model, OnnxOp, OpSpec, Output, SameAs, Tensor, Values
+from pipeline.stages import data, verify
+from pipeline.trial.oracle import Oracle
+from tests.support.double import CELL
+from tests.support.many import EXACT, MASK, SPEC, decomposed, model, node, project, with_model, write_model
+
+pytestmark = pytest.mark.ort
+
+DTYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64}
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return project(tmp_path)
+
+
+def run(layout: Layout, operator: Operator) -> None:
+    verify.run(layout, operator, lowering="decomposed", cell=CELL)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mask", [None, MASK], ids=["absent", "present"])
+@pytest.mark.parametrize("others", [1, 3])
+def test_what_is_there_is_verified(layout: Layout, dtype: str, mask: Tensor | None, others: int) -> None:
+    operator = with_model(dtype, mask=mask, others=others)
+    data.run(layout, operator)
+    names = ["x", *(["mask"] if mask else []), *(f"others_{n}" for n in range(others))]
+    assert list(dataset.read(layout.data("many", "model", 0)).inputs) == names
+    write_model(layout, decomposed(DTYPES[dtype], mask=bool(mask), others=others))
+    run(layout, operator)
+    assert verdict.read(layout.verdict("many", "decomposed", CELL)).outcome == "verified"
+
+
+def test_each_tensor_of_a_variadic_input_has_numbers_of_its_own(layout: Layout) -> None:
+    data.run(layout, with_model("float32", mask=None, others=2))
+    found = dataset.read(layout.data("many", "model", 0)).inputs
+    assert len({found[name].tobytes() for name in ("x", "others_0", "others_1")}) == 3
+
+
+@pytest.mark.parametrize(
+    ("mask", "inputs"), [(None, ["x", "", "others_0", "others_1"]), (MASK, ["x", "mask", "others_0", "others_1"])]
+)
+def test_the_oracle_runs_the_custom_node(layout: Layout, mask: Tensor | None, inputs: list[str]) -> None:
+    operator = with_model("int64", mask=mask, others=2)
+    data.run(layout, operator)
+    assert list(node_inputs(SPEC, operator.models[0])) == inputs
+    found = dataset.read(layout.data("many", "model", 0))
+    types = dict.fromkeys(found.inputs, TensorProto.INT64) | ({"mask": TensorProto.BOOL} if mask else {})
+    oracle = Oracle(model([node(inputs)], types, dtype=TensorProto.INT64), [(SPEC, Reference(layout, SPEC))])
+    for output, expected in zip(oracle.run(None, found.inputs), found.outputs.values(), strict=True):
+        np.testing.assert_array_equal(output, expected, strict=True)
+
+
+def test_the_wrong_output_is_named(layout: Layout) -> None:
+    operator = with_model("int64", mask=MASK, others=1)
+    data.run(layout, operator)
+    write_model(layout, decomposed(TensorProto.INT64, mask=True, others=1, kept="x"))
+    with pytest.raises(VerifyError, match=r"output 'kept': shape is \(1, 4\), expected \(1, 3\)"):
+        run(layout, operator)
+
+
+def test_an_integer_that_is_off_by_one_is_a_mismatch(layout: Layout) -> None:
+    operator = with_model("int64", mask=MASK, others=1)
+    data.run(layout, operator)
+    folder = layout.data("many", "model", 0)
+    found = dataset.read(folder)
+    dataset.write(folder, DataSet(inputs=found.inputs, outputs=found.outputs | {"y": found.outputs["y"] + 1}))
+    write_model(layout, decomposed(TensorProto.INT64, mask=True, others=1))
+    with pytest.raises(VerifyError, match=r"output 'y': 4 of 4 elements differ beyond rtol=0 atol=0"):
+        run(layout, operator)
+
+
+def test_a_size_from_the_kernel_has_the_declared_rank(layout: Layout) -> None:
+    outputs = (SPEC.outputs[0], replace(SPEC.outputs[1], shape=FromKernel(rank=1)))
+    operator = replace(with_model("int64", mask=None, others=1), spec=replace(SPEC, outputs=outputs))
+    with pytest.raises(DataError, match=r"gives 'kept' the shape \(1, 4\), declared: rank 1"):
+        data.run(layout, operator)
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        ((1, "N"), ""),
+        (("N // 4", "2*N - 4"), ""),
+        ((1, "N + 1"), r"the shape \(1, 4\); the shape rule, .* gives \(1, 5\)"),
+        ((1, "N - 5"), "'N - 5' is -1 with {'N': 4}"),
+        ((1, "N // (N - 4)"), "divides by zero"),
+        ((1, "N / 1"), "'N / 1' is no expression of sizes; allowed: names, numbers"),
+    ],
+)
+def test_a_size_from_an_expression(layout: Layout, dims: tuple[str | int, ...], message: str) -> None:
+    outputs = (SPEC.outputs[0], replace(SPEC.outputs[1], shape=Dims(dims=dims)))
+    operator = replace(with_model("int64", mask=None, others=1), spec=replace(SPEC, outputs=outputs))
+    if message:
+        with pytest.raises(DataError, match=message):
+            data.run(layout, operator)
+    else:
+        data.run(layout, operator)
+
+
+TEXT = OpSpec(
+    name="text",
+    summary="The same text.",
+    torch=None,
+    onnx=OnnxOp(domain="test.domain", op_type="Text"),
+    inputs=(Input(name="x", type="string"),),
+    outputs=(Output(name="y", type="string", shape=SameAs(input="x")),),
+    tolerances={"decomposed": {"string": EXACT}},
+    lowerings=("decomposed",),
+)
+
+
+@pytest.mark.parametrize("expected", ["größer", "other"])
+def test_strings(tmp_path: Path, expected: str) -> None:
+    layout = Layout(tmp_path)
+    layout.op("text").mkdir(parents=True)
+    layout.reference("text").write_text(f"import numpy as np\ndef text(x): return np.array(['a', '{expected}', ''])")
+    case = Case(name="only", inputs={"x": Values(values=("a", "größer", ""))})
+    operator = Operator(spec=TEXT, models=(Model(name="model", cases=(case,)),))
+    data.run(layout, operator)
+    values = [helper.make_tensor_value_info(name, TensorProto.STRING, [3]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", values[:1], values[1:])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    path = layout.model("text", "decomposed", CELL, "model")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(proto.SerializeToString())
+    if expected == "größer":
+        run(layout, operator)
+    else:
+        with pytest.raises(VerifyError, match=r"1 of 3 elements differs .*expected other, got größer"):
+            run(layout, operator)
+
+
+def test_what_is_declared_unsupported_must_fail(layout: Layout) -> None:
+    operator = with_model("int64", mask=None, others=1)
+    data.run(layout, operator)
+    unsupported = replace(operator, models=(replace(operator.models[0], unsupported="no kernel for it"),))
+    write_model(layout, decomposed(TensorProto.INT64, mask=False, others=1))
+    with pytest.raises(VerifyError, match=r"declared unsupported \(no kernel for it\), but it runs. Remove"):
+        run(layout, unsupported)
+    proto = model([node(["x", "", "others_0"])], dict.fromkeys(["x", "others_0"], TensorProto.INT64), dtype=7)
+    write_model(layout, proto)
+    run(layout, unsupported)
+    found = verdict.read(layout.verdict("many", "decomposed", CELL))
+    assert found.outcome == found.cases[0].outcome == "unsupported"
+    assert found.detail.startswith("no kernel for it (ONNX Runtime: the model has a node test.domain::Many, and no ")
+
+
+def test_a_missing_model_is_not_unsupported_but_failed(layout: Layout) -> None:
+    operator = with_model("int64", mask=None, others=1)
+    data.run(layout, operator)
+    with pytest.raises(VerifyError, match="no readable model"):
+        run(layout, replace(operator, models=(replace(operator.models[0], unsupported="no kernel for it"),)))
+
+
+def test_a_contrib_operator_needs_no_library(tmp_path: Path) -> None:
+    """com.microsoft::Inverse is ONNX Runtime's own."""
+    layout = Layout(tmp_path)
+    layout.op("inverted").mkdir(parents=True)
+    layout.reference("inverted").write_text("import numpy as np\ndef inverted(x): return np.linalg.inv(x)")
+    spec = OpSpec(
+        name="inverted",
+        summary="The inverse.",
+        torch=None,
+        onnx=OnnxOp(domain="com.microsoft", op_type="Inverse"),
+        types={"T": ("float64",)},
+        inputs=(Input(name="x", type="T"),),
+        outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
+        tolerances={"custom": {"float64": replace(EXACT, rtol=1e-12)}},
+        runtime="contrib",
+    )
+    case = Case(name="only", inputs={"x": Values(values=((1.0, 2.0), (3.0, 5.0)))})
+    operator = Operator(spec=spec, models=(Model(name="model", types={"T": "float64"}, cases=(case,)),))
+    data.run(layout, operator)
+    values = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [2, 2]) for name in "xy"]
+    nodes = [helper.make_node("Inverse", ["x"], ["y"], domain="com.microsoft")]
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", values[:1], values[1:]), opset_imports=imports, ir_version=8
+    )
+    path = layout.model("inverted", "custom", CELL, "model")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(proto.SerializeToString())
+    verify.run(layout, operator, lowering="custom", cell=CELL)
+    assert not sorted(layout.build.glob("compile/*"))

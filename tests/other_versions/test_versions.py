@@ -1,0 +1,122 @@
+"""Operators in other versions of torch and of ONNX Runtime, from one command to one report."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipeline.matrix import ORT, Cell, unreadable
+from tests.incremental.real import RealProject
+from tests.other_versions.conftest import Needs
+from tests.other_versions.environments import environment
+from tests.support.projects import ROOT, Project
+
+REGISTRIES = """
+from torch.onnx._internal.exporter._registration import ONNXRegistry
+from pipeline.models import torchlib
+
+def translations(registry):
+    return {target: [one.onnx_function for one in found] for target, found in registry.functions.items()}
+
+with torchlib.kept():
+    first = ONNXRegistry.from_torchlib()
+    first.functions.clear()
+    second = ONNXRegistry.from_torchlib()
+assert translations(second) == translations(ONNXRegistry.from_torchlib()), "they differ"
+print(len(second.functions), second.opset_version, ONNXRegistry.from_torchlib is torchlib.registry)
+"""
+
+pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.timeout(1800)]
+
+
+def test_one_library_serves_every_onnx_runtime(project: Project, needs: Needs) -> None:
+    """nms has absent inputs before others: what ONNX Runtime 1.18 and 1.21 die of, where shapes are inferred."""
+    needs(*(f"ort{version}" for version in ORT if version != "1.31"))
+    done = project.doit("ort=all", "opsets=18,21")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = project.records()
+    assert {cell.rpartition("-ort")[2] for cell in found} == {*ORT}
+    libraries = list(project.layout.build.glob("compile/*/*_ort.so"))
+    assert len(libraries) == 2, "an operator has one library for all"
+    for name, record in found.items():
+        declared = unreadable(Cell.parse(name.partition("@")[2]))
+        assert (record["outcome"], record["detail"]) == (("unsupported", declared) if declared else ("verified", "")), (
+            name
+        )
+    assert {r["outcome"] for r in found.values() if r["ort"] == "1.16"} == {"verified", "unsupported"}
+
+
+def test_a_declared_unsupported_cell_that_works_is_a_failure(tmp_path: Path) -> None:
+    project = RealProject.make(tmp_path)
+    path = project.root / "pipeline/matrix.py"
+    path.write_text(path.read_text().replace("Ort(ir=13, opset=26)", "Ort(ir=13, opset=17)"))
+    cell = "torch2.13-legacy-opset18-ort1.31"
+    done = project.run(f"verify:group_norm-custom@{cell}")
+    assert done.returncode == 1
+    said = "pipeline/matrix.py says that ONNX Runtime 1.31 reads opsets up to 17, not 18, but it does. Measure it anew"
+    assert said in done.stdout
+
+
+def test_both_exporters_of_several_torches_give_the_same_nodes(project: Project, needs: Needs) -> None:
+    needs("torch2.9", "torch2.15")
+    done = project.doit("torch=all", "opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "export:group_norm-custom-agreement@torch2." in done.stdout
+    found = project.records()
+    assert {record["torch"] for record in found.values()} >= {"2.9", "2.13", "2.15"}
+    assert {record["outcome"] for record in found.values()} == {"verified"}
+    proved = {path.stem for path in project.layout.build.glob("register/group_norm/*@*.json")}
+    assert {f"{part}@torch2.9" for part in ("schema", "kernel", "nodes", "search", "gradient")} <= proved
+    again = project.doit("torch=all", "opsets=18")
+    assert "all up to date" in again.stdout
+    # What one choice of cells has verified stands in the report of another.
+    assert project.doit("opsets=18").returncode == 0
+    assert project.records().keys() == found.keys()
+
+
+def test_an_environment_that_cannot_be_made_leaves_the_others(tmp_path: Path) -> None:
+    project = Project.copy(tmp_path)
+    nothing = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}
+    done = project.doit("torch=2.9,2.13", "opsets=18", **nothing)
+    assert done.returncode == 1
+    assert "environment:torch2.9: failed with exit code 13" in done.stdout
+    assert "environment torch2.9: pip failed." in done.stdout
+    found = project.records()
+    for name, record in found.items():
+        if "torch2.13" in name:
+            assert record["outcome"] == "verified", name
+        else:
+            assert record["outcome"] == "failed" and "not run: environment:torch2.9 failed" in record["detail"], name
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("torch2.13-opset26", "the dynamo exporter of torch 2.13 writes opsets 18 to 25, not 26"),
+        ("torch2.14", "there is no torch2.14; allowed: torch"),
+        ("ort1.17", "there is no ort1.17; allowed: ort1.16"),
+    ],
+)
+def test_tox_says_why_a_name_is_illegal(name: str, reason: str) -> None:
+    done = subprocess.run([ROOT / "run", "tox", "run", "-e", name], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert reason in done.stdout + done.stderr
+
+
+def test_tox_lists_the_legal_cells() -> None:
+    done = subprocess.run([ROOT / "run", "tox", "list", "--no-desc"], capture_output=True, text=True, check=True)
+    listed = done.stdout.split()
+    assert {"lint", "torch2.13", "torch2.9-opset25", "torch2.15-opset9", "ort1.16"} <= {*listed}
+    assert not [name for name in listed if name.endswith(("opset19", "opset24", "opset26"))]
+
+
+@pytest.mark.parametrize("torch", ["2.6", "2.9", "2.15"])
+def test_the_kept_registry_is_the_one_that_this_torch_builds(torch: str, needs: Needs) -> None:
+    """It is built once, for all exports of a server; what one export adds or removes is no other's."""
+    needs(f"torch{torch}")
+    done = environment(torch).run("-c", REGISTRIES)
+    assert done.returncode == 0, done.stderr
+    functions, opset, left = done.stdout.split()
+    assert int(functions) > 300 and opset == "18" and left == "False"

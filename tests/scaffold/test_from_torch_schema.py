@@ -1,0 +1,118 @@
+"""A torch schema as a declaration, or every reason why it cannot be one."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.scaffold.declare import from_schema
+from pipeline.schema import torch_schema
+from tests.support.torch_schemas import SCHEMAS
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda s: s.partition("(")[0])
+def test_the_declaration_has_the_schema_again(schema: str) -> None:
+    """But for what notes say, and for the names of results, which torch has no use for."""
+    draft = from_schema(schema, domain="my.domain")
+    assert draft.spec.torch is not None
+    declared = torch_schema(draft.spec)
+    given, _, _ = schema.replace("*, ", "").replace("? bias=None", "? bias").partition(" -> ")
+    given = (
+        given.replace("slope=1,", "slope=1.0,")
+        .replace("[1, 2])", "[1.0, 2.0])")
+        .replace("'it is \"so\"'", "'it is \"so\"'")
+    )
+    assert declared.partition(" -> ")[0] == given
+    assert declared.count("Tensor", declared.index("->")) == schema.count("Tensor", schema.index("->"))
+
+
+def test_names_follow_from_the_schema() -> None:
+    spec = from_schema("MyNamespace::ScaleShift(Tensor x) -> Tensor", domain="my.domain").spec
+    assert (spec.name, spec.onnx.op_type, spec.torch and spec.torch.name) == (
+        "scale_shift", "ScaleShift", "MyNamespace::ScaleShift",
+    )  # fmt: skip
+    spec = from_schema("my::op(Tensor x) -> Tensor", domain="d", name="other", op_type="Third").spec
+    assert (spec.name, spec.onnx.op_type, spec.torch and spec.torch.name) == ("other", "Third", "my::op")
+
+
+def test_an_argument_may_be_called_as_the_type_variable_would_be() -> None:
+    spec = from_schema("my::f(Tensor T) -> Tensor", domain="my.domain").spec
+    assert [*spec.types] == [spec.inputs[0].type] == ["T_2"]
+
+
+def test_what_differs_from_the_schema_is_noted() -> None:
+    notes = from_schema("my::f(Tensor x, Tensor? bias=None, *, int axis=-1) -> Tensor", domain="my.domain").notes
+    assert [n.partition(":")[0] for n in notes] == ["bias", "axis"]
+    assert "its default None is left out" in notes[0] and "a declaration has no '*'" in notes[1]
+    assert not from_schema("my::f(Tensor x, int axis=-1) -> Tensor", domain="my.domain").notes
+
+
+REFUSED = [
+    ("my::f(Tensor(a!) x) -> Tensor", 7, "written in place, and the legacy exporter drops such an operator in silence"),
+    ("my::f(Tensor(a) x) -> Tensor(a)", 7, "is a view, and ONNX has none"),
+    ("my::f(Tensor x) -> Tensor(a!)", 20, "written in place"),
+    ("my::f(Tensor x, Scalar a) -> Tensor", 17, "Scalar is a number of no fixed kind"),
+    ("my::f(Tensor x, SymInt n) -> Tensor", 17, "a size that torch may trace as a symbol"),
+    ("my::f(Tensor x, SymInt? n=None) -> Tensor", 17, "SymInt? is a size that torch may trace"),
+    ("my::f(Tensor x, int? n=None) -> Tensor", 17, "write int, and give a default that means it"),
+    ("my::f(Tensor x, int n=None) -> Tensor", 21, "'n' cannot be None: it is int"),
+    ("my::f(Tensor x, int[2] size) -> Tensor", 17, "has a fixed length, which a declaration cannot say: write int[]"),
+    ("my::f(Tensor x, bool[] flags) -> Tensor", 17, "a list that torch's legacy exporter cannot trace: write int[]"),
+    ("my::f(Tensor x, str[] names) -> Tensor", 17, "a list of texts, which is not supported yet"),
+    ("my::f(Tensor?[] xs, Tensor x) -> Tensor", 7, "Tensor?[] is any number of tensors, any of them absent"),
+    ("my::f(Tensor x, Tensor[]? xs) -> Tensor", 17, "write Tensor[], of which none may be given"),
+    ("my::f(Tensor x, ScalarType dtype) -> Tensor", 17, "a dtype, and an output's follows from the inputs'"),
+    ("my::f(Tensor x, Device device) -> Tensor", 17, "nothing that a node of ONNX can hold"),
+    ("my::f(tensor x) -> Tensor", 7, "did you mean 'Tensor'?"),
+    ("my::f(Tensor x, double a) -> Tensor", 17, "did you mean 'float'?"),
+    ("my::f(Tensor x, string a) -> Tensor", 17, "did you mean 'str'?"),
+    ("my::f(Tensor x, flaot a) -> Tensor", 17, "did you mean 'float'?"),
+    ("my::f(int n) -> Tensor", 6, "no argument is a Tensor"),
+    ("my::f(Tensor? x) -> Tensor", 6, "no argument is a Tensor"),
+    ("my::f(Tensor x) -> ()", 20, "no result"),
+    ("my::f(Tensor x) -> Tensor[]", 20, "any number of outputs: the legacy exporter must know how many"),
+    ("my::f(Tensor x) -> ...", 20, "any number of results"),
+    ("my::f(Tensor x) -> int", 20, "int is no output of an operator of ONNX, allowed: Tensor"),
+    ("my::f(Tensor x) -> (Tensor, Tensor?)", 29, "an output that may be absent"),
+    ("my::f(Tensor x, float a, Tensor y) -> Tensor", 26, "'y' follows 'a', which is no tensor: put it ahead"),
+    ("my::f(Tensor x, Tensor[] xs, Tensor? y) -> Tensor", 30, "'y' follows 'xs', of which there are any number"),
+    ("my::f(Tensor x, *, float a=1.0, int b) -> Tensor", 37, "'b' has no default, but 'a' before it has one"),
+    ("my::f(Tensor x, ...) -> Tensor", 17, "any number of arguments of any kind"),
+    ("f(Tensor x) -> Tensor", 1, "write 'my::f'"),
+    ("aten::f(Tensor x) -> Tensor", 1, "give --override aten::f"),
+    ("my::f.out(Tensor x) -> Tensor", 6, "leave out '.out'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "column", "reason"), REFUSED, ids=[r[0] for r in REFUSED])
+def test_what_cannot_hold_is_refused_at_its_place(schema: str, column: int, reason: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        from_schema(schema, domain="my.domain")
+    what, shown, *places = str(raised.value).split("\n")
+    assert (what, shown) == ("the schema cannot be declared:", f"  {schema}")
+    assert any(p.index("^") - 2 == column - 1 and f"column {column}:" in p and reason in p for p in places), places
+
+
+def test_all_reasons_are_told_at_once() -> None:
+    with pytest.raises(UsageError) as raised:
+        from_schema("my::f(Tensor(a!) x, Scalar s, int? n) -> Tensor[]", domain="my.domain")
+    assert [line.split("column ")[1].partition(":")[0] for line in str(raised.value).split("\n")[2:]] == [
+        "7", "21", "31", "42",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("my::f(Tensor op) -> Tensor", "'op': means something else in generated code"),
+        ("my::compile(Tensor x) -> Tensor", "a group of steps"),
+        ("my::f(Tensor class) -> Tensor", "'class': is no identifier of both C++ and Python"),
+        ("my::f(Tensor x, float x) -> Tensor", "'x' is declared twice"),
+        ("my::f(Tensor x, float a=1e39) -> Tensor", "what float32 can hold"),
+        ("my::f(Tensor x, int a=0.5) -> Tensor", "found 0.5, allowed: int"),
+    ],
+)
+def test_what_the_declaration_refuses_is_refused_before(schema: str, reason: str) -> None:
+    with pytest.raises(UsageError, match="cannot be declared so:") as raised:
+        from_schema(schema, domain="my.domain")
+    assert reason in str(raised.value)

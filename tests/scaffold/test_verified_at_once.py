@@ -1,0 +1,138 @@
+"""New operators are green at once: compiled, exported with both exporters, verified."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from pipeline.scaffold import aten
+from tests.support.projects import Project
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+EVERY = (
+    "my::every(Tensor x, Tensor y, Tensor? mask, Tensor[] others, float a, int[] axes=[0, 1], str mode='sum', "
+    "bool strict=True, int n=3, float[] steps=[0.5]) -> (Tensor, Tensor)"
+)
+PLAIN = "my::plain(Tensor x, Tensor scale, float shift=0.0) -> Tensor"
+
+
+def new(project: Project, *arguments: str) -> str:
+    command = [sys.executable, "-m", "doit", "new", *arguments]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def model(path: Path) -> Path:
+    """Write a model with two nodes of an unknown operator, in a branch and beside what everybody knows."""
+    weight = onnx.numpy_helper.from_array(np.zeros(4, np.float32), "layer.weight")
+    inner = helper.make_node("Weird", ["r", "layer.weight"], ["t"], domain="acme", alpha=0.25, axes=[1], mode="fast")
+    other = helper.make_node("Identity", ["r"], ["e"])
+    unknown = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 4]) for n in "te"]
+    branches = [helper.make_graph([n], v.name, [], [v]) for n, v in zip((inner, other), unknown, strict=True)]
+    nodes = [
+        helper.make_node("Relu", ["in"], ["r"]),
+        helper.make_node(
+            "Weird",
+            ["r", "layer.weight", "layer.weight"],
+            ["w"],
+            "first",
+            domain="acme",
+            alpha=0.1,
+            axes=[0],
+            mode="fast",
+        ),
+        helper.make_node("Gelu", ["w"], ["g"], domain="com.microsoft"),
+        helper.make_node("If", ["yes"], ["out"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("in", TensorProto.FLOAT, ["N", 4]),
+        helper.make_tensor_value_info("yes", TensorProto.BOOL, []),
+    ]
+    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("out", "g")]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [weight])
+    imports = [helper.make_opsetid(d, v) for d, v in (("", 18), ("acme", 2), ("com.microsoft", 1))]
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=9), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("new"), operators=())
+    new(made, "--schema", PLAIN, "--domain", "my.domain")
+    new(made, "--schema", EVERY, "--domain", "my.domain")
+    new(made, "--override", "aten::sinh", "--domain", "my.aten")
+    said = new(made, "--from-onnx", str(model(made.root / "model.onnx")))
+    assert "weird: green as it stands" in said
+    return made
+
+
+def test_all_of_them_are_green_at_once(project: Project) -> None:
+    done = project.doit("opsets=9,18,20")
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = project.records()
+    assert {(r["op"], r["exporter"]) for r in records.values()} == {
+        *((op, exporter) for op in ("plain", "every", "sinh") for exporter in ("legacy", "dynamo")),
+        ("weird", "node"),
+    }  # fmt: skip
+    assert {r["outcome"] for r in records.values()} == {"verified"} and len(records) == 3 * 5 + 3
+
+
+def test_a_node_in_a_branch_counts(project: Project) -> None:
+    spec = (project.root / "ops/weird/spec.py").read_text()
+    assert "Declared from 2 nodes of model.onnx" in spec
+    assert 'Input(name="weight_2", type="T", optional=True, doc="FILL IN; in the model of shape (4,)")' in spec
+
+
+def refused(project: Project, *arguments: str) -> str:
+    command = [sys.executable, "-m", "doit", "new", *arguments]
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2 and not done.stdout
+    return done.stderr
+
+
+def test_a_model_without_unknown_nodes_is_told_so(project: Project) -> None:
+    assert "declared already: acme::Weird in ops/weird/" in refused(project, "--from-onnx", "model.onnx")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [])
+    onnx.save(helper.make_model(graph), project.root / "plain.onnx")
+    assert "plain.onnx: every node is known" in refused(project, "--from-onnx", "plain.onnx")
+    (project.root / "broken.onnx").write_bytes(b"no model")
+    assert "broken.onnx: no model of ONNX can be read" in refused(project, "--from-onnx", "broken.onnx")
+
+
+def test_an_operator_that_torch_has_not_is_told_so(project: Project, torch: Any) -> None:
+    said = refused(project, "--override", "aten::sinnh", "--domain", "my.aten")
+    assert f"torch {torch.__version__} has no operator 'aten::sinnh'; did you mean 'aten::sinh'" in said
+    assert "aten::add cannot be overridden" in refused(project, "--override", "add", "--domain", "my.aten")
+
+
+def test_what_torch_computes_is_no_copy(tmp_path: Path) -> None:
+    """An override of which nothing is known refuses in its reference, by name, and nothing of it is green by chance."""
+    project = Project.copy(tmp_path, operators=())
+    said = new(project, "--override", "aten::softplus", "--domain", "my.aten")
+    assert "softplus: not green yet" in said and "ops/softplus/reference.py is filled in" in said
+    done = project.doit("data")
+    assert done.returncode and "NotImplementedError: FILL IN: aten::softplus in NumPy" in done.stdout + done.stderr
+    spec = (project.root / "ops/softplus/spec.py").read_text()
+    assert 'Attribute(name="threshold", kind="int", default=20' in spec
+
+
+@pytest.mark.parametrize("name", sorted(aten.FORMULAS))
+def test_a_known_formula_is_what_torch_computes(name: str, torch: Any) -> None:
+    numbers = torch.cat(
+        [torch.linspace(-4, 4, 65, dtype=torch.float64), torch.tensor([0.0, -0.0, torch.inf, -torch.inf])]
+    )
+    numbers = torch.cat([numbers, torch.tensor([torch.nan])])
+    expected = getattr(torch.ops.aten, name)(numbers).numpy()
+    scope: dict[str, Any] = {"np": np, "exact": numbers.numpy().astype(np.longdouble)}
+    with np.errstate(all="ignore"):
+        actual = np.asarray(eval(aten.FORMULAS[name].numpy, scope), np.float64)
+    np.testing.assert_allclose(actual, expected, rtol=1e-13, atol=1e-15)

@@ -1,0 +1,64 @@
+"""A second version of group_norm for tests, made of the first as its owner would: a new attribute, `lift`."""
+
+from __future__ import annotations
+
+from tests.support.projects import Project
+
+SINCE = 3  # versions 1 and 2 of the domain are taken: models of the first schema import either
+
+SPEC = (
+    ("versions=(1, 2)", f"versions=(1, 2, {SINCE})"),
+    (
+        'doc="added to the variance"\n        ),\n',
+        'doc="added to the variance"\n        ),\n        Attribute(name="lift", kind="float", default=0.0, '
+        f'since={SINCE}, doc="added to y"),\n',
+    ),
+)
+KERNEL = (
+    ("float epsilon, TensorView<T> y)", "float epsilon, float lift, TensorView<T> y)"),
+    ("const T* bias, double epsilon, T* y)", "const T* bias, double epsilon, double lift, T* y)"),
+    ("bias[i / pixels] * 0.5;", "(bias[i / pixels] + lift) * 0.5;"),
+    ("bias.data + c0, epsilon,", "bias.data + c0, epsilon, lift,"),
+    ("factor, bias.data[c])) {", "factor, summand)) {"),
+    ("static_cast<T>(factor), bias.data[c],", "static_cast<T>(factor), static_cast<T>(summand),"),
+    (
+        "        if (!ordinary<T>",
+        "        const double summand = static_cast<double>(bias.data[c]) + static_cast<double>(lift);\n"
+        "        if (!ordinary<T>",
+    ),
+)
+REFERENCE = (
+    ("    epsilon: float,\n", "    epsilon: float,\n    lift: float,\n"),
+    ("+ bias.reshape(per_channel))", "+ bias.reshape(per_channel) + np.longdouble(lift))"),
+)
+LOWERING = (
+    ("bias: Any, epsilon: float)", "bias: Any, epsilon: float, lift: float)"),
+    (
+        "    y = g.op(",
+        '    summand = g.op("Add", summand, g.constant(lift, "float64"))\n    y = g.op(',
+    ),
+)
+TORCH_OP = (
+    ("x, num_groups, scale, _, ctx.eps = inputs", "x, num_groups, scale, _, ctx.eps, _ = inputs"),
+    ("outer.sum((0, 2)), None\n", "outer.sum((0, 2)), None, None\n"),
+)
+CASES = (
+    (
+        'attributes={"epsilon": 1e-3},\n        domain_version=2',
+        f'attributes={{"epsilon": 1e-3, "lift": 0.25}},\n        domain_version={SINCE}',
+    ),
+)
+
+
+def evolve(project: Project) -> None:
+    """Give group_norm of a project its second version, with models of both."""
+    for path, changes in (
+        ("ops/group_norm/spec.py", SPEC),
+        ("native/group_norm/kernel.h", KERNEL),
+        ("ops/group_norm/reference.py", REFERENCE),
+        ("ops/group_norm/lowering.py", LOWERING),
+        ("ops/group_norm/torch_op.py", TORCH_OP),
+        ("ops/group_norm/cases.py", CASES),
+    ):
+        for old, new in changes:
+            project.replace(path, old, new)

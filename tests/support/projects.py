@@ -1,0 +1,92 @@
+"""Projects to plant faults in: copies of this one in a temporary folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.layout import Layout
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of this project. It uses the installed pipeline, not a copy of it."""
+
+    root: Path
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.root)
+
+    @classmethod
+    def copy(
+        cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 60, megabytes: int = 8000
+    ) -> Project:
+        """Copy what people write of some operators; `seconds` and `megabytes` are the limits of a step."""
+        for part in (
+            "native/include",
+            "native/binding",
+            *(f"{room}/{o}" for room in ("ops", "native") for o in operators),
+        ):
+            if (ROOT / part).is_dir():  # an operator without a kernel of ours has no folder in native/
+                shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "dodo.py", folder / "dodo.py")
+        settings = (ROOT / "pyproject.toml").read_text()
+        limits = f"\n[tool.opmatrix.limits]\nseconds = {seconds}\nmegabytes = {megabytes}\n"
+        (folder / "pyproject.toml").write_text(settings + limits)
+        return cls(folder)
+
+    def bring(self, *operators: str) -> None:
+        """Add operators that come as they are, with bindings of their own: those of tests/projects/existing."""
+        for part in ("third_party", *(f"{room}/{o}" for room in ("ops", "native") for o in operators)):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(
+                ROOT / "tests/projects/existing" / part, self.root / part, ignore=ignored, dirs_exist_ok=True
+            )
+
+    def unpublish(self, operator: str) -> None:
+        """Remove what a declaration is held against, so that it may be edited in ways that would be refused."""
+        shutil.rmtree(self.layout.op(operator) / "published")
+
+    def second_operator(self, name: str) -> None:
+        """Add group_norm once more under other names. Nobody was given it."""
+        for part in ("ops", "native"):
+            ignored = shutil.ignore_patterns("published", "__pycache__")
+            shutil.copytree(self.root / part / "group_norm", self.root / part / name, ignore=ignored)
+            for path in (self.root / part / name).iterdir():
+                text = path.read_text().replace("group_norm", name)
+                text = text.replace("mydomain", f"{name}.domain").replace("mynamespace", name)
+                path.write_text(text)
+
+    def replace(self, path: str, old: str, new: str) -> None:
+        """Replace `old` in a file; it must be there."""
+        text = (self.root / path).read_text()
+        assert old in text, f"{old!r} is not in {path}"
+        (self.root / path).write_text(text.replace(old, new))
+
+    def doit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "doit", *arguments],
+            cwd=self.root,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=500,
+        )
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Return the report's records by ``<op>-<lowering>@<cell>``."""
+        found = json.loads((self.layout.report / "report.json").read_text())["cells"]
+        return {
+            f"{r['op']}-{r['lowering']}@torch{r['torch']}-{r['exporter']}-opset{r['opset']}-ort{r['ort']}": r
+            for r in found
+        }

@@ -1,0 +1,16 @@
+"""A compiler, a linker and a torch that no machine has, for what is computed from their paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.toolchain.find import Toolchain
+
+TOOLCHAIN = Toolchain(
+    compiler=("/usr/bin/g++",),
+    compiler_identity="0123",
+    linker="gold",
+    ninja="/usr/bin/ninja",
+    torch_include=Path("/env/torch/include"),
+    torch_version="2.13.0",
+)

@@ -1,0 +1,216 @@
+"""A project of its own uses opmatrix as an installed package, from its wheel alone, and outlives a newer one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pipeline.project import installed
+from pipeline.version import minor
+
+ROOT = Path(__file__).parents[1]
+PACKAGED = ("pipeline", "native", "requirements", "pyproject.toml", "README.md", "LICENSE")
+SCHEMA = ("--schema", "my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor", "--domain", "my.domain")
+MADE = ("build", ".tox", "__pycache__")
+TORCH = minor(installed().torch)
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text, f"{old!r} is not in {path}"
+    path.write_text(text.replace(old, new, 1))
+
+
+def build(copy: Path, made: Path) -> Path:
+    """Build the wheel of a copy of the sources: setuptools writes to build/, where our own results are."""
+    command = "import setuptools.build_meta as b, sys; b.build_wheel(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", command, str(made)], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(made.glob("opmatrix-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("source")
+    for name in PACKAGED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(source, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def newer(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of a later version, with a command, a stage and an ONNX Runtime that this one does not have."""
+    copy = shutil.copytree(source, tmp_path_factory.mktemp("later") / "source", symlinks=True)
+    replace(copy / "pyproject.toml", 'version = "0.1.0"', 'version = "0.2.0"')
+    replace(
+        copy / "pipeline/runner/program.py", '    "why": ', '    "greet": "pipeline.runner.greet:Greet",\n    "why": '
+    )
+    (copy / "pipeline/runner/greet.py").write_text(
+        "from pipeline.runner.listing import List\n\n\nclass Greet(List):\n"
+        "    name = 'greet'\n\n    def execute(self, params, args):\n        print('hello')\n        return 0\n"
+    )
+    greeting = '    stage("greet", lambda layout, options: print("hello from a stage"), "greet")\n'
+    replace(copy / "pipeline/cli.py", '    stage("link"', f'{greeting}    stage("link"')
+    replace(copy / "pipeline/matrix.py", '    "1.31": Ort(', '    "1.99": Ort(ir=13, opset=26),\n    "1.31": Ort(')
+    shutil.copy(copy / "requirements/ort1.24.txt", copy / "requirements/ort1.99.txt")
+    shutil.rmtree(copy / "build", ignore_errors=True)
+    return build(copy, tmp_path_factory.mktemp("wheel"))
+
+
+def install(wheel: Path, python: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--disable-pip-version-check"]
+    done = subprocess.run(
+        [*pip, "--no-index", "--no-deps", "--force-reinstall", str(wheel)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make an environment that has the wheel, and this environment's packages behind it, but not this checkout."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False, symlinks=True)
+    packages = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (packages / "behind.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = folder / "bin" / "python"
+    install(wheel, python)
+    return python
+
+
+def run(folder: Path, *command: object, code: int = 0) -> str:
+    """Run a command that sees no checkout; return what it said."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("TOX_")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def written(project: Path) -> Mapping[str, str]:
+    """Return the files of a project that opmatrix did not make, with their hashes."""
+    files = (p for p in project.rglob("*") if p.is_file() and not {*MADE} & {*p.relative_to(project).parts})
+    return {str(p.relative_to(project)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+@pytest.fixture(scope="module")
+def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Begin from nothing, as a new user does: a project, an operator that is filled in, and all of it verified."""
+    folder = tmp_path_factory.mktemp("anywhere")
+    run(folder, python.with_name("opmatrix"), "new", "--project", "my_ops")
+    project = folder / "my_ops"
+    run(project, python, "-m", "doit", "new", *SCHEMA)
+    for path in (p for room in ("ops", "native") for p in (project / room).rglob("*.*")):
+        path.write_text(path.read_text().replace("FILL IN", "written"))  # a placeholder does not ship
+    assert "6 cells: 6 verified" in run(project, python, "-m", "doit")
+    return project
+
+
+def test_the_wheel_holds_headers_pins_and_no_operator(wheel: Path) -> None:
+    held = zipfile.ZipFile(wheel).namelist()
+    packaged = (p for p in (ROOT / "pipeline").rglob("*") if p.is_file() and p.suffix not in (".pyc", ".pyo"))
+    assert {str(path.relative_to(ROOT)) for path in packaged} <= {*held}  # but for what links lead to
+    assert "pipeline/native/include/opmatrix/tensor_view.h" in held
+    assert "pipeline/native/binding/runtime.cc" in held
+    pins = {Path(name).name for name in held if name.startswith("pipeline/requirements/")}
+    ours = {path.name for path in (ROOT / "requirements").glob("*.txt")}
+    assert pins == {name for name in ours if re.match(r"(torch|ort)\d", name)}  # those of the matrix
+    assert not [name for name in held if "group_norm" in name or name.startswith(("ops/", "native/"))]
+
+
+def test_it_is_the_wheel_that_is_used(python: Path, project: Path) -> None:
+    where = run(project, python, "-c", "import pipeline; print(pipeline.__file__)").strip()
+    assert Path(where).is_relative_to(python.parents[1])
+    assert not (project / "native/include").exists() and not (project / "requirements").exists()
+
+
+def test_every_command_works(python: Path, project: Path) -> None:
+    before = written(project)
+    doit = (python, "-m", "doit")
+    assert "all up to date" in run(project, *doit)
+    assert "verify     " in run(project, *doit, "list")
+    assert "up to date" in run(project, *doit, "why")
+    assert "--from-onnx" in run(project, *doit, "help", "new")
+    model = f"build/export/scale_shift/custom/torch{TORCH}-dynamo-opset18"
+    found = min((project / model).glob("*/model.onnx"))
+    assert "my.domain::ScaleShift" in run(project, *doit, "check", found)
+    run(project, *doit, "dist")
+    (shipped,) = (project / "build/dist").glob("my_ops-*.whl")
+    held = zipfile.ZipFile(shipped).namelist()
+    ours = {"my_ops/_opmatrix/LICENSE", "my_ops/_opmatrix/shipped/register.py", "my_ops/libmy_ops_ort.so"}
+    assert ours <= {*held}  # what a wheel copies of opmatrix is in its own wheel
+    assert "sdk: removed" in run(project, *doit, "clean") and not (project / "build/report").exists()
+    assert "6 cells: 6 verified" in run(project, *doit)
+    assert written(project) == before
+
+
+def test_a_header_of_the_package_is_an_input_as_one_of_the_project_is(python: Path, project: Path) -> None:
+    header = next(python.parents[1].glob("lib/*/site-packages/pipeline/native/include/opmatrix/math.h"))
+    before = header.read_text()
+    header.write_text(before + "// edited\n")
+    try:
+        assert "compile:scale_shift" in run(project, python, "-m", "doit")
+    finally:
+        header.write_text(before)
+
+
+def test_tox_knows_the_matrix(python: Path, project: Path) -> None:
+    before, tox = written(project), (python, "-m", "tox")
+    listed = run(project, *tox, "list")
+    for name in ("cells", "torch1.13-opset17", "torch2.9", f"torch{TORCH}-opset18", "ort1.18"):
+        assert f"\n{name} " in listed
+    said = run(project, *tox, "run", "-e", f"torch{TORCH}-opset18")
+    assert "2 cells: 2 verified" in said and f"torch{TORCH}-opset18: OK" in said
+    assert "cells: OK" in run(project, *tox)
+    reason = "torch2.0-opset20: the legacy exporter of torch 2.0 writes opsets 7 to 18, not 20"
+    assert reason in run(project, *tox, "run", "-e", "torch2.0-opset20", code=254)
+    assert written(project) == before
+
+
+def test_an_update_touches_nothing(python: Path, wheel: Path, newer: Path, project: Path) -> None:
+    """What is new in a newer opmatrix is there for a project that an older one wrote, and none of its files changes."""
+    before = written(project)
+    run(project, python, "-m", "doit")
+    assert "no task, operator, command or output 'greet'" in run(project, python, "-m", "doit", "greet", code=2)
+    install(newer, python)
+    try:
+        assert run(project, python, "-m", "doit", "greet") == "hello\n"
+        assert run(project, python, "-m", "pipeline", "greet") == "hello from a stage\n"
+        assert "\nort1.99 " in run(project, python, "-m", "tox", "list")
+        assert "6 cells: 6 verified" in run(project, python, "-m", "doit", "-a", "verify", "report")
+        assert written(project) == before
+    finally:
+        install(wheel, python)
+    assert "\nort1.99 " not in run(project, python, "-m", "tox", "list")
+
+
+def test_an_operator_of_the_checkout_is_taken_along(python: Path, tmp_path: Path) -> None:
+    run(tmp_path, python.with_name("opmatrix"), "new", "--project", "my_ops")
+    for room in ("ops", "native"):
+        shutil.copytree(ROOT / room / "group_norm", tmp_path / "my_ops" / room / "group_norm")
+    assert "4 cells: 4 verified" in run(tmp_path / "my_ops", python, "-m", "doit", "opsets=18")

@@ -1,0 +1,142 @@
+"""Test data: what is written, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.data import dataset
+from pipeline.errors import DataError
+from pipeline.feeds import feeds
+from pipeline.layout import Layout
+from pipeline.load import Operator, load_operators
+from pipeline.spec import Output, Random, SameAs, Values
+from pipeline.stages import data
+from tests.support.double import DYNAMIC, OPERATOR, SPEC, project, with_case
+
+OPERATORS = load_operators(Layout(Path(__file__).parents[2]))
+
+
+def contents(layout: Layout) -> dict[str, bytes]:
+    return {str(p.relative_to(layout.root)): p.read_bytes() for p in layout.root.rglob("*.pb")}
+
+
+def test_a_data_set_has_the_names_of_the_graph(tmp_path: Path) -> None:
+    layout = project(tmp_path)
+    data.run(layout, OPERATOR)
+    found = dataset.read(layout.data("double", "dynamic", 1))
+    assert (list(found.inputs), list(found.outputs)) == (["X"], ["Y"])
+    np.testing.assert_array_equal(found.outputs["Y"], [[math.nan, math.inf, -math.inf], [0, 2, 4]])
+    assert found.outputs["Y"].dtype == np.float32
+    assert dataset.read(layout.data("double", "dynamic", 2)).outputs["Y"].shape == (0, 5)
+
+
+def test_equal_cases_give_equal_bytes(tmp_path: Path) -> None:
+    layouts = [project(tmp_path / name) for name in ("a", "b")]
+    for layout in layouts:
+        data.run(layout, OPERATOR)
+    assert contents(layouts[0]) == contents(layouts[1])
+
+
+def test_a_new_case_leaves_the_others_as_they_are(tmp_path: Path) -> None:
+    layout = project(tmp_path)
+    data.run(layout, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:2]),)))
+    before = contents(layout)
+    data.run(layout, OPERATOR)
+    assert before.items() < contents(layout).items()
+
+
+def test_what_no_case_asks_for_is_removed(tmp_path: Path) -> None:
+    layout = project(tmp_path)
+    data.run(layout, replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other"))))
+    (layout.data("double", "dynamic", 0) / "input_7.pb").write_bytes(b"")
+    data.run(layout, replace(OPERATOR, models=(replace(DYNAMIC, cases=DYNAMIC.cases[:1]),)))
+    assert [Path(p).name for p in sorted(contents(layout))] == ["input_0.pb", "output_0.pb"]
+    assert not layout.data("double", "other", 0).parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("def other(x): ...", "ops/double/reference.py: no function named double()"),
+        ("def double(x, *, factor:", "ops/double/reference.py:1: SyntaxError"),
+        ("def double(x, *, factor):\n    return 1 / 0", "ops/double/reference.py:2: ZeroDivisionError: division by"),
+        ("def double(x, *, factor):\n    return x, x", "ops/double/reference.py: gives 2 outputs, declared: 1"),
+        ("def double(x, *, factor):\n    return x + 1j", "output 'y' is complex64, declared: float32"),
+        ("def double(x, *, factor):\n    return x.sum(0)", "the reference gives 'y' the shape (3,); the shape rule"),
+    ],
+)
+def test_a_reference_that_gives_no_usable_output(tmp_path: Path, reference: str, message: str) -> None:
+    layout = project(tmp_path, reference=reference)
+    with pytest.raises(DataError) as caught:
+        data.run(layout, with_case(Random(shape=(2, 3))))
+    assert message in str(caught.value)
+    assert not contents(layout)
+
+
+def test_a_mistake_names_file_case_and_input(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^ops/double/cases.py: case 'only': input 'x': ragged values: found"):
+        data.run(project(tmp_path), with_case(Values(values=((1.0,), (1.0, 2.0)))))
+
+
+def test_all_cases_are_judged_before_anything_is_said(tmp_path: Path) -> None:
+    layout = project(tmp_path, reference="def double(x, *, factor):\n    raise ValueError('no')")
+    with pytest.raises(DataError) as caught:
+        data.run(layout, OPERATOR)
+    first, *others = [case.name for case in DYNAMIC.cases]
+    told = f"ops/double/cases.py: case {first!r}: ops/double/reference.py:2: ValueError: no. Also {', '.join(others)}"
+    assert str(caught.value) == told, "what is wrong with all of them is told once"
+
+
+def test_a_missing_reference(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"ops/double/reference.py: missing; it defines double\(\) in NumPy"):
+        data.run(Layout(tmp_path), OPERATOR)
+
+
+def test_the_reference_is_cast_to_the_declared_dtype(tmp_path: Path) -> None:
+    layout = project(tmp_path, reference="def double(x, *, factor):\n    return (x.astype('g') * factor)")
+    data.run(layout, with_case(Random(shape=(2, 3))))
+    assert dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [("x > 0", ""), ("(x > 0).astype('i8')", ""), ("x", "is float32"), ("x.astype('i8') + 2**40", "is int64")],
+)
+def test_a_number_may_not_turn_into_another(tmp_path: Path, body: str, problem: str) -> None:
+    spec = replace(SPEC, outputs=(Output(name="y", type="int32", shape=SameAs(input="x")),))
+    layout = project(tmp_path, reference=f"def double(x, *, factor):\n    return {body}")
+    operator = Operator(spec=spec, models=with_case(Random(shape=(2, 3))).models)
+    if problem:
+        with pytest.raises(DataError, match=f"output 'y' {problem}, declared: int32"):
+            data.run(layout, operator)
+    else:
+        data.run(layout, operator)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    layout = project(tmp_path)
+    data.run(layout, OPERATOR)
+    folder = layout.data("double", "dynamic", 0)
+    (folder / "input_0.pb").write_bytes(b"\xff\xff")
+    with pytest.raises(DataError, match=r"input_0.pb is no tensor"):
+        dataset.read(folder)
+    (folder / "input_0.pb").unlink()
+    with pytest.raises(DataError, match=r"input_0.pb is missing. Run: python -m pipeline data"):
+        dataset.read(folder)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
+def test_every_operator_gives_data(operator: Operator, tmp_path: Path, root: Path) -> None:
+    layout = Layout(tmp_path)
+    layout.op(operator.name).mkdir(parents=True)
+    layout.reference(operator.name).write_bytes(Layout(root).reference(operator.name).read_bytes())
+    data.run(layout, operator)
+    for model in operator.models:
+        for index, case in enumerate(model.cases):
+            found = dataset.read(layout.data(operator.name, model.name, index))
+            assert list(found.inputs) == [feed.name for feed in feeds(operator.spec, model, case)]

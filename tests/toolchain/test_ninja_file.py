@@ -1,0 +1,73 @@
+"""The text of build.ninja."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+from pipeline.spec import OpSpec
+from pipeline.toolchain import native_build
+from pipeline.toolchain.find import Toolchain
+from pipeline.toolchain.native_build import build_ninja
+from tests.support.toolchain import TOOLCHAIN
+
+SPEC = load_operator(Layout(Path(__file__).resolve().parents[2]), "group_norm").spec
+LAYOUT = Layout(Path("/home/someone/project"))
+
+
+def text(layout: Layout = LAYOUT, *, spec: OpSpec = SPEC, toolchain: Toolchain = TOOLCHAIN, debug: bool = False) -> str:
+    return build_ninja(layout, spec, toolchain=toolchain, debug=debug).replace(" $\n    ", " ")
+
+
+def test_it_names_every_output() -> None:
+    built = [line.split()[1].rstrip(":") for line in text().splitlines() if line.startswith("build ")]
+    libraries = ["stub/libtorch_cpu.so", "libgroup_norm_torch.so", "libgroup_norm_ort.so"]
+    assert sorted(built) == sorted(["kernel.o", "torch.o", "ort.o", "ort_library.o", "runtime.o", *libraries])
+
+
+def test_an_operator_without_a_torch_library() -> None:
+    lines = text(spec=replace(SPEC, torch=None)).splitlines()
+    assert not [line for line in lines if line.startswith("build ") and "torch" in line]
+    assert [line for line in lines if line.startswith("build libgroup_norm_ort.so")]
+
+
+def test_an_operator_made_of_others_is_linked_of_their_objects() -> None:
+    spec = replace(SPEC, name="both", uses=("one", "two"))
+    built = [line for line in text(spec=spec).splitlines() if line.startswith("build ")]
+    objects = "../one/kernel.o ../one/ort.o ../two/kernel.o ../two/ort.o ort_library.o runtime.o"
+    assert f"build libboth_ort.so: library {objects} | " in built[-1]
+    assert [line.split()[1].rstrip(":") for line in built] == ["ort_library.o", "runtime.o", "libboth_ort.so"]
+
+
+def test_it_keeps_to_itself() -> None:
+    assert "builddir = .\n" in text() and "-MD " in text() and "-MMD" not in text()
+
+
+@pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-march=native"])
+def test_flags_that_no_kernel_gets(flag: str) -> None:
+    assert flag not in text()
+
+
+def test_the_libraries_depend_on_no_torch() -> None:
+    assert text() == text(toolchain=replace(TOOLCHAIN, torch_version="2.15.0", torch_include=Path("/elsewhere")))
+    assert "torch" not in TOOLCHAIN.identity
+
+
+def test_another_compiler_is_another_text() -> None:
+    assert text() != text(toolchain=replace(TOOLCHAIN, compiler=("/usr/bin/clang++",)))
+    assert text() != text(toolchain=replace(TOOLCHAIN, linker=None))
+
+
+def test_paths_are_escaped_for_ninja_and_the_shell() -> None:
+    odd = text(Layout(Path("/home/a b: $c/ü'")))
+    assert "build kernel.o: object /home/a$ b$:$ $$c/ü'/build/generated/group_norm/kernel.cc" in odd
+    assert """'-I/home/a b: $$c/ü'"'"'/native'""" in odd
+    assert native_build.sdk_ninja(Path("/a b")) == "ort_include = '/a b'\n"
+
+
+def test_the_debug_build() -> None:
+    assert "-Og -g" in text(debug=True) and "-ffile-prefix-map" not in text(debug=True)

@@ -1,0 +1,148 @@
+"""Finding a torch whose C++ headers a binding is compiled for, and what a library for it is compiled with."""
+
+from __future__ import annotations
+
+import _ctypes
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import ToolchainError
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+from pipeline.schema import is_classic, stable_since
+from pipeline.spec import Attribute, Input, OpSpec
+from pipeline.toolchain import classic_torch, symbols
+from pipeline.toolchain.classic_torch import ClassicTorch, find_classic_torch
+from pipeline.toolchain.native_build import classic_ninja, sdk_ninja
+from tests.support.toolchain import TOOLCHAIN
+from tests.toolchain.test_ninja_file import LAYOUT
+
+SPEC = load_operator(Layout(Path(__file__).resolve().parents[2]), "group_norm").spec
+OLD = (True, False)  # whether libc10.so shows the old, and the new name of std::string
+
+
+@pytest.fixture
+def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed torch, of which libtorch_cpu.so needs an OpenMP beside it."""
+    folder = tmp_path / "lib/python3.11/site-packages/torch"
+    (folder / "include/torch").mkdir(parents=True)
+    (folder / "lib").mkdir()
+    (folder / "include/torch/library.h").touch()
+    for name in ("libc10.so", "libtorch_cpu.so", "libgomp-a34b.so.1"):
+        (folder / "lib" / name).touch()
+    (folder / "version.py").write_text("from typing import Optional\n\n__version__ = '2.6.0+cu124'\ndebug = False\n")
+    monkeypatch.setattr(classic_torch, "shows", lambda path, *names: OLD)
+    monkeypatch.setattr(classic_torch, "needed_libraries", lambda path: ("libc.so.6", "libgomp-a34b.so.1"))
+    return folder
+
+
+@pytest.mark.parametrize("up", range(5))
+def test_it_is_found_by_any_folder_of_its_environment(torch: Path, up: int) -> None:
+    place = [torch, *torch.parents][up]
+    if place.name in ("lib", "python3.11"):  # neither an environment nor a folder that Python is given
+        with pytest.raises(ToolchainError, match=r"no torch in '.*'\. Give the folder of an environment that has"):
+            find_classic_torch(place)
+        return
+    found = find_classic_torch(place)
+    assert (found.version, found.minor, found.cxx11_abi) == ("2.6.0+cu124", "2.6", False)
+    assert found.identity == "2.6.0+cu124 with the old C++ ABI"
+    assert [p.name for p in found.libraries] == ["libtorch_cpu.so", "libc10.so", "libgomp-a34b.so.1"]
+
+
+def test_an_openmp_that_is_not_beside_it_is_not_taken(torch: Path) -> None:
+    """The system's would be a second one, with threads of its own."""
+    (torch / "lib/libgomp-a34b.so.1").unlink()
+    assert find_classic_torch(torch).openmp is None
+
+
+@pytest.mark.parametrize("shown", [(True, True), (False, False)])
+def test_a_library_that_does_not_show_its_abi(
+    torch: Path, monkeypatch: pytest.MonkeyPatch, shown: tuple[bool, bool]
+) -> None:
+    monkeypatch.setattr(classic_torch, "shows", lambda path, *names: shown)
+    with pytest.raises(ToolchainError, match=r"libc10\.so' does not show which C\+\+ ABI torch 2\.6\.0\+cu124"):
+        find_classic_torch(torch)
+
+
+@pytest.mark.parametrize("missing", ["include/torch/library.h", "lib/libc10.so", "lib/libtorch_cpu.so"])
+def test_a_torch_that_is_not_whole(torch: Path, missing: str) -> None:
+    (torch / missing).unlink()
+    with pytest.raises(ToolchainError, match=rf"torch 2\.6\.0\+cu124 has no '.*{missing}'\. Reinstall torch"):
+        find_classic_torch(torch)
+
+
+@pytest.mark.parametrize(
+    ("version", "standard"), [("1.13.1", "c++17"), ("2.9.1", "c++17"), ("2.15.0", "c++20"), ("3.0.0", "c++20")]
+)
+def test_the_standard_of_a_version(version: str, standard: str) -> None:
+    torch = ClassicTorch(version=version, include=Path("/t/include"), openmp=None, cxx11_abi=True)
+    assert torch.standard == standard and f"classic = -std={standard}\n" in sdk_ninja(Path("/ort"), torch=torch)
+
+
+def test_what_is_of_one_torch_stands_in_one_file() -> None:
+    torch = ClassicTorch(version="2.0.1", include=Path("/t/include"), openmp=Path("/t/lib/gomp"), cxx11_abi=False)
+    text = sdk_ninja(Path("/ort"), torch=torch, openmp=True)
+    assert "classic = -std=c++17 -fopenmp\n" in text and "-D_GLIBCXX_USE_CXX11_ABI=0 " in text
+    assert "torch_libraries = /t/lib/libtorch_cpu.so /t/lib/libc10.so /t/lib/gomp\n" in text
+    assert "-fopenmp" not in sdk_ninja(Path("/ort"), torch=torch), "of another compiler than GCC"
+    assert "-fopenmp" not in sdk_ninja(Path("/ort"), torch=replace(torch, openmp=None), openmp=True)
+    assert "/t/" not in classic_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN)
+
+
+def test_the_kernel_is_not_compiled_again() -> None:
+    lines = classic_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN).replace(" $\n    ", " ").splitlines()
+    built = [line for line in lines if line.startswith("build ")]
+    assert [line.split()[1] for line in built] == ["torch.o:", "libgroup_norm_torch.so:"]
+    assert "library torch.o ../kernel.o ../runtime.o |" in built[1]
+    assert f"-I{LAYOUT.binding / 'classic'} " in "\n".join(lines)
+
+
+def test_a_binding_by_hand_is_compiled_for_one_torch_as_well() -> None:
+    text = classic_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"kernel.h", "torch.cc"})
+    assert "native/group_norm/torch.cc" in text and "own_torch.map" in text and "binding/classic" not in text
+    alone = classic_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"torch.cc", "ort.cc"})
+    assert "kernel.o" not in alone
+
+
+def with_parts(*, variadic: bool = False, attribute: Attribute | None = None) -> OpSpec:
+    inputs = (*SPEC.inputs, *([Input(name="more", type="T", variadic=True)] if variadic else []))
+    return replace(SPEC, inputs=inputs, attributes=(*SPEC.attributes, *([attribute] if attribute else [])))
+
+
+@pytest.mark.parametrize(
+    ("spec", "since"),
+    [
+        (SPEC, "2.9"),
+        (with_parts(variadic=True), "2.10"),
+        (with_parts(attribute=Attribute(name="mode", kind="string", default="a")), "2.10"),
+        (with_parts(attribute=Attribute(name="axes", kind="ints", default=(1,))), "2.10"),
+        (with_parts(attribute=Attribute(name="strict", kind="bool", default=True)), "2.9"),
+    ],
+)
+def test_which_torch_needs_a_library_of_its_own(spec: OpSpec, since: str) -> None:
+    assert stable_since(spec) == since
+    assert is_classic(spec, "2.6") and is_classic(spec, "1.13") and not is_classic(spec, "2.10")
+    assert is_classic(spec, "2.9") is (since == "2.10")
+    assert not is_classic(replace(spec, torch=None), "1.13")
+
+
+def test_the_beginnings_of_names_in_a_library() -> None:
+    assert symbols.shows(Path(_ctypes.__file__), b"PyInit__cty", b"yInit__ctypes") == (True, False)
+    assert any(name.startswith("libc.so") for name in symbols.needed_libraries(Path(_ctypes.__file__)))
+
+
+@pytest.mark.parametrize(
+    ("compiler", "is_gcc"),
+    [
+        (("/usr/bin/g++",), True),
+        (("ccache", "/usr/bin/g++-12"), True),
+        (("/usr/bin/x86_64-linux-gnu-g++",), True),
+        (("/usr/bin/clang++",), False),
+        (("/usr/bin/clang++-15",), False),
+        (("/usr/bin/c++",), True),
+    ],
+)
+def test_whose_openmp_a_compiler_uses(compiler: tuple[str, ...], is_gcc: bool) -> None:
+    assert replace(TOOLCHAIN, compiler=compiler).is_gcc is is_gcc

@@ -1,0 +1,136 @@
+"""The search finds faults that only hard inputs show, shrinks them, and what it found becomes a case."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.layout import Layout
+from pipeline.load import load_operator
+from tests.support.building import build, copy_project
+from tests.support.forked import forked
+
+pytestmark = [pytest.mark.torch, pytest.mark.compile]
+
+NORMALIZE = "const double factor = rate * static_cast<double>(scale.data[c]);"
+MOMENTS = "const double shift = x[0];"
+RESULT = "const double mean = shift + offset;"
+
+# File below native/, what stands there, what is planted instead, and the message.
+FAULTS = {
+    "batch": ("group_norm/kernel.h", NORMALIZE, f"{NORMALIZE} if (group >= groups) m.mean += 1;", "y: "),
+    "large_mean": ("group_norm/kernel.h", MOMENTS, "const double shift = 0;", "y: "),
+    "nan": ("group_norm/kernel.h", RESULT, "if (square != square) return {0, 0, 1};\n  " + RESULT, "y: "),
+    "input": (
+        "group_norm/kernel.h",
+        NORMALIZE,
+        f"{NORMALIZE} const_cast<T&>(scale.data[c]) *= 2;",
+        "the kernel writes into its input",
+    ),
+    "second": ("group_norm/kernel.h", NORMALIZE, f"static int n = 0; {NORMALIZE} m.mean += ++n;", "the second call"),
+    "strides": ("binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;", "y: "),
+    "refuses": ("group_norm/kernel.h", "num_groups < 0x1p62F", "num_groups < 2", "the kernel refuses what the refer"),
+    "accepts": (
+        "group_norm/kernel.h",
+        "static_cast<std::int64_t>(num_groups) == 0,",
+        "static_cast<std::int64_t>(num_groups) >= 0,",
+        "the kernel computes what the reference refuses: ",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    from pipeline.stages import draw
+
+    layout = copy_project(tmp_path_factory.mktemp("search"))
+    draw.run(layout, build(layout))
+    kernel = layout.kernel("group_norm")
+    kernel.write_text(kernel.read_text().replace("const Moments m = moments(", "Moments m = moments("))
+    return layout
+
+
+def search(layout: Layout, *, seconds: float | None = None) -> str:
+    """Return the message of the error that the search raises, or ""; `seconds` are those that it may shrink."""
+    from pipeline.stages import compile
+
+    def run() -> None:
+        from pipeline.library import search
+        from pipeline.stages import register
+
+        search.SECONDS = search.SECONDS if seconds is None else seconds
+        register.run(layout, load_operator(layout, "group_norm"), part="search")
+
+    import torch  # noqa: F401  # once for all children
+
+    compile.run(layout, load_operator(layout, "group_norm"))
+    return forked(run, layout.root / "output")
+
+
+def test_a_right_kernel_passes_in_silence(layout: Layout) -> None:
+    assert search(layout) == ""
+    assert (layout.root / "output").read_text() == ""
+    assert not (layout.root / ".hypothesis").exists() and not Path(".hypothesis/examples").exists()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Layout) -> None:
+    file, old, new, expected = FAULTS[fault]
+    path = layout.native / file
+    original = path.read_text()
+    assert old in original
+    path.write_text(original.replace(old, new))
+    try:
+        message = search(layout)
+    finally:
+        path.write_text(original)
+    found = re.fullmatch(
+        rf"group_norm-(found_\w+) in torch: ({re.escape(expected)}.*)\. The smallest that hypothesis found: (.*)\. "
+        r"Keep it as a case with: python -m pipeline adopt group_norm \1",
+        message,
+        re.DOTALL,
+    )
+    assert found, message
+    inputs = found[3]
+    if fault in ("input", "second", "accepts"):  # these need no special numbers and no special strides
+        assert "layout" not in inputs and "specials" not in inputs
+    if fault == "strides":
+        assert "layout" in inputs
+    if fault == "nan":
+        assert re.search(r"nan|inf", inputs)
+
+
+def test_what_is_found_is_told_where_shrinking_takes_too_long(layout: Layout) -> None:
+    """One step is stopped after its time, and its message with it; the first failure is told as it is."""
+    file, old, new, _ = FAULTS["nan"]
+    path = layout.native / file
+    original = path.read_text()
+    path.write_text(original.replace(old, new))
+    try:
+        shrunk, cut = search(layout), search(layout, seconds=0.0)
+    finally:
+        path.write_text(original)
+    counts = [int(re.findall(r"in torch: y: \d+ of (\d+) elements? differ", message)[0]) for message in (shrunk, cut)]
+    assert counts[0] < counts[1]
+
+
+def test_what_was_found_becomes_a_case(layout: Layout) -> None:
+    from pipeline.errors import UsageError
+    from pipeline.stages import adopt
+
+    name = next(layout.found("group_norm", "x").parent.glob("*.txt")).stem
+    cases = layout.cases("group_norm")
+    original, before = cases.read_text(), load_operator(layout, "group_norm").models
+    try:
+        adopt.run(layout, load_operator(layout, "group_norm"), case=name)
+        operator = load_operator(layout, "group_norm")
+        assert operator.models[:-1] == before
+        assert operator.models[-1].cases[0].name == name
+        with pytest.raises(UsageError, match=f"has the case '{name}' already"):
+            adopt.run(layout, operator, case=name)
+    finally:
+        cases.write_text(original)
+    with pytest.raises(UsageError, match="no case 'found_0' was found for group_norm, there is: found_"):
+        adopt.run(layout, load_operator(layout, "group_norm"), case="found_0")

@@ -1,0 +1,159 @@
+"""A kernel that is wrong for one kind of input alone is found by the search, and shrunk to an input of that kind."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.data import draw, drawn
+from pipeline.data.reference import Reference
+from pipeline.layout import Layout
+from pipeline.load import Operator
+from pipeline.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from tests.support.forked import forked
+
+pytestmark = [pytest.mark.torch, pytest.mark.compile]
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = "def each(x, w): return x.copy(), w.copy()"
+KERNEL = """\
+#pragma once
+#include <cstdint>
+#include <limits>
+#include "opmatrix/check.h"
+#include "opmatrix/tensor_view.h"
+
+namespace opmatrix::each {
+template <typename T>
+void each(TensorView<const T> x, TensorView<const T> w, TensorView<T> y, TensorView<T> z) {
+  using Limits [[maybe_unused]] = std::numeric_limits<T>;
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const T v = x.data[i];
+    y.data[i] = v;
+  }
+  for (std::int64_t i = 0; i < w.numel(); ++i) z.data[i] = w.data[i];
+  // after
+}
+}  // namespace opmatrix::each
+"""
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+SPEC = OpSpec(
+    name="each",
+    summary="The same numbers.",
+    torch=TorchOp(name="test::each"),
+    onnx=OnnxOp(domain="test.domain", op_type="Each"),
+    types={"T": ("float32", "int64")},
+    inputs=(Input(name="x", type="T"), Input(name="w", type="T", dims=("N",))),
+    outputs=(
+        Output(name="y", type="T", shape=SameAs(input="x")),
+        Output(name="z", type="T", shape=SameAs(input="w")),
+    ),
+    tolerances={"custom": {"float32": EXACT, "int64": EXACT}},
+    kernel=KERNEL,
+)
+OPERATOR = Operator(spec=SPEC, models=())
+
+# What the kernel does wrong, and what the message must hold: what is wrong, and the kind in the smallest input.
+NUMBERS = {
+    "zero_dimensional": ("// after", "if (x.sizes.rank == 0) y.data[0] += 1;", r'y: .*"x": Random\(shape=\(\)'),
+    "size_0": ("// after", 'KERNEL_CHECK(w.numel() > 0, "empty");', r"the kernel refuses .*: empty.*shape=\(0,\)"),
+    "size_1": ("// after", "if (w.numel() == 1) z.data[0] += 1;", r'z: .*"w": Random\(shape=\(1,\)'),
+    "size_2": ("// after", "if (w.numel() == 2) z.data[0] += 1;", r'z: .*"w": Random\(shape=\(2,\)'),
+    "prime_size": ("// after", "if (w.numel() == 13) z.data[0] += 1;", r'z: .*"w": Random\(shape=\(13,\)'),
+    "one_row_more": ("// after", "if (x.numel() > 0 && x.sizes[0] > 1) y.data[1] = y.data[0];", "y: "),
+    "nan": ("= v;", "= v != v ? T(0) : v;", r"y: .*expected nan, got 0.*specials=\{.*nan"),
+    "infinity": ("= v;", "= v > Limits::max() ? Limits::max() : v;", r"y: .*expected inf.*specials=\{.*inf"),
+    "denormal": ("= v;", "= v > 0 && v < Limits::min() ? T(0) : v;", r"y: .*got 0\.0.*specials=\{\d+: 2\.9\S+e-39"),
+    "huge": ("= v;", "= v > T(1e17F) && v < T(1e20F) ? T(0) : v;", r"y: .*expected \S+e\+1[78]"),
+    "tiny": ("= v;", "= v > T(0) && double(v) > 1e-20 && double(v) < 1e-18 ? T(0) : v;", r"y: .*expected \S+e-(19|20)"),
+    "largest_integer": ("= v;", "= Limits::is_integer && v == Limits::max() ? v - 1 : v;", "9223372036854775807"),
+    "smallest_integer": ("= v;", "= Limits::is_integer && v == Limits::min() ? v + 1 : v;", "-9223372036854775808"),
+}
+# Of a tensor of rank 2 and more, how the strides of each layout differ from all others'.
+STRIDES = {
+    "transposed": "rank > 2 && s[rank - 2] == 1 && s[rank - 1] > 1 && s[0] > 1",
+    "sliced": "rank > 1 && s[rank - 1] == 2 && s[0] > 2",
+    "expanded": "s[0] == 0 || (rank > 1 && s[1] == 0)",
+    "flipped": "rank > 2 && s[0] == 1 && s[1] == sizes_[0] && s[rank - 1] > 1",
+}
+SHIM = "AOTITorchError aoti_torch_get_sizes(AtenTensorHandle tensor, std::int64_t** sizes);\n"
+COPIES = "    if (!contiguous) copy_ = contiguous_copy();\n"
+WRONG_COPY = """\
+    std::int64_t* s = nullptr;
+    check_call(aoti_torch_get_strides(tensor_.get(), &s), op_, "look at an argument");
+    const auto rank = sizes_.rank;
+    if (!contiguous && numel(sizes_) > 0 && rank > 0 && ({condition})) copy_.data<T>()[0] = T(77);
+"""
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """Return a project with everything but the libraries."""
+    from pipeline.stages import sdk
+
+    layout = Layout(tmp_path_factory.mktemp("kinds"))
+    shutil.copytree(ROOT / "native", layout.native)
+    layout.op("each").mkdir(parents=True)
+    layout.reference("each").write_text(REFERENCE)
+    sdk.run(layout)
+    reference = Reference(layout, SPEC)
+    models = draw.collect(OPERATOR, examples=draw.EXAMPLES, home=layout.hypothesis)
+    drawn.write(layout.drawn("each"), [drawn.evaluate(SPEC, model, reference) for model in models])
+    return layout
+
+
+def search(layout: Layout, kernel: str) -> str:
+    """Compile a kernel; return the message of the error that the search raises, or ""."""
+    from pipeline.stages import compile, glue
+
+    operator = replace(OPERATOR, spec=replace(SPEC, kernel=kernel))
+    glue.run(layout, operator)
+    compile.run(layout, operator)
+
+    def run() -> None:
+        from pipeline.library import search, torch_library
+
+        search.results(layout, operator, torch_library.load(layout, operator))
+
+    import torch  # noqa: F401  # once for all children
+
+    return forked(run, layout.root / "output")
+
+
+def test_the_right_kernel_passes(layout: Layout) -> None:
+    assert search(layout, KERNEL) == ""
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_a_kernel_that_is_wrong_for_one_kind_alone(kind: str, layout: Layout) -> None:
+    old, new, expected = NUMBERS[kind]
+    assert old in KERNEL
+    message = search(layout, KERNEL.replace(old, new, 1))
+    assert re.search(expected, message, re.DOTALL), message
+    assert "Keep it as a case with: python -m pipeline adopt each found_" in message
+
+
+@pytest.mark.parametrize("kind", STRIDES)
+def test_a_binding_that_is_wrong_for_one_layout_alone(kind: str, layout: Layout) -> None:
+    planted = {
+        "torch.h": (COPIES, COPIES + WRONG_COPY.replace("{condition}", STRIDES[kind])),
+        "torch_shims.h": (SHIM, SHIM + SHIM.replace("sizes", "strides")),
+    }
+    originals = {
+        layout.native / "binding/stable" / name: (layout.native / "binding/stable" / name).read_text()
+        for name in planted
+    }
+    try:
+        for path, text in originals.items():
+            old, new = planted[path.name]
+            assert old in text
+            path.write_text(text.replace(old, new))
+        message = search(layout, KERNEL)
+    finally:
+        for path, text in originals.items():
+            path.write_text(text)
+    assert f'layout="{kind}"' in message, message

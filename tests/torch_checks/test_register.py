@@ -1,0 +1,279 @@
+"""The compiled torch library is held against declaration and data, and faults of each kind are named."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.layout import Layout
+from pipeline.load import operator_names
+from tests.support.projects import ROOT, Project
+
+pytestmark = [pytest.mark.torch, pytest.mark.compile]
+
+FEW = '\nMODELS = (SEED, static("float64"))\n'
+
+
+def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pipeline", *arguments]
+    return subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True)
+
+
+def prepare(project: Project, *stages: str, operator: str = "group_norm") -> Project:
+    for stage in stages:
+        done = pipeline(project, stage, *(() if stage == "sdk" else (operator,)))
+        assert done.returncode == 0, done.stderr
+    return project
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = Project.copy(tmp_path_factory.mktemp("built"))
+    return prepare(project, "sdk", "glue", "compile", "data")
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Project:
+    """A project of its own with two models, nothing built yet."""
+    project = Project.copy(tmp_path / "few", operators=operator_names(Project(ROOT).layout))
+    cases = project.layout.cases("group_norm")
+    cases.write_text(cases.read_text() + FEW)
+    return project
+
+
+def register(project: Project, part: str, operator: str = "group_norm") -> subprocess.CompletedProcess[str]:
+    return pipeline(project, "register", operator, "--part", part)
+
+
+def manifest(layout: Layout, part: str) -> list[dict[str, object]]:
+    data = json.loads(layout.registered("group_norm", part, torch="2.13").read_text())
+    results: list[dict[str, object]] = data["results"]
+    return results
+
+
+def test_the_schema_part_passes_in_silence(built: Project) -> None:
+    done = register(built, "schema")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    results = manifest(built.layout, "schema")
+    assert {str(r["check"]) for r in results} == {
+        "test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic",
+    }  # fmt: skip
+
+
+def test_the_library_exports_to_the_same_nodes(built: Project) -> None:
+    done = register(built, "nodes")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [r["model"] for r in manifest(built.layout, "nodes")] == [
+        "group_norm-custom-seed@torch2.13-legacy-opset18",
+        "group_norm-custom-seed@torch2.13-dynamo-opset18",
+    ]
+
+
+def test_the_kernel_part_runs_every_case(built: Project) -> None:
+    done = register(built, "kernel")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    results = manifest(built.layout, "kernel")
+    assert {"seed", "nan_float32", "transposed_float64", "empty_batch_float32"} <= {str(r["case"]) for r in results}
+    assert all(float(str(r["tolerance_used"])) <= 1 for r in results)
+
+
+@pytest.mark.parametrize(
+    "parts", [(), ("--part", "kernel", "--part", "gradient")], ids=["all parts", "two parts, gradient last"]
+)
+def test_one_process_runs_several_parts(parts: tuple[str, ...], built: Project) -> None:
+    """The gradient part defines the operator itself; the compiled library defines it once more."""
+    done = pipeline(prepare(built, "draw"), "register", "group_norm", *parts)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert manifest(built.layout, "gradient") and manifest(built.layout, "kernel")
+
+
+AFTER_CHECKS = "  if (x.numel() == 0) return;\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ("epsilon += 1;", "y: 12 of 12 elements differ beyond rtol=1e-06 atol=1e-06; worst at ("),
+        (
+            "const_cast<T&>(bias.data[0]) += 1;",
+            "its input afterwards (float32 tensor 3) is another one: 1 of 2 elements",
+        ),
+        ("static float calls = 0; epsilon += calls++;", "the second call (float32 tensor 0) is another one: 12 of 12"),
+        ("static int calls = 0; KERNEL_CHECK(++calls % 2 == 1, calls);", "the kernel refuses it: "),
+    ],
+)
+def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected: str, few: Project) -> None:
+    few.replace("native/group_norm/kernel.h", AFTER_CHECKS, f"{AFTER_CHECKS}  {fault}\n")
+    prepare(few, "sdk", "glue", "compile", "data")
+    done = register(few, "kernel")
+    assert done.returncode == 8
+    assert f"group_norm-seed in torch: {expected}" in done.stderr
+    assert "group_norm-plain_float64 in torch: " in done.stderr  # one wrong case does not hide the next
+    *told, rest = done.stderr.splitlines()
+    assert all("Replay: python -m pipeline register group_norm --part kernel --case " in line for line in told)
+    assert "more cases are wrong: " in rest
+
+
+def test_of_many_wrong_cases_a_few_are_told_in_full_and_each_is_replayed(few: Project) -> None:
+    few.replace("native/group_norm/kernel.h", AFTER_CHECKS, f"{AFTER_CHECKS}  epsilon += 1;\n")
+    cases = few.layout.cases("group_norm")
+    cases.write_text(cases.read_text() + FEW.replace('static("float64")', 'static("float64"), flat("float32")'))
+    prepare(few, "sdk", "glue", "compile", "data")
+    lines = register(few, "kernel").stderr.splitlines()
+    assert len(lines) == 4 and re.match(r"group_norm in torch: \d+ more cases are wrong: \w+, ", lines[-1]), lines
+    assert lines[-1].endswith("In full: each by python -m pipeline register group_norm --part kernel --case NAME")
+    last = lines[-1].partition(". In full")[0].rpartition(" ")[2]
+    done = pipeline(few, "register", "group_norm", "--part", "kernel", "--case", last)
+    assert done.returncode == 8 and done.stderr.startswith(f"group_norm-{last} in torch: ")
+    assert (
+        len(done.stderr.splitlines()) == 1 and not few.layout.registered("group_norm", "kernel", torch="2.13").exists()
+    )
+    unknown = pipeline(few, "register", "group_norm", "--case", "sed")
+    assert unknown.returncode == 2 and "group_norm has no case 'sed'; it has seed, " in unknown.stderr
+    other = pipeline(few, "register", "group_norm", "--part", "schema", "--case", "seed")
+    assert other.returncode == 2 and "leave out other parts" in other.stderr
+
+
+def after_the_build(few: Project, old: str, new: str) -> str:
+    """Return what register says of a declaration that is edited once its library is built."""
+    prepare(few, "sdk", "glue", "compile")
+    few.unpublish("group_norm")
+    few.replace("ops/group_norm/spec.py", old, new)
+    done = register(few, "schema")
+    assert done.returncode == 8
+    return done.stderr
+
+
+def test_a_schema_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:
+    said = after_the_build(few, 'torch_name="eps"', 'torch_name="epsilon"')
+    assert "float eps=1" in said and "declared: " in said and "float epsilon=1" in said
+    assert "python -m pipeline compile group_norm" in said
+
+
+def test_a_default_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:
+    said = after_the_build(few, "default=1e-5", "default=1e-3")
+    assert "float eps=1.0000000000000001e-05" in said and "declared: " in said, said
+    assert "float eps=0.001" in said and "python -m pipeline compile group_norm" in said
+
+
+def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
+    prepare(few, "sdk", "glue", "compile")
+    fake = few.layout.generated("group_norm") / "fake.py"
+    fake.write_text(fake.read_text().replace("x.new_empty(x.shape)", "x.new_empty(x.shape).mT"))
+    done = register(few, "schema")
+    assert done.returncode == 8
+    assert "group_norm-seed: torch.library.opcheck's test_faketensor says: " in done.stderr
+    assert "The binding, the fake kernel or the gradient does not do what the schema promises" in done.stderr
+
+
+def test_a_fake_kernel_that_is_wrong_in_its_second_output_is_named(few: Project) -> None:
+    prepare(few, "sdk", "glue", "compile", operator="dual_residual")
+    fake = few.layout.generated("dual_residual") / "fake.py"
+    text = fake.read_text()
+    line = next(line for line in text.splitlines() if line.startswith("    y_residual = "))
+    fake.write_text(text.replace(line, "    y_residual = x.new_empty((*x.shape, 1))"))
+    done = register(few, "schema", "dual_residual")
+    assert done.returncode == 8
+    assert "dual_residual-" in done.stderr
+    assert "torch.library.opcheck's test_faketensor says: " in done.stderr
+
+
+def test_a_gradient_that_does_not_trace_is_named_by_opcheck(few: Project) -> None:
+    prepare(few, "sdk", "glue", "compile")
+    few.replace("ops/group_norm/torch_op.py", "    weights = ", "    assert num_groups.item()\n    weights = ")
+    done = register(few, "schema")
+    assert done.returncode == 8
+    assert "group_norm-seed: torch.library.opcheck's test_aot_dispatch_dynamic says: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('Override(name="aten::gelu")', 'Override(name="aten::gelou")', "has no operator 'aten::gelou' with a default"),
+        ('Override(name="aten::gelu")', 'Override(name="aten::add")', "aten::add"),
+        ('Override(name="aten::gelu")', 'Override(name="aten::relu")', "it has no argument 'approximate', but none"),
+        ('Override(name="aten::gelu")', 'Override(name="aten::glu")', "it has no argument 'approximate', but dim"),
+    ],
+)
+def test_an_overridden_operator_that_differs_is_named(old: str, new: str, expected: str, few: Project) -> None:
+    few.replace("ops/gelu/spec.py", old, new)
+    done = register(few, "schema", "gelu")
+    assert done.returncode in (8, 9)
+    assert "gelu: torch 2.13" in done.stderr and "first= and last= in ops/gelu/spec.py" in done.stderr
+    assert expected in done.stderr and "Traceback" not in done.stderr
+
+
+def test_overridden_operators_that_fit_pass(few: Project) -> None:
+    for operator in ("gelu", "inverse"):
+        assert register(few, "schema", operator).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("def define()", "def defined()", "ops/add_and_round/torch_op.py: no function define(), which defines mylib"),
+        ('"mylibrary::addandround_op"', '"mylibrary::another"', "registers no mylibrary::addandround_op. Mend ops/add"),
+        (
+            "(x: torch.Tensor)",
+            "(z: torch.Tensor)",
+            "declared: mylibrary::addandround_op(Tensor x) -> Tensor. Mend ops/",
+        ),
+        ("    if hasattr(", "    1 / 0\n    if hasattr(", "define() raised ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_definition_in_python_that_differs_is_named(old: str, new: str, expected: str, few: Project) -> None:
+    few.replace("ops/add_and_round/torch_op.py", old, new)
+    done = register(few, "kernel", "add_and_round")
+    assert done.returncode == 8
+    assert expected in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
+    """The kernel is right, and so is everything in ONNX Runtime."""
+    few.replace("native/binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;")
+    prepare(few, "sdk", "glue", "compile", "data")
+    done = register(few, "kernel")
+    assert done.returncode == 8
+    assert "group_norm-sliced_float64 in torch: " in done.stderr
+    assert "group_norm-plain_float64" not in done.stderr
+
+
+def test_a_library_of_another_name_is_found_out(few: Project) -> None:
+    prepare(few, "sdk", "glue", "compile")
+    few.unpublish("group_norm")
+    few.replace("ops/group_norm/spec.py", "mynamespace::custom_group_norm", "mynamespace::another_norm")
+    done = register(few, "schema")
+    assert done.returncode == 8
+    assert "its library registers no mynamespace::another_norm" in done.stderr
+
+
+def test_what_is_no_library_is_refused(few: Project) -> None:
+    library = few.layout.torch_library("group_norm")
+    done = register(few, "kernel")
+    assert done.returncode == 8 and "python -m pipeline compile group_norm" in done.stderr
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"not ELF")
+    done = register(few, "kernel")
+    assert done.returncode == 8
+    assert "does not load in torch 2.13" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_definition_for_older_versions_of_torch_computes_the_same(few: Project) -> None:
+    """As if this torch had no torch.library.custom_op, which came with 2.4."""
+    few.replace("ops/add_and_round/torch_op.py", 'hasattr(torch.library, "custom_op")', "False")
+    for operator in ("custom_op_one", "custom_op_two", "add_and_round"):
+        prepare(few, "glue", operator=operator)
+    prepare(few, "data", operator="add_and_round")
+    for part in ("schema", "kernel"):
+        done = register(few, part, "add_and_round")
+        assert done.returncode == 0, done.stderr
+    few.replace("ops/add_and_round/torch_op.py", "library.impl(name, add_and_round,", "library.impl(name, fake,")
+    done = register(few, "kernel", "add_and_round")
+    assert done.returncode == 8 and "add_and_round-plain_float32 in torch: " in done.stderr

@@ -1,0 +1,42 @@
+"""docs/ship.md is held to what is there: its Python blocks run, in an environment that has the wheel alone.
+
+tests/docs runs them as well, where opmatrix is installed.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pipeline.dist.settings import FIELDS
+from tests.support.projects import ROOT
+from tests.wheel.shipping import Environment
+
+PAGE = (ROOT / "docs/ship.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.compile
+@pytest.mark.torch
+@pytest.mark.ort
+def test_the_code_runs(fresh: Environment, tmp_path: Path) -> None:
+    code = blocks("python")
+    assert len(code) == 3
+    (tmp_path / "page.py").write_text(f"import os\nos.chdir({str(tmp_path)!r})\n" + "\n".join(code))
+    fresh.check(tmp_path / "page.py")
+    assert {path.name for path in tmp_path.glob("*.onnx")} == {"legacy.onnx", "dynamo.onnx"}
+
+
+def test_every_setting_is_shown() -> None:
+    assert set(tomllib.loads("".join(blocks("toml")))["tool"]["opmatrix"]["dist"]) == set(FIELDS)
+
+
+def test_the_line_of_the_program_is_there() -> None:
+    (line,) = blocks("cpp")
+    assert line in (ROOT / "tests/wheel/run_model.cc").read_text().replace("  check(ort->Reg", "check(ort->Reg")
