@@ -28,7 +28,7 @@ from measuring import DOIT, ROOT, Measured, environment, measure, nothing
 from plot import render
 
 SPEC = """
-from pipeline.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="op_{n}",
@@ -41,7 +41,7 @@ SPEC = OpSpec(
 )
 """
 CASES = """
-from pipeline.spec import Case, Model, Random
+from opmatrix.spec import Case, Model, Random
 
 MODELS = (
     Model(name="static", types={}, cases=(Case(name="small", inputs={"x": Random(shape=(2, 3))}),)),
@@ -53,12 +53,12 @@ import os
 import sys
 from pathlib import Path
 
-from pipeline.layout import Layout
-from pipeline.matrix import Choice
-from pipeline.runner.journal import Journal
-from pipeline.runner.planned import planned
-from pipeline.runner.state import State
-from pipeline.runner.tasks import DEFAULT, StepTask, doit_tasks
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import Choice
+from opmatrix.engine.database import Journal
+from opmatrix.engine.plan_cache import load_or_plan
+from opmatrix.engine.up_to_date import State
+from opmatrix.engine.doit_tasks import DEFAULT, StepTask, doit_tasks
 
 layout = Layout(Path.cwd())
 steps = planned(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)
@@ -95,10 +95,10 @@ import pickle
 import sys
 from pathlib import Path
 
-from pipeline.layout import Layout
-from pipeline.matrix import Choice
-from pipeline.runner.planned import planned
-from pipeline.runner.tasks import DEFAULT
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import Choice
+from opmatrix.engine.plan_cache import load_or_plan
+from opmatrix.engine.doit_tasks import DEFAULT
 
 plan = planned(Layout(Path.cwd()), choice=Choice(opsets=sys.argv[1]), environ=os.environ)
 steps = [step for step in plan if step.group in DEFAULT]

@@ -82,7 +82,7 @@ def rows(rounds: int, folder: Path, *, smallest: bool = False) -> dict[str, Meas
     built = project / "build" / "compile" / OP
     for name, prepare, command, says in (
         ("nothing to do", nothing, doit, "all up to date"),
-        (COLD, fresh, [sys.executable, "-m", "pipeline", "compile", OP], "ninja"),
+        (COLD, fresh, [sys.executable, "-m", "opmatrix", "compile", OP], "ninja"),
         (LIBRARIES, ours, [*DOIT, "compile"], f"s compile:{OP}\n"),
         (FLOOR[0], ours, ["ninja", "-v", "-C", str(built)], f"lib{OP}_ort.so"),
         (FLOOR[1], nothing, [sys.executable, "-c", "import doit.doit_cmd, doit.cmd_run"], ""),

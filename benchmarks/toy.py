@@ -47,9 +47,9 @@ if __name__ == "__main__":
 OURS = """
 import json
 from pathlib import Path
-from pipeline.runner.run import Run
-from pipeline.runner.tasks import doit_tasks
-from pipeline.step import Step
+from opmatrix.commands.run import Run
+from opmatrix.engine.doit_tasks import doit_tasks
+from opmatrix.step import Step
 
 class Toy(Run):
     entry = "toy_step:main"

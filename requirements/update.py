@@ -34,13 +34,13 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from pipeline.environment import TORCH_INDEX
-from pipeline.layout import Layout
-from pipeline.measured import Export, torch_row
+from opmatrix.environments.bootstrap import TORCH_INDEX
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.probe_rows import Export, torch_row
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS = Path("requirements")
-MATRIX = Path("pipeline/matrix.py")
+MATRIX = Path("pipeline/opmatrix/matrix/cells.py")
 COMMON = ("onnx", "onnxscript")
 PYTHONS = ("3.11", "3.12", "3.13")  # whose CPU builds of torch torch-cpu.txt names
 _FACTORS = {"torch": "torch", "ort": "onnxruntime"}
@@ -336,7 +336,7 @@ def _probe(root: Path, rows: Sequence[Row]) -> Probe:
 
 def _measured(root: Path, row: Row, found: Probe) -> str:
     """Return the row that was measured. Raises UpdateError where nothing was."""
-    path = Layout(root).probed(str(row))
+    path = Paths(root).probed(str(row))
     if not path.is_file():
         raise UpdateError(f"`{found.command}` has not measured {row}:\n{found.printed.strip()[-3000:]}")
     measured = json.loads(path.read_text())

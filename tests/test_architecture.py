@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from docs.site.imports import imports as names_imported
-from pipeline import code
-from pipeline.toolchain import symbols
+from opmatrix import code_hash
+from opmatrix.toolchain import elf_symbols
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
@@ -33,13 +33,13 @@ def modules(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_imports_no_other_stage_and_no_runner(stage: str) -> None:
     found = set(imports(PACKAGE / "stages" / f"{stage}.py"))
-    others = {n for n in found if n.startswith(("pipeline.stages", "pipeline.runner"))}
+    others = {n for n in found if n.startswith(("opmatrix.stages", "opmatrix.engine"))}
     assert not others, f"stages/{stage}.py imports {others}: stages speak through files"
 
 
 @pytest.mark.parametrize("path", modules(PACKAGE / "runner"), ids=lambda p: p.name)
 def test_the_runner_imports_no_stage(path: Path) -> None:
-    assert not {n for n in imports(path) if n.startswith("pipeline.stages")}
+    assert not {n for n in imports(path) if n.startswith("opmatrix.stages")}
 
 
 @pytest.mark.parametrize("path", [*modules(PACKAGE), ROOT / "dodo.py"], ids=lambda p: p.name)
@@ -50,7 +50,7 @@ def test_only_the_runner_knows_doit(path: Path) -> None:
 
 
 def test_verify_never_imports_torch() -> None:
-    reached = [p for stage in ("verify", "data", "report", *CHECKS) for p in code.modules(stage)]
+    reached = [p for stage in ("verify", "data", "report", *CHECKS) for p in code_hash.modules(stage)]
     assert not [p for p in reached if "torch" in {n.split(".")[0] for n in imports(p)}]
 
 
@@ -58,7 +58,7 @@ def test_verify_never_imports_torch() -> None:
 def test_building_the_graph_imports_no_framework(command: list[str]) -> None:
     """doit reads dodo.py on every command, so an import there is paid on every command."""
     script = (
-        "import sys; from pipeline.runner.program import Program;"
+        "import sys; from opmatrix.commands.main import Program;"
         f"code = Program().run({command!r});"
         f"heavy = {sorted(FRAMEWORKS | {'elftools', 'jinja2', 'rich'})};"
         "found = [m for m in heavy if m in sys.modules];"
@@ -110,7 +110,7 @@ def test_the_header_rule_sees_a_planted_include() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_code_of_a_stage_is_found_whole(stage: str) -> None:
-    """pipeline.code finds imports with a pattern; the parser must find the same files."""
+    """opmatrix.code_hash finds imports with a pattern; the parser must find the same files."""
     found: set[Path] = set()
     waiting = [PACKAGE / "stages" / f"{stage}.py"]
     while waiting:
@@ -123,7 +123,7 @@ def test_the_code_of_a_stage_is_found_whole(stage: str) -> None:
             waiting += [
                 p for p in (target.with_suffix(".py"), target / "__init__.py") if p.is_file() and name != "pipeline"
             ]
-    assert set(code.modules(stage)) - {PACKAGE / "__init__.py"} == found - {PACKAGE / "__init__.py"}
+    assert set(code_hash.modules(stage)) - {PACKAGE / "__init__.py"} == found - {PACKAGE / "__init__.py"}
 
 
 def named_rooms(page: str) -> set[str]:
@@ -137,7 +137,7 @@ def test_every_module_has_a_room_in_the_page() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     there = {p.stem for p in PACKAGE.glob("[!_]*.py")} | {p.parent.name for p in PACKAGE.glob("*/__init__.py")}
     assert named_rooms(page) == there
-    assert named_rooms(page.replace("`pipeline/spec.py`", "")) == there - {"spec"}
+    assert named_rooms(page.replace("`pipeline/opmatrix/spec.py`", "")) == there - {"spec"}
 
 
 def test_nothing_happens_on_import() -> None:
@@ -154,7 +154,7 @@ def test_nothing_happens_on_import() -> None:
 def test_paths_under_build_come_from_layout_alone() -> None:
     for path in modules(PACKAGE):
         if path.name != "layout.py":
-            assert not re.search(r"""["']build/""", path.read_text()), f"{path}: use pipeline.layout"
+            assert not re.search(r"""["']build/""", path.read_text()), f"{path}: use opmatrix.project.paths"
 
 
 def shims(text: str) -> tuple[set[str], set[str]]:
@@ -168,8 +168,8 @@ def test_bindings_use_no_symbol_outside_the_targets_list() -> None:
     """tests/native and the compile stage hold the same of the libraries themselves; this needs no compiler."""
     always, newer = shims((ROOT / "native/binding/stable/torch_shims.h").read_text())
     assert len(always) > 20
-    assert always <= symbols.torch_shims("2.9")
-    assert newer == symbols.torch_shims("newer") <= symbols.torch_shims("2.15") - symbols.torch_shims("2.9")
+    assert always <= elf_symbols.torch_shims("2.9")
+    assert newer == elf_symbols.torch_shims("newer") <= elf_symbols.torch_shims("2.15") - elf_symbols.torch_shims("2.9")
 
 
 def test_an_older_torch_loads_a_library_to_be_told_what_it_needs() -> None:
@@ -182,4 +182,4 @@ def test_an_older_torch_loads_a_library_to_be_told_what_it_needs() -> None:
 def test_the_symbol_rule_sees_a_planted_declaration() -> None:
     planted, _ = shims("void aoti_torch_new_in_2_10(int);\n// Newer than 2.9\nvoid torch_parallel_for(int);")
     assert planted == {"aoti_torch_new_in_2_10"}
-    assert not planted <= symbols.torch_shims("2.9")
+    assert not planted <= elf_symbols.torch_shims("2.9")

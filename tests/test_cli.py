@@ -1,4 +1,4 @@
-"""Mistakes on the command line of ``python -m pipeline``: one sentence each, and the exit code of its kind."""
+"""Mistakes on the command line of ``python -m opmatrix``: one sentence each, and the exit code of its kind."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
-from pipeline.errors import SpecError, ToolchainError, UsageError
+from opmatrix.cli import main
+from opmatrix.errors import SpecError, ToolchainError, UsageError
 
 DODO = "raise AssertionError('nobody runs this')\n"
 
@@ -59,7 +59,7 @@ def test_a_broken_declaration(project: Path, capsys: pytest.CaptureFixture[str])
     assert "did you mean 'minimum'?" in capsys.readouterr().err
 
 
-BARE = "import sys; sys.path.append({root!r}); from pipeline.cli import main; sys.exit(main(sys.argv[1:]))"
+BARE = "import sys; sys.path.append({root!r}); from opmatrix.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 def test_a_python_without_the_packages(project: Path, root: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.code import function
+from opmatrix.code_hash import function
 
 FILE = '''\
 """Two lowerings."""

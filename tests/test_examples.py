@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import spec
-from pipeline.lowering import graph
-from pipeline.lowering.nodes import NodeGraph, Tensor
+from opmatrix import spec
+from opmatrix.lowering import graph
+from opmatrix.lowering.record_nodes import NodeGraph, Tensor
 
 
 def examples(module: ModuleType, names: tuple[str, ...]) -> list[doctest.DocTest]:

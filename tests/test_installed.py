@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.project import installed
-from pipeline.version import minor
+from opmatrix.project.settings import installed
+from opmatrix.version import minor
 
 ROOT = Path(__file__).parents[1]
 PACKAGED = ("pipeline", "native", "requirements", "pyproject.toml", "README.md", "LICENSE")
@@ -64,15 +64,15 @@ def newer(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = shutil.copytree(source, tmp_path_factory.mktemp("later") / "source", symlinks=True)
     replace(copy / "pyproject.toml", 'version = "0.1.0"', 'version = "0.2.0"')
     replace(
-        copy / "pipeline/runner/program.py", '    "why": ', '    "greet": "pipeline.runner.greet:Greet",\n    "why": '
+        copy / "pipeline/opmatrix/commands/main.py", '    "why": ', '    "greet": "opmatrix.engine.greet:Greet",\n    "why": '
     )
-    (copy / "pipeline/runner/greet.py").write_text(
-        "from pipeline.runner.listing import List\n\n\nclass Greet(List):\n"
+    (copy / "pipeline/opmatrix/engine/greet.py").write_text(
+        "from opmatrix.commands.list import List\n\n\nclass Greet(List):\n"
         "    name = 'greet'\n\n    def execute(self, params, args):\n        print('hello')\n        return 0\n"
     )
     greeting = '    stage("greet", lambda layout, options: print("hello from a stage"), "greet")\n'
-    replace(copy / "pipeline/cli.py", '    stage("link"', f'{greeting}    stage("link"')
-    replace(copy / "pipeline/matrix.py", '    "1.31": Ort(', '    "1.99": Ort(ir=13, opset=26),\n    "1.31": Ort(')
+    replace(copy / "pipeline/opmatrix/cli.py", '    stage("link"', f'{greeting}    stage("link"')
+    replace(copy / "pipeline/opmatrix/matrix/cells.py", '    "1.31": Ort(', '    "1.99": Ort(ir=13, opset=26),\n    "1.31": Ort(')
     shutil.copy(copy / "requirements/ort1.24.txt", copy / "requirements/ort1.99.txt")
     shutil.rmtree(copy / "build", ignore_errors=True)
     return build(copy, tmp_path_factory.mktemp("wheel"))
@@ -200,7 +200,7 @@ def test_an_update_touches_nothing(python: Path, wheel: Path, newer: Path, proje
     install(newer, python)
     try:
         assert run(project, python, "-m", "doit", "greet") == "hello\n"
-        assert run(project, python, "-m", "pipeline", "greet") == "hello from a stage\n"
+        assert run(project, python, "-m", "opmatrix", "greet") == "hello from a stage\n"
         assert "\nort1.99 " in run(project, python, "-m", "tox", "list")
         assert "6 cells: 6 verified" in run(project, python, "-m", "doit", "-a", "verify", "report")
         assert written(project) == before

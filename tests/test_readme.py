@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.layout import Layout
-from pipeline.load import load_operators
-from pipeline.matrix import Choice
-from pipeline.project import chosen_cells
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operators
+from opmatrix.matrix.cells import Choice
+from opmatrix.project.settings import chosen_cells
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -39,7 +39,7 @@ def test_lines_are_counted() -> None:
 
 def test_the_matrix_is_counted_as_it_is_planned() -> None:
     """The sentence comes from a report; how many cells there are now is known without one."""
-    layout = Layout(ROOT)
+    layout = Paths(ROOT)
     cells = chosen_cells(layout, Choice(torch="all", ort="all"))
     planned = [cell for o in load_operators(layout) for _ in o.spec.lowerings for cell in o.cells(cells)]
     found = re.search(
@@ -70,7 +70,7 @@ def test_the_output_shown_is_the_real_one() -> None:
     on_demand = ("sanitize", "probe", "link", "dist")
     names = {line.split()[0] for line in listed.splitlines() if not line.startswith(on_demand)}
     subprocess.run(doit, cwd=ROOT, capture_output=True, text=True)
-    report = subprocess.run([sys.executable, "-m", "pipeline", "report"], cwd=ROOT, capture_output=True, text=True)
+    report = subprocess.run([sys.executable, "-m", "opmatrix", "report"], cwd=ROOT, capture_output=True, text=True)
     steps, _, table = (
         README.partition("the environment is ready")[2].partition("\n")[2].partition("```")[0].partition("\n\n")
     )

@@ -89,7 +89,7 @@ def test_usage(checkout: Checkout) -> None:
 
 def is_made_anew(done: subprocess.CompletedProcess[str]) -> bool:
     """Did it call the Python that makes the environment, and stop with its exit code?"""
-    return (done.returncode, done.stdout) == (42, "made by -m pipeline.environment\n")
+    return (done.returncode, done.stdout) == (42, "made by -m opmatrix.environments.bootstrap\n")
 
 
 def test_first_call(checkout: Checkout) -> None:
@@ -142,7 +142,7 @@ def test_this_python_fits(checkout: Checkout) -> None:
     """The real check with a real Python, which then finds the checkout's own module, not an installed one."""
     (checkout.root / "pipeline").mkdir()
     (checkout.root / "pipeline/__init__.py").touch()
-    (checkout.root / "pipeline/environment.py").write_text("raise SystemExit(43)\n")
+    (checkout.root / "pipeline/opmatrix/environments/bootstrap.py").write_text("raise SystemExit(43)\n")
     assert checkout.run("show", OPMATRIX_PYTHON=sys.executable).returncode == 43
 
 

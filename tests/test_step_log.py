@@ -7,47 +7,47 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import aside
-from pipeline.runner.failure import ended, leave_verdict, read_output
-from pipeline.runner.pool import Ending
-from pipeline.step import Step
-from pipeline.verdict import read
+from opmatrix import step_log
+from opmatrix.engine.step_failure import ended, leave_verdict, read_output
+from opmatrix.engine.server_pool import Ending
+from opmatrix.step import Step
+from opmatrix.verdict import read
 
 FAULTS = {name: f"my_op-{name}: wrong" for name in ("a", "b", "c")}
 
 
 def test_by_hand_nothing_says_what_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
-    aside.at("case seed")
+    step_log.now_running("case seed")
     assert capsys.readouterr().out == ""
 
 
 def test_a_log_says_it_and_nobody_is_shown_it(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(aside.LOGGED, "1")
-    aside.at("model static")
-    aside.at("case seed")
-    aside.tell("a graph\n  of two lines")
+    monkeypatch.setenv(step_log.LOGGED, "1")
+    step_log.now_running("model static")
+    step_log.now_running("case seed")
+    step_log.detail("a graph\n  of two lines")
     print("last words")
     log = capfd.readouterr().out
     assert log == "# at model static\n# at case seed\n# a graph\n#   of two lines\nlast words\n"
-    assert aside.shown(log) == "last words" and aside.last(log) == "case seed"
-    assert aside.last("last words\n") == ""
+    assert step_log.visible_lines(log) == "last words" and step_log.last_running(log) == "case seed"
+    assert step_log.last_running("last words\n") == ""
 
 
 def test_what_cpp_writes_is_kept_as_well_and_in_order(capfd: pytest.CaptureFixture[str]) -> None:
     print("before")
-    with pytest.raises(ZeroDivisionError), aside.kept():
+    with pytest.raises(ZeroDivisionError), step_log.capture_stdout():
         os.write(1, b"graph(\n")
         raise ZeroDivisionError
-    with aside.kept():
+    with step_log.capture_stdout():
         pass
     print("after")
     assert capfd.readouterr().out.splitlines() == ["before", "# graph(", "after"]
 
 
 def test_three_faults_are_told_in_full(capsys: pytest.CaptureFixture[str]) -> None:
-    assert aside.few(FAULTS, subject="my_op", where="here") == "\n".join(FAULTS.values())
+    assert step_log.summarize_faults(FAULTS, subject="my_op", where="here") == "\n".join(FAULTS.values())
     assert capsys.readouterr().out == ""
 
 
@@ -56,13 +56,13 @@ def test_of_more_faults_one_line_says_how_many_and_where(
     logged: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if logged:
-        monkeypatch.setenv(aside.LOGGED, "1")
-    told = aside.few({**FAULTS, "d, e": "my_op-d: wrong. Also e", "f": "my_op-f: wrong"}, subject="my_op", where="here")
+        monkeypatch.setenv(step_log.LOGGED, "1")
+    told = step_log.summarize_faults({**FAULTS, "d, e": "my_op-d: wrong. Also e", "f": "my_op-f: wrong"}, subject="my_op", where="here")
     where = "the log, and here" if logged else "here"
     assert told.splitlines() == [*FAULTS.values(), f"my_op: 3 more cases are wrong: d, e, f. In full: {where}"]
     assert capsys.readouterr().out == ("# my_op-d: wrong. Also e\n# my_op-f: wrong\n" if logged else "")
     many = {f"c{n}": "wrong" for n in range(40)}
-    assert aside.few(many, subject="my_op", where="here").splitlines()[3].endswith("c13, c14, .... In full: " + where)
+    assert step_log.summarize_faults(many, subject="my_op", where="here").splitlines()[3].endswith("c13, c14, .... In full: " + where)
 
 
 def crashed(tmp_path: Path, log: str, *, group: str, command: tuple[str, ...]) -> str:
@@ -82,9 +82,9 @@ def test_a_crash_names_the_case_and_replays_it(tmp_path: Path) -> None:
     assert told.splitlines()[:3] == [
         "died of SIGSEGV after 0.4 s, at case nan",
         "Fatal Python error",
-        "Replay: python -m pipeline verify my_op --case nan",
+        "Replay: python -m opmatrix verify my_op --case nan",
     ]
-    assert "gdb --args python -m pipeline verify my_op --case nan --debug" in told
+    assert "gdb --args python -m opmatrix verify my_op --case nan --debug" in told
     assert read_output(tmp_path / "log") == "Fatal Python error"
 
 
@@ -92,5 +92,5 @@ def test_a_crash_elsewhere_names_what_was_tried_and_replays_all(tmp_path: Path) 
     told = crashed(tmp_path, "$ c\n# at a, b in 4 threads at once\n", group="verify", command=("verify", "my_op"))
     assert told.splitlines()[:2] == [
         "died of SIGSEGV after 0.4 s, at a, b in 4 threads at once",
-        "Replay: python -m pipeline verify my_op",
+        "Replay: python -m opmatrix verify my_op",
     ]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import verdict
-from pipeline.matrix import Cell
-from pipeline.verdict import CaseResult, Verdict, percent
+from opmatrix import verdict
+from opmatrix.matrix.cells import Cell
+from opmatrix.verdict import CaseResult, Verdict, percent
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
 CASE = CaseResult(
@@ -31,7 +31,7 @@ def test_a_verdict_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_names_and_replay() -> None:
     assert str(FOUND) == f"op-custom@{CELL}"
     assert FOUND.case_name("large") == f"op-custom-large@{CELL}"
-    assert FOUND.replay("large") == f"python -m pipeline verify op --lowering custom --cell {CELL} --case large"
+    assert FOUND.replay("large") == f"python -m opmatrix verify op --lowering custom --cell {CELL} --case large"
 
 
 def test_a_mismatch_without_a_number_is_beyond_any_limit(tmp_path: Path) -> None:

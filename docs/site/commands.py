@@ -12,12 +12,12 @@ from typing import Any
 
 from doit.doit_cmd import get_loader
 
-from pipeline import cli, errors
-from pipeline.reference.markdown import code, codes, plain, table
-from pipeline.runner import help as doit_help
-from pipeline.runner.program import Program
-from pipeline.runner.tasks import GROUPS
-from pipeline.runner.withheld import Withheld
+from opmatrix import cli, errors
+from opmatrix.operator_pages.markdown import code, codes, plain, table
+from opmatrix.commands import help as doit_help
+from opmatrix.commands.main import Program
+from opmatrix.engine.doit_tasks import GROUPS
+from opmatrix.commands.removed import RemovedCommand
 
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "tool.opmatrix.opsets": {
@@ -63,7 +63,7 @@ def render(root: Path) -> str:
         "## Tasks",
         "In the order of the data. `doit list --all` names each step, such as `compile:group_norm`.",
         table(("task", "what it does"), [(code(name), plain(text)) for name, text in GROUPS.items()]),
-        "## python -m pipeline",
+        "## python -m opmatrix",
         "Each stage by hand, as doit runs it.",
         *_stages(),
         "Exit codes, beside 0 and 1:",
@@ -102,7 +102,7 @@ def _doit_commands(root: Path) -> Iterator[str]:
     first = [*doit_help.EVERY_DAY, *doit_help.STATE, *doit_help.ABOUT]
     for name in (*first, *(n for n in found if n not in first)):
         kind = found.get_plugin(name)
-        if issubclass(kind, Withheld):
+        if issubclass(kind, RemovedCommand):
             continue
         command = kind(task_loader=loader, config=main.config, bin_name="doit", cmds=found)
         # Those of a section, such as "DB backend", are doit's own: where it keeps its state is ours to say.

@@ -1,4 +1,4 @@
-"""The page about what a declaration may say, from the text of pipeline/spec.py: pure."""
+"""The page about what a declaration may say, from the text of pipeline/opmatrix/spec.py: pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.reference.markdown import code, codes, plain, prose, table
+from opmatrix.operator_pages.markdown import code, codes, plain, prose, table
 
 ROOTS = ("OpSpec", "Model")  # SPEC and MODELS; the other classes follow in the order in which they are met
 
@@ -38,7 +38,7 @@ def render(source: str) -> str:
         "# The declaration",
         prose(ast.get_docstring(tree) or ""),
         "`ops/<name>/spec.py` defines `SPEC`, an [OpSpec](#opspec); `ops/<name>/cases.py` defines `MODELS`, a tuple of "
-        "[Model](#model). All fields are given by name: `from pipeline.spec import OpSpec, ...`. What does not hold is "
+        "[Model](#model). All fields are given by name: `from opmatrix.spec import OpSpec, ...`. What does not hold is "
         "reported with its file and field, all of it in one go, before anything runs.",
         *(_class(classes[name], classes, aliases) for name in _order(classes)),
         "## Types by name",
@@ -59,7 +59,7 @@ def _fields(node: ast.ClassDef) -> Iterator[Field]:
         if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):
             continue
         if not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)):
-            raise ValueError(f"pipeline/spec.py:{line.lineno}: say below {line.target.id!r} what it means")
+            raise ValueError(f"pipeline/opmatrix/spec.py:{line.lineno}: say below {line.target.id!r} what it means")
         yield Field(
             name=line.target.id,
             type=ast.unparse(line.annotation),

@@ -15,9 +15,9 @@ COMMAND = "./run python -m docs.site.generate"
 def pages(root: Path) -> Mapping[str, str]:
     """Return the text of each page, by its name; each says what made it, for who would edit it."""
     made = {
-        "declaration.md": declaration.render((root / "pipeline/spec.py").read_text()),
+        "declaration.md": declaration.render((root / "pipeline/opmatrix/spec.py").read_text()),
         "commands.md": commands.render(root),
-        "report-schema.md": report_schema.render(json.loads((root / "pipeline/report/report.schema.json").read_text())),
+        "report-schema.md": report_schema.render(json.loads((root / "pipeline/opmatrix/report/report.schema.json").read_text())),
     }
     return {name: f"<!-- Made by `{COMMAND}`. -->\n\n{text}" for name, text in made.items()}
 

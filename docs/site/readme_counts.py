@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipeline.errors import ReportError
-from pipeline.files import write_text
-from pipeline.layout import Layout
-from pipeline.report.document import Document, parse
-from pipeline.version import numbers
+from opmatrix.errors import ReportError
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
+from opmatrix.report.report_json import Document, parse
+from opmatrix.version import numbers
 
 ROOT = Path(__file__).parents[2]
 # The text between the two comments is written anew.
@@ -52,7 +52,7 @@ def _versions(found: Iterable[str]) -> list[str]:
 
 def main() -> None:
     """Raises ReportError for no report, a report with faults, and a page without the comments."""
-    path, page = Layout(ROOT).report_data, ROOT / "README.md"
+    path, page = Paths(ROOT).report_data, ROOT / "README.md"
     report = parse(path.read_text()) if path.is_file() else None
     if report is None:
         raise ReportError(f"'{path}' is no report. Make it: ./run doit torch=all ort=all")

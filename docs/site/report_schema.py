@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.reference.markdown import code, codes, plain, table
+from opmatrix.operator_pages.markdown import code, codes, plain, table
 
 Schema = Mapping[str, Any]
 
@@ -17,7 +17,7 @@ def render(schema: Schema) -> str:
     parts = [
         "# report.json",
         f"{plain(schema['description'])} How it is made: [the report](../report.md). The schema itself: "
-        "[report.schema.json](../../pipeline/report/report.schema.json), "
+        "[report.schema.json](../../pipeline/opmatrix/report/report.schema.json), "
         "JSON Schema 2020-12. All keys of the tables are there, unless they are said to be optional.",
         "## The document\n\n" + _table(schema, ""),
         *(f"## {name}\n\n{_described(one, name)}\n\n{_table(one, name)}" for name, one in objects.items()),

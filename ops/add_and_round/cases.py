@@ -2,13 +2,13 @@
 
 import math
 
-from pipeline.spec import Case, DType, Layout, Model, Random, Values
+from opmatrix.spec import Case, DType, MemoryLayout, Model, Random, Values
 
 HALVES = (-2.75, -1.25, -0.75, -0.25, -0.0, 0.25, 0.75, 1.25, 2.75)  # doubled they lie between two whole numbers
 
 
 def static(dtype: DType) -> Model:
-    def random(name: str, layout: Layout = "contiguous") -> Case:
+    def random(name: str, layout: MemoryLayout = "contiguous") -> Case:
         return Case(name=f"{name}_{dtype}", inputs={"x": Random(shape=(4, 9), deviation=20.0, layout=layout)})
 
     return Model(

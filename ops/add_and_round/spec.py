@@ -1,6 +1,6 @@
 """Add a tensor to itself and round, as in the seeds: defined in Python, lowered to two custom ops and a Cast."""
 
-from pipeline.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 

@@ -1,6 +1,6 @@
 """The sum of two tensors, as in the tutorial: test.customop::CustomOpOne, known to ONNX alone."""
 
-from pipeline.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance
 
 SPEC = OpSpec(
     name="custom_op_one",

@@ -2,7 +2,7 @@
 
 import math
 
-from pipeline.spec import Case, DType, Model, Random, Values
+from opmatrix.spec import Case, DType, Model, Random, Values
 
 HALVES = (-3.5, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 0.49999997, 0.50000006, -0.0, 0.0)
 LARGE = (8388607.5, 8388608.0, -4194303.5, 4503599627370495.5, 4503599627370497.0, 1e30, -1e38)

@@ -1,6 +1,6 @@
 """Rounding to whole numbers, as in the tutorial: test.customop::CustomOpTwo, known to ONNX alone."""
 
-from pipeline.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance
 
 SPEC = OpSpec(
     name="custom_op_two",

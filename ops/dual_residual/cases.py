@@ -2,10 +2,10 @@
 
 import math
 
-from pipeline.spec import Case, DType, Layout, Model, Random, Tensor
+from opmatrix.spec import Case, DType, MemoryLayout, Model, Random, Tensor
 
 
-def inputs(*shape: int, layout: Layout = "contiguous", mean: float = 0.0) -> dict[str, Tensor]:
+def inputs(*shape: int, layout: MemoryLayout = "contiguous", mean: float = 0.0) -> dict[str, Tensor]:
     """Return two different tensors of `shape`; only x has another layout."""
     return {"x": Random(shape=shape, layout=layout, mean=mean), "y": Random(shape=shape)}
 

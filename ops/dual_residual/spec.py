@@ -3,7 +3,7 @@
 Its kernel stands here as text, as the seed has it, instead of in native/dual_residual/kernel.h.
 """
 
-from pipeline.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
 KERNEL = """\
 // Each of two tensors of one shape, scaled, less the other.

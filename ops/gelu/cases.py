@@ -2,7 +2,7 @@
 
 import math
 
-from pipeline.spec import Case, Model, Random, Values
+from opmatrix.spec import Case, Model, Random, Values
 
 MODELS = (
     Model(

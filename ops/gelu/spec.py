@@ -1,6 +1,6 @@
 """Gaussian error linear unit, as in the seeds: torch's own operator, exported as ONNX Runtime's com.microsoft::Gelu."""
 
-from pipeline.spec import Attribute, Input, OnnxOp, OpSpec, Output, Override, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, Override, SameAs, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="gelu",

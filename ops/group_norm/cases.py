@@ -2,7 +2,7 @@
 
 import math
 
-from pipeline.spec import Case, DType, Layout, Model, Random, Tensor, Values
+from opmatrix.spec import Case, DType, MemoryLayout, Model, Random, Tensor, Values
 
 NAN, INF = math.nan, math.inf
 
@@ -12,7 +12,7 @@ def inputs(
     groups: float,
     mean: float = 0.0,
     specials: dict[int, float] | None = None,
-    layout: Layout = "contiguous",
+    layout: MemoryLayout = "contiguous",
 ) -> dict[str, Tensor]:
     """Return x of `shape` with a random scale and bias for its channels."""
     channels = (shape[1],)

@@ -1,6 +1,6 @@
 """Group normalization, as in the seeds: torch's mynamespace::custom_group_norm, ONNX's mydomain::mygroupnorm."""
 
-from pipeline.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="group_norm",

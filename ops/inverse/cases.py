@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.spec import Case, DType, Layout, Model, Random, Values
+from opmatrix.spec import Case, DType, MemoryLayout, Model, Random, Values
 
 
 def plus_x(inverse: Any, x: Any) -> Any:
@@ -22,7 +22,7 @@ SEED = Model(
 
 
 def static(dtype: DType) -> Model:
-    def case(name: str, layout: Layout = "contiguous") -> Case:
+    def case(name: str, layout: MemoryLayout = "contiguous") -> Case:
         return Case(name=f"{name}_{dtype}", inputs={"x": Random(shape=(2, 5, 5), layout=layout)})
 
     return Model(

@@ -1,6 +1,6 @@
 """Matrix inverse, as in the seeds: torch's own operator, exported as ONNX Runtime's com.microsoft::Inverse."""
 
-from pipeline.spec import Input, OnnxOp, OpSpec, Output, Override, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, Override, SameAs, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="inverse",

@@ -2,7 +2,7 @@
 
 import math
 
-from pipeline.spec import Case, DType, Model, Random, Tensor, Values
+from opmatrix.spec import Case, DType, Model, Random, Tensor, Values
 
 Boxes = tuple[tuple[float, ...], ...]
 Inputs = dict[str, Tensor | tuple[Tensor, ...] | None]

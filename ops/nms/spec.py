@@ -1,6 +1,6 @@
 """Non-maximum suppression with scores, for boxes as detectors have them: an operator with every kind of argument."""
 
-from pipeline.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="nms",

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import CompileError
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.stages import compile
-from pipeline.toolchain import symbols
+from opmatrix.errors import CompileError
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.stages import compile
+from opmatrix.toolchain import elf_symbols
 from tests.codegen import test_invalid_calls_kinds as kinds
 from tests.codegen import test_invalid_calls_torch as plain
 from tests.support.building import build, copy_project
@@ -28,7 +28,7 @@ NAMES = ("group_norm", "dual_residual", "nms")
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     layout = copy_project(tmp_path_factory.mktemp("classic"), *NAMES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compile, "is_classic", lambda spec, torch: True)
@@ -40,7 +40,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 @pytest.fixture(scope="module")
 def minor() -> str:
-    from pipeline.library.torch_call import torch_minor
+    from opmatrix.torch_library.call import torch_minor
 
     return torch_minor()
 
@@ -51,7 +51,7 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_group_norm_says_the_same(layout: Layout, minor: str) -> None:
+def test_group_norm_says_the_same(layout: Paths, minor: str) -> None:
     library = layout.torch_library("group_norm", torch=minor)
     said = json.loads(run(plain.PROGRAM, str(library), json.dumps([*plain.CALLS, *plain.REFUSED])))
     assert {call: said.get(call) for call in plain.CALLS} == plain.CALLS
@@ -59,7 +59,7 @@ def test_group_norm_says_the_same(layout: Layout, minor: str) -> None:
 
 
 @pytest.mark.parametrize("name", kinds.TORCH)
-def test_the_others_say_the_same(name: str, layout: Layout, minor: str) -> None:
+def test_the_others_say_the_same(name: str, layout: Paths, minor: str) -> None:
     spec, calls = load_operator(layout, name).spec, kinds.TORCH[name]
     assert spec.torch is not None
     library = layout.torch_library(name, torch=minor)
@@ -68,7 +68,7 @@ def test_the_others_say_the_same(name: str, layout: Layout, minor: str) -> None:
     assert {call: said.get(call) for call, text in calls.items() if text} == {c: t for c, t in calls.items() if t}
 
 
-def test_a_second_definition_is_a_message(layout: Layout, minor: str, tmp_path: Path) -> None:
+def test_a_second_definition_is_a_message(layout: Paths, minor: str, tmp_path: Path) -> None:
     """Of the stable library after it as well: the process must not end."""
     library = layout.torch_library("group_norm", torch=minor)
     for second in (layout.torch_library("group_norm"), shutil.copy(library, tmp_path)):
@@ -76,18 +76,18 @@ def test_a_second_definition_is_a_message(layout: Layout, minor: str, tmp_path: 
         assert first == "[]" and "custom_group_norm: torch could not define it" in said
 
 
-def test_threads_change_nothing(layout: Layout, minor: str) -> None:
+def test_threads_change_nothing(layout: Paths, minor: str) -> None:
     run(plain.THREADS, str(layout.torch_library("group_norm", torch=minor)))
 
 
-def test_the_gate(layout: Layout, minor: str) -> None:
+def test_the_gate(layout: Paths, minor: str) -> None:
     """It shows one function, and a library that shows more is refused."""
-    symbols.check_classic_torch_library(layout.torch_library("group_norm", torch=minor))
+    elf_symbols.check_classic_torch_library(layout.torch_library("group_norm", torch=minor))
     with pytest.raises(CompileError, match="it may show 'opmatrix_error' alone"):
-        symbols.check_classic_torch_library(layout.ort_library("group_norm"))
+        elf_symbols.check_classic_torch_library(layout.ort_library("group_norm"))
 
 
-def test_what_this_torch_lacks_the_linker_names(layout: Layout) -> None:
+def test_what_this_torch_lacks_the_linker_names(layout: Paths) -> None:
     header = layout.binding / "classic/torch.h"
     text = header.read_text()
     planted = "namespace at { int gone(); }\nnamespace opmatrix::torch {\ninline const int kGone = at::gone();\n"

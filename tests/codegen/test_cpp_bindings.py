@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.glue import cpp, native
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
+from opmatrix.codegen import cpp, cpp_bindings
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
 
 ROOT = Path(__file__).resolve().parents[2]
 # Beside this Python where the test environment is not on PATH.
@@ -24,7 +24,7 @@ needs_clang_format = pytest.mark.skipif(CLANG_FORMAT is None, reason="clang-form
 
 @pytest.fixture(scope="module")
 def group_norm() -> OpSpec:
-    return load_operator(Layout(ROOT), "group_norm").spec
+    return load_operator(Paths(ROOT), "group_norm").spec
 
 
 def spec(**fields: object) -> OpSpec:
@@ -98,7 +98,7 @@ def bins() -> OpSpec:
 
 
 def test_sizes_are_taken_from_attributes() -> None:
-    files = native.render(bins())
+    files = cpp_bindings.render(bins())
     torch = "const std::int64_t y_sizes[] = {x.sizes()[0], bins, (2 * bins) - x.sizes()[1]};"
     assert torch in files["torch.cc"]
     assert torch.replace("bins", "bins_") in files["ort.cc"]
@@ -116,7 +116,7 @@ def windows() -> OpSpec:
 @pytest.mark.parametrize("which", ["group_norm", "mix", "plain", "every_kind", "windows", "bins"])
 def test_it_is_laid_out_as_clang_format_would(which: str, group_norm: OpSpec, tmp_path: Path) -> None:
     shutil.copy(ROOT / ".clang-format", tmp_path)
-    files = native.render(
+    files = cpp_bindings.render(
         {
             "group_norm": group_norm,
             "mix": spec(),
@@ -143,11 +143,11 @@ def test_native_is_laid_out_as_clang_format_would() -> None:
 
 
 def test_the_order_is_that_of_the_declaration(group_norm: OpSpec) -> None:
-    assert "group_norm(x, num_groups, scale, bias, epsilon, y);" in native.render(group_norm)["kernel.cc"]
+    assert "group_norm(x, num_groups, scale, bias, epsilon, y);" in cpp_bindings.render(group_norm)["kernel.cc"]
 
 
 def test_a_size_is_compared_where_its_name_stands_again() -> None:
-    text = native.render(spec())["checks.h"]
+    text = cpp_bindings.render(spec())["checks.h"]
     assert "matrix.rank == 3 && matrix[1] == matrix[0] && matrix[2] == 3" in text
     assert '"mix: matrix must have shape (N, N, 3), got ", matrix' in text
     assert '(N, K) with N = ", matrix[0],' in text and '" as in matrix and K = ", indices_of' in text
@@ -155,7 +155,7 @@ def test_a_size_is_compared_where_its_name_stands_again() -> None:
 
 
 def test_limits_of_attributes() -> None:
-    files = native.render(spec())
+    files = cpp_bindings.render(spec())
     assert (
         'KERNEL_CHECK(alpha >= 0.5 && alpha <= 2.0, "mix: alpha must be at least 0.5 and at most 2, got ", alpha);'
         in (files["torch.cc"])
@@ -167,40 +167,40 @@ def test_limits_of_attributes() -> None:
 
 
 def test_every_choice_of_dtypes() -> None:
-    files = native.render(spec())
+    files = cpp_bindings.render(spec())
     assert files["mix.h"].count("void compute(") == 6
     assert "Kernel<double, std::int64_t>" in files["ort.cc"]
     assert "run<float, bool>(" in files["torch.cc"]
 
 
 def test_a_library_of_several_operators() -> None:
-    text = native.ort_library(["one", "two"])
+    text = cpp_bindings.ort_library(["one", "two"])
     assert "{one::ort_operator(), two::ort_operator()}" in text
 
 
 def test_comments_of_the_declaration_change_no_text(group_norm: OpSpec) -> None:
-    assert native.render(replace(group_norm, summary="Other words.")) == native.render(group_norm)
+    assert cpp_bindings.render(replace(group_norm, summary="Other words.")) == cpp_bindings.render(group_norm)
 
 
 def test_an_operator_made_of_others_has_a_library_alone() -> None:
-    assert native.render(spec(uses=("one", "two"))) == {"ort_library.cc": native.ort_library(["one", "two"])}
+    assert cpp_bindings.render(spec(uses=("one", "two"))) == {"ort_library.cc": cpp_bindings.ort_library(["one", "two"])}
 
 
 def test_a_contrib_operator_has_no_code_of_ours() -> None:
-    assert native.render(spec(runtime="contrib")) == {}
+    assert cpp_bindings.render(spec(runtime="contrib")) == {}
 
 
 def test_a_kernel_may_be_text() -> None:
-    files = native.render(spec(kernel="// the kernel"))
+    files = cpp_bindings.render(spec(kernel="// the kernel"))
     assert files["kernel.h"] == "// the kernel" and '#include "kernel.h"' in files["kernel.cc"]
 
 
 def test_a_size_below_0_is_checked_in_both_bindings() -> None:
     for name, op in (("torch.cc", '"mix"'), ("ort.cc", "kOp")):
-        text = native.render(windows())[name]
+        text = cpp_bindings.render(windows())[name]
         assert '#include "sizes.h"' in text
         assert f'check_computed({op}, "y", Sizes{{y_sizes, 2}});' in text
-        assert "sizes.h" not in native.render(every_kind())[name]
+        assert "sizes.h" not in cpp_bindings.render(every_kind())[name]
 
 
 def test_expressions_of_sizes() -> None:
@@ -229,7 +229,7 @@ def test_expressions_of_sizes() -> None:
 def test_what_cpp_cannot_do_is_refused(fields: dict[str, object], message: str) -> None:
     outputs = (Output(name="y", type="int64", shape=Dims(dims=())),)
     with pytest.raises(ValueError, match=message):
-        native.render(spec(outputs=outputs, **{"types": {"T": ("float32",), "I": ("int64",)}, **fields}))
+        cpp_bindings.render(spec(outputs=outputs, **{"types": {"T": ("float32",), "I": ("int64",)}, **fields}))
 
 
 @pytest.mark.parametrize("arguments", [[], ["a"], ["a" * 50, "b" * 50, "c" * 50], ["a" * 200]])

@@ -1,6 +1,6 @@
 """Every operator, called as its declaration forbids: an error with operator, argument and value, and it goes on.
 
-What is wrong is derived from the declaration (`pipeline.data.illegal`): dtype, rank and size of each input, the value
+What is wrong is derived from the declaration (`opmatrix.testdata.invalid_calls`): dtype, rank and size of each input, the value
 of each attribute; and here one input too many or too few. What only a kernel knows stands in a table below, and, for
 group_norm and nms, in the tests beside this one. Each operator is called in a child process, which must not die.
 """
@@ -17,21 +17,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.illegal import Call, InvalidCall, invalid_calls, valid_call
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operator, operator_names
-from pipeline.matrix import Cell
-from pipeline.schema import has_kernel, torch_name
-from pipeline.spec import Attribute
-from pipeline.stages import glue
+from opmatrix.testdata.invalid_calls import Call, InvalidCall, invalid_calls, valid_call
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operator, operator_names
+from opmatrix.matrix.cells import Cell
+from opmatrix.declaration.torch_signature import has_kernel, torch_name
+from opmatrix.spec import Attribute
+from opmatrix.stages import codegen
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 from tests.support.projects import ROOT
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
-NAMES = operator_names(Layout(ROOT))
-OPERATORS = {name: load_operator(Layout(ROOT), name) for name in NAMES}
+NAMES = operator_names(Paths(ROOT))
+OPERATORS = {name: load_operator(Paths(ROOT), name) for name in NAMES}
 IN_TORCH = [name for name, operator in OPERATORS.items() if operator.spec.torch]
 WITH_NODE = [name for name, operator in OPERATORS.items() if not operator.spec.uses]
 CELLS = [Cell(torch="2.13", exporter=exporter, opset=20, ort="1.31") for exporter in ("legacy", "dynamo")]
@@ -77,21 +77,21 @@ BEYOND: dict[str, list[tuple[str, Any, str, str | None]]] = {
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """A project of all operators, each compiled when a test first asks for it (`made`)."""
-    from pipeline.models import exporters
+    from opmatrix.export import exporters
 
     exporters.warm_up()  # once for all children
     return copy_project(tmp_path_factory.mktemp("bad"), *NAMES)
 
 
 @pytest.fixture
-def made(layout: Layout) -> Callable[[str], Operator]:
+def made(layout: Paths) -> Callable[[str], Operator]:
     def of(name: str) -> Operator:
         operator = OPERATORS[name]
         if not has_kernel(operator.spec):
             for used in (name, *operator.spec.uses):
-                glue.run(layout, OPERATORS[used])
+                codegen.run(layout, OPERATORS[used])
         elif not layout.ort_library(name).exists():
             build(layout, name)
         return operator
@@ -141,15 +141,15 @@ def argument(one: InvalidCall) -> str:
 
 
 @pytest.mark.parametrize("name", IN_TORCH)
-def test_in_torch(name: str, made: Callable[[str], Operator], layout: Layout, tmp_path: Path) -> None:
+def test_in_torch(name: str, made: Callable[[str], Operator], layout: Paths, tmp_path: Path) -> None:
     operator = made(name)
     wrong = list(invalid_calls(operator))
 
     def run() -> dict[str, str]:
-        from pipeline.library import torch_library
-        from pipeline.library.forbidden import call
+        from opmatrix.torch_library import load_library
+        from opmatrix.torch_checks.invalid_calls import call
 
-        loaded = torch_library.load(layout, operator)
+        loaded = load_library.load(layout, operator)
         right = valid_call(operator)
         calls = {str(one): one.call for one in wrong}
         calls |= {f"beyond {n}": given for n, (given, *_) in enumerate(beyond(operator))}
@@ -178,17 +178,17 @@ def test_in_torch(name: str, made: Callable[[str], Operator], layout: Layout, tm
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.exporter)
 @pytest.mark.parametrize("name", IN_TORCH)
-def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], layout: Layout, tmp_path: Path) -> None:
+def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], layout: Paths, tmp_path: Path) -> None:
     operator = made(name)
     wrong = list(invalid_calls(operator))
 
     def run() -> dict[str, str]:
         import torch
 
-        from pipeline.models.demand import ExpectedModel
-        from pipeline.models.exporters import export
-        from pipeline.models.glue import load_generated
-        from pipeline.stages.export import define
+        from opmatrix.export.expected_model import ExpectedModel
+        from opmatrix.export.exporters import export
+        from opmatrix.export.generated_modules import load_generated
+        from opmatrix.stages.export import define
 
         generated = load_generated(layout, name)
         alive = define(layout, operator.spec, generated)
@@ -235,7 +235,7 @@ def traced(operator: Operator) -> Iterator[tuple[int, Call, str]]:
 
 
 @pytest.mark.parametrize("name", WITH_NODE)
-def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Layout, tmp_path: Path) -> None:
+def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Paths, tmp_path: Path) -> None:
     operator = made(name)
     spec = operator.spec
     wrong = [one for one in invalid_calls(operator) if not (isinstance(one.part, Attribute) and one.part.torch_only)]
@@ -243,10 +243,10 @@ def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Lay
     def run() -> dict[str, str]:
         from onnx import helper
 
-        from pipeline.trial.fuzz import Fuzz, node_model
-        from pipeline.trial.runtime import Runtime
+        from opmatrix.ort_checks.fuzz import Fuzz, node_model
+        from opmatrix.ort_checks.sessions import OrtSessions
 
-        runtime = Runtime(layout.ort_library(name) if has_kernel(spec) else None)
+        runtime = OrtSessions(layout.ort_library(name) if has_kernel(spec) else None)
         fuzz, right = Fuzz(operator, runtime), valid_call(operator)
 
         def load(change: Callable[[Any], None]) -> None:

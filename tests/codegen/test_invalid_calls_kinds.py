@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from pipeline.layout import Layout
+from opmatrix.project.paths import Paths
 from tests.support.building import build, copy_project
 from tests.support.wrong_calls import CALL_ALL, messages
 
@@ -184,12 +184,12 @@ print(json.dumps(said))
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     return copy_project(tmp_path_factory.mktemp("kinds"), *ORT)
 
 
 @pytest.mark.parametrize("op", ORT)
-def test_what_is_said(op: str, layout: Layout) -> None:
+def test_what_is_said(op: str, layout: Paths) -> None:
     spec = build(layout, op).spec
     wrong = {}
     if spec.torch is not None:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.illegal import valid_call
+from opmatrix.testdata.invalid_calls import valid_call
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 SPEC = '''
-from pipeline.spec import Dims, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
+from opmatrix.spec import Dims, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="windows",
@@ -38,7 +38,7 @@ inline void windows(TensorView<const float>, TensorView<float> y) {
 )
 '''
 CASES = """
-from pipeline.spec import Case, Model, Random
+from opmatrix.spec import Case, Model, Random
 
 MODELS = (Model(name="plain", cases=(Case(name="plain", inputs={"x": Random(shape=(5, 2))}),)),)
 """
@@ -60,11 +60,11 @@ def test_sizes_below_0(tmp_path: Path) -> None:
     def in_torch() -> None:
         import torch
 
-        from pipeline.library import torch_library
-        from pipeline.library.forbidden import call as called
-        from pipeline.models.glue import load_generated
+        from opmatrix.torch_library import load_library
+        from opmatrix.torch_checks.invalid_calls import call as called
+        from opmatrix.export.generated_modules import load_generated
 
-        loaded = torch_library.load(layout, operator)
+        loaded = load_library.load(layout, operator)
         fake = load_generated(layout, "windows").fake.fake
         for shape, wanted in SHAPES.items():
             assert tuple(called(operator, loaded.overload, of(*shape)).shape) == wanted
@@ -74,10 +74,10 @@ def test_sizes_below_0(tmp_path: Path) -> None:
         assert str(caught.value) == TOO_SMALL
 
     def in_onnx_runtime() -> None:
-        from pipeline.trial.fuzz import Fuzz
-        from pipeline.trial.runtime import RefusedError, Runtime
+        from opmatrix.ort_checks.fuzz import Fuzz
+        from opmatrix.ort_checks.sessions import RefusedError, OrtSessions
 
-        fuzz = Fuzz(operator, Runtime(layout.ort_library("windows")))
+        fuzz = Fuzz(operator, OrtSessions(layout.ort_library("windows")))
         for shape, wanted in SHAPES.items():
             assert fuzz.run(of(*shape))[0].shape == wanted
         with pytest.raises(RefusedError, match="windows: y would have the shape"):

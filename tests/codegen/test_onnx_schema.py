@@ -12,10 +12,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pipeline.files import load_module
-from pipeline.glue import python
-from pipeline.models.value_gates import registered
-from pipeline.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance
+from opmatrix.files import load_module
+from opmatrix.codegen import python_modules
+from opmatrix.export.signature_gates import registered
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 SPEC = OpSpec(
@@ -50,7 +50,7 @@ SPEC = OpSpec(
 def inferred(folder: Path, shapes: Sequence[Sequence[int | str] | None], spec: OpSpec = SPEC) -> list[list[int | str]]:
     """Check a model of one node whose inputs have these shapes (None: absent); return the shapes of its outputs."""
     path = folder / "schema.py"
-    path.write_text(python.render(spec)["schema.py"])
+    path.write_text(python_modules.render(spec)["schema.py"])
     schema = load_module(path, "every_schema").schema()
     names = ["" if shape is None else f"i{n}" for n, shape in enumerate(shapes)]
     inputs = [
@@ -107,7 +107,7 @@ def test_no_variadic_tensor_at_all(tmp_path: Path) -> None:
 
 def test_the_attributes(tmp_path: Path) -> None:
     path = tmp_path / "schema.py"
-    path.write_text(python.render(SPEC)["schema.py"])
+    path.write_text(python_modules.render(SPEC)["schema.py"])
     schema = load_module(path, "every_schema").schema()
     found = {
         name: None if a.required else helper.get_attribute_value(a.default_value)
@@ -127,7 +127,7 @@ def test_a_missing_attribute_is_refused_by_the_checker(tmp_path: Path) -> None:
 
 
 def test_it_is_laid_out_as_ruff_would(tmp_path: Path, root: Path) -> None:
-    (tmp_path / "schema.py").write_text(python.render(SPEC)["schema.py"])
+    (tmp_path / "schema.py").write_text(python_modules.render(SPEC)["schema.py"])
     for check in (["format", "--check", "--diff"], ["check"]):
         command = [sys.executable, "-m", "ruff", *check, "--no-cache", "--config", root / "pyproject.toml", tmp_path]
         done = subprocess.run(command, capture_output=True, text=True)

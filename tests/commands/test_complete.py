@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.runner.complete import candidates
+from opmatrix.commands.complete import candidates
 
 COMMANDS = ("run", "why", "check", "clean")
 TASKS = (

@@ -106,7 +106,7 @@ def test_nothing_is_overwritten(project: Project) -> None:
 
 def test_doit_itself_imports_no_framework(project: Project) -> None:
     script = (
-        "import sys; from pipeline.runner.program import Program; sys.argv = ['doit', *sys.argv[1:]];"
+        "import sys; from opmatrix.commands.main import Program; sys.argv = ['doit', *sys.argv[1:]];"
         "code = Program().run(sys.argv[1:]);"
         f"found = [m for m in {FRAMEWORKS!r} if m in sys.modules]; sys.exit(str(found) if found else code)"
     )

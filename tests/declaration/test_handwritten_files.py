@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.check import written
-from pipeline.errors import CompileError, SpecError
-from pipeline.glue import names, native, python
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operator, load_operators
-from pipeline.matrix import Cell
-from pipeline.project import Versions
-from pipeline.spec import Headers, OpSpec, Override, TorchOp
-from pipeline.step import Step
-from pipeline.steps import Plan, steps
-from pipeline.toolchain import headers
-from pipeline.toolchain.classic_torch import ClassicTorch
-from pipeline.toolchain.native_build import build_ninja, sdk_ninja
+from opmatrix.declaration.validation import written
+from opmatrix.errors import CompileError, SpecError
+from opmatrix.codegen import generated_files, cpp_bindings, python_modules
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operator, load_operators
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.settings import Versions
+from opmatrix.spec import Headers, OpSpec, Override, TorchOp
+from opmatrix.step import Step
+from opmatrix.plan.steps import Plan, steps
+from opmatrix.toolchain import third_party_headers
+from opmatrix.toolchain.torch_headers import TorchBuild
+from opmatrix.toolchain.ninja_file import build_ninja, sdk_ninja
 from tests.support.toolchain import TOOLCHAIN
 
-EXISTING = Layout(Path(__file__).parents[1] / "projects/existing")
+EXISTING = Paths(Path(__file__).parents[1] / "projects/existing")
 OPERATORS = {o.name: o for o in load_operators(EXISTING)}
 PLAN = Plan(
     layout=EXISTING,
@@ -73,12 +73,12 @@ def test_files_that_do_not_fit(declared: OpSpec, files: set[str], expected: list
     assert all(text in m.text for m, (_, text) in zip(found, expected, strict=True)), found
 
 
-def copy(name: str, folder: Path) -> Layout:
+def copy(name: str, folder: Path) -> Paths:
     for file in ("spec.py", "cases.py"):
         path = folder / "ops" / name / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text((EXISTING.op(name) / file).read_text())
-    return Layout(folder)
+    return Paths(folder)
 
 
 def test_no_kernel_and_no_bindings_of_its_own(tmp_path: Path) -> None:
@@ -110,18 +110,18 @@ def test_what_registers_itself_is_in_no_other_library(tmp_path: Path) -> None:
 
 
 def test_only_what_is_not_written_is_generated() -> None:
-    found = {name: set(native.render(o.spec, o.written)) for name, o in OPERATORS.items()}
+    found = {name: set(cpp_bindings.render(o.spec, o.written)) for name, o in OPERATORS.items()}
     kernel = {"kernel.cc", "checks.h"}
     assert found == {
         "seed_norm": set(),
         "damped": kernel | {"damped.h", "ort.cc", "ort_library.cc"},
         "row_sums": kernel | {"row_sums.h", "torch.cc"},
     }
-    assert found == {name: set(names.native(o.spec, o.written)) for name, o in OPERATORS.items()}
+    assert found == {name: set(generated_files.native(o.spec, o.written)) for name, o in OPERATORS.items()}
 
 
 def test_only_what_people_registered_may_need_to_be_made_opaque() -> None:
-    assert {n for n, o in OPERATORS.items() if "make_opaque()" in python.render(o.spec, o.written)["fake.py"]} == {
+    assert {n for n, o in OPERATORS.items() if "make_opaque()" in python_modules.render(o.spec, o.written)["fake.py"]} == {
         "seed_norm",
         "damped",
     }
@@ -159,7 +159,7 @@ def test_warnings_of_what_people_bring_are_no_errors() -> None:
 def test_where_others_headers_are_is_not_in_the_text() -> None:
     """So another place of the environment compiles nothing."""
     assert "/env" not in ninja("seed_norm") and "$headers" in ninja("seed_norm")
-    torch = ClassicTorch(version="2.6.0", include=Path("/env/torch/include"), openmp=None, cxx11_abi=False)
+    torch = TorchBuild(version="2.6.0", include=Path("/env/torch/include"), openmp=None, cxx11_abi=False)
     places = sdk_ninja(Path("/ort"), torch=torch, headers=[Path("/env/a b")])
     assert "torch = -D_GLIBCXX_USE_CXX11_ABI=0 -isystem /env/torch/include " in places
     assert "-ffile-prefix-map=/env/torch/include=torch/include " in places
@@ -170,8 +170,8 @@ def test_where_others_headers_are_is_not_in_the_text() -> None:
 def test_a_distribution_without_headers() -> None:
     declared = spec(headers=(Headers(folder="include", distribution="pytest"),))
     with pytest.raises(CompileError, match=r"installs no folder 'include'\. It has headers in: none that is called"):
-        headers.find(declared, Path("/"))
-    assert headers.versions(declared) == [f"pytest {pytest.__version__}"]
+        third_party_headers.find(declared, Path("/"))
+    assert third_party_headers.versions(declared) == [f"pytest {pytest.__version__}"]
 
 
 # What steps are keyed by.
@@ -189,7 +189,7 @@ def test_torch_keys_the_library_over_its_headers_alone() -> None:
 
 def test_a_package_keys_what_includes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = configs(PLAN)
-    monkeypatch.setattr(headers, "versions", lambda spec: ["eigen 4"] if spec.name == "seed_norm" else [])
+    monkeypatch.setattr(third_party_headers, "versions", lambda spec: ["eigen 4"] if spec.name == "seed_norm" else [])
     assert {task for task, key in configs(PLAN).items() if key != before[task]} == {
         "compile:seed_norm",
         "sanitize:seed_norm",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.found import adopted
-from pipeline.source import source
-from pipeline.spec import Case, Model, Random, Values
+from opmatrix.declaration.insert_case import insert_into_models
+from opmatrix.declaration.python_source import source
+from opmatrix.spec import Case, Model, Random, Values
 
 MODEL = Model(
     name="found_1",
@@ -32,7 +32,7 @@ MODEL = Model(
 
 def evaluated(text: str) -> Any:
     namespace: dict[str, Any] = {}
-    exec(f"from pipeline.spec import *\nVALUE = {text}", namespace)
+    exec(f"from opmatrix.spec import *\nVALUE = {text}", namespace)
     return namespace["VALUE"]
 
 
@@ -64,18 +64,18 @@ def test_a_tensor_with_many_values_is_broken_into_lines() -> None:
     ],
 )
 def test_it_comes_last_and_the_others_stay(models: str) -> None:
-    cases = f'"""Cäses."""\n\nfrom pipeline.spec import Model\n\nA = Model(name="a", cases=())\nB = A\n{models}'
+    cases = f'"""Cäses."""\n\nfrom opmatrix.spec import Model\n\nA = Model(name="a", cases=())\nB = A\n{models}'
     before: dict[str, Any] = {}
     exec(cases, before)
     after: dict[str, Any] = {}
-    text = adopted(cases, source(MODEL), "y: 3 of 4 elements differ; " * 8)
+    text = insert_into_models(cases, source(MODEL), "y: 3 of 4 elements differ; " * 8)
     exec(text, after)
     assert after["MODELS"][:-1] == before["MODELS"]
     assert repr(after["MODELS"][-1]) == repr(MODEL)
     assert max(map(len, text.splitlines())) < 120
-    assert "from pipeline.spec import Case, Random, Values\n" in text
+    assert "from opmatrix.spec import Case, Random, Values\n" in text
 
 
 def test_a_file_without_models_is_refused() -> None:
     with pytest.raises(ValueError, match="assigns nothing to MODELS"):
-        adopted("for MODELS in ():\n    pass\n", source(MODEL), "")
+        insert_into_models("for MODELS in ():\n    pass\n", source(MODEL), "")

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from pipeline.check.declaration import RESERVED
-from pipeline.errors import SpecError, UsageError
-from pipeline.glue.names import native
-from pipeline.layout import Layout
-from pipeline.load import load_operator, load_operators
-from pipeline.runner.tasks import GROUPS
-from pipeline.schema import ONLY_KERNEL
+from opmatrix.declaration.validation.operator import RESERVED
+from opmatrix.errors import SpecError, UsageError
+from opmatrix.codegen.generated_files import native
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator, load_operators
+from opmatrix.engine.doit_tasks import GROUPS
+from opmatrix.declaration.torch_signature import ONLY_KERNEL
 
 SPEC = (
     (Path(__file__).parents[2] / "ops/group_norm/spec.py")
@@ -24,7 +24,7 @@ SPEC = (
     .replace("import Attribute", "import Attribute, Dims")
 )
 CASES = """
-from pipeline.spec import Case, Model, Random, Values
+from opmatrix.spec import Case, Model, Random, Values
 
 def case(name="plain", n=2, c=4, h=3, groups=2.0, scale=4):
     return Case(name=name, inputs={
@@ -36,16 +36,16 @@ MODELS = (Model(name="plain", types={"T": "float32"}, cases=(case(),)),)
 """
 
 
-def project(folder: Path, *, spec: str = SPEC, cases: str = CASES, name: str = "group_norm") -> Layout:
+def project(folder: Path, *, spec: str = SPEC, cases: str = CASES, name: str = "group_norm") -> Paths:
     (folder / "ops" / name).mkdir(parents=True)
     (folder / "ops" / name / "spec.py").write_text(spec)
     (folder / "ops" / name / "cases.py").write_text(cases)
     (folder / "native" / name).mkdir(parents=True)
     (folder / "native" / name / "kernel.h").touch()
-    return Layout(folder)
+    return Paths(folder)
 
 
-def mistakes(layout: Layout) -> list[str]:
+def mistakes(layout: Paths) -> list[str]:
     with pytest.raises(SpecError) as caught:
         load_operators(layout)
     return str(caught.value).splitlines()
@@ -187,7 +187,7 @@ def test_optional_and_variadic_inputs(tmp_path: Path, first: str, second: str, e
         'name="bias",', 'name="bias", variadic=True,'
     )
     cases = f"""
-from pipeline.spec import Case, Model, Random
+from opmatrix.spec import Case, Model, Random
 S, T = Random(shape=(4,)), Random(shape=(3,))
 BOTH = {{"x": Random(shape=(2, 4, 3)), "num_groups": Random(shape=(1,))}}
 A, B = Case(name="a", inputs=BOTH | {{"bias": {first}}}), Case(name="b", inputs=BOTH | {{"bias": {second}}})
@@ -295,7 +295,7 @@ def test_an_unknown_operator_is_refused_with_the_nearest(tmp_path: Path) -> None
 
 def test_reading_declarations_imports_no_framework(root: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from pipeline.layout import Layout; from pipeline.load import load_operators;"
+        "import sys; from pathlib import Path; from opmatrix.project.paths import Paths; from opmatrix.declaration.load import load_operators;"
         f"load_operators(Layout(Path({str(root)!r})));"
         "print([m for m in ('torch', 'onnx', 'onnxscript', 'onnxruntime', 'numpy', 'jinja2', 'rich') if m in sys.modules])"
     )

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.dist.settings import Dist
-from pipeline.errors import DistError
-from pipeline.layout import Layout
-from pipeline.stages import link
-from pipeline.unfilled import refuse, reminder
+from opmatrix.wheel.settings import Dist
+from opmatrix.errors import DistError
+from opmatrix.project.paths import Paths
+from opmatrix.stages import link_wheel
+from opmatrix.declaration.placeholders import require_filled, reminder
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path) -> Paths:
     for path, text in {
         "ops/a/spec.py": '"""FILL IN: what a is."""\n\nx = 1  # FILL IN\n',
         "ops/a/README.md": "FILL IN\n",
@@ -25,10 +25,10 @@ def layout(tmp_path: Path) -> Layout:
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    return Layout(tmp_path)
+    return Paths(tmp_path)
 
 
-def test_a_line_says_where_to_go_on(layout: Layout) -> None:
+def test_a_line_says_where_to_go_on(layout: Paths) -> None:
     assert reminder(layout, "a") == (
         "a: FILL IN stands in 3 lines still, the first is ops/a/README.md:1; until then it does not ship"
     )
@@ -40,10 +40,10 @@ def test_a_line_says_where_to_go_on(layout: Layout) -> None:
     assert reminder(layout, "none") == ""
 
 
-def test_code_with_a_marked_line_is_not_shipped(layout: Layout) -> None:
-    refuse(layout, ["b"])
+def test_code_with_a_marked_line_is_not_shipped(layout: Paths) -> None:
+    require_filled(layout, ["b"])
     with pytest.raises(DistError) as raised:
-        refuse(layout, ["b", "a"])
+        require_filled(layout, ["b", "a"])
     assert str(raised.value).splitlines()[:2] == [
         "a wheel holds no placeholders: FILL IN stands in lines of",
         "  ops/a/spec.py: 1, 3",
@@ -51,7 +51,7 @@ def test_code_with_a_marked_line_is_not_shipped(layout: Layout) -> None:
     assert "operators = [...]" in str(raised.value)
 
 
-def test_the_stage_that_links_asks_first(layout: Layout) -> None:
+def test_the_stage_that_links_asks_first(layout: Paths) -> None:
     dist = Dist(name="my_ops", version="1", operators=("a",), summary="", license=None, licenses=(), third_party={})
     with pytest.raises(DistError, match="a wheel holds no placeholders"):
-        link.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]
+        link_wheel.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]

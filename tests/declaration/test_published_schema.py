@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import published
-from pipeline.errors import SpecError
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operator, load_operators
+from opmatrix.declaration import published_schema
+from opmatrix.errors import SpecError
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operator, load_operators
 from tests.support.evolved import SPEC as EVOLVED
 
 ROOT = Path(__file__).parents[2]
@@ -20,14 +20,14 @@ LIFT = 'Attribute(name="lift", kind="float", default=0.0)'
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path) -> Paths:
     """A project of group_norm, as it is published here; its cases fit what is changed in it."""
     shutil.copytree(ROOT / "ops/group_norm", tmp_path / "ops/group_norm", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "native/group_norm", tmp_path / "native/group_norm")
-    return Layout(tmp_path)
+    return Paths(tmp_path)
 
 
-def change(layout: Layout, *changes: tuple[str, str], file: str = "ops/group_norm/spec.py") -> None:
+def change(layout: Paths, *changes: tuple[str, str], file: str = "ops/group_norm/spec.py") -> None:
     path = layout.root / file
     text = path.read_text()
     for old, new in changes:
@@ -36,20 +36,20 @@ def change(layout: Layout, *changes: tuple[str, str], file: str = "ops/group_nor
     path.write_text(text)
 
 
-def load(layout: Layout) -> Operator:
+def load(layout: Paths) -> Operator:
     return load_operator(layout, "group_norm")
 
 
 def test_what_is_published_here_is_declared() -> None:
-    found = {o.name: o.published for o in load_operators(Layout(ROOT))}
+    found = {o.name: o.published for o in load_operators(Paths(ROOT))}
     assert found["group_norm"] == (1,)
     assert sum(map(bool, found.values())) == 1
 
 
-def test_the_text_is_what_was_read(layout: Layout) -> None:
+def test_the_text_is_what_was_read(layout: Paths) -> None:
     text = (layout.root / SCHEMA).read_text()
-    assert published.text(published.schema(load(layout).spec, 1)) == text
-    assert published.text(json.loads(text)) == text
+    assert published_schema.text(published_schema.schema(load(layout).spec, 1)) == text
+    assert published_schema.text(json.loads(text)) == text
 
 
 BREAKS = (
@@ -85,7 +85,7 @@ GONE = "found nothing of that name"
     ],
 )  # fmt: skip
 def test_a_change_of_a_published_version_is_refused(
-    layout: Layout, old: str, new: str, field: str, was: str, now: str
+    layout: Paths, old: str, new: str, field: str, was: str, now: str
 ) -> None:
     change(layout, (old, new))
     begin = f"ops/group_norm/spec.py: {field}: version 1 is published with {was}"
@@ -95,23 +95,23 @@ def test_a_change_of_a_published_version_is_refused(
     assert found.endswith(GIVEN)
 
 
-def test_a_version_of_the_domain_is_not_taken_back(layout: Layout) -> None:
+def test_a_version_of_the_domain_is_not_taken_back(layout: Paths) -> None:
     change(layout, ("versions=(1, 2)", "versions=(1,)"))
     assert "onnx.versions: version 1 is published for 1, 2, and 2 is gone. " in "\n".join(refused(layout))
 
 
-def refused(layout: Layout) -> list[str]:
+def refused(layout: Paths) -> list[str]:
     with pytest.raises(SpecError) as caught:
         load(layout)
     return str(caught.value).splitlines()
 
 
-def test_one_change_is_one_mistake(layout: Layout) -> None:
+def test_one_change_is_one_mistake(layout: Paths) -> None:
     change(layout, ("default=1e-5", "default=1e-4"))
     assert len(refused(layout)) == 1
 
 
-def test_another_order_is_refused(layout: Layout) -> None:
+def test_another_order_is_refused(layout: Paths) -> None:
     scale = '        Input(name="scale", type="T", dims=("C",), doc="one factor per channel"),\n'
     bias = '        Input(name="bias", type="T", dims=("C",), doc="one summand per channel"),\n'
     change(layout, (scale + bias, bias + scale))
@@ -122,7 +122,7 @@ def test_another_order_is_refused(layout: Layout) -> None:
     assert BREAKS in found
 
 
-def test_a_new_attribute_needs_a_number(layout: Layout) -> None:
+def test_a_new_attribute_needs_a_number(layout: Paths) -> None:
     change(layout, ("        ),\n    ),\n    outputs", f"        ),\n        {LIFT},\n    ),\n    outputs"))
     (found,) = refused(layout)
     assert (
@@ -131,7 +131,7 @@ def test_a_new_attribute_needs_a_number(layout: Layout) -> None:
     assert "onnx.versions have 3" in found
 
 
-def test_a_number_that_models_have_imported_is_taken(layout: Layout) -> None:
+def test_a_number_that_models_have_imported_is_taken(layout: Paths) -> None:
     """Models that import version 2 of the domain have schema 1: an old library would read one with schema 2."""
     later = LIFT.replace("default=0.0", "default=0.0, since=2")
     change(layout, ("        ),\n    ),\n    outputs", f"        ),\n        {later},\n    ),\n    outputs"))
@@ -150,13 +150,13 @@ OUTPUT = 'Output(name="more", type="T", shape=SameAs(input="x")),'
     ("kind", "behind", "more"),
     [("inputs", '"one summand per channel"),', INPUT), ("outputs", '"x, normalized"),', OUTPUT)],
 )
-def test_an_operator_has_no_more_inputs_or_outputs(layout: Layout, kind: str, behind: str, more: str) -> None:
+def test_an_operator_has_no_more_inputs_or_outputs(layout: Paths, kind: str, behind: str, more: str) -> None:
     change(layout, (behind, f"{behind} {more}"))
     wanted = f"{kind}['more']: version 1 is published with no such name. It can have no more {kind}: torch "
     assert any(wanted in line for line in refused(layout))
 
 
-def test_what_is_said_and_allowed_to_err_may_change(layout: Layout) -> None:
+def test_what_is_said_and_allowed_to_err_may_change(layout: Paths) -> None:
     change(
         layout,
         ("added to the variance", "what is added to the variance"),
@@ -167,19 +167,19 @@ def test_what_is_said_and_allowed_to_err_may_change(layout: Layout) -> None:
     assert load(layout).published == (1,)
 
 
-def test_a_later_version_changes_nothing_of_the_first(layout: Layout) -> None:
+def test_a_later_version_changes_nothing_of_the_first(layout: Paths) -> None:
     change(layout, *EVOLVED)
     spec = load(layout).spec
-    assert published.schema(spec, 1) == json.loads((layout.root / SCHEMA).read_text())
-    later = published.schema(spec, 3)
+    assert published_schema.schema(spec, 1) == json.loads((layout.root / SCHEMA).read_text())
+    later = published_schema.schema(spec, 3)
     assert list(later["attributes"]) == ["epsilon", "lift", "schema_version"]
     assert later["torch"] == "mynamespace::custom_group_norm(Tensor x, Tensor num_groups, Tensor scale, Tensor bias, " \
         "float eps=1e-05, float lift=0.0) -> Tensor"  # fmt: skip
 
 
-def test_a_later_version_is_promised_as_well(layout: Layout) -> None:
+def test_a_later_version_is_promised_as_well(layout: Paths) -> None:
     change(layout, *EVOLVED)
-    text = published.text(published.schema(load(layout).spec, 3))
+    text = published_schema.text(published_schema.schema(load(layout).spec, 3))
     layout.published("group_norm", 3).mkdir()
     (layout.published("group_norm", 3) / "schema.json").write_text(text)
     change(layout, ('name="lift", kind="float", default=0.0', 'name="lift", kind="float", default=1.0'))
@@ -194,7 +194,7 @@ def test_a_later_version_is_promised_as_well(layout: Layout) -> None:
 @pytest.mark.parametrize(
     ("old", "new"), [("{", ""), ('"since_version": 1', '"since_version": 2'), ('"torch"', '"Torch"')]
 )
-def test_a_damaged_schema(layout: Layout, old: str, new: str) -> None:
+def test_a_damaged_schema(layout: Paths, old: str, new: str) -> None:
     text = (layout.root / SCHEMA).read_text()
     (layout.root / SCHEMA).write_text(text.replace(old, new, 1))
     (found,) = refused(layout)
@@ -202,7 +202,7 @@ def test_a_damaged_schema(layout: Layout, old: str, new: str) -> None:
     assert found.endswith(". Take it from the history of the project")
 
 
-def test_a_missing_schema(layout: Layout) -> None:
+def test_a_missing_schema(layout: Paths) -> None:
     (layout.root / SCHEMA).unlink()
     (found,) = refused(layout)
     assert "No such file" in found

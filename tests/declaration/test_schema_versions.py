@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipeline import check, evolution
-from pipeline.errors import ExportError, SpecError
-from pipeline.layout import Layout
-from pipeline.load import load_operators
-from pipeline.lowering.arguments import Lowered
-from pipeline.lowering.nodes import Tensor, record
-from pipeline.spec import Attribute, Case, Lowering, Model, OpSpec, Random, TorchOp
+from opmatrix.declaration import validation, schema_versions
+from opmatrix.errors import ExportError, SpecError
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operators
+from opmatrix.lowering.call_lowering import Lowered
+from opmatrix.lowering.record_nodes import Tensor, record
+from opmatrix.spec import Attribute, Case, Lowering, Model, OpSpec, Random, TorchOp
 from tests.support import double
 
 OFFSET = Attribute(name="offset", kind="float", default=0.5, since=3)
@@ -28,13 +28,13 @@ SPEC = replace(
 
 
 def test_the_schema_changes_where_an_attribute_begins() -> None:
-    assert evolution.versions(double.SPEC) == (1,)
-    assert evolution.versions(SPEC) == (1, 3, 4)
-    assert [evolution.version_at(SPEC, imported) for imported in (1, 2, 3, 4, 5)] == [1, 1, 3, 4, 4]
+    assert schema_versions.versions(double.SPEC) == (1,)
+    assert schema_versions.versions(SPEC) == (1, 3, 4)
+    assert [schema_versions.version_at(SPEC, imported) for imported in (1, 2, 3, 4, 5)] == [1, 1, 3, 4, 4]
 
 
 def test_the_declaration_as_it_is_at_a_version() -> None:
-    found = {v: evolution.at(SPEC, v) for v in (1, 3, 4)}
+    found = {v: schema_versions.at(SPEC, v) for v in (1, 3, 4)}
     assert {v: s.onnx.versions for v, s in found.items()} == {1: (1, 2), 3: (3,), 4: (4, 5)}
     assert [a.name for a in found[1].attributes] == ["factor"]
     assert [a.name for a in found[3].attributes] == ["factor", "offset"]
@@ -42,18 +42,18 @@ def test_the_declaration_as_it_is_at_a_version() -> None:
 
 
 def test_a_node_of_a_later_schema_says_so() -> None:
-    names = {v: [a.name for a in evolution.written(SPEC, v)] for v in (1, 2, 3, 5)}
+    names = {v: [a.name for a in schema_versions.written(SPEC, v)] for v in (1, 2, 3, 5)}
     assert names[1] == names[2] == ["factor"]
     assert names[3] == ["factor", "offset", "schema_version"]
     assert names[5] == ["factor", "offset", "powers", "schema_version"]
-    assert evolution.written(SPEC, 5)[-1].default == 4
+    assert schema_versions.written(SPEC, 5)[-1].default == 4
 
 
 def mistakes(*attributes: Attribute, versions: tuple[int, ...] = (1, 2), uses: tuple[str, ...] = ()) -> list[str]:
     spec = replace(
         double.SPEC, onnx=replace(double.SPEC.onnx, versions=versions), attributes=attributes, uses=uses, name="double"
     )
-    return [f"{m.field}: {m.text}" for m in check.declaration(spec, "double")]
+    return [f"{m.field}: {m.text}" for m in validation.declaration(spec, "double")]
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_an_operator_without_a_node_has_one_version() -> None:
 def test_a_model_has_the_attributes_of_its_version() -> None:
     case = Case(name="one", inputs={"x": Random(shape=(2,))})
     early = Model(name="m", types={"T": "float32"}, attributes={"offset": 1.0}, domain_version=2, cases=(case,))
-    (found,) = check.cases(SPEC, [early])
+    (found,) = validation.cases(SPEC, [early])
     assert found.field == "MODELS[0].attributes['offset']"
     assert found.text == "it is of version 3, the model imports 2; allowed: domain_version=3"
-    assert not list(check.cases(SPEC, [replace(early, domain_version=3)]))
+    assert not list(validation.cases(SPEC, [replace(early, domain_version=3)]))
 
 
 def nodes(version: int, *arguments: object, lowering: Lowering = "custom") -> list[dict[str, object]]:
@@ -122,14 +122,14 @@ def test_what_a_version_cannot_say_is_refused() -> None:
 def write(folder: Path, name: str, versions: str, more: str = "") -> None:
     (folder / "ops" / name).mkdir(parents=True)
     (folder / "ops" / name / "spec.py").write_text(
-        "from pipeline.spec import *\n"
+        "from opmatrix.spec import *\n"
         f'SPEC = OpSpec(name="{name}", summary="s", torch=None, onnx=OnnxOp(domain="d", op_type="{name}", '
         f'versions={versions}), inputs=(Input(name="x", type="float32"),), attributes=({more}),\n'
         '    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),\n'
         '    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}})\n'
     )
     (folder / "ops" / name / "cases.py").write_text(
-        "from pipeline.spec import *\n"
+        "from opmatrix.spec import *\n"
         f'MODELS = (Model(name="m", cases=(Case(name="{name}", inputs={{"x": Random(shape=(2,))}}),)),)\n'
     )
     (folder / "native" / name).mkdir(parents=True)
@@ -141,7 +141,7 @@ def test_operators_of_one_domain_share_its_versions(tmp_path: Path) -> None:
     write(tmp_path, "first", "(1, 2)", 'Attribute(name="a", kind="int", default=0, since=2),')
     write(tmp_path, "second", "(1,)")
     with pytest.raises(SpecError) as caught:
-        load_operators(Layout(tmp_path))
+        load_operators(Paths(tmp_path))
     assert str(caught.value) == (
         "ops/second/spec.py: onnx.versions: found (1,), and ops/first/spec.py has a schema since 2 in that domain: "
         "a model of both imports it. Add it"
@@ -149,7 +149,7 @@ def test_operators_of_one_domain_share_its_versions(tmp_path: Path) -> None:
 
 
 def test_a_declaration_of_one_version_is_what_it_was(root: Path) -> None:
-    for operator in load_operators(Layout(root)):
+    for operator in load_operators(Paths(root)):
         spec: OpSpec = operator.spec
-        assert evolution.versions(spec) == (1,)
-        assert evolution.at(spec, 1) == spec
+        assert schema_versions.versions(spec) == (1,)
+        assert schema_versions.at(spec, 1) == spec

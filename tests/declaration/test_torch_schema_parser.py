@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.torch_schema import Word, parse
+from opmatrix.errors import UsageError
+from opmatrix.declaration.torch_schema_parser import Word, parse
 
 
 def test_every_part_is_read() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import torch_schema
-from pipeline.errors import UsageError
-from pipeline.torch_schema import Parameter
+from opmatrix.declaration import torch_schema_parser
+from opmatrix.errors import UsageError
+from opmatrix.declaration.torch_schema_parser import Parameter
 from tests.scaffold.test_from_torch_schema import REFUSED
 from tests.support.torch_schemas import SCHEMAS
 
@@ -51,7 +51,7 @@ def test_every_schema_of_torch_is_read_as_torch_reads_it(torch: Any) -> None:
     assert len(schemas) > 2000
     types = 0
     for text in schemas:
-        ours = torch_schema.parse(text)
+        ours = torch_schema_parser.parse(text)
         try:
             theirs = torch._C.parse_schema(text)
         except RuntimeError:  # some of what torch prints it does not read itself
@@ -62,7 +62,7 @@ def test_every_schema_of_torch_is_read_as_torch_reads_it(torch: Any) -> None:
             found = (mine.name, mine.keyword, mine.has_default, "!" in mine.type.alias)
             written = argument.alias_info is not None and argument.alias_info.is_write
             assert found == (argument.name, argument.kwarg_only, argument.has_default_value(), written), text
-            if mine.has_default and not isinstance(mine.default, torch_schema.Word):
+            if mine.has_default and not isinstance(mine.default, torch_schema_parser.Word):
                 assert plain(argument.default_value) == mine.default, text
             if compared(mine):
                 types += 1
@@ -74,7 +74,7 @@ def test_every_schema_of_torch_is_read_as_torch_reads_it(torch: Any) -> None:
 @pytest.mark.parametrize("text", [*SCHEMAS, *(schema for schema, _, _ in REFUSED)])
 def test_what_is_refused_for_its_meaning_torch_can_read(text: str, torch: Any) -> None:
     """But for names of types that it does not know: what is refused as no schema, torch refuses as well."""
-    ours = torch_schema.parse(text)
+    ours = torch_schema_parser.parse(text)
     if {a.type.element for a in ours.arguments} & {"tensor", "double", "string", "flaot"}:
         return
     theirs = torch._C.parse_schema(text)
@@ -94,6 +94,6 @@ def test_what_is_refused_for_its_meaning_torch_can_read(text: str, torch: Any) -
 )  # fmt: skip
 def test_both_refuse_what_is_no_schema(text: str, torch: Any) -> None:
     with pytest.raises(UsageError):
-        torch_schema.parse(text)
+        torch_schema_parser.parse(text)
     with pytest.raises(RuntimeError):
         torch._C.parse_schema(text)

@@ -8,7 +8,7 @@ import pytest
 
 from docs.site import commands, declaration, report_schema
 from docs.site.generate import COMMAND, pages
-from pipeline.dist.settings import FIELDS
+from opmatrix.wheel.settings import FIELDS
 from tests.docs.pages import ROOT
 
 MADE = pages(ROOT)
@@ -21,12 +21,12 @@ def test_a_page_is_current(name: str) -> None:
 
 
 def test_every_page_of_the_folder_is_made() -> None:
-    """operators.md is made by `python -m pipeline reference`, and not committed: another operator changes no page."""
+    """operators.md is made by `python -m opmatrix reference`, and not committed: another operator changes no page."""
     assert {path.name for path in (ROOT / "docs/reference").iterdir()} - {"operators.md"} == {*MADE}
 
 
 def test_a_field_without_a_meaning_is_found() -> None:
-    source = (ROOT / "pipeline/spec.py").read_text()
+    source = (ROOT / "pipeline/opmatrix/spec.py").read_text()
     line = '    """What it does, in one sentence."""\n'
     assert line in source
     with pytest.raises(ValueError, match=r"pipeline/spec\.py:\d+: say below 'summary' what it means"):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.runner.journal import Journal, StateError
-from pipeline.step import Fingerprint
+from opmatrix.engine.database import Journal, StateError
+from opmatrix.step import Fingerprint
 
 
 def test_a_success_is_there_without_an_orderly_end(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from pipeline.runner.fingerprint import Fingerprints, mark
+from opmatrix.engine.file_hashes import Fingerprints, mark
 
 
 def aged(path: Path, text: str) -> Path:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.runner.lock import LockedError, hold
+from opmatrix.engine.lock import LockedError, hold
 
 # Holds the lock, starts a child that inherits it, and is killed.
 KILLED = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from pipeline.runner.lock import hold
+from opmatrix.engine.lock import hold
 with hold(Path(sys.argv[1])) as descriptor:
     subprocess.Popen(["sleep", "0.5"], pass_fds=(descriptor,))
     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.layout import Layout
-from pipeline.matrix import Choice
-from pipeline.project import Versions
-from pipeline.runner import planned
-from pipeline.step import Step
-from pipeline.toolchain import headers
-from pipeline.toolchain.find import Toolchain
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import Choice
+from opmatrix.project.settings import Versions
+from opmatrix.engine import plan_cache
+from opmatrix.step import Step
+from opmatrix.toolchain import third_party_headers
+from opmatrix.toolchain.find_tools import Toolchain
 
 VERSIONS = Versions(torch="2.13.0", onnx="1", onnxscript="1", onnxruntime="1.31.0", numpy="2", hypothesis="6")
 TOOLS = Toolchain(
@@ -33,19 +33,19 @@ class Command:
     """What a doit command plans, and how often it planned anew."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.layout, self.anew = Layout(root), 0
+        self.layout, self.anew = Paths(root), 0
         self.installed, self.toolchain = VERSIONS, TOOLS
-        monkeypatch.setattr(planned, "installed", lambda: self.installed)
-        monkeypatch.setattr(planned, "find_toolchain", lambda environ: self.toolchain)
-        monkeypatch.setattr(planned, "_plan", self._plan)
+        monkeypatch.setattr(plan_cache, "installed", lambda: self.installed)
+        monkeypatch.setattr(plan_cache, "find_toolchain", lambda environ: self.toolchain)
+        monkeypatch.setattr(plan_cache, "_plan", self._plan)
 
-    def _plan(self, layout: Layout, **_: Any) -> tuple[tuple[Step, ...], list[planned.Declared]]:
+    def _plan(self, layout: Paths, **_: Any) -> tuple[tuple[Step, ...], list[plan_cache.Declared]]:
         self.anew += 1
         return (STEP,), [("third_party", None), ("include", "cmeel-eigen")]
 
     def plans_anew(self, choice: Choice = NONE, **environ: str) -> bool:
         before = self.anew
-        assert list(planned.planned(self.layout, choice=choice, environ=environ)) == [STEP]
+        assert list(plan_cache.load_or_plan(self.layout, choice=choice, environ=environ)) == [STEP]
         return self.anew > before
 
 
@@ -126,7 +126,7 @@ def test_an_edit_with_the_old_time_stamp_and_size_plans_anew(command: Command) -
 def test_another_version_of_a_third_partys_headers_plans_anew(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(headers, "_version", lambda distribution: f"{distribution} 4")
+    monkeypatch.setattr(third_party_headers, "_version", lambda distribution: f"{distribution} 4")
     assert command.plans_anew() and not command.plans_anew()
 
 
@@ -153,6 +153,6 @@ def test_a_plan_that_cannot_be_written_is_made_anew(tmp_path: Path, monkeypatch:
 def test_a_kernel_of_this_checkout_is_no_code_of_the_package() -> None:
     """pipeline/native is a link to native/: behind it, each edit of a kernel would plan anew."""
     root = Path(__file__).parents[2]
-    marks = planned._marks(Layout(root))
+    marks = plan_cache._marks(Paths(root))
     assert marks[str(root / "native/group_norm/kernel.h")] is None
     assert not [path for path in marks if path.startswith(f"{root}/pipeline/native/")]

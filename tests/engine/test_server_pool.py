@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.layout import Layout
-from pipeline.runner.pool import Pool
+from opmatrix.project.paths import Paths
+from opmatrix.engine.server_pool import Pool
 
 
 def entry(arguments: Sequence[str]) -> int:
@@ -37,7 +37,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
     lock = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
-    made = Pool(Layout(tmp_path), entry="test_server_pool:entry", lock=lock)
+    made = Pool(Paths(tmp_path), entry="test_server_pool:entry", lock=lock)
     made.prepare()
     yield made
     made.close()
@@ -52,7 +52,7 @@ def test_exit_codes(pool: Pool, tmp_path: Path, server: str | None, arguments: l
 
 def test_output_goes_to_the_log_below_the_command(pool: Pool, tmp_path: Path, server: str | None) -> None:
     pool.run(["say", "two words", "ü"], server=server, log=tmp_path / "log", seconds=10, environment={"COLUMNS": "99"})
-    assert (tmp_path / "log").read_text() == f"$ python -m pipeline say 'two words' 'ü'\ntwo words ü\n99 1 {tmp_path}\n"
+    assert (tmp_path / "log").read_text() == f"$ python -m opmatrix say 'two words' 'ü'\ntwo words ü\n99 1 {tmp_path}\n"
 
 
 def test_a_step_inherits_nothing_from_its_server(pool: Pool, tmp_path: Path, server: str | None) -> None:

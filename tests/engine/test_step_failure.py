@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline import verdict
-from pipeline.matrix import Cell
-from pipeline.runner.failure import StepBlocked, StepFailed, ended, leave_verdict, replays
-from pipeline.runner.pool import Ending
-from pipeline.step import Server, Step
-from pipeline.verdict import FailedStep, Verdict
+from opmatrix import verdict
+from opmatrix.matrix.cells import Cell
+from opmatrix.engine.step_failure import StepBlocked, StepFailed, ended, leave_verdict, replays
+from opmatrix.engine.server_pool import Ending
+from opmatrix.step import Server, Step
+from opmatrix.verdict import FailedStep, Verdict
 
 CELL = "torch2.13-dynamo-opset18-ort1.31"
 
@@ -54,9 +54,9 @@ def test_a_crash_of_a_library_says_how_to_debug_it(tmp_path: Path) -> None:
     crash = ended(step(tmp_path), ending(-11, 0.4, ""), tmp_path / "none")
     assert crash.detail.splitlines() == [
         "died of SIGSEGV after 0.4 s",
-        f"Replay: python -m pipeline verify my_op --cell {CELL}",
-        "Debug: python -m pipeline compile my_op --debug && "
-        f"gdb --args python -m pipeline verify my_op --cell {CELL} --debug",
+        f"Replay: python -m opmatrix verify my_op --cell {CELL}",
+        "Debug: python -m opmatrix compile my_op --debug && "
+        f"gdb --args python -m opmatrix verify my_op --cell {CELL} --debug",
     ]
     late = ended(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
     wrong = ended(step(tmp_path), ending(10, 2.1, ""), tmp_path / "none")

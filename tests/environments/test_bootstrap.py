@@ -1,4 +1,4 @@
-"""pipeline.environment: its decisions and its messages, with a stub for pip and no network."""
+"""opmatrix.environments.bootstrap: its decisions and its messages, with a stub for pip and no network."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline import environment
-from pipeline.environment import Pip, SetupError, VenvPaths
-from pipeline.toolchain import debian
+from opmatrix.environments import bootstrap
+from opmatrix.environments.bootstrap import Pip, SetupError, VenvPaths
+from opmatrix.toolchain import debian_package
 
 ROOT = Path(__file__).parents[2]
 NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"
@@ -24,7 +24,7 @@ NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"
 @pytest.fixture
 def paths(tmp_path: Path) -> VenvPaths:
     """A checkout that holds the files of the stamp alone."""
-    for path in (environment.LOCK, environment.TORCH, environment.PROJECT):
+    for path in (bootstrap.LOCK, bootstrap.TORCH, bootstrap.PROJECT):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(f"# {path}\n")
     return VenvPaths(root=tmp_path)
@@ -35,7 +35,7 @@ def made(paths: VenvPaths) -> VenvPaths:
     """The same, with a complete environment."""
     paths.python.parent.mkdir(parents=True)
     paths.python.symlink_to(sys.executable)
-    environment.write_stamp(paths, environment.stamp(paths.root, {}))
+    bootstrap.write_stamp(paths, bootstrap.stamp(paths.root, {}))
     return paths
 
 
@@ -43,9 +43,9 @@ def made(paths: VenvPaths) -> VenvPaths:
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What bring_up_to_date asked for, instead of doing it."""
     calls: list[str] = []
-    monkeypatch.setattr(environment, "make", lambda *_, **__: calls.append("make"))
-    monkeypatch.setattr(environment, "install_project", lambda _: calls.append("install"))
-    monkeypatch.setattr(environment, "check_compiler", lambda _: None)
+    monkeypatch.setattr(bootstrap, "make", lambda *_, **__: calls.append("make"))
+    monkeypatch.setattr(bootstrap, "install_project", lambda _: calls.append("install"))
+    monkeypatch.setattr(bootstrap, "check_compiler", lambda _: None)
     return calls
 
 
@@ -57,28 +57,28 @@ def stub_pip(paths: VenvPaths, script: str) -> Pip:
 
 
 def test_nothing_is_done_when_another_run_was_faster(made: VenvPaths, done: list[str]) -> None:
-    environment.bring_up_to_date(made, {}, lock=0)
+    bootstrap.bring_up_to_date(made, {}, lock=0)
     assert done == []
 
 
 def test_changed_metadata_installs_the_project_alone(made: VenvPaths, done: list[str]) -> None:
-    (made.root / environment.PROJECT).write_text("# changed\n")
-    environment.bring_up_to_date(made, {}, lock=0)
+    (made.root / bootstrap.PROJECT).write_text("# changed\n")
+    bootstrap.bring_up_to_date(made, {}, lock=0)
     assert done == ["install"]
     assert (made.stamp / "pyproject.toml").read_text() == "# changed\n"
 
 
-@pytest.mark.parametrize("path", [environment.LOCK, environment.TORCH])
+@pytest.mark.parametrize("path", [bootstrap.LOCK, bootstrap.TORCH])
 def test_changed_pins_make_it_anew(made: VenvPaths, done: list[str], path: Path) -> None:
     (made.root / path).write_text("# changed\n")
-    environment.bring_up_to_date(made, {}, lock=0)
+    bootstrap.bring_up_to_date(made, {}, lock=0)
     assert done == ["make"]
 
 
 def test_another_python_or_none_makes_it_anew(made: VenvPaths, done: list[str]) -> None:
-    environment.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
+    bootstrap.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
     made.python.unlink()
-    environment.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
+    bootstrap.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
     assert done == ["make", "make"]
 
 
@@ -91,7 +91,7 @@ def test_an_interrupted_try_is_removed(paths: VenvPaths, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(venv, "create", stop)
     with pytest.raises(KeyboardInterrupt):
-        environment.make(paths, {}, lock=0)
+        bootstrap.make(paths, {}, lock=0)
     assert not rest.exists()
 
 
@@ -104,21 +104,21 @@ def test_an_interrupted_try_is_removed(paths: VenvPaths, monkeypatch: pytest.Mon
 )
 def test_no_compiler(environ: dict[str, str], message: str) -> None:
     with pytest.raises(SetupError, match=re.escape(message)) as info:
-        environment.check_compiler(environ)
+        bootstrap.check_compiler(environ)
     assert info.value.code == 73
 
 
 @pytest.mark.parametrize("name", ["g++", "clang++"])
 def test_a_compiler(tmp_path: Path, name: str) -> None:
     (tmp_path / name).symlink_to("/bin/true")
-    environment.check_compiler({"PATH": str(tmp_path)})
-    environment.check_compiler({"PATH": "", "CXX": str(tmp_path / name)})
+    bootstrap.check_compiler({"PATH": str(tmp_path)})
+    bootstrap.check_compiler({"PATH": "", "CXX": str(tmp_path / name)})
 
 
 def test_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     with pytest.raises(SetupError, match="runs on Linux x86-64, and this is Linux aarch64") as info:
-        environment.check_machine()
+        bootstrap.check_machine()
     assert info.value.code == 71
 
 
@@ -126,13 +126,13 @@ def test_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_libc(monkeypatch: pytest.MonkeyPatch, libc: tuple[str, str]) -> None:
     monkeypatch.setattr(platform, "libc_ver", lambda: libc)
     with pytest.raises(SetupError, match=r"needs glibc 2\.28 or newer"):
-        environment.check_machine()
+        bootstrap.check_machine()
 
 
 def test_full_disk_is_told_before_the_download(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=300_000_000))
     with pytest.raises(SetupError, match=r"the disk is full: .* has 0\.3 GB free and needs 2 GB") as info:
-        environment.check_disk(paths)
+        bootstrap.check_disk(paths)
     assert info.value.code == 74
 
 
@@ -178,10 +178,10 @@ echo '{NO_TORCH}'; exit 1
 
 @pytest.mark.parametrize(
     ("index", "asked"),
-    [(None, ["", environment.TORCH_INDEX]), ("https://mirror.example/cpu", ["https://mirror.example/cpu"])],
+    [(None, ["", bootstrap.TORCH_INDEX]), ("https://mirror.example/cpu", ["https://mirror.example/cpu"])],
 )
 def test_where_torch_is_asked_for(paths: VenvPaths, index: str | None, asked: list[str]) -> None:
-    environment.install_torch(stub_pip(paths, TORCH_PIP), index)
+    bootstrap.install_torch(stub_pip(paths, TORCH_PIP), index)
     calls = (paths.root / "pip.sh.calls").read_text().splitlines()
     assert [(re.findall(r"--index-url (\S+)", call) or [""])[0] for call in calls] == asked
     assert all("--require-hashes --no-deps -r requirements/torch-cpu.txt" in call for call in calls)
@@ -189,13 +189,13 @@ def test_where_torch_is_asked_for(paths: VenvPaths, index: str | None, asked: li
 
 def test_torch_index_can_be_forbidden(paths: VenvPaths) -> None:
     with pytest.raises(SetupError, match=re.escape(NO_TORCH)):
-        environment.install_torch(stub_pip(paths, TORCH_PIP), "")
+        bootstrap.install_torch(stub_pip(paths, TORCH_PIP), "")
 
 
 def test_pip_is_taken_from_a_wheel(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     (paths.root / "pip-26.3-py3-none-any.whl").touch()
-    monkeypatch.setattr(environment, "_wheel_folders", lambda: [paths.root])
-    assert environment.find_pip(paths, paths.root) == (
+    monkeypatch.setattr(bootstrap, "_wheel_folders", lambda: [paths.root])
+    assert bootstrap.find_pip(paths, paths.root) == (
         str(paths.python),
         str(paths.root / "pip-26.3-py3-none-any.whl" / "pip"),
     )
@@ -203,7 +203,7 @@ def test_pip_is_taken_from_a_wheel(paths: VenvPaths, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "_wheel_folders", list)
+    monkeypatch.setattr(bootstrap, "_wheel_folders", list)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
 
 
@@ -214,29 +214,29 @@ def test_pip_is_taken_from_debian(paths: VenvPaths, monkeypatch: pytest.MonkeyPa
         wheel.parent.mkdir(parents=True)
         wheel.touch()
 
-    monkeypatch.setattr(debian, "unpack", unpack)
-    assert environment.find_pip(paths, paths.root)[1].endswith("pip-23.0.1-py3-none-any.whl/pip")
+    monkeypatch.setattr(debian_package, "unpack", unpack)
+    assert bootstrap.find_pip(paths, paths.root)[1].endswith("pip-23.0.1-py3-none-any.whl/pip")
 
 
 @pytest.mark.usefixtures("no_pip")
 def test_no_pip_at_all(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     def unpack(package: str, *, into: Path) -> None:
-        raise debian.DebianError("apt-get is not on PATH")
+        raise debian_package.DebianError("apt-get is not on PATH")
 
-    monkeypatch.setattr(debian, "unpack", unpack)
+    monkeypatch.setattr(debian_package, "unpack", unpack)
     with pytest.raises(SetupError, match=r"apt-get is not on PATH.*check the network, or install pip"):
-        environment.find_pip(paths, paths.root)
+        bootstrap.find_pip(paths, paths.root)
 
 
 def test_the_lock_is_the_one_of_the_pins() -> None:
     pins = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "requirements/main.in").read_text(), flags=re.MULTILINE))
-    locked = (ROOT / environment.LOCK).read_text() + (ROOT / environment.TORCH).read_text()
+    locked = (ROOT / bootstrap.LOCK).read_text() + (ROOT / bootstrap.TORCH).read_text()
     found = dict(re.findall(r"^([\w-]+)==(\S+)", locked, flags=re.MULTILINE))
     assert {name: found.get(name) for name in pins} == pins
 
 
 def test_every_download_has_a_hash() -> None:
-    for path in (environment.LOCK, environment.TORCH):
+    for path in (bootstrap.LOCK, bootstrap.TORCH):
         entries = re.split(r"^(?=[\w-]+==)", (ROOT / path).read_text(), flags=re.MULTILINE)[1:]
         assert entries
         assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []

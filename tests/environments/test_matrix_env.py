@@ -1,4 +1,4 @@
-"""pipeline.matrix_environment: its decisions and its messages, with a stub for pip and no network."""
+"""opmatrix.environments.matrix_env: its decisions and its messages, with a stub for pip and no network."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any
 
 import pytest
 
-from pipeline import environment, matrix_environment
-from pipeline.environment import SetupError
-from pipeline.errors import NoEnvironmentError, UsageError
-from pipeline.layout import Layout
-from pipeline.stages import environment as stage
+from opmatrix.environments import bootstrap, matrix_env
+from opmatrix.environments.bootstrap import SetupError
+from opmatrix.errors import NoEnvironmentError, UsageError
+from opmatrix.project.paths import Paths
+from opmatrix.stages import environment as stage
 
 PACKAGES = {"torch": "2.9.1+cpu", "onnx": "1.23.2", "onnx_ir": "1.1.0"}
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path) -> Paths:
     (tmp_path / "requirements").mkdir()
     for name in ("torch2.9.txt", "torch2.9-cpu.txt", "ort1.18.txt"):
         (tmp_path / "requirements" / name).write_text(f"# {name}\n")
-    return Layout(tmp_path)
+    return Paths(tmp_path)
 
 
 @pytest.fixture
-def asked(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def asked(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """What pip was asked for, which it then did: it is there, and can be imported."""
     calls: list[tuple[str, ...]] = []
     monkeypatch.delenv("OPMATRIX_TORCH_INDEX", raising=False)
 
-    def install(pip: environment.Pip, *arguments: str) -> None:
+    def install(pip: bootstrap.Pip, *arguments: str) -> None:
         calls.append(arguments)
         site = pip.paths.environment / f"lib/python3.{sys.version_info[1]}/site-packages"
         for name, version in PACKAGES.items():
@@ -41,21 +41,21 @@ def asked(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ..
             info.mkdir(parents=True, exist_ok=True)
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
-    monkeypatch.setattr(environment.Pip, "install", install)
-    monkeypatch.setattr(matrix_environment, "_check_imports", lambda *_: None)
-    monkeypatch.setattr(environment, "check_disk", lambda _: None)
+    monkeypatch.setattr(bootstrap.Pip, "install", install)
+    monkeypatch.setattr(matrix_env, "_check_imports", lambda *_: None)
+    monkeypatch.setattr(bootstrap, "check_disk", lambda _: None)
     return calls
 
 
-def version(layout: Layout, package: str) -> str:
+def version(layout: Paths, package: str) -> str:
     return layout.installed("torch2.9", package).read_text()
 
 
-def test_it_is_made_once(layout: Layout, asked: list[tuple[str, ...]]) -> None:
+def test_it_is_made_once(layout: Paths, asked: list[tuple[str, ...]]) -> None:
     stage.run(layout, "torch2.9")
     lock, torch = asked
     assert lock == ("--require-hashes", "--no-deps", "-r", str(layout.root / "requirements/torch2.9.txt"))
-    assert torch[:2] == ("--index-url", environment.TORCH_INDEX)
+    assert torch[:2] == ("--index-url", bootstrap.TORCH_INDEX)
     assert torch[-3:] == ("--no-deps", "-r", str(layout.root / "requirements/torch2.9-cpu.txt"))
     assert (version(layout, "torch"), version(layout, "onnx-ir")) == ("2.9.1+cpu\n", "1.1.0\n")
     stage.run(layout, "torch2.9")
@@ -63,7 +63,7 @@ def test_it_is_made_once(layout: Layout, asked: list[tuple[str, ...]]) -> None:
 
 
 @pytest.mark.parametrize("name", ["torch2.9.txt", "torch2.9-cpu.txt"])
-def test_other_pins_make_it_anew(layout: Layout, asked: list[tuple[str, ...]], name: str) -> None:
+def test_other_pins_make_it_anew(layout: Paths, asked: list[tuple[str, ...]], name: str) -> None:
     stage.run(layout, "torch2.9")
     rest = layout.environment("torch2.9") / "rest"
     rest.touch()
@@ -73,13 +73,13 @@ def test_other_pins_make_it_anew(layout: Layout, asked: list[tuple[str, ...]], n
 
 
 def test_an_interrupted_try_starts_clean(
-    layout: Layout, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+    layout: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(matrix_environment, "_check_imports", stop)
+        patch.setattr(matrix_env, "_check_imports", stop)
         with pytest.raises(KeyboardInterrupt):
             stage.run(layout, "torch2.9")
     assert not layout.stamp("torch2.9").exists() and not layout.installed("torch2.9", "torch").exists()
@@ -90,37 +90,37 @@ def test_an_interrupted_try_starts_clean(
 
 
 def test_an_empty_index_leaves_torch_to_pips_own_sources(
-    layout: Layout, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+    layout: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPMATRIX_TORCH_INDEX", "")
     stage.run(layout, "torch2.9")
     assert "--index-url" not in asked[1]
 
 
-def test_what_pip_says_is_the_reason(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_pip_says_is_the_reason(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise SetupError(69, "no network: pip cannot reach its package index.")
 
-    monkeypatch.setattr(environment.Pip, "install", refuse)
-    monkeypatch.setattr(environment, "check_disk", lambda _: None)
+    monkeypatch.setattr(bootstrap.Pip, "install", refuse)
+    monkeypatch.setattr(bootstrap, "check_disk", lambda _: None)
     with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: no network: pip cannot reach"):
         stage.run(layout, "ort1.18")
 
 
-def test_a_full_disk(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix_environment, "_NEEDED_BYTES", {"torch": 2, "ort": 10**18})
+def test_a_full_disk(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix_env, "_NEEDED_BYTES", {"torch": 2, "ort": 10**18})
     with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: the disk is full: .* needs 1000000000 GB"):
         stage.run(layout, "ort1.18")
     assert not layout.environment("ort1.18").exists()
 
 
-def test_what_cannot_be_imported_is_no_environment(layout: Layout, tmp_path: Path) -> None:
-    paths = environment.VenvPaths(root=tmp_path, name=".venv-matrix/torch2.9")
+def test_what_cannot_be_imported_is_no_environment(layout: Paths, tmp_path: Path) -> None:
+    paths = bootstrap.VenvPaths(root=tmp_path, name=".venv-matrix/torch2.9")
     paths.python.parent.mkdir(parents=True)
     paths.python.write_text("#!/bin/sh\necho 'OSError: libcudart.so.12: no such file' >&2\nexit 1\n")
     paths.python.chmod(0o755)
     with pytest.raises(SetupError, match=r"cannot be imported: OSError: libcudart\.so\.12: .* Is it a CPU build\?"):
-        matrix_environment._check_imports("torch2.9", paths)
+        matrix_env._check_imports("torch2.9", paths)
 
 
 def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,13 +130,13 @@ def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.Mo
         path.write_text(f"#!/bin/sh\necho {says}\n")
         path.chmod(0o755)
     environ: dict[str, str] = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    assert matrix_environment.find_python("ort1.18", newest="3.12", environ=environ) == str(tmp_path / "python3.11")
-    assert matrix_environment.find_python("torch2.9", newest="3.13", environ=environ) == sys.executable
+    assert matrix_env.find_python("ort1.18", newest="3.12", environ=environ) == str(tmp_path / "python3.11")
+    assert matrix_env.find_python("torch2.9", newest="3.13", environ=environ) == sys.executable
     (tmp_path / "python3.11").unlink()
     with pytest.raises(
         SetupError, match=r"^ort1\.16 has wheels for CPython 3\.11, and no such Python is on PATH"
     ) as info:
-        matrix_environment.find_python("ort1.16", newest="3.11", environ={"PATH": str(tmp_path)})
+        matrix_env.find_python("ort1.16", newest="3.11", environ={"PATH": str(tmp_path)})
     assert info.value.code == 72
 
 
@@ -147,18 +147,18 @@ def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.Mo
         ("python", "no environment 'python'"),
     ],
 )
-def test_an_unknown_one(layout: Layout, name: str, message: str) -> None:
+def test_an_unknown_one(layout: Paths, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         stage.run(layout, name)
 
 
-def test_a_row_without_pins(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(matrix_environment._PYTHONS, "torch2.14", "3.13")
+def test_a_row_without_pins(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(matrix_env._PYTHONS, "torch2.14", "3.13")
     with pytest.raises(UsageError, match=r"environment torch2.14: its pins are missing, requirements/torch2.14.txt"):
         stage.run(layout, "torch2.14")
 
 
-def test_the_pins_of_opmatrix_serve_a_project_that_has_none(layout: Layout, root: Path) -> None:
+def test_the_pins_of_opmatrix_serve_a_project_that_has_none(layout: Paths, root: Path) -> None:
     """A project may have a file of its own beside them; here it has torch2.9's and ort1.18's."""
     assert layout.pins("ort1.21")[0].samefile(root / "requirements/ort1.21.txt")
     own, shipped = layout.root / "requirements/torch2.9.txt", root / "requirements/torch2.9-cpu.txt"
@@ -172,9 +172,9 @@ def test_every_pin_of_this_project_is_whole(root: Path) -> None:
     for path in (root / "requirements").glob("*.in"):
         if path.stem == "main":
             continue
-        asked = environment.requirements(path.read_text())
+        asked = bootstrap.requirements(path.read_text())
         lock = path.with_suffix(".txt").read_text()
-        assert asked and asked <= environment.requirements(lock), path.name
+        assert asked and asked <= bootstrap.requirements(lock), path.name
         assert "torch==" not in lock and lock.count("==") <= lock.count("--hash=sha256:"), path.name
         if path.stem.startswith("torch"):
             pin = (root / f"requirements/{path.stem}-cpu.txt").read_text()
@@ -189,7 +189,7 @@ def test_versions_are_read_without_starting_a_python(tmp_path: Path, monkeypatch
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Some_Package\nVersion: 1.0\n")
     monkeypatch.setattr(subprocess, "Popen", refuse)
-    assert matrix_environment.installed(tmp_path) == {"some-package": "1.0"}
+    assert matrix_env.installed(tmp_path) == {"some-package": "1.0"}
 
 
 @pytest.mark.parametrize("name", ["torch2.13", "ort1.31"])
@@ -204,4 +204,4 @@ def test_the_main_versions_have_the_pins_of_main(root: Path, name: str) -> None:
 
     main, own = entries("requirements/main.txt"), entries(f"requirements/{name}.txt")
     assert len(own) > 5 and own.items() <= main.items()
-    assert Layout(root).pins(name)[0].is_file()
+    assert Paths(root).pins(name)[0].is_file()

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 import pipeline
-from pipeline import home
-from pipeline.errors import UsageError
-from pipeline.layout import Layout
+from opmatrix.environments import reexec
+from opmatrix.errors import UsageError
+from opmatrix.project.paths import Paths
 
 ARGUMENTS = ["verify", "my_op", "--cell", "node-opset18-ort1.18"]
 Started = list[tuple[str, list[str], dict[str, str]]]
@@ -32,49 +32,49 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    made = Layout(tmp_path)
+def layout(tmp_path: Path) -> Paths:
+    made = Paths(tmp_path)
     made.python("ort1.18").parent.mkdir(parents=True)
     made.python("ort1.18").touch()
     return made
 
 
-def test_it_stays_where_it_is_at_home(layout: Layout, started: Started) -> None:
-    home.go(layout, ARGUMENTS, factor="ort", version="1.31")
+def test_it_stays_where_it_is_at_home(layout: Paths, started: Started) -> None:
+    reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.31")
     assert started == []
 
 
-def test_it_goes_where_the_version_is(layout: Layout, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_where_the_version_is(layout: Paths, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/more")
-    home.go(layout, ARGUMENTS, factor="ort", version="1.18")
+    reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.18")
     ((python, arguments, variables),) = started
-    assert (python, arguments[1:]) == (str(layout.python("ort1.18")), ["-m", "pipeline", *ARGUMENTS])
+    assert (python, arguments[1:]) == (str(layout.python("ort1.18")), ["-m", "opmatrix", *ARGUMENTS])
     folder, more = variables["PYTHONPATH"].split(os.pathsep)
     assert more == "/more" and [p.name for p in Path(folder).iterdir()] == ["pipeline"]
     assert Path(folder, "pipeline").resolve() == Path(str(pipeline.__file__)).resolve().parent
 
 
-def test_a_link_that_leads_elsewhere_is_mended(layout: Layout) -> None:
+def test_a_link_that_leads_elsewhere_is_mended(layout: Paths) -> None:
     link = layout.package("ort1.18")
     link.parent.mkdir()
     link.symlink_to("/where/the/checkout/was")
-    home.python_path(layout, "ort1.18")
+    reexec.python_path(layout, "ort1.18")
     assert link.resolve() == Path(str(pipeline.__file__)).resolve().parent
 
 
-def test_an_environment_that_is_not_made(layout: Layout, started: Started) -> None:
+def test_an_environment_that_is_not_made(layout: Paths, started: Started) -> None:
     with pytest.raises(
-        UsageError, match=r"has onnxruntime 1\.31, not 1\.21, .* python -m pipeline environment ort1\.21$"
+        UsageError, match=r"has onnxruntime 1\.31, not 1\.21, .* python -m opmatrix environment ort1\.21$"
     ):
-        home.go(layout, ARGUMENTS, factor="ort", version="1.21")
+        reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.21")
     assert started == []
 
 
 def test_an_environment_with_another_version_than_its_name(
-    layout: Layout, started: Started, monkeypatch: pytest.MonkeyPatch
+    layout: Paths, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It must not start itself for ever."""
     monkeypatch.setattr(sys, "prefix", str(layout.environment("ort1.18")))
     with pytest.raises(UsageError, match=r"^environment ort1\.18 has onnxruntime 1\.31\. Remove "):
-        home.go(layout, ARGUMENTS, factor="ort", version="1.18")
+        reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.18")
     assert started == []

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from pipeline.models import dimension_names
-from pipeline.models.value_info import GraphSignature, Shape, ValueInfo
+from opmatrix.export import dimension_names
+from opmatrix.export.signature import GraphSignature, Shape, ValueInfo
 
 Found = Sequence[int | str | None] | None
 

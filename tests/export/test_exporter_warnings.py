@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from pipeline.models.exporter_warnings import ACCEPTED, collected, unexpected
+from opmatrix.export.exporter_warnings import ACCEPTED, collected, unexpected
 
 
 def test_warnings_and_log_records_are_collected_in_silence(capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,10 +12,10 @@ from unittest import mock
 
 import pytest
 
-from pipeline.files import write_text
-from pipeline.glue import python
-from pipeline.load import load_operator
-from pipeline.matrix import Cell
+from opmatrix.files import write_text
+from opmatrix.codegen import python_modules
+from opmatrix.declaration.load import load_operator
+from opmatrix.matrix.cells import Cell
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -29,7 +29,7 @@ OPERATORS = ("dual_residual", "group_norm", "inverse")
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> None:
     """Import and build in this process what all children need."""
-    from pipeline.models import exporters
+    from opmatrix.export import exporters
 
     exporters.warm_up()
 
@@ -39,7 +39,7 @@ def made(tmp_path: Path) -> Project:
     """A project with the Python side of the glue, and the first model of each operator."""
     project = Project.copy(tmp_path / "project", operators=OPERATORS)
     for name in OPERATORS:
-        for file, text in python.render(load_operator(project.layout, name).spec).items():
+        for file, text in python_modules.render(load_operator(project.layout, name).spec).items():
             write_text(project.layout.generated(name) / file, text)
         cases = project.layout.cases(name)
         cases.write_text(cases.read_text() + "\nMODELS = MODELS[:1]\n")
@@ -48,7 +48,7 @@ def made(tmp_path: Path) -> Project:
 
 def export(made: Project, name: str, cell: Cell, before: Callable[[], object] = lambda: None) -> str:
     """Export in a child, which does `before` first; return the message of its error, or ""."""
-    from pipeline.stages import export
+    from opmatrix.stages import export
 
     operator = load_operator(made.layout, name)
 
@@ -91,9 +91,9 @@ def test_outputs_forgotten(cell: Cell, made: Project) -> None:
 
 def test_the_legacy_exporter_keeps_shapes_because_they_are_set(made: Project) -> None:
     """As with the tutorial's symbolic, which sets no type."""
-    from pipeline.lowering import legacy
+    from opmatrix.lowering import legacy_symbolic
 
-    message = export(made, "dual_residual", LEGACY, mock.patch.object(legacy, "set_types", lambda *given: None).start)
+    message = export(made, "dual_residual", LEGACY, mock.patch.object(legacy_symbolic, "set_types", lambda *given: None).start)
     shown = "output 'y_residual' has the shape ('cstDualResidualy_residual_dim_0', "
     assert shown in message
     assert "declared: (1, 3, 4, 5). A static size is lost: the symbolic must call setType" in message
@@ -125,14 +125,14 @@ def test_a_domain_version_that_the_legacy_exporter_is_not_told(made: Project) ->
 
 def test_a_domain_version_that_the_translation_does_not_have(made: Project) -> None:
     """custom_opsets= would not help: the dynamo exporter passes over it."""
-    from pipeline.lowering import dynamo
+    from opmatrix.lowering import dynamo_translation
 
-    table = dynamo.table
+    table = dynamo_translation.table
 
     def unversioned(lowered: Any, opset: int, versions: Any, overloads: Any) -> Any:
         return table(lowered, opset, {}, overloads)
 
-    message = export(made, "group_norm", DYNAMO, mock.patch.object(dynamo, "table", unversioned).start)
+    message = export(made, "group_norm", DYNAMO, mock.patch.object(dynamo_translation, "table", unversioned).start)
     assert "domain 'mydomain' is imported at version 1, declared: 2. Pass it in" in message
     assert "as the since version of the translation's schema (dynamo)" in message
 
@@ -153,10 +153,10 @@ def test_the_first_words_are_the_sentence_and_the_graph_stands_in_the_log(made: 
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
 def test_another_opset_than_asked_for(cell: Cell, made: Project) -> None:
-    from pipeline.lowering import legacy
+    from opmatrix.lowering import legacy_symbolic
 
-    register = legacy.register
-    mock_register = mock.patch.object(legacy, "register", lambda lowered, opset, *more: register(lowered, 18, *more))
+    register = legacy_symbolic.register
+    mock_register = mock.patch.object(legacy_symbolic, "register", lambda lowered, opset, *more: register(lowered, 18, *more))
 
     def before() -> None:
         mock_register.start()

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto, helper
 
-from pipeline import verdict
-from pipeline.errors import ExportError, UsageError, VerifyError
-from pipeline.files import load_module
-from pipeline.glue import python
-from pipeline.layout import Layout
-from pipeline.models.demand import ExpectedModel
-from pipeline.models.function_body import with_function
-from pipeline.stages import data, verify
-from pipeline.verdict import Verdict
+from opmatrix import verdict
+from opmatrix.errors import ExportError, UsageError, VerifyError
+from opmatrix.files import load_module
+from opmatrix.codegen import python_modules
+from opmatrix.project.paths import Paths
+from opmatrix.export.expected_model import ExpectedModel
+from opmatrix.export.function_body import with_function
+from opmatrix.stages import data, verify
+from opmatrix.verdict import Verdict
 from tests.support.double import CELL, DYNAMIC, OPERATOR, SPEC, model, project, with_body, write_model
 
 pytestmark = pytest.mark.ort
@@ -25,7 +25,7 @@ PLAIN = ["plain", "special", "empty", "large"]
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path) -> Paths:
     """Return a project in which everything is right, without a library."""
     layout = project(tmp_path)
     data.run(layout, OPERATOR)
@@ -34,11 +34,11 @@ def layout(tmp_path: Path) -> Layout:
     return layout
 
 
-def run(layout: Layout, *, case: str | None = None) -> None:
+def run(layout: Paths, *, case: str | None = None) -> None:
     verify.run(layout, OPERATOR, lowering="decomposed", cell=CELL, case=case)
 
 
-def refused(layout: Layout, proto: ModelProto | None) -> tuple[Verdict, str]:
+def refused(layout: Paths, proto: ModelProto | None) -> tuple[Verdict, str]:
     path = layout.function_model("double", CELL, "dynamic")
     if proto:
         path.write_bytes(proto.SerializeToString())
@@ -49,14 +49,14 @@ def refused(layout: Layout, proto: ModelProto | None) -> tuple[Verdict, str]:
     return verdict.read(layout.verdict("double", "decomposed", CELL)), str(caught.value)
 
 
-def test_every_case_runs_through_the_body_as_well(layout: Layout) -> None:
+def test_every_case_runs_through_the_body_as_well(layout: Paths) -> None:
     run(layout)
     found = verdict.read(layout.verdict("double", "decomposed", CELL))
     assert found.outcome == "verified"
     assert [c.case for c in found.cases] == [*PLAIN, *(f"{case}_function" for case in PLAIN)]
 
 
-def test_a_wrong_body(layout: Layout) -> None:
+def test_a_wrong_body(layout: Paths) -> None:
     found, message = refused(layout, with_body(factor=2.5))
     assert [c.outcome for c in found.cases] == ["verified"] * 4 + ["mismatched"] * 2 + ["verified", "mismatched"]
     assert message.startswith(f"double-decomposed-plain_function@{CELL}: 6 of 6 elements differ beyond")
@@ -65,17 +65,17 @@ def test_a_wrong_body(layout: Layout) -> None:
         run(layout, case="plain_function")  # as the message says how to replay it
 
 
-def test_a_node_without_a_body_needs_the_library(layout: Layout) -> None:
+def test_a_node_without_a_body_needs_the_library(layout: Paths) -> None:
     found, message = refused(layout, model("custom"))
     assert found.outcome == "failed"
     assert "a node test.domain::Double, and no loaded library registers it" in message
 
 
-def test_a_missing_model(layout: Layout) -> None:
+def test_a_missing_model(layout: Paths) -> None:
     assert "model_with_functions.onnx is no readable model. Run: " in refused(layout, None)[1]
 
 
-def test_an_unknown_case(layout: Layout) -> None:
+def test_an_unknown_case(layout: Paths) -> None:
     with pytest.raises(UsageError, match="double has no case 'plan_function'"):
         run(layout, case="plan_function")
 
@@ -83,7 +83,7 @@ def test_an_unknown_case(layout: Layout) -> None:
 @pytest.fixture
 def demand(tmp_path: Path) -> ExpectedModel:
     path = tmp_path / "schema.py"
-    path.write_text(python.render(SPEC)["schema.py"])
+    path.write_text(python_modules.render(SPEC)["schema.py"])
     schema = load_module(path, "double_schema").schema()
     return ExpectedModel(spec=SPEC, model=DYNAMIC, lowering="custom", cell=CELL, schema=schema)
 
@@ -106,7 +106,7 @@ def test_a_body_that_the_checker_refuses(demand: ExpectedModel) -> None:
         with_function(model("custom"), demand, nodes)
 
 
-def test_what_has_no_custom_form_has_no_body(layout: Layout) -> None:
+def test_what_has_no_custom_form_has_no_body(layout: Paths) -> None:
     layout.function_model("double", CELL, "dynamic").unlink()
     operator = replace(OPERATOR, spec=replace(SPEC, lowerings=("decomposed",)))
     verify.run(layout, operator, lowering="decomposed", cell=CELL)

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.files import write_text
-from pipeline.glue import python
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.matrix import Cell
-from pipeline.stages import agree as agreement
+from opmatrix.files import write_text
+from opmatrix.codegen import python_modules
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.stages import compare_exports as agreement
 from tests.support.forked import forked
 from tests.support.projects import ROOT, Project
 
@@ -34,14 +34,14 @@ CELLS = (LEGACY, DYNAMO)
 def project(folder: Path) -> Project:
     """Copy the project and write the Python side of its glue."""
     made = Project.copy(folder)
-    for name, text in python.render(load_operator(made.layout, "group_norm").spec).items():
+    for name, text in python_modules.render(load_operator(made.layout, "group_norm").spec).items():
         write_text(made.layout.generated("group_norm") / name, text)
     return made
 
 
 def export(made: Project, *cells: Cell, output: Path) -> str:
     """Export in a child; return the message of its error, or ""."""
-    from pipeline.stages import export
+    from opmatrix.stages import export
 
     operator = load_operator(made.layout, "group_norm")
 
@@ -60,7 +60,7 @@ def agree(made: Project, cells: Sequence[Cell], output: Path) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> None:
     """Import and build in this process what all children need."""
-    from pipeline.models import exporters
+    from opmatrix.export import exporters
 
     exporters.warm_up()
 
@@ -73,7 +73,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return made
 
 
-def files(layout: Layout) -> dict[str, bytes]:
+def files(layout: Paths) -> dict[str, bytes]:
     root = layout.exported("group_norm", "custom", LEGACY).parent
     return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
 
@@ -85,7 +85,7 @@ def test_nothing_is_printed(first: Project) -> None:
 def test_bytes_are_equal_in_another_process_and_checkout(first: Project, tmp_path: Path) -> None:
     second = project(tmp_path / "a longer path" / "second")
     for cell in CELLS:  # by hand: nothing is shared with the process of the first
-        command = [sys.executable, "-m", "pipeline", "export", "group_norm", "--cell", str(cell)]
+        command = [sys.executable, "-m", "opmatrix", "export", "group_norm", "--cell", str(cell)]
         environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
         subprocess.run(command, cwd=second.root, env=environment, check=True)
     assert files(first.layout) == files(second.layout)
@@ -191,12 +191,12 @@ def test_exports_that_disagree_are_named(faulty: Project, tmp_path: Path) -> Non
 
 def test_a_missing_manifest_says_how_to_write_it(faulty: Project, tmp_path: Path) -> None:
     message = agree(faulty, CELLS, tmp_path / "output")
-    assert f"python -m pipeline export group_norm --lowering custom --cell {LEGACY}" in message
+    assert f"python -m opmatrix export group_norm --lowering custom --cell {LEGACY}" in message
 
 
 def test_missing_glue_says_how_to_write_it(tmp_path: Path) -> None:
     message = export(Project.copy(tmp_path / "bare"), LEGACY, output=tmp_path / "output")
-    assert "python -m pipeline glue group_norm" in message
+    assert "python -m opmatrix glue group_norm" in message
 
 
 def test_another_torch_is_refused(faulty: Project, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_another_torch_is_refused(faulty: Project, tmp_path: Path) -> None:
 def test_the_kept_registry_is_the_one_that_torch_builds() -> None:
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-    from pipeline.models import torchlib
+    from opmatrix.export import torchlib_cache
 
     def translations(registry: Any) -> dict[Any, list[Any]]:
         return {
@@ -215,4 +215,4 @@ def test_the_kept_registry_is_the_one_that_torch_builds() -> None:
         }
 
     for opset in (18, 23):
-        assert translations(torchlib.registry(opset)) == translations(ONNXRegistry.from_torchlib(opset))
+        assert translations(torchlib_cache.registry(opset)) == translations(ONNXRegistry.from_torchlib(opset))

@@ -15,12 +15,12 @@ from unittest import mock
 
 import pytest
 
-from pipeline.errors import SpecError
-from pipeline.files import write_text
-from pipeline.glue import python
-from pipeline.load import load_operator
-from pipeline.matrix import Cell
-from pipeline.spec import Lowering
+from opmatrix.errors import SpecError
+from opmatrix.files import write_text
+from opmatrix.codegen import python_modules
+from opmatrix.declaration.load import load_operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.spec import Lowering
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -35,7 +35,7 @@ CELLS = (LEGACY, DYNAMO)
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> None:
     """Import and build in this process what all children need."""
-    from pipeline.models import exporters
+    from opmatrix.export import exporters
 
     exporters.warm_up()
 
@@ -46,7 +46,7 @@ def made(tmp_path: Path) -> Project:
     names = ("group_norm", "gelu", "inverse", "add_and_round", "custom_op_one", "custom_op_two")
     project = Project.copy(tmp_path / "project", operators=names)
     for name in names:
-        for file, text in python.render(load_operator(project.layout, name).spec).items():
+        for file, text in python_modules.render(load_operator(project.layout, name).spec).items():
             write_text(project.layout.generated(name) / file, text)
     cases = project.layout.cases("group_norm")
     cases.write_text(cases.read_text() + '\nMODELS = (SEED, dynamic("float32"), flat("float64"))\n')
@@ -57,7 +57,7 @@ def export(
     made: Project, name: str, cell: Cell, lowering: Lowering = "custom", before: Callable[[], None] = lambda: None
 ) -> str:
     """Export in a child, which does `before` first; return the message of its error, or ""."""
-    from pipeline.stages import export
+    from opmatrix.stages import export
 
     operator = load_operator(made.layout, name)
 
@@ -151,11 +151,11 @@ def test_the_built_in_gelu_is_no_substitute(cell: Cell, made: Project) -> None:
     """As if the symbolic were registered below the built-in one, and the translation under another overload."""
 
     def pass_over() -> None:
-        from pipeline.lowering import dynamo, legacy
+        from opmatrix.lowering import dynamo_translation, legacy_symbolic
 
-        register = legacy.register
-        mock.patch.object(legacy, "register", lambda lowered, opset, *more: register(lowered, 9, *more)).start()
-        mock.patch.object(dynamo, "table", lambda *arguments: {}).start()
+        register = legacy_symbolic.register
+        mock.patch.object(legacy_symbolic, "register", lambda lowered, opset, *more: register(lowered, 9, *more)).start()
+        mock.patch.object(dynamo_translation, "table", lambda *arguments: {}).start()
 
     message = export(made, "gelu", cell, before=pass_over)
     assert "no node com.microsoft::Gelu, found: Gelu. It was replaced by a built-in" in message
@@ -191,13 +191,13 @@ def test_no_version_of_the_domain_but_the_declared_ones(made: Project) -> None:
 
 def test_a_translation_has_the_names_of_the_schema_in_torch(made: Project) -> None:
     """torch 2.6 to 2.9 pass over a function with others, silently."""
-    from pipeline.lowering.dynamo import table
-    from pipeline.models import targets
-    from pipeline.models.glue import load_generated
+    from opmatrix.lowering.dynamo_translation import table
+    from opmatrix.torch_library import aten_overloads
+    from opmatrix.export.generated_modules import load_generated
 
     for name, expected in (("gelu", [["self", "approximate"]]), ("inverse", [["A"], ["self"]])):
         generated = load_generated(made.layout, name)
-        found = table(generated.lowered("custom"), 18, {}, targets.overloads(generated.spec))
+        found = table(generated.lowered("custom"), 18, {}, aten_overloads.overloads(generated.spec))
         assert [list(inspect.signature(f).parameters) for f in found.values()] == expected
     assert inspect.signature(next(iter(found.values()))).parameters
 

@@ -11,15 +11,15 @@ import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper
 from onnx.shape_inference import InferenceContext
 
-from pipeline.errors import ExportError
-from pipeline.files import load_module
-from pipeline.glue import python
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operator
-from pipeline.matrix import Cell
-from pipeline.models.demand import ExpectedModel, check_legal
-from pipeline.models.model_gates import check, nodes
-from pipeline.models.value_info import ValueInfo
+from opmatrix.errors import ExportError
+from opmatrix.files import load_module
+from opmatrix.codegen import python_modules
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.export.expected_model import ExpectedModel, check_legal
+from opmatrix.export.model_gates import check, nodes
+from opmatrix.export.signature import ValueInfo
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
 DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
@@ -27,13 +27,13 @@ DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 
 @pytest.fixture(scope="module")
 def operator(root: Path) -> Operator:
-    return load_operator(Layout(root), "group_norm")
+    return load_operator(Paths(root), "group_norm")
 
 
 @pytest.fixture
 def demand(operator: Operator, tmp_path: Path) -> ExpectedModel:
     """Expect the dynamic model: x is (N, C, H, W), epsilon 1e-3, domain version 2."""
-    (tmp_path / "schema.py").write_text(python.render(operator.spec)["schema.py"])
+    (tmp_path / "schema.py").write_text(python_modules.render(operator.spec)["schema.py"])
     schema = load_module(tmp_path / "schema.py", "schema").schema()
     model = next(m for m in operator.models if m.name == "dynamic_float32")
     return ExpectedModel(spec=operator.spec, model=model, lowering="custom", cell=CELL, schema=schema)
@@ -224,7 +224,7 @@ def test_a_schema_without_inference_loses_the_rank(demand: ExpectedModel) -> Non
 def test_a_default_that_differs_from_torchs_is_refused(
     demand: ExpectedModel, operator: Operator, tmp_path: Path
 ) -> None:
-    text = python.render(operator.spec)["schema.py"]
+    text = python_modules.render(operator.spec)["schema.py"]
     assert 'make_attribute("epsilon", 1e-05)' in text
     (tmp_path / "other.py").write_text(text.replace('("epsilon", 1e-05)', '("epsilon", 1e-06)'))
     other = replace(demand, schema=load_module(tmp_path / "other.py", "other").schema())
@@ -233,7 +233,7 @@ def test_a_default_that_differs_from_torchs_is_refused(
     ) as caught:
         check(sound(demand), other)
     assert "declared: 9.99" in str(caught.value)
-    assert str(caught.value).endswith("as in torch. Write it anew with: python -m pipeline glue group_norm")
+    assert str(caught.value).endswith("as in torch. Write it anew with: python -m opmatrix glue group_norm")
 
 
 def test_a_wrong_shape_rule_is_seen_though_the_exporter_says_otherwise(demand: ExpectedModel) -> None:

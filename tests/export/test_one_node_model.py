@@ -12,16 +12,16 @@ import onnx
 import pytest
 from onnx import ModelProto
 
-from pipeline.errors import ExportError, UsageError
-from pipeline.glue import python
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operator
-from pipeline.matrix import Cell
-from pipeline.models import one_node
-from pipeline.models.demand import ExpectedModel
-from pipeline.models.picture import graph_json
-from pipeline.spec import Attribute
-from pipeline.stages import node
+from opmatrix.errors import ExportError, UsageError
+from opmatrix.codegen import python_modules
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.export import one_node_model
+from opmatrix.export.expected_model import ExpectedModel
+from opmatrix.export.graph_json import graph_json
+from opmatrix.spec import Attribute
+from opmatrix.stages import export_node
 from tests.support.double import DYNAMIC, OPERATOR, SPEC, project
 
 CELL = Cell(torch=None, exporter="node", opset=18, ort="1.31")
@@ -37,23 +37,23 @@ ATTRIBUTES = (
 )
 
 
-def generated(root: Path, operator: Operator = OPERATOR) -> Layout:
+def generated(root: Path, operator: Operator = OPERATOR) -> Paths:
     """Make a project as the glue stage leaves it."""
     layout = project(root)
     folder = layout.generated("double")
     folder.mkdir(parents=True)
-    for name, text in python.render(operator.spec).items():
+    for name, text in python_modules.render(operator.spec).items():
         (folder / name).write_text(text)
     return layout
 
 
-def written(layout: Layout, operator: Operator = OPERATOR, cell: Cell = CELL) -> ModelProto:
-    node.run(layout, operator, lowering="custom", cell=cell)
+def written(layout: Paths, operator: Operator = OPERATOR, cell: Cell = CELL) -> ModelProto:
+    export_node.run(layout, operator, lowering="custom", cell=cell)
     return onnx.load(layout.model("double", "custom", cell, operator.models[0].name))
 
 
 def test_no_other_python_than_the_schema_is_generated() -> None:
-    assert list(python.render(SPEC)) == ["schema.py"]
+    assert list(python_modules.render(SPEC)) == ["schema.py"]
 
 
 def test_one_node_with_the_declared_names(tmp_path: Path) -> None:
@@ -90,17 +90,17 @@ def test_every_kind_of_attribute_is_written(tmp_path: Path) -> None:
 
 def test_the_gates_judge_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(demand: ExpectedModel) -> ModelProto:
-        made = one_node.one_node(demand)
+        made = one_node_model.one_node(demand)
         made.graph.node[0].op_type = "Doubel"
         return made
 
-    monkeypatch.setattr(node, "one_node", faulty)
+    monkeypatch.setattr(export_node, "one_node", faulty)
     with pytest.raises(ExportError, match=r"double-custom-dynamic@node-opset18: no node test\.domain::Double, found"):
         written(generated(tmp_path))
 
 
 def test_a_missing_schema_names_its_command(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"schema.py is missing. Run: python -m pipeline glue double"):
+    with pytest.raises(ExportError, match=r"schema.py is missing. Run: python -m opmatrix glue double"):
         written(project(tmp_path))
 
 
@@ -111,13 +111,13 @@ def test_an_illegal_opset_is_refused(tmp_path: Path) -> None:
 
 def test_a_decomposed_node_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="double-decomposed@node-opset18: one node stands for itself"):
-        node.run(generated(tmp_path), OPERATOR, lowering="decomposed", cell=CELL)
+        export_node.run(generated(tmp_path), OPERATOR, lowering="decomposed", cell=CELL)
 
 
 def test_an_operator_has_its_own_cells(root: Path) -> None:
     torch_cell = replace(CELL, torch="2.13", exporter="dynamo")
     assert OPERATOR.cells([CELL, torch_cell]) == (CELL,)
-    group_norm = load_operator(Layout(root), "group_norm")
+    group_norm = load_operator(Paths(root), "group_norm")
     assert group_norm.cells([CELL, torch_cell]) == (torch_cell,)
     assert "exists in ONNX alone" in str(OPERATOR.why_not_in(torch_cell))
     assert "choose a cell of torch" in str(group_norm.why_not_in(CELL))
@@ -125,7 +125,7 @@ def test_an_operator_has_its_own_cells(root: Path) -> None:
 
 
 def test_the_command_line_says_why_a_cell_does_not_fit(root: Path) -> None:
-    command = [sys.executable, "-m", "pipeline", "export", "group_norm", "--cell", "node-opset18-ort1.31"]
+    command = [sys.executable, "-m", "opmatrix", "export", "group_norm", "--cell", "node-opset18-ort1.31"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.returncode == UsageError.exit_code
     assert done.stderr == (

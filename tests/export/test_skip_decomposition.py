@@ -9,11 +9,11 @@ from unittest import mock
 
 import pytest
 
-from pipeline.files import write_text
-from pipeline.glue import python
-from pipeline.load import load_operator
-from pipeline.matrix import Cell
-from pipeline.spec import Lowering
+from opmatrix.files import write_text
+from opmatrix.codegen import python_modules
+from opmatrix.declaration.load import load_operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.spec import Lowering
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -31,18 +31,18 @@ def never(*arguments: object) -> Iterator[bool]:
     ("name", "lowering"), [("group_norm", "custom"), ("group_norm", "decomposed"), ("gelu", "custom")]
 )
 def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Path) -> None:
-    from pipeline.models import decomposition
-    from pipeline.stages import export
+    from opmatrix.export import skip_decomposition
+    from opmatrix.stages import export
 
     made = Project.copy(tmp_path / "project", operators=[name])
     operator = load_operator(made.layout, name)
-    for file, text in python.render(operator.spec).items():
+    for file, text in python_modules.render(operator.spec).items():
         write_text(made.layout.generated(name) / file, text)
     written = []
-    for skipped in (decomposition.skipped, never):
+    for skipped in (skip_decomposition.skipped, never):
 
         def work(skipped: object = skipped) -> None:
-            with mock.patch.object(decomposition, "skipped", skipped):
+            with mock.patch.object(skip_decomposition, "skipped", skipped):
                 for each in dict.fromkeys(("custom", lowering)):  # a decomposed export gives the custom models a body
                     export.run(made.layout, operator, lowering=each, cell=CELL)
 
@@ -55,7 +55,7 @@ def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Pat
 def test_a_program_with_other_operators_is_decomposed() -> None:
     import torch
 
-    from pipeline.models import decomposition
+    from opmatrix.export import skip_decomposition
 
     class Model(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -64,5 +64,5 @@ def test_a_program_with_other_operators_is_decomposed() -> None:
     program = torch.export.export(Model(), (torch.zeros(2),))
     gelu, add = torch.ops.aten.gelu.default, torch.ops.aten.add.Tensor
     for translated, expected in (((), False), ((gelu,), False), ((gelu, add), True)):
-        with decomposition.skipped(program, translated) as skipped:
+        with skip_decomposition.skipped(program, translated) as skipped:
             assert skipped is expected

@@ -1,4 +1,4 @@
-"""A tiny project with fake steps: everything of doit and of pipeline.runner is real, nothing else is."""
+"""A tiny project with fake steps: everything of doit and of opmatrix.engine is real, nothing else is."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ DODO = """
 import json, sys
 from contextlib import suppress
 from pathlib import Path
-from pipeline.errors import UsageError
-from pipeline.matrix import Cell
-from pipeline.runner.loader import resume_in
-from pipeline.runner.tasks import doit_tasks
-from pipeline.step import Step
+from opmatrix.errors import UsageError
+from opmatrix.matrix.cells import Cell
+from opmatrix.commands.doit_loader import resume_in
+from opmatrix.engine.doit_tasks import doit_tasks
+from opmatrix.step import Step
 
 ROOT = Path(__file__).parent
 resume_in(ROOT, sys.argv[1:])
@@ -56,7 +56,7 @@ FAKE = """
 import ctypes, os, subprocess, sys, time
 from contextlib import suppress
 from pathlib import Path
-from pipeline.runner.run import Run as RealRun
+from opmatrix.commands.run import Run as RealRun
 
 class Run(RealRun):
     entry = "fake:main"

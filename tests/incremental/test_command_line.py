@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.runner.help import EXIT_CODES
-from pipeline.runner.lock import hold
-from pipeline.runner.tasks import GROUPS
+from opmatrix.commands.help import EXIT_CODES
+from opmatrix.engine.lock import hold
+from opmatrix.engine.doit_tasks import GROUPS
 from tests.incremental.conftest import REPOSITORY, Project
 
 pytestmark = pytest.mark.incremental
@@ -113,7 +113,7 @@ def test_an_empty_argument(project: Project) -> None:
 
 def test_a_declaration_that_cannot_hold_is_exit_code_3(project: Project) -> None:
     project.write(
-        "dodo.py", project.read("dodo.py") + "\nfrom pipeline.errors import SpecError\nraise SpecError('no')\n"
+        "dodo.py", project.read("dodo.py") + "\nfrom opmatrix.errors import SpecError\nraise SpecError('no')\n"
     )
     for command in ("run", "list", "why"):
         done = project.doit(command)
@@ -153,7 +153,7 @@ def test_nothing_is_ignored_while_a_run_is_on(project: Project) -> None:
     ],
 )
 def test_where_no_project_is_yet(tmp_path_factory: pytest.TempPathFactory, typed: str, code: int, said: str) -> None:
-    program = [sys.executable, "-c", "import sys; from pipeline.runner.program import main; sys.exit(main())"]
+    program = [sys.executable, "-c", "import sys; from opmatrix.commands.main import main; sys.exit(main())"]
     words = [word.replace("|", " ") for word in typed.split()]
     done = subprocess.run(
         [*program, *words],

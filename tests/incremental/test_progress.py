@@ -101,7 +101,7 @@ def test_a_placeholder_is_told_by_each_run_of_its_steps(project: Project) -> Non
 
 def test_the_page_on_events_names_all_that_there_are(project: Project) -> None:
     told = (REPOSITORY / "docs/events.md").read_text()
-    text = (REPOSITORY / "pipeline/runner/jsonlines.py").read_text()
+    text = (REPOSITORY / "pipeline/opmatrix/engine/jsonl_reporter.py").read_text()
     for word in (
         "begin",
         "start",

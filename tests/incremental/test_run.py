@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.matrix import Cell
+from opmatrix.matrix.cells import Cell
 from tests.incremental.conftest import Project, wait_for
 
 pytestmark = pytest.mark.incremental
@@ -61,7 +61,7 @@ def test_steps_that_die_do_not_stop_the_others(project: Project, server: str | N
         assert str(Cell(**found["cell"])) == CELL
         assert text in found["detail"]
         assert name == "a" or "last words" in found["detail"]
-        assert f"Replay: python -m pipeline {project.steps['abcd'.index(name)]['command'][0]} a.txt" in found["detail"]
+        assert f"Replay: python -m opmatrix {project.steps['abcd'.index(name)]['command'][0]} a.txt" in found["detail"]
         assert f"verify:{name}-custom@{CELL} FAILED" in done.stdout and text in done.stdout
         assert f"verify:{name}-custom@{CELL}: " not in done.stdout, "the report has said it"
     assert "TABLE of 5 cells, 4 bad" in done.stdout
@@ -73,10 +73,10 @@ def test_a_failing_step_says_its_own_message(project: Project) -> None:
     project.step("data:a", "say", "a.txt", "build/a.pb", server="onnx")
     told = project.doit().stdout
     assert "data:a: failed with exit code 10\n  the kernel differs at (0, 17): expected 0.1243, got 0.1250\n" in told
-    assert "  Log: build/log/data/a.log\n  Replay: python -m pipeline say a.txt build/a.pb\n" in told
+    assert "  Log: build/log/data/a.log\n  Replay: python -m opmatrix say a.txt build/a.pb\n" in told
     assert "Task" not in told and "Traceback" not in told
     project.write("run", "")  # a checkout, where there may be no `python` on PATH
-    assert "  Replay: ./run python -m pipeline say a.txt build/a.pb\n" in project.doit().stdout
+    assert "  Replay: ./run python -m opmatrix say a.txt build/a.pb\n" in project.doit().stdout
 
 
 def test_what_a_step_prints_is_shown_when_asked_for(project: Project) -> None:

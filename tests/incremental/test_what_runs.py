@@ -15,7 +15,7 @@ from tests.incremental.real import CASES, KERNEL, RealProject, expand, package
 pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 OP = "ops/group_norm"
-TEMPLATES = "pipeline/glue/templates"
+TEMPLATES = "pipeline/opmatrix/codegen/templates"
 ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
     "nothing": (lambda p: None, ""),
     "README": (lambda p: p.append(f"{OP}/README.md", "More.\n") if (p.root / OP / "README.md").exists() else None, ""),
@@ -38,7 +38,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
         "glue, compile, register schema, register nodes",
     ),
     "a flag": (
-        lambda p: p.replace("pipeline/toolchain/native_build.py", '_BINDING = ("-O1",)', '_BINDING = ("-O2",)'),
+        lambda p: p.replace("pipeline/opmatrix/toolchain/ninja_file.py", '_BINDING = ("-O1",)', '_BINDING = ("-O2",)'),
         "compile, register kernel, register search, verify custom, report",
     ),
     "formula of a gradient": (
@@ -94,7 +94,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
         "export decomposed, export decomposed agreement, verify decomposed, report",
     ),
     "code of a stage": (
-        lambda p: p.append("pipeline/stages/verify.py", "# more\n"),
+        lambda p: p.append("pipeline/opmatrix/stages/verify.py", "# more\n"),
         "verify custom, verify decomposed, report",
     ),
 }

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from pipeline.errors import ExportError
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.lowering.arguments import Lowered, find
-from pipeline.lowering.graph import UnsupportedModel, node_attributes, since_version
-from pipeline.lowering.nodes import Tensor, record
-from pipeline.spec import OpSpec
+from opmatrix.errors import ExportError
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.lowering.call_lowering import Lowered, find
+from opmatrix.lowering.graph import UnsupportedModel, node_attributes, since_version
+from opmatrix.lowering.record_nodes import Tensor, record
+from opmatrix.spec import OpSpec
 
 X = Tensor(name="X", dtype="float64", shape=(2, None))
 GROUPS = Tensor(name="num_groups", dtype="float32", shape=(1,))
@@ -26,7 +26,7 @@ GROUPS = Tensor(name="num_groups", dtype="float32", shape=(1,))
 
 @pytest.fixture(scope="module")
 def spec(root: Path) -> OpSpec:
-    return load_operator(Layout(root), "gelu").spec
+    return load_operator(Paths(root), "gelu").spec
 
 
 def lowered(spec: OpSpec, function: Callable[..., Any]) -> Lowered:
@@ -99,7 +99,7 @@ def test_a_since_version_is_that_of_the_opset() -> None:
 
 
 def test_floats_are_rounded_as_onnx_stores_them(root: Path) -> None:
-    spec = load_operator(Layout(root), "group_norm").spec
+    spec = load_operator(Paths(root), "group_norm").spec
     seen: list[Any] = []
 
     def function(g: Any, *given: Any) -> Any:
@@ -128,9 +128,9 @@ def test_a_written_lowering_goes_before_the_derived_one(spec: OpSpec) -> None:
 @pytest.mark.parametrize("opset", range(9, 26))
 def test_the_decomposed_group_norm_fits_every_opset(root: Path, opset: int) -> None:
     """What it emits is held against the schemas of each opset; and it holds no node of ours."""
-    from pipeline.files import load_module
+    from opmatrix.files import load_module
 
-    layout = Layout(root)
+    layout = Paths(root)
     spec = load_operator(layout, "group_norm").spec
     module = load_module(layout.lowering("group_norm"), "lowering")
     decomposed = Lowered(spec=spec, lowering="decomposed", function=module.decomposed)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.spec import Input, OnnxOp, OpSpec, Output, SameAs
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs
 
 pytestmark = pytest.mark.torch
 
@@ -29,7 +29,7 @@ class Context:
 
 
 def written(inputs: tuple[Input, ...], *values: str | None) -> list[object]:
-    from pipeline.lowering.legacy import LegacyGraph  # imports torch
+    from opmatrix.lowering.legacy_symbolic import LegacyGraph  # imports torch
 
     output = Output(name="y", type="float32", shape=SameAs(input="x"))
     onnx = OnnxOp(domain="my.domain", op_type="Mine")

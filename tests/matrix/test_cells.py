@@ -2,8 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.matrix import Cell, Choice, Exporter, cells, choose_opsets, every_cell, illegal, ir, unreadable
+from opmatrix.errors import UsageError
+from opmatrix.matrix.cells import (
+    Cell,
+    Choice,
+    Exporter,
+    cells,
+    choose_opsets,
+    every_cell,
+    why_unsupported,
+    ir,
+    why_unreadable,
+)
 
 DEFAULT: dict[Exporter, tuple[int, ...]] = {"legacy": (9, 18), "dynamo": (18, 25), "node": (18,)}
 cell = Cell.parse
@@ -26,7 +36,7 @@ def test_a_cell_without_torch_prints_and_parses() -> None:
 def test_every_cell_is_all_that_the_tables_have() -> None:
     found = [*every_cell()]
     assert len(found) == len({*found}) and {CELL, Cell(torch=None, exporter="node", opset=7, ort="1.16")} <= {*found}
-    assert all(Cell.parse(str(cell)) == cell and not illegal(cell.exporter, cell.opset, cell.torch) for cell in found)
+    assert all(Cell.parse(str(cell)) == cell and not why_unsupported(cell.exporter, cell.opset, cell.torch) for cell in found)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +74,16 @@ def test_what_is_no_cell_is_refused_with_an_example(text: str) -> None:
     ],
 )  # fmt: skip
 def test_legality_gives_its_reason(torch: str | None, exporter: Exporter, opset: int, reason: str | None) -> None:
-    assert illegal(exporter, opset, torch) == reason
+    assert why_unsupported(exporter, opset, torch) == reason
 
 
 def test_a_torch_without_a_row_is_no_legal_one() -> None:
     with pytest.raises(
         UsageError, match=r"^torch 2\.14: it has no row in pipeline/matrix\.py, .* pipeline probe torch`"
     ):
-        illegal("legacy", 18, "2.14")
+        why_unsupported("legacy", 18, "2.14")
     with pytest.raises(UsageError, match=r"^ort 1\.17: it has no row"):
-        unreadable(cell("node-opset18-ort1.17"))
+        why_unreadable(cell("node-opset18-ort1.17"))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +100,7 @@ def test_a_torch_without_a_row_is_no_legal_one() -> None:
     ],
 )  # fmt: skip
 def test_what_an_onnx_runtime_reads(name: str, reason: str | None) -> None:
-    assert unreadable(cell(name)) == reason
+    assert why_unreadable(cell(name)) == reason
 
 
 @pytest.mark.parametrize(("opset", "version"), [(7, 3), (9, 4), (14, 7), (15, 8), (18, 8), (19, 9), (20, 9), (25, 10)])

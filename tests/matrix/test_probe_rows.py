@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.matrix import ORT, TORCH, ir
-from pipeline.measured import Export, ort_differences, torch_differences, torch_row
+from opmatrix.matrix.cells import ORT, TORCH, ir
+from opmatrix.matrix.probe_rows import Export, ort_differences, torch_differences, torch_row
 
 
 def declared(version: str) -> list[Export]:
@@ -52,10 +52,10 @@ def test_a_label_and_an_ir_version() -> None:
 
 def test_a_new_version_gets_its_row() -> None:
     (told,) = torch_differences("2.17", declared("2.13"))
-    assert told.startswith("torch 2.17 has no row. Add to TORCH in pipeline/matrix.py: ")
+    assert told.startswith("torch 2.17 has no row. Add to TORCH in pipeline/opmatrix/matrix/cells.py: ")
     assert eval(told.partition('"2.17": ')[2], {"Torch": type(TORCH["2.13"]), "range": range}) == TORCH["2.13"]
     assert ort_differences("1.33", ir=13, opset=27) == [
-        'ONNX Runtime 1.33 has no row. Add to ORT in pipeline/matrix.py: "1.33": Ort(ir=13, opset=27)'
+        'ONNX Runtime 1.33 has no row. Add to ORT in pipeline/opmatrix/matrix/cells.py: "1.33": Ort(ir=13, opset=27)'
     ]
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.factors import Factors, labels
-from pipeline.layout import Layout
-from pipeline.matrix import Choice
-from pipeline.project import default_opsets, installed, with_environment
-from pipeline.version import minor
+from opmatrix.errors import UsageError
+from opmatrix.matrix.tox_names import Factors, labels
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import Choice
+from opmatrix.project.settings import default_opsets, installed, with_environment
+from opmatrix.version import minor
 
 FACTORS = Factors(torches=("1.13", "2.13"), orts=("1.18", "1.31"), opsets=(9, 18, 25))
 
@@ -80,9 +80,9 @@ def test_bare_tox_runs_what_is_quick(root: Path) -> None:
 
 
 def test_every_environment_of_this_project_has_pins_and_a_row(root: Path) -> None:
-    """A file in requirements/ without a row in pipeline/matrix.py would be left out in silence."""
-    torches, orts = with_environment(Layout(root))
+    """A file in requirements/ without a row in pipeline/opmatrix/matrix/cells.py would be left out in silence."""
+    torches, orts = with_environment(Paths(root))
     pinned = {p.stem for p in (root / "requirements").glob("*.txt") if re.fullmatch(r"(torch|ort)[\d.]+\d", p.stem)}
     named = {f"torch{v}" for v in torches} | {f"ort{v}" for v in orts}
     assert named == pinned, "those of .venv as well: a project may have others installed"
-    assert set(Factors.of(torches=[*torches], orts=[*orts], default=default_opsets(Layout(root))).names()) >= named
+    assert set(Factors.of(torches=[*torches], orts=[*orts], default=default_opsets(Paths(root))).names()) >= named

@@ -14,13 +14,13 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from pipeline.errors import CompileError
-from pipeline.inspection import running
-from pipeline.inspection.tolerances import tolerances
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operator
-from pipeline.runner.lock import hold
-from pipeline.stages import combine
+from opmatrix.errors import CompileError
+from opmatrix.model_check import run_model
+from opmatrix.model_check.default_tolerances import tolerances
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.engine.lock import hold
+from opmatrix.stages import link_together
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -230,7 +230,7 @@ def test_a_crash_is_a_finding(kernel: Project) -> None:
     assert code == 1
     assert wrong(text) == ["runs"]
     assert "the process died of SIGILL" in text
-    assert "Replay: python -m pipeline check-run" in text
+    assert "Replay: python -m opmatrix check-run" in text
 
 
 @pytest.mark.parametrize(
@@ -254,13 +254,13 @@ def test_what_an_optimisation_alone_makes_wrong_is_told() -> None:
     made = model(plain("Relu", "x", "y"))
     answers = {"optimised": [off], "not optimised": [right]}
     for found in (
-        *running.agreement(made, answers, {"y": right}, tolerances(None, None), of="torch"),
-        *running.same(made, answers, tolerances(None, None)),
+        *run_model.agreement(made, answers, {"y": right}, tolerances(None, None), of="torch"),
+        *run_model.same(made, answers, tolerances(None, None)),
     ):
         assert found.mark == "wrong"
         assert "worst at (0, 1): expected 2.0, got 2.5" in found.text
         assert found.remedy.startswith("An optimisation of ONNX Runtime changes the result")
-    (found,) = running.agreement(
+    (found,) = run_model.agreement(
         made, answers | {"optimised": [right]}, {"y": right}, tolerances(None, None), of="torch"
     )
     assert found.mark == "ok"
@@ -274,7 +274,7 @@ def test_an_output_of_another_shape_or_dtype_is_told() -> None:
         ([], "a list"),
     ):
         answers = {"optimised": [got], "not optimised": [got]}
-        (found,) = running.agreement(made, answers, {"y": want}, tolerances(None, None), of="torch")  # type: ignore[arg-type]
+        (found,) = run_model.agreement(made, answers, {"y": want}, tolerances(None, None), of="torch")  # type: ignore[arg-type]
         assert found.mark == "wrong"
         assert words in found.text
 
@@ -319,20 +319,20 @@ def test_too_much_memory_is_a_finding(project: Project) -> None:
 
 
 def test_outputs_that_are_expected_beside_the_model(project: Project) -> None:
-    from pipeline.data import dataset
+    from opmatrix.testdata import onnx_dataset
 
     folder = project.root / "given"
     made = model(one("x", "y"))
     x = np.arange(12, dtype=np.float32).reshape(1, 4, 3)
     folder.mkdir(exist_ok=True)
     onnx.save(made, folder / "model.onnx")
-    dataset.write(folder / "test_data_set_0", dataset.DataSet(inputs={"x": x}, outputs={"y": x + x}))
+    onnx_dataset.write(folder / "test_data_set_0", onnx_dataset.DataSet(inputs={"x": x}, outputs={"y": x + x}))
     code, text = checked(project, "given/model.onnx")
     assert code == 0, text
     assert "with test_data_set_0: 1 output within rtol=0.0001 atol=1e-05, 0% of the limit used up" in text
     other = x + x
     other[0, 2, 1] += 0.5
-    dataset.write(folder / "test_data_set_0", dataset.DataSet(inputs={"x": x}, outputs={"y": other}))
+    onnx_dataset.write(folder / "test_data_set_0", onnx_dataset.DataSet(inputs={"x": x}, outputs={"y": other}))
     code, text = checked(project, "given/model.onnx")
     assert code == 1
     assert wrong(text) == ["agrees", "first node"]
@@ -425,7 +425,7 @@ def test_a_torch_library_that_is_missing_is_told_with_what_builds_it(project: Pr
     assert code == 2
     assert "the module raised AttributeError" in text
     assert "libgroup_norm_torch.so is missing" in text.splitlines()[-1]
-    assert "python -m pipeline compile group_norm" in text.splitlines()[-1]
+    assert "python -m opmatrix compile group_norm" in text.splitlines()[-1]
 
 
 @pytest.mark.torch
@@ -461,7 +461,7 @@ def test_a_function_that_returns_no_model_is_told_in_a_sentence(
     project: Project, function: str, name: str, words: str, torch: Any, tmp_path: Path
 ) -> None:
     """As above, without a process of their own, which would import torch for each."""
-    from pipeline.inspection.torch_model import build
+    from opmatrix.model_check.user_model import build
 
     def run() -> None:
         build(f"{function}:{name}", project.root)
@@ -495,7 +495,7 @@ def test_a_crash_in_torch_is_a_finding(kernel: Project, function: str) -> None:
     assert code == 1
     assert wrong(text) == ["torch"]
     assert "while the model ran in torch 2.13: died of SIGILL" in text
-    assert "Replay: python -m pipeline check-capture chain.py:build" in text
+    assert "Replay: python -m opmatrix check-capture chain.py:build" in text
 
 
 @pytest.mark.torch
@@ -520,7 +520,7 @@ def operators(project: Project, *names: str) -> list[Operator]:
 
 def test_a_combined_library_has_equal_bytes_and_no_path_of_the_project(project: Project) -> None:
     def made() -> bytes:
-        return combine.run(
+        return link_together.run(
             project.layout, operators(project, "custom_op_one", "custom_op_two", "group_norm")
         ).read_bytes()
 
@@ -532,13 +532,13 @@ def test_a_combined_library_has_equal_bytes_and_no_path_of_the_project(project: 
 
 def test_what_cannot_be_linked_is_refused(project: Project) -> None:
     with pytest.raises(CompileError, match="inverse has no objects: its kernel is ONNX Runtime's own"):
-        combine.run(project.layout, operators(project, "inverse"))
+        link_together.run(project.layout, operators(project, "inverse"))
     (by_hand,) = (replace(o, written=o.written | {"ort.cc"}) for o in operators(project, "group_norm"))
     with pytest.raises(CompileError, match=r"native/group_norm/ort\.cc has a RegisterCustomOps of its own"):
-        combine.run(project.layout, [by_hand])
-    elsewhere = Layout(project.root, debug=True)
+        link_together.run(project.layout, [by_hand])
+    elsewhere = Paths(project.root, debug=True)
     with pytest.raises(CompileError, match=r"kernel.o is missing. Run: doit compile:group_norm"):
-        combine.run(elsewhere, operators(project, "group_norm"))
+        link_together.run(elsewhere, operators(project, "group_norm"))
 
 
 def test_a_missing_library_is_told_with_what_builds_it(project: Project) -> None:

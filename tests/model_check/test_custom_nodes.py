@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from pipeline.inspection.finding import Finding
-from pipeline.inspection.libraries import needed
-from pipeline.inspection.nodes import faulty, node_findings, used
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operators
-from pipeline.spec import OpSpec
+from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.ort_libraries import needed
+from opmatrix.model_check.custom_nodes import faulty, node_findings, used
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operators
+from opmatrix.spec import OpSpec
 
 BUILTIN = {("com.microsoft", "Inverse"), ("com.microsoft", "BiasGelu"), ("", "Relu")}
 
 
 @pytest.fixture(scope="module")
 def operators(root: Path) -> tuple[Operator, ...]:
-    return load_operators(Layout(root))
+    return load_operators(Paths(root))
 
 
 @pytest.fixture(scope="module")
@@ -245,19 +245,19 @@ def test_a_function_of_the_model_needs_no_operator(specs: list[OpSpec]) -> None:
     assert (found.mark, found.text) == ("ok", "2 nodes, custom: 1 local::Twice (a function of the model)")
 
 
-def libraries(layout: Layout, operators: tuple[Operator, ...], *names: str) -> tuple[list[str], list[Finding]]:
+def libraries(layout: Paths, operators: tuple[Operator, ...], *names: str) -> tuple[list[str], list[Finding]]:
     found = needed(layout, [o for o in operators if o.name in names])
     return [str(p.relative_to(layout.root)) for p in found.libraries], list(found.findings)
 
 
-def built(layout: Layout, *names: str) -> None:
+def built(layout: Paths, *names: str) -> None:
     for name in names:
         layout.ort_library(name).parent.mkdir(parents=True)
         layout.ort_library(name).touch()
 
 
 def test_operators_of_different_domains_keep_their_libraries(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     built(layout, "group_norm", "dual_residual")
     paths, (found,) = libraries(layout, operators, "group_norm", "dual_residual", "inverse")
     assert [Path(p).name for p in paths] == ["libgroup_norm_ort.so", "libdual_residual_ort.so"]
@@ -265,7 +265,7 @@ def test_operators_of_different_domains_keep_their_libraries(tmp_path: Path, ope
 
 
 def test_operators_of_one_domain_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     built(layout, "custom_op_one", "custom_op_two")
     paths, (found,) = libraries(layout, operators, "custom_op_two", "custom_op_one")
     assert [Path(p).name for p in paths] == ["libcustom_op_one+custom_op_two_ort.so"]
@@ -273,13 +273,13 @@ def test_operators_of_one_domain_share_a_library(tmp_path: Path, operators: tupl
 
 
 def test_a_missing_library_is_named_with_what_builds_it(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    _, (found,) = libraries(Layout(tmp_path), operators, "group_norm")
+    _, (found,) = libraries(Paths(tmp_path), operators, "group_norm")
     assert (found.mark, found.remedy) == ("wrong", "Build it: doit compile:group_norm")
     assert found.text.endswith("libgroup_norm_ort.so is missing")
 
 
 def test_a_binding_by_hand_cannot_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     built(layout, "custom_op_one", "custom_op_two")
     by_hand = tuple(replace(o, written=o.written | {"ort.cc"}) if o.name == "custom_op_two" else o for o in operators)
     _, (found,) = libraries(layout, by_hand, "custom_op_one", "custom_op_two")

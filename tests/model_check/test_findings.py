@@ -12,18 +12,18 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from pipeline.data import dataset
-from pipeline.errors import UsageError
-from pipeline.inspection import finding
-from pipeline.inspection.asked import parse
-from pipeline.inspection.feeding import find_inputs, spread
-from pipeline.inspection.finding import Finding
-from pipeline.inspection.inference import checker, inference, schemas
-from pipeline.inspection.told import FindingPrinter
-from pipeline.inspection.tolerances import tolerances
-from pipeline.inspection.versions import versions
-from pipeline.layout import Layout
-from pipeline.load import load_operator
+from opmatrix.testdata import onnx_dataset
+from opmatrix.errors import UsageError
+from opmatrix.model_check import finding
+from opmatrix.model_check.arguments import parse
+from opmatrix.model_check.model_inputs import find_inputs, spread
+from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.shape_inference import checker, inference, schemas
+from opmatrix.model_check.print_findings import FindingPrinter
+from opmatrix.model_check.default_tolerances import tolerances
+from opmatrix.model_check.ort_versions import versions
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
 
 F, D, I64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 Shape = list[str | int | None]
@@ -52,7 +52,7 @@ def relu(x: str, y: str) -> NodeProto:
 
 
 def said(made: ModelProto, root: Path, **more: Any) -> list[tuple[str, str]]:
-    schema = schemas([load_operator(Layout(root), "group_norm").spec], {"mydomain": 1})
+    schema = schemas([load_operator(Paths(root), "group_norm").spec], {"mydomain": 1})
     return [(f.mark, f.text) for f in inference(made, schema, **more)]
 
 
@@ -181,11 +181,11 @@ def test_an_initializer_needs_no_input(tmp_path: Path) -> None:
 
 def test_the_data_set_beside_a_model_is_taken(tmp_path: Path) -> None:
     x, y = np.float32([[1, 2, 3, 4]]), np.float32([[5, 6, 7, 8]])
-    dataset.write(tmp_path / "test_data_set_0", dataset.DataSet(inputs={"x": x}, outputs={"y": y}))
+    onnx_dataset.write(tmp_path / "test_data_set_0", onnx_dataset.DataSet(inputs={"x": x}, outputs={"y": y}))
     found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None)
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
-    renamed = dataset.DataSet(inputs={"some": x}, outputs={"other": y})  # as others name them
-    dataset.write(tmp_path / "test_data_set_0", renamed)
+    renamed = onnx_dataset.DataSet(inputs={"some": x}, outputs={"other": y})  # as others name them
+    onnx_dataset.write(tmp_path / "test_data_set_0", renamed)
     found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None)
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
 

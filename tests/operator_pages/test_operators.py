@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operators
-from pipeline.reference import operators
-from pipeline.reference.markdown import code, plain, table
-from pipeline.spec import (
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operators
+from opmatrix.operator_pages import operators
+from opmatrix.operator_pages.markdown import code, plain, table
+from opmatrix.spec import (
     Attribute,
     Case,
     Dims,
@@ -27,7 +27,7 @@ from pipeline.spec import (
     Tolerance,
     TorchOp,
 )
-from pipeline.stages import reference
+from opmatrix.stages import operator_pages
 
 ROOT = Path(__file__).parents[2]
 
@@ -137,9 +137,9 @@ def test_a_project_without_operators() -> None:
 
 
 def test_the_stage_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reference.run(Layout(ROOT), into=tmp_path)
+    operator_pages.run(Paths(ROOT), into=tmp_path)
     page = (tmp_path / "operators.md").read_text()
-    assert [f"## {o.name}" for o in load_operators(Layout(ROOT))] == [
+    assert [f"## {o.name}" for o in load_operators(Paths(ROOT))] == [
         s for s in page.splitlines() if s.startswith("## ")
     ]
     assert capsys.readouterr().out.strip().endswith("operators.md")

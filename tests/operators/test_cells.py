@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operators, operator_names
-from pipeline.matrix import Cell
-from pipeline.project import chosen_cells, installed
-from pipeline.version import minor
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operators, operator_names
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.settings import chosen_cells, installed
+from opmatrix.version import minor
 
 ROOT = Path(__file__).parents[2]
-LAYOUT = Layout(ROOT)
+LAYOUT = Paths(ROOT)
 NAMES = [
     f"{operator.name}-{lowering}@{cell}"
     for operator in load_operators(LAYOUT)

@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline import check, verdict
-from pipeline.errors import DataError
-from pipeline.glue import python
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operator
-from pipeline.matrix import Cell
-from pipeline.project import installed
-from pipeline.spec import Case, Model, Random, Tolerance, Values
-from pipeline.stages import data, node, verify
-from pipeline.trial.runtime import Runtime, call
-from pipeline.version import minor
+from opmatrix.declaration import validation
+from opmatrix import verdict
+from opmatrix.errors import DataError
+from opmatrix.codegen import python_modules
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.settings import installed
+from opmatrix.spec import Case, Model, Random, Tolerance, Values
+from opmatrix.stages import data, export_node, verify
+from opmatrix.ort_checks.sessions import OrtSessions, call
+from opmatrix.version import minor
 
 pytestmark = pytest.mark.ort
 
@@ -37,16 +38,16 @@ def by_hand(operator: Operator, *cases: Case, dtype: str, rtol: float) -> Operat
     return Operator(spec=spec, models=(Model(name="by_hand", types={"T": dtype}, cases=cases),))  # type: ignore[dict-item]
 
 
-def prepared(root: Path, folder: Path, operator: Operator) -> Layout:
+def prepared(root: Path, folder: Path, operator: Operator) -> Paths:
     """Write data and models of an operator in a project of its own."""
-    layout, name = Layout(folder), operator.name
+    layout, name = Paths(folder), operator.name
     layout.op(name).mkdir(parents=True)
-    layout.reference(name).write_bytes(Layout(root).reference(name).read_bytes())
+    layout.reference(name).write_bytes(Paths(root).reference(name).read_bytes())
     layout.generated(name).mkdir(parents=True)
-    for file, text in python.render(operator.spec).items():
+    for file, text in python_modules.render(operator.spec).items():
         (layout.generated(name) / file).write_text(text)
     data.run(layout, operator)
-    node.run(layout, operator, lowering="custom", cell=CELL)
+    export_node.run(layout, operator, lowering="custom", cell=CELL)
     return layout
 
 
@@ -54,7 +55,7 @@ def test_an_inverse_in_float16(root: Path, tmp_path: Path) -> None:
     """torch has none on the CPU."""
     near_one = Values(values=((1.5, 0.25, 0.0), (0.0, 2.0, 0.5), (-0.25, 0.0, 1.0)))
     case = Case(name="plain_float16", inputs={"x": near_one})
-    operator = by_hand(load_operator(Layout(root), "inverse"), case, dtype="float16", rtol=2e-3)
+    operator = by_hand(load_operator(Paths(root), "inverse"), case, dtype="float16", rtol=2e-3)
     layout = prepared(root, tmp_path, operator)
     verify.run(layout, operator, lowering="custom", cell=CELL)
     assert verdict.read(layout.verdict("inverse", "custom", CELL)).outcome == "verified"
@@ -67,10 +68,10 @@ def test_a_singular_matrix_in_onnx_runtime(
 ) -> None:
     """No error, and no number that could be taken for an inverse."""
     case = Case(name="traced", inputs={"x": Random(shape=(3, 3))})
-    operator = by_hand(load_operator(Layout(root), "inverse"), case, dtype=dtype, rtol=1e-3)
+    operator = by_hand(load_operator(Paths(root), "inverse"), case, dtype=dtype, rtol=1e-3)
     layout = prepared(root, tmp_path, operator)
     model = layout.model("inverse", "custom", CELL, "by_hand").read_bytes()
-    for session in Runtime(None).sessions(model).values():
+    for session in OrtSessions(None).sessions(model).values():
         (y,) = call(session, {"x": singular.astype(dtype)})
         assert not np.isfinite(y).all()
 
@@ -85,7 +86,7 @@ def test_a_singular_matrix_in_torch() -> None:
 
 def test_no_case_holds_a_singular_matrix(root: Path, tmp_path: Path) -> None:
     case = Case(name="singular", inputs={"x": Values(values=((1.0, 1.0), (1.0, 1.0)))})
-    operator = by_hand(load_operator(Layout(root), "inverse"), case, dtype="float64", rtol=1e-12)
+    operator = by_hand(load_operator(Paths(root), "inverse"), case, dtype="float64", rtol=1e-12)
     with pytest.raises(DataError, match=r"case 'singular': .*ZeroDivisionError: a matrix is singular"):
         prepared(root, tmp_path, operator)
 
@@ -93,6 +94,6 @@ def test_no_case_holds_a_singular_matrix(root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["inverse", "gelu"])
 def test_a_version_of_the_domain_that_does_not_exist_is_refused(root: Path, name: str) -> None:
     """The tutorial's custom_opsets={"com.microsoft": 5} makes models that no ONNX Runtime loads."""
-    operator = load_operator(Layout(root), name)
-    found = list(check.cases(operator.spec, [replace(operator.models[0], domain_version=5)]))
+    operator = load_operator(Paths(root), name)
+    found = list(validation.cases(operator.spec, [replace(operator.models[0], domain_version=5)]))
     assert [(m.field, m.text) for m in found] == [("MODELS[0].domain_version", "found 5, allowed: 1")]

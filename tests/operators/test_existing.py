@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.glue import python
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.toolchain.symbols import read_symbols
+from opmatrix.codegen import python_modules
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.toolchain.elf_symbols import read_symbols
 from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
@@ -50,7 +50,7 @@ def edited(project: Project, path: str, old: str, new: str) -> Iterator[None]:
 
 
 def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pipeline", *arguments]
+    command = [sys.executable, "-m", "opmatrix", *arguments]
     return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
 
 
@@ -142,16 +142,16 @@ def test_a_library_for_another_torch_is_refused(project: Project) -> None:
         done = pipeline(project, "register", "damped", "--part", "kernel")
     assert done.returncode == 8
     assert "is compiled for torch 2.12.1+cpu with the new C++ ABI, and this is 2.13.0+cpu with the" in done.stderr
-    assert "Compile it anew with: python -m pipeline compile damped" in done.stderr
+    assert "Compile it anew with: python -m opmatrix compile damped" in done.stderr
 
 
 def test_a_kernel_that_finds_sizes_is_not_made_opaque() -> None:
     """Traced through torch's decomposition, its fake kernel could make no size up."""
     import torch
 
-    spec = load_operator(Layout(ROOT), "nms").spec
+    spec = load_operator(Paths(ROOT), "nms").spec
     module: dict[str, Any] = {}
-    exec(python.render(spec, {"kernel.h", "torch.cc"})["fake.py"], module)
+    exec(python_modules.render(spec, {"kernel.h", "torch.cc"})["fake.py"], module)
     library = torch.library.Library(module["NAMESPACE"], "FRAGMENT")
     library.define(module["SCHEMA"])
     library.impl(module["NAME"], module["zeros"], "CompositeImplicitAutograd")

@@ -63,7 +63,7 @@ def test_a_fault_in_one_kernel(project: Project, fault: str) -> None:
             assert re.search(r", at case seed$", record["detail"], flags=re.MULTILINE), record
             assert re.search(r"^Replay: .* --case seed$", record["detail"], flags=re.MULTILINE), record
     if fault != "throws":
-        assert "  Replay: python -m pipeline register group_norm --part kernel --case seed\n" in done.stdout
+        assert "  Replay: python -m opmatrix register group_norm --part kernel --case seed\n" in done.stdout
     assert "export:" not in done.stdout, "a kernel's edit exports nothing"
 
 

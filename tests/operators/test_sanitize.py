@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.load import load_operator, operator_names
-from pipeline.schema import has_ort_library
-from pipeline.verdict import Verdict, read
+from opmatrix.declaration.load import load_operator, operator_names
+from opmatrix.declaration.torch_signature import has_ort_library
+from opmatrix.verdict import Verdict, read
 from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
@@ -149,5 +149,5 @@ def test_a_forbidden_call_that_is_answered_is_told(project: Project) -> None:
 
 
 def pipeline(project: Project, *arguments: str) -> str:
-    command = [sys.executable, "-m", "pipeline", *arguments]
+    command = [sys.executable, "-m", "opmatrix", *arguments]
     return subprocess.run(command, cwd=project.root, capture_output=True, text=True).stderr

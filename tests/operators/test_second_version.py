@@ -15,8 +15,8 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, helper
 
-from pipeline.data import dataset
-from pipeline.layout import Layout
+from opmatrix.testdata import onnx_dataset
+from opmatrix.project.paths import Paths
 from tests.support.evolved import SINCE, evolve
 from tests.support.projects import Project
 
@@ -26,7 +26,7 @@ CELL = "torch2.13-legacy-opset18-ort1.31"
 
 
 def stage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pipeline", *arguments]
+    command = [sys.executable, "-m", "opmatrix", *arguments]
     return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
 
 
@@ -81,14 +81,14 @@ def test_models_of_published_versions_run_in_the_first_cell(both: Project) -> No
     }
 
 
-def run(library: Layout, of: Layout, version: int) -> float:
+def run(library: Paths, of: Paths, version: int) -> float:
     """Return by how much a published model's result differs in ONNX Runtime with a library."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.register_custom_ops_library(str(library.ort_library("group_norm")))
     path = str(of.published_model("group_norm", version))
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    data = dataset.read(of.published_data("group_norm", version))
+    data = onnx_dataset.read(of.published_data("group_norm", version))
     (found,) = session.run(None, dict(data.inputs))
     (expected,) = data.outputs.values()
     return float(abs(found - expected).max())

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from pipeline.errors import VerifyError
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.matrix import Cell
-from pipeline.project import installed
-from pipeline.version import minor
+from opmatrix.errors import VerifyError
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.settings import installed
+from opmatrix.version import minor
 from tests.support.building import ROOT, build, copy_project
 from tests.support.forked import forked
 
@@ -45,9 +45,9 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return a project with two models, all of them exported."""
-    from pipeline.stages import data, export
+    from opmatrix.stages import data, export
 
     layout = copy_project(tmp_path_factory.mktemp("sides"))
     cases = layout.cases("group_norm")
@@ -60,8 +60,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 
 @pytest.mark.parametrize("side", FAULTS)
-def test_each_side_says_so(side: str, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline.stages import compile
+def test_each_side_says_so(side: str, layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opmatrix.stages import compile
 
     file, old, new, in_torch, in_ort = FAULTS[side]
     path = layout.root / file
@@ -77,15 +77,15 @@ def test_each_side_says_so(side: str, layout: Layout, monkeypatch: pytest.Monkey
         assert expected in said and bool(expected) == bool(said), said
 
 
-def register(layout: Layout) -> str:
+def register(layout: Paths) -> str:
     """Return what register says, in a process of its own: a forked one has lost the threads of OpenMP."""
-    command = [sys.executable, "-m", "pipeline", "register", "group_norm", "--part", "kernel"]
+    command = [sys.executable, "-m", "opmatrix", "register", "group_norm", "--part", "kernel"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=layout.root, env=environment, capture_output=True, text=True).stderr
 
 
-def verify(layout: Layout) -> str:
-    from pipeline.stages import verify
+def verify(layout: Paths) -> str:
+    from opmatrix.stages import verify
 
     try:
         verify.run(layout, load_operator(layout, "group_norm"), lowering="custom", cell=CELL)

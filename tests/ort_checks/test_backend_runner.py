@@ -15,15 +15,15 @@ import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from pipeline.data import dataset
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operators
-from pipeline.matrix import Cell
-from pipeline.project import chosen_cells
-from pipeline.schema import has_function_body
+from opmatrix.testdata import onnx_dataset
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operators
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.settings import chosen_cells
+from opmatrix.declaration.torch_signature import has_function_body
 from tests.support.backend_runner import Folder, folders, run
 
-LAYOUT = Layout(Path(__file__).parents[2])
+LAYOUT = Paths(Path(__file__).parents[2])
 OPERATORS = load_operators(LAYOUT)
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
@@ -95,7 +95,7 @@ def test_a_function_body_runs_without_our_library_and_our_reference(operator: Op
         )
         plain = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
         for index, case in enumerate(model.cases):
-            found = dataset.read(LAYOUT.data(operator.name, model.name, index))
+            found = onnx_dataset.read(LAYOUT.data(operator.name, model.name, index))
             for session in (plain, ReferenceEvaluator(proto)):
                 with np.errstate(all="ignore"):  # NaN and infinities go through as IEEE 754 has it
                     (y,) = session.run(None, dict(found.inputs))

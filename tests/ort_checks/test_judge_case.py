@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from pipeline.data.arrays import Array
-from pipeline.spec import DType, Tolerance
-from pipeline.trial.judge import Evidence, Judgement, Outputs, judge
+from opmatrix.testdata.arrays import Array
+from opmatrix.spec import DType, Tolerance
+from opmatrix.ort_checks.judge_case import CaseRuns, CaseJudgement, Outputs, judge_case
 
 RIGHT = np.array([[1.0, math.nan, math.inf], [4.0, 5.0, 6.0]], np.float32)
 TOLERANCES: dict[DType, Tolerance] = {"float32": Tolerance(rtol=1e-3, atol=1e-5)}
@@ -29,10 +29,10 @@ def check(
     expected: Array = RIGHT,
     oracle: Array = RIGHT,
     written: tuple[str, ...] = (),
-) -> Judgement:
+) -> CaseJudgement:
     runs = dict.fromkeys(SETTINGS, ((everywhere,), (everywhere,))) | (answers or {})
-    return judge(
-        Evidence(
+    return judge_case(
+        CaseRuns(
             names=["y"], expected=(expected,), answers=runs, oracle=(oracle,), tolerances=TOLERANCES, written=written
         )
     )

@@ -11,14 +11,14 @@ from types import ModuleType
 import pytest
 from onnx import helper
 
-from pipeline import verdict
-from pipeline.data import dataset
-from pipeline.data.dataset import DataSet
-from pipeline.errors import UsageError, VerifyError
-from pipeline.layout import Layout
-from pipeline.spec import Case, Random, Tolerance
-from pipeline.stages import data, verify
-from pipeline.verdict import Verdict
+from opmatrix import verdict
+from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata.onnx_dataset import DataSet
+from opmatrix.errors import UsageError, VerifyError
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Case, Random, Tolerance
+from opmatrix.stages import data, verify
+from opmatrix.verdict import Verdict
 from tests.support import double
 from tests.support.double import CELL, DYNAMIC, model, project, write_model
 
@@ -29,7 +29,7 @@ OPERATOR = replace(double.OPERATOR, spec=replace(double.SPEC, lowerings=("decomp
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path) -> Paths:
     """Return a project in which everything is right."""
     layout = project(tmp_path)
     data.run(layout, OPERATOR)
@@ -37,24 +37,24 @@ def layout(tmp_path: Path) -> Layout:
     return layout
 
 
-def run(layout: Layout, *, case: str | None = None) -> None:
+def run(layout: Paths, *, case: str | None = None) -> None:
     verify.run(layout, OPERATOR, lowering="decomposed", cell=CELL, case=case)
 
 
-def refused(layout: Layout) -> tuple[Verdict, str]:
+def refused(layout: Paths) -> tuple[Verdict, str]:
     """Return the verdict and the message of a run that must fail."""
     with pytest.raises(VerifyError) as caught:
         run(layout)
     return verdict.read(layout.verdict("double", "decomposed", CELL)), str(caught.value)
 
 
-def change_expected(layout: Layout, index: int, output: object) -> None:
+def change_expected(layout: Paths, index: int, output: object) -> None:
     folder = layout.data("double", "dynamic", index)
-    found = dataset.read(folder)
-    dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": output}))  # type: ignore[dict-item]
+    found = onnx_dataset.read(folder)
+    onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": output}))  # type: ignore[dict-item]
 
 
-def test_everything_is_right(layout: Layout) -> None:
+def test_everything_is_right(layout: Paths) -> None:
     run(layout)
     found = verdict.read(layout.verdict("double", "decomposed", CELL))
     assert found.outcome == "verified"
@@ -62,7 +62,7 @@ def test_everything_is_right(layout: Layout) -> None:
     assert all(c.error == 0 and c.tolerance_used == 0 for c in found.cases)
 
 
-def test_the_model_becomes_a_complete_backend_test(layout: Layout) -> None:
+def test_the_model_becomes_a_complete_backend_test(layout: Paths) -> None:
     folder = layout.model("double", "decomposed", CELL, "dynamic").parent
     (folder / "test_data_set_9").symlink_to("nowhere")
     for _ in range(2):
@@ -72,8 +72,8 @@ def test_the_model_becomes_a_complete_backend_test(layout: Layout) -> None:
         assert all(not p.readlink().is_absolute() and (p / "input_0.pb").is_file() for p in links)
 
 
-def test_a_wrong_expected_value(layout: Layout) -> None:
-    wrong = dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
+def test_a_wrong_expected_value(layout: Paths) -> None:
+    wrong = onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
     wrong[1, 2] = 7
     change_expected(layout, 0, wrong)
     found, message = refused(layout)
@@ -83,12 +83,12 @@ def test_a_wrong_expected_value(layout: Layout) -> None:
     assert "worst at (1, 2): expected 7.0, got " in message
     assert "The reference evaluator agrees with ONNX Runtime: the test data are stale" in message
     assert message.endswith(
-        f"Replay: python -m pipeline verify double --lowering decomposed --cell {CELL} --case plain"
+        f"Replay: python -m opmatrix verify double --lowering decomposed --cell {CELL} --case plain"
     )
 
 
-def test_a_tolerance_of_0_is_no_share(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
+def test_a_tolerance_of_0_is_no_share(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
     wrong[1, 2] = 7
     change_expected(layout, 0, wrong)
     exact = {"decomposed": {"float32": Tolerance(rtol=0.0, atol=0.0)}}
@@ -101,7 +101,7 @@ def test_a_tolerance_of_0_is_no_share(layout: Layout, capsys: pytest.CaptureFixt
     assert " ULP, >999% of the limit\n" in capsys.readouterr().out
 
 
-def test_of_many_mismatches_a_few_are_told_in_full(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_mismatches_a_few_are_told_in_full(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     write_model(layout, "decomposed", model("decomposed", factor=3.0))
     cases = [Case(name=f"c{n}", inputs={"x": Random(shape=(2, n))}) for n in range(1, 15)]
     operator = replace(OPERATOR, models=(replace(DYNAMIC, cases=tuple(cases)),))
@@ -116,19 +116,19 @@ def test_of_many_mismatches_a_few_are_told_in_full(layout: Layout, monkeypatch: 
     assert all("elements differ" in c.detail for c in verdict.read(path).cases)
 
 
-def test_a_wrong_expected_dtype_is_no_tolerated_difference(layout: Layout) -> None:
-    change_expected(layout, 0, dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].astype("float64"))
+def test_a_wrong_expected_dtype_is_no_tolerated_difference(layout: Paths) -> None:
+    change_expected(layout, 0, onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].astype("float64"))
     found, message = refused(layout)
     assert "dtype is float32, expected float64" in message
     assert (found.cases[0].error, found.cases[0].tolerance_used) == (math.inf, math.inf)
 
 
-def test_a_wrong_expected_shape(layout: Layout) -> None:
-    change_expected(layout, 0, dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].ravel())
+def test_a_wrong_expected_shape(layout: Paths) -> None:
+    change_expected(layout, 0, onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].ravel())
     assert "shape is (2, 3), expected (6,)" in refused(layout)[1]
 
 
-def test_nan_turned_into_a_number(layout: Layout) -> None:
+def test_nan_turned_into_a_number(layout: Paths) -> None:
     proto = model("decomposed")
     for node in proto.graph.node:
         node.output[:] = ["Z" if o == "Y" else o for o in node.output]
@@ -143,17 +143,17 @@ def test_nan_turned_into_a_number(layout: Layout) -> None:
     assert found.cases[1].error == math.inf
 
 
-def test_a_wrong_attribute_in_the_model(layout: Layout) -> None:
+def test_a_wrong_attribute_in_the_model(layout: Paths) -> None:
     write_model(layout, "decomposed", model("decomposed", factor=3.0))
-    assert "or the model does not hold the attributes of the case (python -m pipeline export)" in refused(layout)[1]
+    assert "or the model does not hold the attributes of the case (python -m opmatrix export)" in refused(layout)[1]
 
 
-def test_a_changed_reference_does_not_pass_unseen(layout: Layout) -> None:
-    change_expected(layout, 3, dataset.read(layout.data("double", "dynamic", 3)).outputs["Y"] * 2)
+def test_a_changed_reference_does_not_pass_unseen(layout: Paths) -> None:
+    change_expected(layout, 3, onnx_dataset.read(layout.data("double", "dynamic", 3)).outputs["Y"] * 2)
     assert refused(layout)[0].cases[3].outcome == "mismatched"
 
 
-def test_cases_with_one_fault_are_told_in_one_line(layout: Layout) -> None:
+def test_cases_with_one_fault_are_told_in_one_line(layout: Paths) -> None:
     write_model(layout, "decomposed", model("decomposed", ir_version=99))
     found, message = refused(layout)
     assert found.outcome == "failed"
@@ -163,47 +163,47 @@ def test_cases_with_one_fault_are_told_in_one_line(layout: Layout) -> None:
     assert "Also special, empty, large." in message
 
 
-def test_an_opset_that_onnx_runtime_does_not_know(layout: Layout) -> None:
+def test_an_opset_that_onnx_runtime_does_not_know(layout: Paths) -> None:
     write_model(layout, "decomposed", model("decomposed", opset=99))
     assert "the model imports opset 99 of ai.onnx, and ONNX Runtime" in refused(layout)[1]
 
 
-def test_a_node_that_nothing_registers(layout: Layout) -> None:
+def test_a_node_that_nothing_registers(layout: Paths) -> None:
     write_model(layout, "decomposed", model("custom"))
     message = refused(layout)[1]
     assert "the model has a node test.domain::Double, and no loaded library registers it. Compare domain" in message
 
 
-def test_a_domain_that_the_model_does_not_import(layout: Layout) -> None:
+def test_a_domain_that_the_model_does_not_import(layout: Paths) -> None:
     proto = model("custom")
     del proto.opset_import[1]
     write_model(layout, "decomposed", proto)
     assert "a node of the domain 'test.domain', but no opset import of it" in refused(layout)[1]
 
 
-def test_a_missing_and_a_damaged_model(layout: Layout) -> None:
+def test_a_missing_and_a_damaged_model(layout: Paths) -> None:
     path = layout.model("double", "decomposed", CELL, "dynamic")
     path.write_bytes(b"\xff")
-    assert "no readable model. Run: python -m pipeline export double" in refused(layout)[1]
+    assert "no readable model. Run: python -m opmatrix export double" in refused(layout)[1]
     path.unlink()
     assert "no readable model" in refused(layout)[1]
 
 
-def test_missing_data(layout: Layout) -> None:
+def test_missing_data(layout: Paths) -> None:
     (layout.data("double", "dynamic", 2) / "output_0.pb").unlink()
     found, message = refused(layout)
     assert [c.outcome for c in found.cases] == ["verified", "verified", "failed", "verified"]
-    assert "output_0.pb is missing. Run: python -m pipeline data" in message
+    assert "output_0.pb is missing. Run: python -m opmatrix data" in message
 
 
-def test_names_that_are_not_those_of_the_data(layout: Layout) -> None:
+def test_names_that_are_not_those_of_the_data(layout: Paths) -> None:
     proto = model("decomposed")
     proto.graph.input[0].name = proto.graph.node[1].input[0] = "other"
     write_model(layout, "decomposed", proto)
     assert "the model's inputs are ['other'], those of the test data ['X']" in refused(layout)[1]
 
 
-def test_a_baked_in_size(layout: Layout) -> None:
+def test_a_baked_in_size(layout: Paths) -> None:
     proto = model("decomposed")
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
     write_model(layout, "decomposed", proto)
@@ -212,7 +212,7 @@ def test_a_baked_in_size(layout: Layout) -> None:
     assert "the model takes 2 as size 0 of X, and was given 0: a dynamic size was baked in. Name the axis in" in message
 
 
-def test_a_size_that_a_constant_bakes_in(layout: Layout) -> None:
+def test_a_size_that_a_constant_bakes_in(layout: Paths) -> None:
     """Before opset 13 shape inference does not see it: cases of other sizes than exported do."""
     proto = model("decomposed")
     proto.graph.node[1].output[0] = "Z"
@@ -226,14 +226,14 @@ def test_a_size_that_a_constant_bakes_in(layout: Layout) -> None:
     assert "the size of the example, it was baked in as a constant. Take sizes from the tensor in the low" in message
 
 
-def test_another_onnx_runtime_than_the_cell_asks_for(layout: Layout) -> None:
+def test_another_onnx_runtime_than_the_cell_asks_for(layout: Paths) -> None:
     cell = replace(CELL, ort="1.16")
     with pytest.raises(VerifyError, match=r"the cell asks for ONNX Runtime 1\.16, and .* is installed"):
         verify.run(layout, OPERATOR, lowering="decomposed", cell=cell)
     assert verdict.read(layout.verdict("double", "decomposed", cell)).outcome == "failed"
 
 
-def test_torch_in_the_process_is_a_failure(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_in_the_process_is_a_failure(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch", ModuleType("torch"))
         found, message = refused(layout)
@@ -241,7 +241,7 @@ def test_torch_in_the_process_is_a_failure(layout: Layout, monkeypatch: pytest.M
     assert "torch was imported in the process that verifies" in message
 
 
-def test_a_replay_tells_and_writes_nothing(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_tells_and_writes_nothing(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     run(layout, case="large")
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].endswith("dynamic/model.onnx")
@@ -251,12 +251,12 @@ def test_a_replay_tells_and_writes_nothing(layout: Layout, capsys: pytest.Captur
     assert not layout.verdict("double", "decomposed", CELL).exists()
 
 
-def test_an_unknown_case_is_a_usage_error(layout: Layout) -> None:
+def test_an_unknown_case_is_a_usage_error(layout: Paths) -> None:
     with pytest.raises(UsageError, match=r"double has no case 'larg'; it has plain, special.*did you mean 'large'"):
         run(layout, case="larg")
 
 
-def test_every_model_of_the_operator_is_run(layout: Layout) -> None:
+def test_every_model_of_the_operator_is_run(layout: Paths) -> None:
     other = replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other")))
     with pytest.raises(VerifyError, match=r"other/model.onnx is no readable model"):
         verify.run(layout, other, lowering="decomposed", cell=CELL)
@@ -264,7 +264,7 @@ def test_every_model_of_the_operator_is_run(layout: Layout) -> None:
     assert [c.outcome for c in found.cases] == ["verified"] * 4 + ["failed"] * 4
 
 
-def test_a_reference_without_the_function_fails_the_cell(layout: Layout) -> None:
+def test_a_reference_without_the_function_fails_the_cell(layout: Paths) -> None:
     layout.reference("double").write_text("def nothing(): ...")
     found, message = refused(layout)
     assert (found.outcome, found.cases) == ("failed", ())

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import verdict
-from pipeline.errors import VerifyError
-from pipeline.layout import Layout
-from pipeline.load import Operator
-from pipeline.matrix import Cell
-from pipeline.project import installed
-from pipeline.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
-from pipeline.stages import compile, data, glue, node, sdk, verify
-from pipeline.verdict import Verdict
-from pipeline.version import minor
+from opmatrix import verdict
+from opmatrix.errors import VerifyError
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.settings import installed
+from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
+from opmatrix.stages import compile, data, codegen, export_node, headers, verify
+from opmatrix.verdict import Verdict
+from opmatrix.version import minor
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
@@ -90,26 +90,26 @@ def spec(kernel: str) -> OpSpec:
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return a project with everything but the kernel."""
-    layout = Layout(tmp_path_factory.mktemp("differ"))
+    layout = Paths(tmp_path_factory.mktemp("differ"))
     shutil.copytree(ROOT / "native", layout.native)
     layout.op("differ").mkdir(parents=True)
     layout.reference("differ").write_text(REFERENCE)
-    sdk.run(layout)
+    headers.run(layout)
     return layout
 
 
 @pytest.fixture
-def tried(layout: Layout) -> Callable[[str], tuple[Verdict, str]]:
+def tried(layout: Paths) -> Callable[[str], tuple[Verdict, str]]:
     """Return a function from a kernel to its verdict and the message of verify."""
 
     def tried(kernel: str) -> tuple[Verdict, str]:
         operator = Operator(spec=spec(kernel), models=MODELS)
-        glue.run(layout, operator)
+        codegen.run(layout, operator)
         compile.run(layout, operator)
         data.run(layout, operator)
-        node.run(layout, operator, lowering="custom", cell=CELL)
+        export_node.run(layout, operator, lowering="custom", cell=CELL)
         message = ""
         try:
             verify.run(layout, operator, lowering="custom", cell=CELL)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import verdict
-from pipeline.errors import VerifyError
-from pipeline.layout import Layout
-from pipeline.stages import data, verify
-from pipeline.toolchain.find import find_toolchain
-from pipeline.toolchain.sdk import cache_folder, find_headers
-from pipeline.verdict import Outcome
+from opmatrix import verdict
+from opmatrix.errors import VerifyError
+from opmatrix.project.paths import Paths
+from opmatrix.stages import data, verify
+from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.toolchain.ort_headers import cache_folder, find_headers
+from opmatrix.verdict import Outcome
 from tests.support.double import CELL, OPERATOR, project, write_model
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
@@ -25,7 +25,7 @@ Build = Callable[[str], Path]
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path) -> Paths:
     layout = project(tmp_path)
     data.run(layout, OPERATOR)
     write_model(layout, "custom")
@@ -33,7 +33,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @pytest.fixture
-def build(layout: Layout) -> Build:
+def build(layout: Paths) -> Build:
     """Return a function that compiles the library with a fault."""
     headers = find_headers(os.environ, cache=cache_folder(os.environ), say=print)
     compiler = find_toolchain(os.environ).compiler
@@ -48,18 +48,18 @@ def build(layout: Layout) -> Build:
     return build
 
 
-def run(layout: Layout) -> None:
+def run(layout: Paths) -> None:
     verify.run(layout, OPERATOR, lowering="custom", cell=CELL)
 
 
-def refused(layout: Layout, outcome: Outcome) -> str:
+def refused(layout: Paths, outcome: Outcome) -> str:
     with pytest.raises(VerifyError) as caught:
         run(layout)
     assert verdict.read(layout.verdict("double", "custom", CELL)).outcome == outcome
     return str(caught.value)
 
 
-def test_the_right_kernel_is_verified(layout: Layout, build: Build) -> None:
+def test_the_right_kernel_is_verified(layout: Paths, build: Build) -> None:
     build("NONE")
     run(layout)
     assert verdict.read(layout.verdict("double", "custom", CELL)).outcome == "verified"
@@ -76,7 +76,7 @@ def test_the_right_kernel_is_verified(layout: Layout, build: Build) -> None:
         ("RANK", "shape is (2, 3, 1), expected (2, 3)"),
     ],
 )
-def test_a_wrong_kernel_is_mismatched(layout: Layout, build: Build, fault: str, message: str) -> None:
+def test_a_wrong_kernel_is_mismatched(layout: Paths, build: Build, fault: str, message: str) -> None:
     build(fault)
     assert message in refused(layout, "mismatched")
 
@@ -90,16 +90,16 @@ def test_a_wrong_kernel_is_mismatched(layout: Layout, build: Build, fault: str, 
         ("NO_ENTRY", "exports no RegisterCustomOps, so it is no custom-op library of ONNX Runtime"),
     ],
 )
-def test_a_library_that_cannot_serve_is_failed(layout: Layout, build: Build, fault: str, message: str) -> None:
+def test_a_library_that_cannot_serve_is_failed(layout: Paths, build: Build, fault: str, message: str) -> None:
     build(fault)
     assert message in refused(layout, "failed")
 
 
-def test_a_missing_and_a_damaged_library(layout: Layout, build: Build) -> None:
+def test_a_missing_and_a_damaged_library(layout: Paths, build: Build) -> None:
     library = build("NONE")
     library.unlink()
-    assert "is missing. Run: python -m pipeline compile double" in refused(layout, "failed")
+    assert "is missing. Run: python -m opmatrix compile double" in refused(layout, "failed")
     library.write_bytes(b"\x7fELF")
     message = refused(layout, "failed")
     assert "cannot be loaded: " in message
-    assert "Build it again: python -m pipeline compile double" in message
+    assert "Build it again: python -m opmatrix compile double" in message

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pipeline import verdict
-from pipeline.data import dataset
-from pipeline.data.dataset import DataSet
-from pipeline.data.reference import Reference
-from pipeline.errors import DataError, VerifyError
-from pipeline.feeds import node_inputs
-from pipeline.layout import Layout
-from pipeline.load import Operator
-from pipeline.spec import Case, Dims, FromKernel, Input, Model, OnnxOp, OpSpec, Output, SameAs, Tensor, Values
-from pipeline.stages import data, verify
-from pipeline.trial.oracle import Oracle
+from opmatrix import verdict
+from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata.onnx_dataset import DataSet
+from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.errors import DataError, VerifyError
+from opmatrix.declaration.model_inputs import node_inputs
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.spec import Case, Dims, FromKernel, Input, Model, OnnxOp, OpSpec, Output, SameAs, Tensor, Values
+from opmatrix.stages import data, verify
+from opmatrix.ort_checks.reference_evaluator import ReferenceRun
 from tests.support.double import CELL
 from tests.support.many import EXACT, MASK, SPEC, decomposed, model, node, project, with_model, write_model
 
@@ -29,48 +29,48 @@ DTYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": Ten
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path) -> Paths:
     return project(tmp_path)
 
 
-def run(layout: Layout, operator: Operator) -> None:
+def run(layout: Paths, operator: Operator) -> None:
     verify.run(layout, operator, lowering="decomposed", cell=CELL)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mask", [None, MASK], ids=["absent", "present"])
 @pytest.mark.parametrize("others", [1, 3])
-def test_what_is_there_is_verified(layout: Layout, dtype: str, mask: Tensor | None, others: int) -> None:
+def test_what_is_there_is_verified(layout: Paths, dtype: str, mask: Tensor | None, others: int) -> None:
     operator = with_model(dtype, mask=mask, others=others)
     data.run(layout, operator)
     names = ["x", *(["mask"] if mask else []), *(f"others_{n}" for n in range(others))]
-    assert list(dataset.read(layout.data("many", "model", 0)).inputs) == names
+    assert list(onnx_dataset.read(layout.data("many", "model", 0)).inputs) == names
     write_model(layout, decomposed(DTYPES[dtype], mask=bool(mask), others=others))
     run(layout, operator)
     assert verdict.read(layout.verdict("many", "decomposed", CELL)).outcome == "verified"
 
 
-def test_each_tensor_of_a_variadic_input_has_numbers_of_its_own(layout: Layout) -> None:
+def test_each_tensor_of_a_variadic_input_has_numbers_of_its_own(layout: Paths) -> None:
     data.run(layout, with_model("float32", mask=None, others=2))
-    found = dataset.read(layout.data("many", "model", 0)).inputs
+    found = onnx_dataset.read(layout.data("many", "model", 0)).inputs
     assert len({found[name].tobytes() for name in ("x", "others_0", "others_1")}) == 3
 
 
 @pytest.mark.parametrize(
     ("mask", "inputs"), [(None, ["x", "", "others_0", "others_1"]), (MASK, ["x", "mask", "others_0", "others_1"])]
 )
-def test_the_oracle_runs_the_custom_node(layout: Layout, mask: Tensor | None, inputs: list[str]) -> None:
+def test_the_oracle_runs_the_custom_node(layout: Paths, mask: Tensor | None, inputs: list[str]) -> None:
     operator = with_model("int64", mask=mask, others=2)
     data.run(layout, operator)
     assert list(node_inputs(SPEC, operator.models[0])) == inputs
-    found = dataset.read(layout.data("many", "model", 0))
+    found = onnx_dataset.read(layout.data("many", "model", 0))
     types = dict.fromkeys(found.inputs, TensorProto.INT64) | ({"mask": TensorProto.BOOL} if mask else {})
-    oracle = Oracle(model([node(inputs)], types, dtype=TensorProto.INT64), [(SPEC, Reference(layout, SPEC))])
+    oracle = ReferenceRun(model([node(inputs)], types, dtype=TensorProto.INT64), [(SPEC, Reference(layout, SPEC))])
     for output, expected in zip(oracle.run(None, found.inputs), found.outputs.values(), strict=True):
         np.testing.assert_array_equal(output, expected, strict=True)
 
 
-def test_the_wrong_output_is_named(layout: Layout) -> None:
+def test_the_wrong_output_is_named(layout: Paths) -> None:
     operator = with_model("int64", mask=MASK, others=1)
     data.run(layout, operator)
     write_model(layout, decomposed(TensorProto.INT64, mask=True, others=1, kept="x"))
@@ -78,18 +78,18 @@ def test_the_wrong_output_is_named(layout: Layout) -> None:
         run(layout, operator)
 
 
-def test_an_integer_that_is_off_by_one_is_a_mismatch(layout: Layout) -> None:
+def test_an_integer_that_is_off_by_one_is_a_mismatch(layout: Paths) -> None:
     operator = with_model("int64", mask=MASK, others=1)
     data.run(layout, operator)
     folder = layout.data("many", "model", 0)
-    found = dataset.read(folder)
-    dataset.write(folder, DataSet(inputs=found.inputs, outputs=found.outputs | {"y": found.outputs["y"] + 1}))
+    found = onnx_dataset.read(folder)
+    onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs=found.outputs | {"y": found.outputs["y"] + 1}))
     write_model(layout, decomposed(TensorProto.INT64, mask=True, others=1))
     with pytest.raises(VerifyError, match=r"output 'y': 4 of 4 elements differ beyond rtol=0 atol=0"):
         run(layout, operator)
 
 
-def test_a_size_from_the_kernel_has_the_declared_rank(layout: Layout) -> None:
+def test_a_size_from_the_kernel_has_the_declared_rank(layout: Paths) -> None:
     outputs = (SPEC.outputs[0], replace(SPEC.outputs[1], shape=FromKernel(rank=1)))
     operator = replace(with_model("int64", mask=None, others=1), spec=replace(SPEC, outputs=outputs))
     with pytest.raises(DataError, match=r"gives 'kept' the shape \(1, 4\), declared: rank 1"):
@@ -107,7 +107,7 @@ def test_a_size_from_the_kernel_has_the_declared_rank(layout: Layout) -> None:
         ((1, "N / 1"), "'N / 1' is no expression of sizes; allowed: names, numbers"),
     ],
 )
-def test_a_size_from_an_expression(layout: Layout, dims: tuple[str | int, ...], message: str) -> None:
+def test_a_size_from_an_expression(layout: Paths, dims: tuple[str | int, ...], message: str) -> None:
     outputs = (SPEC.outputs[0], replace(SPEC.outputs[1], shape=Dims(dims=dims)))
     operator = replace(with_model("int64", mask=None, others=1), spec=replace(SPEC, outputs=outputs))
     if message:
@@ -131,7 +131,7 @@ TEXT = OpSpec(
 
 @pytest.mark.parametrize("expected", ["größer", "other"])
 def test_strings(tmp_path: Path, expected: str) -> None:
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     layout.op("text").mkdir(parents=True)
     layout.reference("text").write_text(f"import numpy as np\ndef text(x): return np.array(['a', '{expected}', ''])")
     case = Case(name="only", inputs={"x": Values(values=("a", "größer", ""))})
@@ -150,7 +150,7 @@ def test_strings(tmp_path: Path, expected: str) -> None:
             run(layout, operator)
 
 
-def test_what_is_declared_unsupported_must_fail(layout: Layout) -> None:
+def test_what_is_declared_unsupported_must_fail(layout: Paths) -> None:
     operator = with_model("int64", mask=None, others=1)
     data.run(layout, operator)
     unsupported = replace(operator, models=(replace(operator.models[0], unsupported="no kernel for it"),))
@@ -165,7 +165,7 @@ def test_what_is_declared_unsupported_must_fail(layout: Layout) -> None:
     assert found.detail.startswith("no kernel for it (ONNX Runtime: the model has a node test.domain::Many, and no ")
 
 
-def test_a_missing_model_is_not_unsupported_but_failed(layout: Layout) -> None:
+def test_a_missing_model_is_not_unsupported_but_failed(layout: Paths) -> None:
     operator = with_model("int64", mask=None, others=1)
     data.run(layout, operator)
     with pytest.raises(VerifyError, match="no readable model"):
@@ -174,7 +174,7 @@ def test_a_missing_model_is_not_unsupported_but_failed(layout: Layout) -> None:
 
 def test_a_contrib_operator_needs_no_library(tmp_path: Path) -> None:
     """com.microsoft::Inverse is ONNX Runtime's own."""
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     layout.op("inverted").mkdir(parents=True)
     layout.reference("inverted").write_text("import numpy as np\ndef inverted(x): return np.linalg.inv(x)")
     spec = OpSpec(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.layout import Layout
+from opmatrix.project.paths import Paths
 from tests.support.projects import ROOT, Project
 
 Needs = Callable[..., None]
@@ -27,7 +27,7 @@ def needs() -> Needs:
 
     def make(*names: str) -> None:
         for name in names:
-            if not Layout(ROOT).stamp(name).is_dir():
+            if not Paths(ROOT).stamp(name).is_dir():
                 _make(name)
 
     return make
@@ -40,7 +40,7 @@ def _make(name: str) -> None:
             pytest.skip(f"{name} is not made, and OPMATRIX_TORCH_WHEELS names no folder with wheels of torch")
         links = f"{os.environ.get('PIP_FIND_LINKS', '')} {wheels}"
         variables = {"OPMATRIX_TORCH_INDEX": "", "PIP_FIND_LINKS": links.strip()}
-    command = [sys.executable, "-m", "pipeline", "environment", name]
+    command = [sys.executable, "-m", "opmatrix", "environment", name]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True)
     if done.returncode and _NO_NETWORK in done.stderr:
         pytest.skip(done.stderr.splitlines()[-1])

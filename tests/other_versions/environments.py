@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.layout import Layout
+from opmatrix.project.paths import Paths
 
 ROOT = Path(__file__).resolve().parents[2]
 # Those that need libraries of their own for every operator.
@@ -37,9 +37,9 @@ class Environment:
 
     def stage(self, project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a stage of the pipeline on a project."""
-        return self.run("-m", "pipeline", *arguments, cwd=project)
+        return self.run("-m", "opmatrix", *arguments, cwd=project)
 
 
 def environment(torch: str) -> Environment:
     """Return the environment with this torch."""
-    return Environment(torch, Layout(ROOT).environment(f"torch{torch}"))
+    return Environment(torch, Paths(ROOT).environment(f"torch{torch}"))

@@ -38,4 +38,4 @@ def test_without_its_environment_it_says_how_to_make_one(project: Project) -> No
     done = project.doit("check", str(model), "--ort", "1.18")
     assert done.returncode == 0
     said = "not run in ONNX Runtime 1.18, of which there is no environment. Make it, and it will be: "
-    assert f"{said}python -m pipeline environment ort1.18" in done.stdout
+    assert f"{said}python -m opmatrix environment ort1.18" in done.stdout

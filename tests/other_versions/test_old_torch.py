@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.stages import compile, data, draw
-from pipeline.toolchain.symbols import read_symbols
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.stages import compile, data, draw_inputs
+from opmatrix.toolchain.elf_symbols import read_symbols
 from tests.codegen import test_invalid_calls_kinds as kinds
 from tests.codegen import test_invalid_calls_torch as plain
 from tests.other_versions.conftest import Needs
@@ -47,29 +47,29 @@ def old(request: pytest.FixtureRequest, needs: Needs) -> Environment:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """The operators with a torch library, compiled for the main environment, with their data."""
     layout = copy_project(tmp_path_factory.mktemp("old"), *NAMES)
     for name in NAMES:
         operator = build(layout, name)
         data.run(layout, operator)
-        draw.run(layout, operator)
+        draw_inputs.run(layout, operator)
     return layout
 
 
 @pytest.fixture(scope="module")
-def layout(project: Layout, old: Environment) -> Layout:
+def layout(project: Paths, old: Environment) -> Paths:
     """The same, with the libraries for one old torch as well."""
     for name in NAMES:
         compile.run(project, load_operator(project, name), torch=old.folder)
     return project
 
 
-def library(layout: Layout, old: Environment, name: str) -> str:
+def library(layout: Paths, old: Environment, name: str) -> str:
     return str(layout.torch_library(name, torch=old.torch))
 
 
-def test_the_library_shows_one_function_and_takes_the_kernel_as_it_is(layout: Layout, old: Environment) -> None:
+def test_the_library_shows_one_function_and_takes_the_kernel_as_it_is(layout: Paths, old: Environment) -> None:
     folder = layout.compiled("group_norm", torch=old.torch)
     found = read_symbols(folder / "libgroup_norm_torch.so")
     assert found.defined == {"opmatrix_error"}
@@ -77,7 +77,7 @@ def test_the_library_shows_one_function_and_takes_the_kernel_as_it_is(layout: La
     assert not [*folder.glob("kernel.o")]
 
 
-def test_the_library_for_newer_torches_says_which_it_fits(layout: Layout, old: Environment) -> None:
+def test_the_library_for_newer_torches_says_which_it_fits(layout: Paths, old: Environment) -> None:
     """Loaded by hand: no stage, and no wheel, would do it."""
     for name, spelled in (("group_norm", "mynamespace::custom_group_norm"), ("nms", "opmatrix::nms")):
         code = f"import torch; torch.ops.load_library({str(layout.torch_library(name))!r}); print('loaded')"
@@ -92,7 +92,7 @@ def torchs_own(old: Environment, calls: Iterable[str]) -> list[str]:
     return [call for call in calls if "'meta'" in call] if old.torch == "1.13" else []
 
 
-def test_group_norm_says_what_it_says_elsewhere(layout: Layout, old: Environment) -> None:
+def test_group_norm_says_what_it_says_elsewhere(layout: Paths, old: Environment) -> None:
     calls = [*plain.CALLS, *plain.REFUSED]
     done = old.run("-c", plain.PROGRAM, library(layout, old, "group_norm"), json.dumps(calls))
     assert done.returncode == 0, done.stderr
@@ -104,7 +104,7 @@ def test_group_norm_says_what_it_says_elsewhere(layout: Layout, old: Environment
 
 
 @pytest.mark.parametrize("name", kinds.TORCH)
-def test_the_others_say_what_they_say_elsewhere(name: str, layout: Layout, old: Environment) -> None:
+def test_the_others_say_what_they_say_elsewhere(name: str, layout: Paths, old: Environment) -> None:
     spec = load_operator(layout, name).spec
     assert spec.torch is not None
     calls = kinds.TORCH[name]
@@ -119,7 +119,7 @@ def test_the_others_say_what_they_say_elsewhere(name: str, layout: Layout, old: 
     assert all(said.get(call) for call in calls)
 
 
-def test_a_second_definition_is_a_message(layout: Layout, old: Environment, tmp_path: Path) -> None:
+def test_a_second_definition_is_a_message(layout: Paths, old: Environment, tmp_path: Path) -> None:
     path = library(layout, old, "group_norm")
     copy = tmp_path / Path(path).name
     copy.write_bytes(Path(path).read_bytes())
@@ -130,19 +130,19 @@ def test_a_second_definition_is_a_message(layout: Layout, old: Environment, tmp_
     assert "opmatrix: mynamespace::custom_group_norm: torch could not define it" in done.stderr
 
 
-def test_threads_change_nothing(layout: Layout, old: Environment) -> None:
+def test_threads_change_nothing(layout: Paths, old: Environment) -> None:
     done = old.run("-c", plain.THREADS, library(layout, old, "group_norm"))
     assert done.returncode == 0, done.stderr
 
 
-def test_a_kernel_runs_on_torchs_own_threads(layout: Layout, old: Environment) -> None:
+def test_a_kernel_runs_on_torchs_own_threads(layout: Paths, old: Environment) -> None:
     """A second OpenMP in the process would have a pool beside torch's."""
     done = old.run("-c", THREADS_USED, library(layout, old, "group_norm"))
     assert (done.returncode, done.stdout) == (0, "0 1\n"), done.stderr
 
 
 @pytest.mark.parametrize("part", ["schema", "kernel", "search", "nodes", "gradient"])
-def test_register(part: str, layout: Layout, old: Environment) -> None:
+def test_register(part: str, layout: Paths, old: Environment) -> None:
     done = old.stage(layout.root, "register", "group_norm", "--part", part)
     assert done.returncode == 0, done.stderr
     manifest = json.loads(layout.registered("group_norm", part, torch=old.torch).read_text())
@@ -153,7 +153,7 @@ def test_register(part: str, layout: Layout, old: Environment) -> None:
     assert any("skipped" not in r for r in manifest["results"]) or part == "gradient"
 
 
-def test_a_library_for_another_torch_is_told(layout: Layout, old: Environment) -> None:
+def test_a_library_for_another_torch_is_told(layout: Paths, old: Environment) -> None:
     """It may load and have its kernel missing, or end the process."""
     written = layout.torch_version("group_norm", torch=old.torch)
     before = written.read_text()
@@ -164,13 +164,13 @@ def test_a_library_for_another_torch_is_told(layout: Layout, old: Environment) -
         written.write_text(before)
     assert done.returncode == 8
     assert f"is compiled for torch 2.5.1+cpu with the new C++ ABI, and this is {old.torch}." in done.stderr
-    assert f"python -m pipeline compile group_norm --torch-root {old.folder}" in done.stderr
+    assert f"python -m opmatrix compile group_norm --torch-root {old.folder}" in done.stderr
 
 
-def test_all_torches_write_the_same_nodes(layout: Layout, old: Environment) -> None:
+def test_all_torches_write_the_same_nodes(layout: Paths, old: Environment) -> None:
     """In the cells of both exporters that are there, as the main environment writes them."""
-    from pipeline.matrix import Cell
-    from pipeline.stages import agree
+    from opmatrix.matrix.cells import Cell
+    from opmatrix.stages import compare_exports
 
     named = {"1.13": ["legacy-opset17"], "2.0": ["legacy-opset18"], "2.6": ["legacy-opset18", "dynamo-opset18"]}
     cells = [Cell.parse(f"torch{old.torch}-{name}-ort1.31") for name in named[old.torch]]
@@ -180,6 +180,6 @@ def test_all_torches_write_the_same_nodes(layout: Layout, old: Environment) -> N
             done = old.stage(layout.root, "export", name, "--cell", str(cell))
             assert done.returncode == 0, done.stderr
         subprocess.run(
-            [sys.executable, "-m", "pipeline", "export", name, "--cell", str(main)], cwd=layout.root, check=True
+            [sys.executable, "-m", "opmatrix", "export", name, "--cell", str(main)], cwd=layout.root, check=True
         )
-        agree.run(layout, load_operator(layout, name), lowering="custom", cells=[*cells, main])
+        compare_exports.run(layout, load_operator(layout, name), lowering="custom", cells=[*cells, main])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.matrix import ORT, Cell, unreadable
+from opmatrix.matrix.cells import ORT, Cell, why_unreadable
 from tests.incremental.real import RealProject
 from tests.other_versions.conftest import Needs
 from tests.other_versions.environments import environment
@@ -15,7 +15,7 @@ from tests.support.projects import ROOT, Project
 
 REGISTRIES = """
 from torch.onnx._internal.exporter._registration import ONNXRegistry
-from pipeline.models import torchlib
+from opmatrix.export import torchlib
 
 def translations(registry):
     return {target: [one.onnx_function for one in found] for target, found in registry.functions.items()}
@@ -41,7 +41,7 @@ def test_one_library_serves_every_onnx_runtime(project: Project, needs: Needs) -
     libraries = list(project.layout.build.glob("compile/*/*_ort.so"))
     assert len(libraries) == 2, "an operator has one library for all"
     for name, record in found.items():
-        declared = unreadable(Cell.parse(name.partition("@")[2]))
+        declared = why_unreadable(Cell.parse(name.partition("@")[2]))
         assert (record["outcome"], record["detail"]) == (("unsupported", declared) if declared else ("verified", "")), (
             name
         )
@@ -50,12 +50,12 @@ def test_one_library_serves_every_onnx_runtime(project: Project, needs: Needs) -
 
 def test_a_declared_unsupported_cell_that_works_is_a_failure(tmp_path: Path) -> None:
     project = RealProject.make(tmp_path)
-    path = project.root / "pipeline/matrix.py"
+    path = project.root / "pipeline/opmatrix/matrix/cells.py"
     path.write_text(path.read_text().replace("Ort(ir=13, opset=26)", "Ort(ir=13, opset=17)"))
     cell = "torch2.13-legacy-opset18-ort1.31"
     done = project.run(f"verify:group_norm-custom@{cell}")
     assert done.returncode == 1
-    said = "pipeline/matrix.py says that ONNX Runtime 1.31 reads opsets up to 17, not 18, but it does. Measure it anew"
+    said = "pipeline/opmatrix/matrix/cells.py says that ONNX Runtime 1.31 reads opsets up to 17, not 18, but it does. Measure it anew"
     assert said in done.stdout
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pipeline.keys import OperatorPlan
-from pipeline.layout import Layout
-from pipeline.load import load_operator, load_operators
-from pipeline.matrix import Choice, illegal
-from pipeline.project import chosen_cells, installed, with_environment
-from pipeline.step import Step, cell_step_name
-from pipeline.steps import Plan, steps
-from pipeline.toolchain.find import find_toolchain
+from opmatrix.plan.step_keys import OperatorPlan
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator, load_operators
+from opmatrix.matrix.cells import Choice, why_unsupported
+from opmatrix.project.settings import chosen_cells, installed, with_environment
+from opmatrix.step import Step, cell_step_name
+from opmatrix.plan.steps import Plan, steps
+from opmatrix.toolchain.find_tools import find_toolchain
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
     """opcheck, gradients and exports do not read what an edit of a kernel makes anew; what computes with it does."""
-    layout = Layout(root)
+    layout = Paths(root)
     versions = installed()
     plan = Plan(
         layout=layout,
@@ -46,7 +46,7 @@ def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
 
 def planned(torch: str, ort: str) -> dict[str, Step]:
     """Return the steps of group_norm in these versions at opset 18, and what they depend on, by name."""
-    layout, versions = Layout(ROOT), installed()
+    layout, versions = Paths(ROOT), installed()
     choice = Choice(torch=torch, ort=ort, opsets="18")
     plan = Plan(
         layout=layout,
@@ -99,7 +99,7 @@ def test_every_torch_and_every_onnx_runtime_is_tried_by_several_threads() -> Non
     found = planned("all", "1.16,1.31")
     verify = {name.partition("@")[2]: s for name, s in found.items() if name.startswith("verify:group_norm-custom@")}
     first = {cell for cell, step in verify.items() if "--not-first" not in step.command}
-    torches = [t for t in with_environment(Layout(ROOT))[0] if not illegal("legacy", 18, t)]
+    torches = [t for t in with_environment(Paths(ROOT))[0] if not why_unsupported("legacy", 18, t)]
     assert len(torches) > 2
     assert first == {f"torch{t}-legacy-opset18-ort{o}" for t in torches for o in ("1.16", "1.31")}
 
@@ -107,7 +107,7 @@ def test_every_torch_and_every_onnx_runtime_is_tried_by_several_threads() -> Non
 def test_what_takes_a_library_of_its_own_has_a_step_that_compiles_it() -> None:
     old, new = planned("2.6", "default"), planned("2.15", "default")
     compiled = old["compile:group_norm@torch2.6"]
-    layout = Layout(ROOT)
+    layout = Paths(ROOT)
     library = str(layout.torch_library("group_norm", torch="2.6"))
     assert compiled.writes == (library,)
     assert str(layout.installed("torch2.6", "torch")) in compiled.reads
@@ -119,7 +119,7 @@ def test_what_takes_a_library_of_its_own_has_a_step_that_compiles_it() -> None:
 
 def test_lists_and_texts_take_a_library_of_its_own_for_longer() -> None:
     plan = Plan(
-        layout=Layout(ROOT),
+        layout=Paths(ROOT),
         operators=(),
         cells=(),
         versions=installed(),

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.runner.pasted import pasted
+from opmatrix.project.command_text import for_shell
 
-TEXT = "Debug: python -m pipeline compile a --debug && gdb --args python -m pipeline verify a --debug"
+TEXT = "Debug: python -m opmatrix compile a --debug && gdb --args python -m opmatrix verify a --debug"
 
 
 def test_in_a_project_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert pasted(TEXT) == TEXT
+    assert for_shell(TEXT) == TEXT
 
 
 def test_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run").touch()
     monkeypatch.chdir(tmp_path)
-    told = "Debug: ./run python -m pipeline compile a --debug && ./run gdb --args python -m pipeline verify a --debug"
-    assert pasted(TEXT) == told
-    assert pasted(told) == told
+    told = "Debug: ./run python -m opmatrix compile a --debug && ./run gdb --args python -m opmatrix verify a --debug"
+    assert for_shell(TEXT) == told
+    assert for_shell(told) == told

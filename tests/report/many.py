@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.matrix import Cell, Exporter
-from pipeline.report.background import Background
-from pipeline.verdict import CaseResult, Outcome, Verdict
+from opmatrix.matrix.cells import Cell, Exporter
+from opmatrix.report.logs_and_graphs import Background
+from opmatrix.verdict import CaseResult, Outcome, Verdict
 
 TORCH: Sequence[tuple[str, Exporter, Sequence[int]]] = (
     ("1.13", "legacy", (9, 12, 15, 17)),
@@ -33,7 +33,7 @@ GRAPH = {
     ],
     "outputs": [[5, "Y", "float32[2, n]"]],
 }  # fmt: skip
-BACKGROUND = Background(log="$ python -m pipeline verify\nline", pictures={"static": GRAPH, "dynamic": GRAPH})
+BACKGROUND = Background(log="$ python -m opmatrix verify\nline", pictures={"static": GRAPH, "dynamic": GRAPH})
 
 
 def cells() -> Iterator[Cell]:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from pipeline import verdict
-from pipeline.errors import ReportError
-from pipeline.layout import Layout
-from pipeline.report.changes import compare, kinds
-from pipeline.report.document import document, is_wrong, parse, same, text
-from pipeline.report.environments import Environments
-from pipeline.stages import report
-from pipeline.verdict import Outcome
+from opmatrix import verdict
+from opmatrix.errors import ReportError
+from opmatrix.project.paths import Paths
+from opmatrix.report.changes import compare, kinds
+from opmatrix.report.report_json import document, is_wrong, parse, same, text
+from opmatrix.report.environments import Environments
+from opmatrix.stages import report
+from opmatrix.verdict import Outcome
 from tests.report.many import ENVIRONMENTS, RUNTIMES, cells, records
 from tests.report.many import verdict as make
 
@@ -111,7 +111,7 @@ class Runs:
     """A project of three cells, whose report is made again and again."""
 
     def __init__(self, root: Path) -> None:
-        self.layout = Layout(root)
+        self.layout = Paths(root)
 
     def __call__(self, *outcomes: Outcome) -> dict[str, Any] | None:
         for cell, outcome in zip(FIVE, outcomes, strict=False):

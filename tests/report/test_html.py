@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.files import write_text
-from pipeline.layout import Layout
-from pipeline.report import background, page
-from pipeline.report.background import Background
-from pipeline.report.changes import compare
-from pipeline.report.document import document
-from pipeline.report.template import TEMPLATES, in_script
-from pipeline.verdict import FailedStep, Verdict
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
+from opmatrix.report import logs_and_graphs, html_page
+from opmatrix.report.logs_and_graphs import Background
+from opmatrix.report.changes import compare
+from opmatrix.report.report_json import document
+from opmatrix.report.html_template import TEMPLATES, in_script
+from opmatrix.verdict import FailedStep, Verdict
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, records, verdict
 
 CELL = next(cells())
@@ -26,7 +26,7 @@ HOSTILE = "</script><script>alert(1)</script><!-- {{ script }} & \u2028 ]]> '\""
 
 
 def render(found: list[Verdict], behind: Background = BACKGROUND) -> str:
-    return page.render(document(found, ENVIRONMENTS), found, [behind] * len(found))
+    return html_page.render(document(found, ENVIRONMENTS), found, [behind] * len(found))
 
 
 def scripts(html: str) -> list[str]:
@@ -84,7 +84,7 @@ def test_columns_hold_each_text_once_and_give_back_every_record() -> None:
     before = document([replace(r, outcome="verified") for r in found[:-1]], ENVIRONMENTS)
     report = document(found, ENVIRONMENTS)
     report["changes"] = compare(report, before)
-    data = page.data(report, found, [BACKGROUND] * len(found))
+    data = html_page.data(report, found, [BACKGROUND] * len(found))
     columns, cases = data["cells"], data["cases"]
 
     def row(name: str, i: int) -> object:
@@ -110,39 +110,39 @@ def test_columns_hold_each_text_once_and_give_back_every_record() -> None:
 
 
 def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     record = verdict("op", CELL)
-    assert background.read(layout, record) == Background()
+    assert logs_and_graphs.read(layout, record) == Background()
     path = layout.log(f"verify:{record}")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff first\n" + b"\n".join(b"line %d" % n for n in range(3000)))
-    log = background.read(layout, record).log.splitlines()
+    log = logs_and_graphs.read(layout, record).log.splitlines()
     assert len(log) == 40 and log[-1] == "line 2999"
     path.write_bytes(b"\xff only")
-    assert background.read(layout, record).log == "\N{REPLACEMENT CHARACTER} only"
+    assert logs_and_graphs.read(layout, record).log == "\N{REPLACEMENT CHARACTER} only"
 
 
 @pytest.mark.parametrize("task", ["compile:op", f"export:op-custom@{CELL.export_name}"])
 def test_the_log_is_that_of_the_step_that_failed(tmp_path: Path, task: str) -> None:
     """What verify and the export left is of an earlier run."""
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     group, _, name = task.partition(":")
     wrong = replace(verdict("op", CELL, "failed"), blocked_by=FailedStep(group=group, name=name))
     for log, text in ((f"verify:{wrong}", "old"), (task, "error: no such thing")):
         write_text(layout.log(log), text)
     write_text(layout.pictures("op", "custom", CELL), json.dumps(BACKGROUND.pictures))
-    found = background.read(layout, wrong)
+    found = logs_and_graphs.read(layout, wrong)
     assert found.log == "error: no such thing"
     assert bool(found.pictures) == (group == "compile")
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]"])
 def test_pictures_that_cannot_be_read_are_none(tmp_path: Path, damaged: str) -> None:
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     path = layout.pictures("op", "custom", CELL)
     path.parent.mkdir(parents=True)
     path.write_text(damaged)
-    assert background.read(layout, verdict("op", CELL)).pictures == {}
+    assert logs_and_graphs.read(layout, verdict("op", CELL)).pictures == {}
 
 
 def test_the_page_of_many_cells_is_small() -> None:

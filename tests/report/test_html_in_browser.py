@@ -18,11 +18,11 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
-from pipeline.report import page
-from pipeline.report.background import Background
-from pipeline.report.changes import compare
-from pipeline.report.document import document
-from pipeline.verdict import Verdict
+from opmatrix.report import html_page
+from opmatrix.report.logs_and_graphs import Background
+from opmatrix.report.changes import compare
+from opmatrix.report.report_json import document
+from opmatrix.verdict import Verdict
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, records, verdict
 
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
@@ -58,7 +58,7 @@ def write(path: Path, found: list[Verdict], behind: Background = BACKGROUND) -> 
     before = [verdict(r.op, r.cell) for r in found[:-1]]
     gone = [verdict("removed", found[0].cell)]
     report["changes"] = compare(report, document([*before, *gone], ENVIRONMENTS))
-    path.write_text(page.render(report, found, [behind] * len(found)))
+    path.write_text(html_page.render(report, found, [behind] * len(found)))
     return path.as_uri()
 
 

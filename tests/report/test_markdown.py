@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.report import markdown
-from pipeline.report.changes import compare
-from pipeline.report.document import document
-from pipeline.verdict import CaseResult, Outcome, Verdict
+from opmatrix.report import markdown
+from opmatrix.report.changes import compare
+from opmatrix.report.report_json import document
+from opmatrix.verdict import CaseResult, Outcome, Verdict
 from tests.report.many import ENVIRONMENTS, cells, records, verdict
 
 CELLS = list(cells())

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.report.changes import compare
-from pipeline.report.document import document, text
-from pipeline.report.records import OUTCOMES, SCHEMA
+from opmatrix.report.changes import compare
+from opmatrix.report.report_json import document, text
+from opmatrix.report.records import OUTCOMES, SCHEMA
 from tests.report.many import ENVIRONMENTS, records
 
-WHOLE: dict[str, Any] = json.loads(resources.files("pipeline.report").joinpath("report.schema.json").read_text())
+WHOLE: dict[str, Any] = json.loads(resources.files("opmatrix.report").joinpath("report.schema.json").read_text())
 TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda v: isinstance(v, dict),
     "array": lambda v: isinstance(v, list),

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline.layout import Layout
-from pipeline.matrix import Cell
-from pipeline.report import markdown, page, table
-from pipeline.report.background import Background
-from pipeline.report.document import document
-from pipeline.report.skipped import Skipped, read
-from pipeline.verdict import Verdict
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import Cell
+from opmatrix.report import markdown, html_page, terminal
+from opmatrix.report.logs_and_graphs import Background
+from opmatrix.report.report_json import document
+from opmatrix.report.skipped_checks import Skipped, read
+from opmatrix.verdict import Verdict
 
 OLD = [
     Skipped(torch="1.13", reason="needs torch 2.4", checks=("gradient",), ops=("norm",)),
@@ -31,7 +31,7 @@ def record(op: str, torch: str) -> Verdict:
 RECORDS = [record(op, torch) for torch in ("2.0", "2.13", "1.13") for op in ("norm", "scale")]
 
 
-def manifest(layout: Layout, op: str, part: str, torch: str, *results: dict[str, str]) -> None:
+def manifest(layout: Paths, op: str, part: str, torch: str, *results: dict[str, str]) -> None:
     path = layout.registered(op, part, torch=torch)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"results": results}))
@@ -42,7 +42,7 @@ def left_out(check: str) -> dict[str, str]:
 
 
 def test_it_is_read_from_what_register_wrote(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     for op in ("norm", "scale"):
         checks = [left_out("test_schema"), left_out("test_faketensor")]
         manifest(layout, op, "schema", "1.13", {"check": "schema", "result": "ok"}, *checks)
@@ -65,10 +65,10 @@ def test_every_form_says_it() -> None:
     }
     summary = markdown.render(report, RECORDS, OLD)
     assert "### Not checked, and why\n\n- torch 1.13: gradient: needs torch 2.4 (norm)" in summary
-    shown = page.data(report, RECORDS, [Background(log="", pictures={}) for _ in RECORDS])
+    shown = html_page.data(report, RECORDS, [Background(log="", pictures={}) for _ in RECORDS])
     assert shown["skipped"] == report["skipped"]
     console = Console(record=True, width=100, file=io.StringIO())
-    table.show(RECORDS, console, OLD)
+    terminal.show(RECORDS, console, OLD)
     text = console.export_text()
     assert "not checked in torch 1.13\n  gradient: needs torch 2.4 (norm)\n  test_schema, test_faketensor: " in text
     assert "not checked in torch 2.0\n" in text

@@ -13,16 +13,16 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from pipeline import verdict
-from pipeline.errors import ReportError
-from pipeline.layout import Layout
-from pipeline.matrix import Cell
-from pipeline.report import junit, table
-from pipeline.report.document import is_wrong
-from pipeline.report.records import collect, totals
-from pipeline.spec import Lowering
-from pipeline.stages import report
-from pipeline.verdict import CaseResult, Outcome, Verdict
+from opmatrix import verdict
+from opmatrix.errors import ReportError
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import Cell
+from opmatrix.report import junit, terminal
+from opmatrix.report.report_json import is_wrong
+from opmatrix.report.records import collect, totals
+from opmatrix.spec import Lowering
+from opmatrix.stages import report
+from opmatrix.verdict import CaseResult, Outcome, Verdict
 
 CELLS = tuple(Cell(torch="2.13", exporter="dynamo", opset=opset, ort="1.31") for opset in (18, 20, 21))
 EXPECTED: list[tuple[str, Lowering, Cell]] = [("op", "custom", cell) for cell in CELLS]
@@ -38,24 +38,24 @@ def make(cell: Cell, outcome: Outcome = "verified", **fields: Any) -> Verdict:
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path) -> Paths:
     """Return a project all of whose cells are verified."""
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     for cell in CELLS:
         verdict.write(layout.verdict("op", "custom", cell), make(cell))
     return layout
 
 
-def plant(layout: Layout, found: Verdict) -> None:
+def plant(layout: Paths, found: Verdict) -> None:
     verdict.write(layout.verdict("op", "custom", CELLS[1]), found)
 
 
-def cells(layout: Layout) -> list[dict[str, Any]]:
+def cells(layout: Paths) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((layout.report / "report.json").read_text())["cells"]
     return found
 
 
-def test_all_verified(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     report.run(layout, EXPECTED)
     assert capsys.readouterr().out.endswith("3 cells: 3 verified\nbuild/report/index.html\n")
     whole = json.loads((layout.report / "report.json").read_text())
@@ -68,7 +68,7 @@ def test_all_verified(layout: Layout, capsys: pytest.CaptureFixture[str]) -> Non
     }  # fmt: skip
 
 
-def test_a_missing_verdict_is_a_failure(layout: Layout) -> None:
+def test_a_missing_verdict_is_a_failure(layout: Paths) -> None:
     layout.verdict("op", "custom", CELLS[1]).unlink()
     with pytest.raises(ReportError, match="1 of 3 cells are neither verified nor unsupported"):
         report.run(layout, EXPECTED)
@@ -76,7 +76,7 @@ def test_a_missing_verdict_is_a_failure(layout: Layout) -> None:
     assert cells(layout)[1]["detail"].startswith("no verdict: ")
 
 
-def test_a_damaged_verdict_is_a_failure(layout: Layout) -> None:
+def test_a_damaged_verdict_is_a_failure(layout: Paths) -> None:
     layout.verdict("op", "custom", CELLS[1]).write_text("{")
     assert collect(layout, "op", "custom", CELLS[1]).outcome == "failed"
 
@@ -91,7 +91,7 @@ def test_a_damaged_verdict_is_a_failure(layout: Layout) -> None:
         (make(CELLS[1], "fine"), "unknown outcome 'fine'"),  # type: ignore[arg-type]
     ],
 )
-def test_a_verdict_that_proves_nothing_is_a_failure(layout: Layout, found: Verdict, reason: str) -> None:
+def test_a_verdict_that_proves_nothing_is_a_failure(layout: Paths, found: Verdict, reason: str) -> None:
     plant(layout, found)
     with pytest.raises(ReportError):
         report.run(layout, EXPECTED)
@@ -99,7 +99,7 @@ def test_a_verdict_that_proves_nothing_is_a_failure(layout: Layout, found: Verdi
     assert reason in cells(layout)[1]["detail"]
 
 
-def test_unsupported_with_a_reason_is_no_failure(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsupported_with_a_reason_is_no_failure(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     plant(layout, make(CELLS[1], "unsupported", detail="opset 20 has no such op", cases=()))
     report.run(layout, EXPECTED)
     shown = capsys.readouterr().out
@@ -109,16 +109,16 @@ def test_unsupported_with_a_reason_is_no_failure(layout: Layout, capsys: pytest.
 
 def test_no_cell_at_all_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match="no operator in ops/ yet, so there is nothing to verify; `doit new`"):
-        report.run(Layout(tmp_path), [])
+        report.run(Paths(tmp_path), [])
     (tmp_path / "ops/one").mkdir(parents=True)
     (tmp_path / "ops/one/spec.py").touch()
     with pytest.raises(ReportError, match="no cell was asked for"):
-        report.run(Layout(tmp_path), [])
+        report.run(Paths(tmp_path), [])
 
 
 def show(records: list[Verdict], *, width: int = 80, encoding: str = "utf-8") -> str:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    table.show(records, Console(file=stream, width=width, no_color=True))
+    terminal.show(records, Console(file=stream, width=width, no_color=True))
     stream.seek(0)
     return stream.read()
 
@@ -129,7 +129,7 @@ def records(found: Verdict) -> list[Verdict]:
 
 @pytest.mark.parametrize(("error", "limit"), [(None, None), (1.0, None)])
 def test_a_mismatch_that_no_number_tells_is_no_share_of_its_limit(
-    layout: Layout, error: float | None, limit: float | None
+    layout: Paths, error: float | None, limit: float | None
 ) -> None:
     """Under a tolerance of 0 any error is too much; a NaN on one side is no error at all."""
     wrong = replace(WRONG, error=error, tolerance_used=limit)
@@ -202,7 +202,7 @@ def test_junit_has_a_suite_per_cell_and_a_test_per_case() -> None:
 
 
 def test_a_case_that_is_unsupported_leaves_its_cell_verified(
-    layout: Layout, capsys: pytest.CaptureFixture[str]
+    layout: Paths, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused = CaseResult(case="plain_float64", model="double", outcome="unsupported", detail="no float64 kernel")
     for cell in CELLS:
@@ -221,13 +221,13 @@ def test_a_case_that_is_unsupported_leaves_its_cell_verified(
         ((RIGHT, CaseResult(case="a", model="m", outcome="unsupported")), "unsupported, but no reason is given"),
     ],
 )
-def test_cases_that_are_unsupported_prove_nothing(layout: Layout, cases: tuple[CaseResult, ...], problem: str) -> None:
+def test_cases_that_are_unsupported_prove_nothing(layout: Paths, cases: tuple[CaseResult, ...], problem: str) -> None:
     plant(layout, make(CELLS[1], cases=cases))
     found = collect(layout, "op", "custom", CELLS[1])
     assert found.outcome == "failed" and problem in found.detail
 
 
-def test_a_cell_without_torch_has_a_row_of_its_own(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cell_without_torch_has_a_row_of_its_own(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     cell = Cell(torch=None, exporter="node", opset=18, ort="1.31")
     verdict.write(layout.verdict("op", "custom", cell), make(cell))
     report.run(layout, [*EXPECTED, ("op", "custom", cell)])
@@ -245,7 +245,7 @@ OTHERS = tuple(
 )
 
 
-def cover(layout: Layout, cells: Iterable[Cell]) -> None:
+def cover(layout: Paths, cells: Iterable[Cell]) -> None:
     """Do what the runner does before a report: say which verdicts it covers."""
     paths = [layout.verdict("op", "custom", cell) for cell in cells]
     layout.covered.parent.mkdir(parents=True, exist_ok=True)
@@ -253,7 +253,7 @@ def cover(layout: Layout, cells: Iterable[Cell]) -> None:
 
 
 @pytest.fixture
-def several(layout: Layout) -> Layout:
+def several(layout: Paths) -> Paths:
     """Return the project with the verdicts of other runs, which stand."""
     for cell in OTHERS:
         verdict.write(layout.verdict("op", "custom", cell), make(cell))
@@ -261,11 +261,11 @@ def several(layout: Layout) -> Layout:
     return layout
 
 
-def written(layout: Layout) -> list[bytes]:
+def written(layout: Paths) -> list[bytes]:
     return [path.read_bytes() for path in layout.reports]
 
 
-def test_the_files_are_the_same_whatever_was_asked_for(several: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_files_are_the_same_whatever_was_asked_for(several: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     report.run(several, EXPECTED)
     first, said = written(several), capsys.readouterr().out
     assert "3 cells: 3 verified\nbeside them, of earlier runs: 3 cells: 3 verified\n" in said
@@ -277,7 +277,7 @@ def test_the_files_are_the_same_whatever_was_asked_for(several: Layout, capsys: 
     assert not several.previous_report.exists(), "no other run"
 
 
-def test_the_cells_stand_in_the_order_of_the_matrix(several: Layout) -> None:
+def test_the_cells_stand_in_the_order_of_the_matrix(several: Paths) -> None:
     node = Cell(torch=None, exporter="node", opset=9, ort="1.31")
     verdict.write(several.verdict("op", "custom", node), make(node))
     report.run(several, [("op", "custom", cell) for cell in (node, *reversed(CELLS))])
@@ -289,14 +289,14 @@ def test_the_cells_stand_in_the_order_of_the_matrix(several: Layout) -> None:
     ]  # fmt: skip
 
 
-def test_a_cell_that_is_none_any_more_goes_away(several: Layout) -> None:
+def test_a_cell_that_is_none_any_more_goes_away(several: Paths) -> None:
     report.run(several, EXPECTED)
     report.run(several, EXPECTED, exists=lambda op, lowering, cell: cell.opset != 9)
     changes = json.loads(several.report_data.read_text())["changes"]
     assert [entry["cell"] for entry in changes["gone"]] == [f"op-custom@{OTHERS[0]}"]
 
 
-def test_a_wrong_cell_of_another_run_is_told_and_does_not_fail_this_one(several: Layout) -> None:
+def test_a_wrong_cell_of_another_run_is_told_and_does_not_fail_this_one(several: Paths) -> None:
     verdict.write(several.verdict("op", "custom", OTHERS[0]), make(OTHERS[0], "failed", detail="died", cases=()))
     report.run(several, EXPECTED)
     assert is_wrong(several.report_data)
@@ -304,7 +304,7 @@ def test_a_wrong_cell_of_another_run_is_told_and_does_not_fail_this_one(several:
         report.run(several, [("op", "custom", OTHERS[0])])
 
 
-def test_the_versions_of_every_environment_that_computed(several: Layout) -> None:
+def test_the_versions_of_every_environment_that_computed(several: Paths) -> None:
     """torch 1.13 could not be made, and so has none; a torch that is no cell's is not told of."""
     for name, package, version in (
         ("torch2.9", "torch", "2.9.1+cpu"), ("torch2.9", "numpy", "2.3.1"), ("torch2.6", "torch", "2.6.0"),

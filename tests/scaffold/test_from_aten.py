@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.scaffold.aten import from_aten
-from pipeline.spec import FromKernel, Override, SameAs
+from opmatrix.errors import UsageError
+from opmatrix.scaffold.from_aten import from_aten
+from opmatrix.spec import FromKernel, Override, SameAs
 
 
 def facts(*schemas: str, shape: tuple[int, ...] = (3, 4), outputs: tuple[tuple[tuple[int, ...], str], ...] = ()) -> Any:

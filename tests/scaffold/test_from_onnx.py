@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.scaffold.draft import Draft
-from pipeline.scaffold.unknown_nodes import by_operator, from_nodes, from_nodes_and_schema
-from pipeline.spec import Random
+from opmatrix.errors import UsageError
+from opmatrix.scaffold.draft import Draft
+from opmatrix.scaffold.from_onnx import by_operator, from_nodes, from_nodes_and_schema
+from opmatrix.spec import Random
 
 F32, F64, I64 = "float32", "float64", "int64"
 

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UsageError
-from pipeline.layout import Layout
-from pipeline.scaffold import texts, write
-from pipeline.scaffold.declare import from_schema
-from pipeline.scaffold.draft import Draft
+from opmatrix.errors import UsageError
+from opmatrix.project.paths import Paths
+from opmatrix.scaffold import render_files, write
+from opmatrix.scaffold.from_torch_schema import from_schema
+from opmatrix.scaffold.draft import Draft
 
 
 def draft(name: str = "one", *, namespace: str = "my", op_type: str = "") -> Draft:
     return from_schema(f"{namespace}::{name}(Tensor x) -> Tensor", domain="my.domain", op_type=op_type)
 
 
-def add(layout: Layout, *drafts: Draft) -> None:
+def add(layout: Paths, *drafts: Draft) -> None:
     write.refuse_what_is_there(layout, [d.spec for d in drafts])
-    write.write(layout, {path: text for d in drafts for path, text in texts.render(d).items()})
+    write.write(layout, {path: text for d in drafts for path, text in render_files.render(d).items()})
 
 
 def below(root: Path) -> list[str]:
@@ -29,11 +29,11 @@ def below(root: Path) -> list[str]:
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path)
+def layout(tmp_path: Path) -> Paths:
+    return Paths(tmp_path)
 
 
-def test_all_files_are_written(layout: Layout) -> None:
+def test_all_files_are_written(layout: Paths) -> None:
     add(layout, draft())
     assert below(layout.root) == [
         "native", "native/one", "native/one/kernel.h", "ops", "ops/one", "ops/one/README.md", "ops/one/cases.py",
@@ -42,7 +42,7 @@ def test_all_files_are_written(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("there", ["ops/one/notes.txt", "native/one/torch.cc", "ops/one/spec.py"])
-def test_what_is_there_is_named_and_left(layout: Layout, there: str) -> None:
+def test_what_is_there_is_named_and_left(layout: Paths, there: str) -> None:
     path = layout.root / there
     path.parent.mkdir(parents=True)
     path.write_text("mine")
@@ -52,7 +52,7 @@ def test_what_is_there_is_named_and_left(layout: Layout, there: str) -> None:
     assert below(layout.root) == before and path.read_text() == "mine"
 
 
-def test_a_folder_with_several_files_names_them(layout: Layout) -> None:
+def test_a_folder_with_several_files_names_them(layout: Paths) -> None:
     add(layout, draft())
     with pytest.raises(UsageError) as raised:
         add(layout, draft())
@@ -74,7 +74,7 @@ def test_a_folder_with_several_files_names_them(layout: Layout) -> None:
     ],
 )
 def test_a_name_that_is_taken_is_refused_before_anything_is_written(
-    layout: Layout, second: Draft, message: str
+    layout: Paths, second: Draft, message: str
 ) -> None:
     add(layout, draft())
     before = below(layout.root)
@@ -84,7 +84,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(
     assert below(layout.root) == before
 
 
-def test_an_operator_with_a_mistake_keeps_nobody_from_another(layout: Layout) -> None:
+def test_an_operator_with_a_mistake_keeps_nobody_from_another(layout: Paths) -> None:
     add(layout, draft())
     layout.spec("one").write_text("SPEC = 1 / 0")
     add(layout, draft("two"))
@@ -94,7 +94,7 @@ def test_an_operator_with_a_mistake_keeps_nobody_from_another(layout: Layout) ->
 @pytest.mark.parametrize("broken", ["write_text", "rename", "last rename"])
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=["OSError", "Ctrl-C"])
 def test_nothing_stays_of_what_fails(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, broken: str, error: BaseException
+    layout: Paths, monkeypatch: pytest.MonkeyPatch, broken: str, error: BaseException
 ) -> None:
     add(layout, draft())
     before = below(layout.root)
@@ -115,7 +115,7 @@ def test_nothing_stays_of_what_fails(
     assert calls >= 2 and below(layout.root) == before
 
 
-def test_the_declaration_appears_last(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_declaration_appears_last(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """A doit that runs meanwhile sees no operator, or a whole one."""
     targets = []
     original = Path.rename
@@ -125,16 +125,16 @@ def test_the_declaration_appears_last(layout: Layout, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-def styled(layout: Layout) -> Layout:
+def styled(layout: Paths) -> Paths:
     """A project that says how its files are laid out."""
     (layout.root / "pyproject.toml").write_text("[tool.ruff]\nline-length = 60\n")
     (layout.root / ".clang-format").write_text("BasedOnStyle: Google\nColumnLimit: 60\n")
     return layout
 
 
-def test_files_are_what_ruff_and_clang_format_write_of_them(styled: Layout) -> None:
+def test_files_are_what_ruff_and_clang_format_write_of_them(styled: Paths) -> None:
     """With the settings of the project, and nothing of their own is left in it."""
-    before = texts.render(draft())
+    before = render_files.render(draft())
     after = write.formatted(styled.root, before)
     assert below(styled.root) == [".clang-format", "pyproject.toml"] and [*after] == [*before]
     assert {path for path in before if after[path] != before[path]} == {
@@ -148,8 +148,8 @@ def test_files_are_what_ruff_and_clang_format_write_of_them(styled: Layout) -> N
     assert write.formatted(styled.root, after) == after
 
 
-def test_no_formatter_is_needed(styled: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = texts.render(draft())
+def test_no_formatter_is_needed(styled: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = render_files.render(draft())
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin/python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert write.formatted(styled.root, files) == files
@@ -157,9 +157,9 @@ def test_no_formatter_is_needed(styled: Layout, tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("does", ["exit 2", "cat; exit 1", "echo no; kill -9 $$", "exit 0", "printf '\\377'"])
 def test_a_formatter_that_fails_changes_nothing(
-    styled: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str
+    styled: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str
 ) -> None:
-    files = texts.render(draft())
+    files = render_files.render(draft())
     (tmp_path / "bin").mkdir()
     for program in ("ruff", "clang-format"):
         (tmp_path / "bin" / program).write_text(f"#!/bin/sh\n{does}\n")
@@ -168,6 +168,6 @@ def test_a_formatter_that_fails_changes_nothing(
     assert write.formatted(styled.root, files) == files
 
 
-def test_a_project_without_a_style_keeps_the_kernel_as_it_is(layout: Layout) -> None:
-    files = texts.render(draft())
+def test_a_project_without_a_style_keeps_the_kernel_as_it_is(layout: Paths) -> None:
+    files = render_files.render(draft())
     assert write.formatted(layout.root, files)["native/one/kernel.h"] == files["native/one/kernel.h"]

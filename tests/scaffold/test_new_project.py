@@ -11,12 +11,12 @@ from typing import IO, Any
 
 import pytest
 
-from pipeline.dist import settings
-from pipeline.errors import UsageError
-from pipeline.layout import Layout
-from pipeline.project import default_opsets, is_project
-from pipeline.runner import program
-from pipeline.scaffold import project
+from opmatrix.wheel import settings
+from opmatrix.errors import UsageError
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import default_opsets, is_project
+from opmatrix.commands import main
+from opmatrix.scaffold import new_project
 
 FILES = [".gitignore", "README.md", "dodo.py", "pyproject.toml", "tox.ini", "toxfile.py"]
 DOIT = [sys.executable, "-m", "doit"]
@@ -43,7 +43,7 @@ class Typed:
     def __call__(self, *arguments: str, code: int = 0) -> str:
         """Return what was said; an error says nothing on stdout."""
         self.monkeypatch.setattr(sys, "argv", ["opmatrix", *arguments])
-        assert program.main() == code
+        assert main.main() == code
         out, err = self.capsys.readouterr()
         assert not (out if code else err)
         return err if code else out
@@ -68,12 +68,12 @@ def test_a_project_is_written(folder: Path, opmatrix: Typed) -> None:
     assert "wrote deep/My-Ops/dodo.py\n" in said and "my_ops: a project without operators" in said
     assert "next: cd deep/My-Ops\nthen: doit new --schema 'my::scale_shift(" in said
     assert tomllib.loads((made / "pyproject.toml").read_text())["tool"]["opmatrix"]["dist"]["name"] == "my_ops"
-    assert all(default_opsets(Layout(made)).values()) and settings.read(Layout(made), ()) is None
+    assert all(default_opsets(Paths(made)).values()) and settings.read(Paths(made), ()) is None
 
 
 def test_the_checkout_has_the_files_of_a_project(root: Path) -> None:
     """Those that need no edit: what serves a person's project serves the operators here."""
-    made = project.render("any")
+    made = new_project.render("any")
     for name in ("dodo.py", "toxfile.py"):
         assert (root / name).read_text() == made[name]
     for text in (made["pyproject.toml"], (root / "pyproject.toml").read_text()):
@@ -142,7 +142,7 @@ def test_all_files_or_none(folder: Path, opmatrix: Typed, monkeypatch: pytest.Mo
 def test_a_file_that_comes_meanwhile_is_kept(folder: Path) -> None:
     (folder / "README.md").write_text("mine")
     with pytest.raises(UsageError, match=f"File exists: '{folder}/README.md'. Nothing was written"):
-        project.write(folder, project.render("one"))
+        new_project.write(folder, new_project.render("one"))
     assert below(folder) == ["README.md"] and (folder / "README.md").read_text() == "mine"
 
 
@@ -183,14 +183,14 @@ def test_pyproject_may_name_a_command(folder: Path, opmatrix: Typed, monkeypatch
     opmatrix("new", "--project", "one")
     monkeypatch.chdir(folder / "one")
     with (folder / "one/pyproject.toml").open("a") as file:
-        file.write('\n[tool.doit.plugins.command]\nwhy = "pipeline.runner.listing:List"\n')
-    commands = program.Program().get_cmds()
+        file.write('\n[tool.doit.plugins.command]\nwhy = "opmatrix.commands.list:List"\n')
+    commands = main.Program().get_cmds()
     assert commands.get_plugin("why").__name__ == "List"
-    assert commands.get_plugin("run").__module__ == "pipeline.runner.run"
+    assert commands.get_plugin("run").__module__ == "opmatrix.commands.run"
 
 
 def test_doit_alone_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere sys.argv is not doit's, and would be taken for it."""
     monkeypatch.setattr(sys, "argv", ["pytest", "list"])
     with pytest.raises(UsageError, match=r"in Python use pipeline\.runner\.program\.Program"):
-        program.hand_over()
+        main.hand_over()

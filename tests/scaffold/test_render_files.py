@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.scaffold import aten, texts
-from pipeline.scaffold.declare import from_schema
-from pipeline.scaffold.draft import Draft
-from pipeline.spec import as_data
-from pipeline.unfilled import places
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.scaffold import from_aten, render_files
+from opmatrix.scaffold.from_torch_schema import from_schema
+from opmatrix.scaffold.draft import Draft
+from opmatrix.spec import as_data
+from opmatrix.declaration.placeholders import marked_lines
 from tests.support.torch_schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
@@ -22,11 +22,11 @@ ROOT = Path(__file__).parents[2]
 
 def drafts() -> list[Draft]:
     return [from_schema(schema, domain="my.domain", name=f"op{n}") for n, schema in enumerate(SCHEMAS)] + [
-        aten.from_aten(
+        from_aten.from_aten(
             {"torch": "2.13", "schemas": {"": f"aten::{name}(Tensor self) -> Tensor"}, "runs": {"": RUNS}},
             f"aten::{name}", domain="my.aten", name=f"known_{name}",
         )
-        for name in aten.FORMULAS
+        for name in from_aten.FORMULAS
     ]  # fmt: skip
 
 
@@ -34,20 +34,20 @@ RUNS = {"shape": [3, 4], "outputs": [{"shape": [3, 4], "dtype": "float32"}]}
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     root = tmp_path_factory.mktemp("scaffold")
     for draft in drafts():
-        for path, text in texts.render(draft).items():
+        for path, text in render_files.render(draft).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
     for settings in ("pyproject.toml", ".clang-format"):
         (root / settings).write_text((ROOT / settings).read_text())
     (root / "pipeline").symlink_to(ROOT / "pipeline")
-    return Layout(root)
+    return Paths(root)
 
 
 @pytest.mark.parametrize("draft", drafts(), ids=lambda d: d.spec.name)
-def test_what_is_written_is_what_was_drafted(layout: Layout, draft: Draft) -> None:
+def test_what_is_written_is_what_was_drafted(layout: Paths, draft: Draft) -> None:
     operator = load_operator(layout, draft.spec.name)
     assert as_data(operator.spec) == as_data(draft.spec)
     given = {
@@ -58,27 +58,27 @@ def test_what_is_written_is_what_was_drafted(layout: Layout, draft: Draft) -> No
 
 
 @pytest.mark.parametrize("command", [["ruff", "check", "-q", "ops"], ["mypy", "ops"]], ids=["ruff", "mypy"])
-def test_python_is_sound_before_any_formatter_has_seen_it(layout: Layout, command: list[str]) -> None:
+def test_python_is_sound_before_any_formatter_has_seen_it(layout: Paths, command: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", *command], cwd=layout.root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_no_line_of_code_is_long() -> None:
-    code = [(p, text) for draft in drafts() for p, text in texts.render(draft).items() if not p.endswith(".md")]
+    code = [(p, text) for draft in drafts() for p, text in render_files.render(draft).items() if not p.endswith(".md")]
     assert not [(p, line) for p, text in code for line in text.splitlines() if len(line) > 120]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS[:2])
 def test_places_to_fill_in_are_marked_and_the_placeholder_is_called_one(schema: str) -> None:
-    files = texts.render(from_schema(schema, domain="my.domain"))
+    files = render_files.render(from_schema(schema, domain="my.domain"))
     for path, text in files.items():
-        assert places(text), path
+        assert marked_lines(text), path
         if path.endswith(("kernel.h", "reference.py", "README.md")):
             assert "placeholder" in text and "of x, whatever else is given." in text, path
 
 
 def test_each_kind_of_argument_is_shown_in_use() -> None:
-    files = texts.render(from_schema(SCHEMAS[1], domain="my.domain"))
+    files = render_files.render(from_schema(SCHEMAS[1], domain="my.domain"))
     kernel, reference = files["native/every/kernel.h"], files["ops/every/reference.py"]
     for said in (
         "y.data", "mask ? mask->data : nullptr", "others.size()", "static_cast<T>(a)", "axes.size()",
@@ -94,6 +94,6 @@ def test_each_kind_of_argument_is_shown_in_use() -> None:
 
 def test_nothing_is_to_be_filled_in_where_the_arithmetic_is_known() -> None:
     found = {"torch": "2.13", "schemas": {"": "aten::sinh(Tensor self) -> Tensor"}, "runs": {"": RUNS}}
-    files = texts.render(aten.from_aten(found, "aten::sinh", domain="my.aten"))
+    files = render_files.render(from_aten.from_aten(found, "aten::sinh", domain="my.aten"))
     assert "std::sinh(value)" in files["native/sinh/kernel.h"] and "FILL IN" not in files["native/sinh/kernel.h"]
     assert "np.sinh(exact)" in files["ops/sinh/reference.py"] and "FILL IN" not in files["ops/sinh/reference.py"]

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pipeline.scaffold import aten
+from opmatrix.scaffold import from_aten
 from tests.support.projects import Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
@@ -125,7 +125,7 @@ def test_what_torch_computes_is_no_copy(tmp_path: Path) -> None:
     assert 'Attribute(name="threshold", kind="int", default=20' in spec
 
 
-@pytest.mark.parametrize("name", sorted(aten.FORMULAS))
+@pytest.mark.parametrize("name", sorted(from_aten.FORMULAS))
 def test_a_known_formula_is_what_torch_computes(name: str, torch: Any) -> None:
     numbers = torch.cat(
         [torch.linspace(-4, 4, 65, dtype=torch.float64), torch.tensor([0.0, -0.0, torch.inf, -torch.inf])]
@@ -134,5 +134,5 @@ def test_a_known_formula_is_what_torch_computes(name: str, torch: Any) -> None:
     expected = getattr(torch.ops.aten, name)(numbers).numpy()
     scope: dict[str, Any] = {"np": np, "exact": numbers.numpy().astype(np.longdouble)}
     with np.errstate(all="ignore"):
-        actual = np.asarray(eval(aten.FORMULAS[name].numpy, scope), np.float64)
+        actual = np.asarray(eval(from_aten.FORMULAS[name].numpy, scope), np.float64)
     np.testing.assert_allclose(actual, expected, rtol=1e-13, atol=1e-15)

@@ -14,11 +14,11 @@ from onnx import ModelProto
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.runner import Runner
 
-from pipeline.layout import Layout
-from pipeline.load import Operator
-from pipeline.matrix import Cell
-from pipeline.schema import dtype_of, has_ort_library
-from pipeline.spec import Lowering, Model
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.declaration.torch_signature import dtype_of, has_ort_library
+from opmatrix.spec import Lowering, Model
 
 with warnings.catch_warnings():  # onnxruntime 1.31 imports onnx.version, which onnx 1.23 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -36,7 +36,7 @@ class Folder:
     atol: float
 
 
-def folders(layout: Layout, operator: Operator, lowering: Lowering, cell: Cell) -> list[Folder]:
+def folders(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> list[Folder]:
     """Return the folders of one cell, without those of models that are declared unsupported."""
     ours = lowering == "custom" and has_ort_library(operator.spec)
     return [

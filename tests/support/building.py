@@ -7,27 +7,27 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operator
-from pipeline.stages import compile, glue, sdk
-from pipeline.toolchain.find import find_toolchain
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.stages import compile, codegen, headers
+from opmatrix.toolchain.find_tools import find_toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def copy_project(folder: Path, *names: str) -> Layout:
+def copy_project(folder: Path, *names: str) -> Paths:
     """Copy what people write of the operators `names`, or of group_norm alone, to `folder`."""
     for part in (*(f"ops/{name}" for name in names or ("group_norm",)), "native"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "dodo.py").touch()
-    return Layout(folder)
+    return Paths(folder)
 
 
-def build(layout: Layout, name: str = "group_norm", *, debug: bool = False) -> Operator:
+def build(layout: Paths, name: str = "group_norm", *, debug: bool = False) -> Operator:
     """Run the stages up to compile for one operator."""
     operator = load_operator(layout, name)
-    sdk.run(layout)
-    glue.run(layout, operator)
+    headers.run(layout)
+    codegen.run(layout, operator)
     compile.run(layout, operator, debug=debug)
     return operator
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from onnx import ModelProto, TensorProto, helper
 
-from pipeline.layout import Layout
-from pipeline.load import Operator
-from pipeline.matrix import Cell
-from pipeline.project import installed
-from pipeline.spec import (
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.settings import installed
+from opmatrix.spec import (
     Attribute,
     Case,
     Input,
@@ -27,7 +27,7 @@ from pipeline.spec import (
     Tolerance,
     Values,
 )
-from pipeline.version import minor
+from opmatrix.version import minor
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort=minor(installed().onnxruntime))
 REFERENCE = """
@@ -65,9 +65,9 @@ DYNAMIC = Model(
 OPERATOR = Operator(spec=SPEC, models=(DYNAMIC,))
 
 
-def project(root: Path, *, reference: str = REFERENCE) -> Layout:
+def project(root: Path, *, reference: str = REFERENCE) -> Paths:
     """Make a project with the operator's reference in it."""
-    layout = Layout(root)
+    layout = Paths(root)
     layout.op("double").mkdir(parents=True)
     layout.reference("double").write_text(reference)
     return layout
@@ -102,7 +102,7 @@ def with_body(*, factor: float = 2.0) -> ModelProto:
     return made
 
 
-def write_model(layout: Layout, lowering: Lowering, proto: ModelProto | None = None) -> Path:
+def write_model(layout: Paths, lowering: Lowering, proto: ModelProto | None = None) -> Path:
     """Put a model where the export stage does; beside a decomposed one, the one with a function body."""
     path = layout.model("double", lowering, CELL, "dynamic")
     path.parent.mkdir(parents=True, exist_ok=True)

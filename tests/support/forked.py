@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.errors import OpmatrixError
+from opmatrix.errors import OpmatrixError
 
 
 def forked(function: Callable[[], None], output: Path) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from pipeline.layout import Layout
-from pipeline.load import Operator
-from pipeline.spec import (
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.spec import (
     Attribute,
     Case,
     FromKernel,
@@ -111,15 +111,15 @@ def decomposed(dtype: int, *, mask: bool, others: int, kept: str = "keep") -> Mo
     return model(nodes, inputs, dtype=dtype)
 
 
-def project(root: Path) -> Layout:
+def project(root: Path) -> Paths:
     """Make a project with the operator's reference in it."""
-    layout = Layout(root)
+    layout = Paths(root)
     layout.op("many").mkdir(parents=True)
     layout.reference("many").write_text(REFERENCE)
     return layout
 
 
-def write_model(layout: Layout, proto: ModelProto) -> None:
+def write_model(layout: Paths, proto: ModelProto) -> None:
     """Put the model where the export stage does."""
     path = layout.model("many", "decomposed", CELL, "model")
     path.parent.mkdir(parents=True, exist_ok=True)

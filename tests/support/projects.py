@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.layout import Layout
+from opmatrix.project.paths import Paths
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,8 +24,8 @@ class Project:
     root: Path
 
     @property
-    def layout(self) -> Layout:
-        return Layout(self.root)
+    def layout(self) -> Paths:
+        return Paths(self.root)
 
     @classmethod
     def copy(

@@ -10,16 +10,16 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from pipeline.data import draw
-from pipeline.data.numbers import case_arrays
-from pipeline.feeds import feeds
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operators
-from pipeline.schema import dtype_of, dtype_tuples
-from pipeline.spec import Input, Model, given
-from pipeline.spec import Layout as Strides
+from opmatrix.testdata import hypothesis_draw
+from opmatrix.testdata.case_arrays import case_arrays
+from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operators
+from opmatrix.declaration.torch_signature import dtype_of, dtype_tuples
+from opmatrix.spec import Input, Model, given
+from opmatrix.spec import MemoryLayout as Strides
 
-OPERATORS = load_operators(Layout(Path(__file__).parents[2]))
+OPERATORS = load_operators(Paths(Path(__file__).parents[2]))
 PRIMES = (3, 5, 7, 13, 31)
 
 
@@ -61,7 +61,7 @@ def kinds(operator: Operator, model: Model) -> Iterator[str]:
     for part in spec.inputs:
         if part.optional or part.variadic:
             yield f"{part.name} {len(given(case, part.name))} times"
-    for feed, array in zip(feeds(spec, model, case), case_arrays(spec, model, case), strict=True):
+    for feed, array in zip(graph_inputs(spec, model, case), case_arrays(spec, model, case), strict=True):
         if has_shapes(feed.part):
             yield f"{feed.tensor.layout} in {feed.part.name}"
             yield from (f"{kind} in {feed.part.name}" for kind in sizes(array))
@@ -102,7 +102,7 @@ def legal(operator: Operator) -> Iterator[str]:
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
 def test_every_legal_kind_is_drawn(operator: Operator, tmp_path: Path) -> None:
-    drawn = draw.collect(operator, examples=draw.EXAMPLES, home=tmp_path)
+    drawn = hypothesis_draw.collect(operator, examples=hypothesis_draw.EXAMPLES, home=tmp_path)
     found = {kind for model in drawn for kind in kinds(operator, model)}
     assert {*legal(operator)} - found == set()
 
@@ -110,6 +110,6 @@ def test_every_legal_kind_is_drawn(operator: Operator, tmp_path: Path) -> None:
 def test_the_same_is_drawn_every_time(tmp_path: Path) -> None:
     """A failure must come back, on every machine and whatever else this process has imported."""
     operator = next(o for o in OPERATORS if o.name == "nms")
-    first, second = (draw.collect(operator, examples=50, home=tmp_path) for _ in range(2))
+    first, second = (hypothesis_draw.collect(operator, examples=50, home=tmp_path) for _ in range(2))
     assert [m.name for m in first] == [m.name for m in second]
     assert first == second

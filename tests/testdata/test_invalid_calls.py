@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data.illegal import invalid_calls, valid_call
-from pipeline.data.reference import Argument
-from pipeline.layout import Layout
-from pipeline.load import load_operator
+from opmatrix.testdata.invalid_calls import invalid_calls, valid_call
+from opmatrix.testdata.numpy_reference import Argument
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
 
 DERIVED = {
     "group_norm": """
@@ -33,7 +33,7 @@ DERIVED = {
 
 @pytest.mark.parametrize("name", DERIVED)
 def test_what_is_derived(name: str, root: Path) -> None:
-    found = list(invalid_calls(load_operator(Layout(root), name)))
+    found = list(invalid_calls(load_operator(Paths(root), name)))
     assert "; ".join(map(str, found)) == " ".join(DERIVED[name].split())
 
 
@@ -44,7 +44,7 @@ def forms(argument: Argument) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def test_a_call_differs_from_a_sound_one_in_one_argument(root: Path) -> None:
-    operator = load_operator(Layout(root), "nms")
+    operator = load_operator(Paths(root), "nms")
     right = valid_call(operator)
     assert len(forms(right.inputs[4])) == 2, "the case that gives most inputs"
     for one in invalid_calls(operator):

@@ -9,30 +9,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.data import dataset
-from pipeline.errors import DataError
-from pipeline.feeds import feeds
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operators
-from pipeline.spec import Output, Random, SameAs, Values
-from pipeline.stages import data
+from opmatrix.testdata import onnx_dataset
+from opmatrix.errors import DataError
+from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operators
+from opmatrix.spec import Output, Random, SameAs, Values
+from opmatrix.stages import data
 from tests.support.double import DYNAMIC, OPERATOR, SPEC, project, with_case
 
-OPERATORS = load_operators(Layout(Path(__file__).parents[2]))
+OPERATORS = load_operators(Paths(Path(__file__).parents[2]))
 
 
-def contents(layout: Layout) -> dict[str, bytes]:
+def contents(layout: Paths) -> dict[str, bytes]:
     return {str(p.relative_to(layout.root)): p.read_bytes() for p in layout.root.rglob("*.pb")}
 
 
 def test_a_data_set_has_the_names_of_the_graph(tmp_path: Path) -> None:
     layout = project(tmp_path)
     data.run(layout, OPERATOR)
-    found = dataset.read(layout.data("double", "dynamic", 1))
+    found = onnx_dataset.read(layout.data("double", "dynamic", 1))
     assert (list(found.inputs), list(found.outputs)) == (["X"], ["Y"])
     np.testing.assert_array_equal(found.outputs["Y"], [[math.nan, math.inf, -math.inf], [0, 2, 4]])
     assert found.outputs["Y"].dtype == np.float32
-    assert dataset.read(layout.data("double", "dynamic", 2)).outputs["Y"].shape == (0, 5)
+    assert onnx_dataset.read(layout.data("double", "dynamic", 2)).outputs["Y"].shape == (0, 5)
 
 
 def test_equal_cases_give_equal_bytes(tmp_path: Path) -> None:
@@ -94,13 +94,13 @@ def test_all_cases_are_judged_before_anything_is_said(tmp_path: Path) -> None:
 
 def test_a_missing_reference(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"ops/double/reference.py: missing; it defines double\(\) in NumPy"):
-        data.run(Layout(tmp_path), OPERATOR)
+        data.run(Paths(tmp_path), OPERATOR)
 
 
 def test_the_reference_is_cast_to_the_declared_dtype(tmp_path: Path) -> None:
     layout = project(tmp_path, reference="def double(x, *, factor):\n    return (x.astype('g') * factor)")
     data.run(layout, with_case(Random(shape=(2, 3))))
-    assert dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].dtype == np.float32
+    assert onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -124,19 +124,19 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     folder = layout.data("double", "dynamic", 0)
     (folder / "input_0.pb").write_bytes(b"\xff\xff")
     with pytest.raises(DataError, match=r"input_0.pb is no tensor"):
-        dataset.read(folder)
+        onnx_dataset.read(folder)
     (folder / "input_0.pb").unlink()
-    with pytest.raises(DataError, match=r"input_0.pb is missing. Run: python -m pipeline data"):
-        dataset.read(folder)
+    with pytest.raises(DataError, match=r"input_0.pb is missing. Run: python -m opmatrix data"):
+        onnx_dataset.read(folder)
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
 def test_every_operator_gives_data(operator: Operator, tmp_path: Path, root: Path) -> None:
-    layout = Layout(tmp_path)
+    layout = Paths(tmp_path)
     layout.op(operator.name).mkdir(parents=True)
-    layout.reference(operator.name).write_bytes(Layout(root).reference(operator.name).read_bytes())
+    layout.reference(operator.name).write_bytes(Paths(root).reference(operator.name).read_bytes())
     data.run(layout, operator)
     for model in operator.models:
         for index, case in enumerate(model.cases):
-            found = dataset.read(layout.data(operator.name, model.name, index))
-            assert list(found.inputs) == [feed.name for feed in feeds(operator.spec, model, case)]
+            found = onnx_dataset.read(layout.data(operator.name, model.name, index))
+            assert list(found.inputs) == [feed.name for feed in graph_inputs(operator.spec, model, case)]

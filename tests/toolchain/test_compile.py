@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import CompileError
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.stages import compile
-from pipeline.toolchain import native_build, symbols
-from pipeline.toolchain.find import find_toolchain
+from opmatrix.errors import CompileError
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.stages import compile
+from opmatrix.toolchain import ninja_file, elf_symbols
+from opmatrix.toolchain.find_tools import find_toolchain
 from tests.support.building import build, compile_program, copy_project
 
 pytestmark = pytest.mark.compile
@@ -26,26 +26,26 @@ NAME = "group_norm"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     layout = copy_project(tmp_path_factory.mktemp("built"))
     build(layout)
     return layout
 
 
 @pytest.fixture
-def layout(built: Layout, tmp_path: Path) -> Layout:
+def layout(built: Paths, tmp_path: Path) -> Paths:
     """A copy of a built project, with its time stamps; absolute paths in it make ninja start anew."""
-    copy = Layout(tmp_path / "project")
+    copy = Paths(tmp_path / "project")
     shutil.copytree(built.root, copy.root)
     build(copy)
     return copy
 
 
-def libraries(layout: Layout) -> tuple[Path, Path]:
+def libraries(layout: Paths) -> tuple[Path, Path]:
     return layout.torch_library(NAME), layout.ort_library(NAME)
 
 
-def outputs(layout: Layout) -> dict[str, tuple[bytes, int]]:
+def outputs(layout: Paths) -> dict[str, tuple[bytes, int]]:
     """Return content and time stamp of everything that ninja made."""
     paths = [*layout.compiled(NAME).glob("*.o"), *libraries(layout)]
     return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in paths}
@@ -57,25 +57,25 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_equal_content_gives_equal_bytes_in_any_folder(built: Layout, tmp_path: Path) -> None:
+def test_equal_content_gives_equal_bytes_in_any_folder(built: Paths, tmp_path: Path) -> None:
     other = copy_project(tmp_path / "a longer path, with blanks & ümläuts, $HOME and 'quotes'")
     build(other)
     assert [p.read_bytes() for p in libraries(built)] == [p.read_bytes() for p in libraries(other)]
 
 
-def test_no_path_of_this_machine_is_in_a_library(built: Layout) -> None:
+def test_no_path_of_this_machine_is_in_a_library(built: Paths) -> None:
     for path in libraries(built):
         assert str(built.root).encode() not in path.read_bytes()
 
 
-def test_nothing_to_do_changes_nothing(layout: Layout) -> None:
+def test_nothing_to_do_changes_nothing(layout: Paths) -> None:
     before = outputs(layout)
     build(layout)
     assert outputs(layout) == before
 
 
 @pytest.mark.parametrize("path", ["native/group_norm/kernel.h", "native/include/opmatrix/check.h"])
-def test_a_comment_compiles_and_stops(layout: Layout, path: str) -> None:
+def test_a_comment_compiles_and_stops(layout: Paths, path: str) -> None:
     before = outputs(layout)
     (layout.root / path).write_text(
         "// a comment, and so another line number for everything\n" + (layout.root / path).read_text()
@@ -84,7 +84,7 @@ def test_a_comment_compiles_and_stops(layout: Layout, path: str) -> None:
     assert outputs(layout) == before
 
 
-def test_a_kernel_edit_compiles_the_kernel_alone(layout: Layout) -> None:
+def test_a_kernel_edit_compiles_the_kernel_alone(layout: Paths) -> None:
     before = outputs(layout)
     edit(layout.kernel(NAME), "* factor + summand", "* factor - summand")
     build(layout)
@@ -92,7 +92,7 @@ def test_a_kernel_edit_compiles_the_kernel_alone(layout: Layout) -> None:
     assert changed == {"kernel.o", "libgroup_norm_torch.so", "libgroup_norm_ort.so"}
 
 
-def test_an_edit_with_an_old_time_stamp_is_seen(layout: Layout) -> None:
+def test_an_edit_with_an_old_time_stamp_is_seen(layout: Paths) -> None:
     """As after unpacking an archive; ninja alone would keep the old object."""
     before = libraries(layout)[0].read_bytes()
     stamp = layout.kernel(NAME).stat()
@@ -102,7 +102,7 @@ def test_an_edit_with_an_old_time_stamp_is_seen(layout: Layout) -> None:
     assert libraries(layout)[0].read_bytes() != before
 
 
-def test_another_compiler_compiles_everything(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_compiler_compiles_everything(layout: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upgrade in place: the same path, other content."""
     wrapper = tmp_path / "compiler"
     real = find_toolchain(os.environ).compiler[0]
@@ -115,7 +115,7 @@ def test_another_compiler_compiles_everything(layout: Layout, tmp_path: Path, mo
     assert len((tmp_path / "calls").read_text().split()) == 5 + 3  # objects and links, the stub's among them
 
 
-def test_a_compile_error_is_the_compilers_message_alone(layout: Layout) -> None:
+def test_a_compile_error_is_the_compilers_message_alone(layout: Paths) -> None:
     edit(layout.kernel(NAME), "const double offset = sum /", "const double offset = summ /")
     line = next(n for n, text in enumerate(layout.kernel(NAME).read_text().splitlines(), 1) if "summ /" in text)
     with pytest.raises(CompileError) as caught:
@@ -125,13 +125,13 @@ def test_a_compile_error_is_the_compilers_message_alone(layout: Layout) -> None:
     assert not [text for text in ("FAILED", "ninja:", "-std=c++20", "mv ") if text in message]
 
 
-def test_a_warning_is_an_error(layout: Layout) -> None:
+def test_a_warning_is_an_error(layout: Paths) -> None:
     edit(layout.kernel(NAME), "const Moments m =", "int unused;\n      const Moments m =")
     with pytest.raises(CompileError, match=r"unused variable .unused."):
         build(layout)
 
 
-def test_an_interrupted_build_is_repaired(layout: Layout) -> None:
+def test_an_interrupted_build_is_repaired(layout: Paths) -> None:
     """What is killed leaves a temporary file, never half an output."""
     before = outputs(layout)
     (layout.compiled(NAME) / "kernel.o.new").write_bytes(b"half")
@@ -156,7 +156,7 @@ def test_an_edited_kernel_compiles_nothing_else(tmp_path: Path) -> None:
     assert "kernel.o" in now and {o for o in now if o.endswith(".o") and now[o] != before[o]} == {"kernel.o"}
 
 
-def test_the_debug_build_has_its_own_folder_and_debug_information(layout: Layout) -> None:
+def test_the_debug_build_has_its_own_folder_and_debug_information(layout: Paths) -> None:
     before = outputs(layout)
     build(layout, debug=True)
     library = layout.torch_library(NAME, debug=True).read_bytes()
@@ -165,7 +165,7 @@ def test_the_debug_build_has_its_own_folder_and_debug_information(layout: Layout
     assert b".debug_info" not in libraries(layout)[0].read_bytes()
 
 
-def test_editors_get_the_commands(built: Layout) -> None:
+def test_editors_get_the_commands(built: Paths) -> None:
     entries = json.loads((built.build / compile.COMMANDS).read_text())
     assert sorted(Path(e["file"]).name for e in entries) == [
         "kernel.cc",
@@ -177,17 +177,17 @@ def test_editors_get_the_commands(built: Layout) -> None:
     assert all("&&" not in e["command"] and ".new" not in e["command"] for e in entries)
 
 
-def test_the_libraries_pass_the_gate(built: Layout) -> None:
-    torch, ort = map(symbols.read_symbols, libraries(built))
+def test_the_libraries_pass_the_gate(built: Paths) -> None:
+    torch, ort = map(elf_symbols.read_symbols, libraries(built))
     assert torch.defined == {"opmatrix_error"} and ort.defined == {"RegisterCustomOps"}
     functions = {name for name in torch.weak if "torch_" in name}
-    assert len(functions & symbols.torch_shims(native_build.TORCH_TARGET)) > 20
-    assert functions <= symbols.torch_shims(native_build.TORCH_TARGET) | symbols.torch_shims("newer")
+    assert len(functions & elf_symbols.torch_shims(ninja_file.TORCH_TARGET)) > 20
+    assert functions <= elf_symbols.torch_shims(ninja_file.TORCH_TARGET) | elf_symbols.torch_shims("newer")
     assert not torch.undefined and not ort.undefined
     assert "libtorch_cpu.so" in torch.needed and not [n for n in ort.needed if "torch" in n]
 
 
-def test_the_torch_library_does_not_load_without_torch_but_loads_by_itself(built: Layout) -> None:
+def test_the_torch_library_does_not_load_without_torch_but_loads_by_itself(built: Paths) -> None:
     """In a process of its own: another test of this one may have imported torch."""
     code = f"import ctypes; ctypes.CDLL({str(libraries(built)[0])!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -196,26 +196,26 @@ def test_the_torch_library_does_not_load_without_torch_but_loads_by_itself(built
 
 @pytest.mark.parametrize("library", [0, 1])
 def test_a_library_that_older_systems_cannot_load_is_refused(
-    library: int, built: Layout, monkeypatch: pytest.MonkeyPatch
+    library: int, built: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if it were compiled on a system newer than the ceiling, which every system is one day."""
     path = libraries(built)[library]
-    check = (lambda p: symbols.check_torch_library(p, target="2.9"), symbols.check_ort_library)[library]
+    check = (lambda p: elf_symbols.check_torch_library(p, target="2.9"), elf_symbols.check_ort_library)[library]
     check(path)
-    needed = symbols.newest_versions(symbols.read_symbols(path).versions)
-    assert all(needed[kind] <= ceiling for kind, ceiling in symbols.CEILING.items())
-    monkeypatch.setattr(symbols, "CEILING", {"GLIBC": (2, 2)})
-    with pytest.raises(CompileError, match=rf"{path.name} needs GLIBC_{symbols.spelled(needed['GLIBC'])}, newer than"):
+    needed = elf_symbols.newest_versions(elf_symbols.read_symbols(path).versions)
+    assert all(needed[kind] <= ceiling for kind, ceiling in elf_symbols.NEWEST_SYMBOL_VERSIONS.items())
+    monkeypatch.setattr(elf_symbols, "NEWEST_SYMBOL_VERSIONS", {"GLIBC": (2, 2)})
+    with pytest.raises(CompileError, match=rf"{path.name} needs GLIBC_{elf_symbols.version_text(needed['GLIBC'])}, newer than"):
         check(path)
 
 
-def test_a_library_for_one_torch_is_refused_where_one_serves_many(built: Layout) -> None:
+def test_a_library_for_one_torch_is_refused_where_one_serves_many(built: Paths) -> None:
     operator = load_operator(built, NAME)
     with pytest.raises(CompileError, match=r"one library serves torch 2\.9 and newer\. Leave out --torch-root"):
         compile.run(built, operator, torch=Path(sys.prefix))
 
 
-def test_a_symbol_beyond_the_target_is_refused(layout: Layout) -> None:
+def test_a_symbol_beyond_the_target_is_refused(layout: Paths) -> None:
     shims = layout.binding / "stable/torch_shims.h"
     edit(shims, "[[gnu::weak]] AOTITorchError torch_parallel_for", "AOTITorchError torch_parallel_for")
     edit(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return")
@@ -223,7 +223,7 @@ def test_a_symbol_beyond_the_target_is_refused(layout: Layout) -> None:
         build(layout)
 
 
-def test_a_newer_function_that_is_not_listed_is_refused(layout: Layout) -> None:
+def test_a_newer_function_that_is_not_listed_is_refused(layout: Paths) -> None:
     """torch 2.9 would load the library, and call null."""
     shims = layout.binding / "stable/torch_shims.h"
     edit(shims, "[[gnu::weak]] AOTITorchError torch_list_size", "[[gnu::weak]] void torch_get_num_threads();\n"
@@ -234,7 +234,7 @@ def test_a_newer_function_that_is_not_listed_is_refused(layout: Layout) -> None:
         build(layout)
 
 
-def test_an_older_torch_is_told(built: Layout, tmp_path: Path) -> None:
+def test_an_older_torch_is_told(built: Paths, tmp_path: Path) -> None:
     """By those who load the library by hand: the loader would name a symbol, and no version."""
     without = tmp_path / "libtorch_cpu.so"
     subprocess.run(["g++", "-shared", "-x", "c", "/dev/null", "-o", without], check=True)
@@ -254,7 +254,7 @@ print(library.opmatrix_error().decode())
     assert done.stderr == "opmatrix: mynamespace::custom_group_norm: needs torch 2.9 or newer\n"
 
 
-def test_a_cpp_symbol_of_torch_is_refused(layout: Layout) -> None:
+def test_a_cpp_symbol_of_torch_is_refused(layout: Paths) -> None:
     kernel = layout.kernel(NAME)
     kernel.write_text(kernel.read_text() + "\nnamespace at { void set_num_threads(int); }\n")
     edit(kernel, "if (x.numel() == 0) return;", "if (x.numel() == 0) return at::set_num_threads(1);")
@@ -263,14 +263,14 @@ def test_a_cpp_symbol_of_torch_is_refused(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize(("script", "symbol"), [("torch.map", "opmatrix_error"), ("ort.map", "RegisterCustomOps")])
-def test_a_further_export_is_refused(layout: Layout, script: str, symbol: str) -> None:
+def test_a_further_export_is_refused(layout: Paths, script: str, symbol: str) -> None:
     edit(layout.binding / script, f"global: {symbol};", f"global: {symbol}; _ZTI*;")
     edit(layout.binding / "kernel_error.h", "class Error :", 'class [[gnu::visibility("default")]] Error :')
     with pytest.raises(CompileError, match=rf"shows '_ZTIN8opmatrix5ErrorE'; it may show '{symbol}' alone"):
         build(layout)
 
 
-def test_a_missing_export_is_refused(layout: Layout) -> None:
+def test_a_missing_export_is_refused(layout: Paths) -> None:
     edit(layout.binding / "ort.map", "RegisterCustomOps", "RegisterCustomOp")
     with pytest.raises(CompileError, match="does not show 'RegisterCustomOps'"):
         build(layout)
@@ -288,7 +288,7 @@ def test_our_declarations_are_those_of_the_installed_torch(tmp_path: Path) -> No
     compile_program("\n".join(lines), tmp_path, "-isystem", str(include), "-fsyntax-only")
 
 
-def test_an_older_onnx_runtime_is_told(built: Layout) -> None:
+def test_an_older_onnx_runtime_is_told(built: Paths) -> None:
     """Its GetApi gives nothing for the version that the library needs."""
     program = """
 import ctypes, sys

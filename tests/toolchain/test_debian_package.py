@@ -1,4 +1,4 @@
-"""pipeline.toolchain.debian, with stubs for apt-get and dpkg."""
+"""opmatrix.toolchain.debian_package, with stubs for apt-get and dpkg."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.toolchain import debian
+from opmatrix.toolchain import debian_package
 
 APT = """echo "$@" >> "$STUBS/calls"
 case "$*" in
@@ -31,24 +31,24 @@ def stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_unpack(stubs: Path) -> None:
-    debian.unpack("there", into=stubs / "into")
+    debian_package.unpack("there", into=stubs / "into")
     assert (stubs / "into" / "unpacked").exists()
     assert all("Dir::State=/" in call for call in (stubs / "calls").read_text().splitlines())
 
 
 def test_another_suite_comes_from_the_machines_own_mirror(stubs: Path) -> None:
-    debian.unpack("there", into=stubs / "into", suite="trixie")
+    debian_package.unpack("there", into=stubs / "into", suite="trixie")
     (source,) = (stubs / "source").read_text().splitlines()
     assert source.startswith("deb ")
     assert source.endswith(" http://mirror.example/debian trixie main")
 
 
 def test_a_package_that_is_not_there(stubs: Path) -> None:
-    with pytest.raises(debian.DebianError, match="apt-get download nonesuch: E: Unable to locate package"):
-        debian.unpack("nonesuch", into=stubs / "into")
+    with pytest.raises(debian_package.DebianError, match="apt-get download nonesuch: E: Unable to locate package"):
+        debian_package.unpack("nonesuch", into=stubs / "into")
 
 
 def test_no_debian(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonesuch")
-    with pytest.raises(debian.DebianError, match="apt-get is not on PATH"):
-        debian.unpack("there", into=Path("/nonesuch"))
+    with pytest.raises(debian_package.DebianError, match="apt-get is not on PATH"):
+        debian_package.unpack("there", into=Path("/nonesuch"))

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import CompileError
-from pipeline.toolchain import symbols
+from opmatrix.errors import CompileError
+from opmatrix.toolchain import elf_symbols
 
 
 def test_a_library_of_python_itself() -> None:
-    found = symbols.read_symbols(Path(_ctypes.__file__))
+    found = elf_symbols.read_symbols(Path(_ctypes.__file__))
     assert "PyInit__ctypes" in found.defined
     assert "PyObject_GetAttr" in found.undefined  # Python's symbols carry no version
     assert "free" not in found.undefined  # glibc's do
@@ -37,26 +37,26 @@ BROKEN = {
 def test_what_is_no_library(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.so").write_bytes(content)
     with pytest.raises(CompileError, match=r"x\.so' is no 64-bit ELF library"):
-        symbols.read_symbols(tmp_path / "x.so")
+        elf_symbols.read_symbols(tmp_path / "x.so")
 
 
 def test_no_shim_is_ever_removed() -> None:
     """Without this, "the target and everything newer" would not hold."""
     versions = ["2.8", "2.9", "2.10", "2.12", "2.13", "2.15"]
     for older, newer in itertools.pairwise(versions):
-        assert symbols.torch_shims(older) < symbols.torch_shims(newer)
+        assert elf_symbols.torch_shims(older) < elf_symbols.torch_shims(newer)
 
 
 def test_the_newest_versions_that_a_library_asks_for() -> None:
-    versions = symbols.newest_versions(symbols.read_symbols(Path(_ctypes.__file__)).versions)
-    assert versions["GLIBC"] >= (2, 2, 5) and symbols.spelled((2, 14)) == "2.14"
-    assert symbols.newest_versions(["GLIBC_2.2.5", "GLIBC_2.14", "GLIBC_2.3.4", "GLIBC_PRIVATE"]) == {"GLIBC": (2, 14)}
+    versions = elf_symbols.newest_versions(elf_symbols.read_symbols(Path(_ctypes.__file__)).versions)
+    assert versions["GLIBC"] >= (2, 2, 5) and elf_symbols.version_text((2, 14)) == "2.14"
+    assert elf_symbols.newest_versions(["GLIBC_2.2.5", "GLIBC_2.14", "GLIBC_2.3.4", "GLIBC_PRIVATE"]) == {"GLIBC": (2, 14)}
 
 
 def test_a_gate_takes_milliseconds_and_no_framework() -> None:
     """It runs after each compile."""
     program = (
-        "import sys, time\nfrom pathlib import Path\nfrom pipeline.toolchain import symbols\n"
+        "import sys, time\nfrom pathlib import Path\nfrom opmatrix.toolchain import symbols\n"
         "started = time.process_time()\nsymbols.read_symbols(Path(sys.argv[1]))\n"
         "assert time.process_time() - started < 0.1\n"
         "assert not {'torch', 'onnx', 'onnxruntime', 'numpy'} & set(sys.modules)"

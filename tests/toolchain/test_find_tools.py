@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ToolchainError
-from pipeline.toolchain import find as toolchain
-from pipeline.toolchain.find import find_toolchain
+from opmatrix.errors import ToolchainError
+from opmatrix.toolchain import find_tools as toolchain
+from opmatrix.toolchain.find_tools import find_toolchain
 
 
 @pytest.fixture

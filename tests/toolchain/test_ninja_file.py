@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.spec import OpSpec
-from pipeline.toolchain import native_build
-from pipeline.toolchain.find import Toolchain
-from pipeline.toolchain.native_build import build_ninja
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.spec import OpSpec
+from opmatrix.toolchain import ninja_file
+from opmatrix.toolchain.find_tools import Toolchain
+from opmatrix.toolchain.ninja_file import build_ninja
 from tests.support.toolchain import TOOLCHAIN
 
-SPEC = load_operator(Layout(Path(__file__).resolve().parents[2]), "group_norm").spec
-LAYOUT = Layout(Path("/home/someone/project"))
+SPEC = load_operator(Paths(Path(__file__).resolve().parents[2]), "group_norm").spec
+LAYOUT = Paths(Path("/home/someone/project"))
 
 
-def text(layout: Layout = LAYOUT, *, spec: OpSpec = SPEC, toolchain: Toolchain = TOOLCHAIN, debug: bool = False) -> str:
+def text(layout: Paths = LAYOUT, *, spec: OpSpec = SPEC, toolchain: Toolchain = TOOLCHAIN, debug: bool = False) -> str:
     return build_ninja(layout, spec, toolchain=toolchain, debug=debug).replace(" $\n    ", " ")
 
 
@@ -63,10 +63,10 @@ def test_another_compiler_is_another_text() -> None:
 
 
 def test_paths_are_escaped_for_ninja_and_the_shell() -> None:
-    odd = text(Layout(Path("/home/a b: $c/ü'")))
+    odd = text(Paths(Path("/home/a b: $c/ü'")))
     assert "build kernel.o: object /home/a$ b$:$ $$c/ü'/build/generated/group_norm/kernel.cc" in odd
     assert """'-I/home/a b: $$c/ü'"'"'/native'""" in odd
-    assert native_build.sdk_ninja(Path("/a b")) == "ort_include = '/a b'\n"
+    assert ninja_file.sdk_ninja(Path("/a b")) == "ort_include = '/a b'\n"
 
 
 def test_the_debug_build() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import CompileError
-from pipeline.toolchain.find import find_toolchain
-from pipeline.toolchain.merged import check_merged
+from opmatrix.errors import CompileError
+from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.toolchain.odr_check import check_one_definition
 
 pytestmark = pytest.mark.compile
 
@@ -53,13 +53,13 @@ def test_what_two_define_differently_is_found(tmp_path: Path, first: str, second
     with pytest.raises(
         CompileError, match=r"native/a/ and native/b/ both define '(scaled\(float\)|_Z6scaledf)', and not"
     ):
-        check_merged(objects)
+        check_one_definition(objects)
 
 
 @pytest.mark.parametrize("before", ["[[gnu::noinline]] inline", "[[gnu::noinline]] static", "inline"])
 def test_what_is_the_same_or_apart_is_not(tmp_path: Path, before: str) -> None:
     same = helper("return 2.5f * x;", before)
-    check_merged({"a": compiled(tmp_path, "a", same), "b": compiled(tmp_path, "b", same)})
+    check_one_definition({"a": compiled(tmp_path, "a", same), "b": compiled(tmp_path, "b", same)})
     if "static" in before:
         other = helper("return 3.5f * x;", before)
-        check_merged({"a": compiled(tmp_path, "a", same), "b": compiled(tmp_path, "b", other)})
+        check_one_definition({"a": compiled(tmp_path, "a", same), "b": compiled(tmp_path, "b", other)})

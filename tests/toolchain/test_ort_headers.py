@@ -1,4 +1,4 @@
-"""pipeline.toolchain.sdk: where headers come from and what is refused, without network."""
+"""opmatrix.toolchain.ort_headers: where headers come from and what is refused, without network."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import SdkError
-from pipeline.toolchain import debian, sdk
+from opmatrix.errors import SdkError
+from opmatrix.toolchain import debian_package, ort_headers
 
-CONTENT = {name: f"// {name}\n#define ORT_API_VERSION 21\n".encode() for name in sdk.CHECKSUMS}
+CONTENT = {name: f"// {name}\n#define ORT_API_VERSION 21\n".encode() for name in ort_headers.CHECKSUMS}
 
 
 @pytest.fixture(autouse=True)
 def pins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pin CONTENT, and let no test reach a network."""
     pinned = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
-    monkeypatch.setattr(sdk, "CHECKSUMS", pinned)
+    monkeypatch.setattr(ort_headers, "CHECKSUMS", pinned)
     monkeypatch.setattr(urllib.request, "urlopen", _offline)
-    monkeypatch.setattr(debian, "unpack", _no_apt)
+    monkeypatch.setattr(debian_package, "unpack", _no_apt)
 
 
 def _offline(*_: object, **__: object) -> None:
@@ -32,7 +32,7 @@ def _offline(*_: object, **__: object) -> None:
 
 
 def _no_apt(*_: object, **__: object) -> None:
-    raise debian.DebianError("apt-get is not on PATH")
+    raise debian_package.DebianError("apt-get is not on PATH")
 
 
 def _give_by_debian(monkeypatch: pytest.MonkeyPatch, content: dict[str, bytes]) -> None:
@@ -42,17 +42,17 @@ def _give_by_debian(monkeypatch: pytest.MonkeyPatch, content: dict[str, bytes]) 
         for name, data in content.items():
             (folder / name).write_bytes(data)
 
-    monkeypatch.setattr(debian, "unpack", unpack)
+    monkeypatch.setattr(debian_package, "unpack", unpack)
 
 
-def find(cache: Path, **environ: str) -> tuple[sdk.Headers, list[str]]:
+def find(cache: Path, **environ: str) -> tuple[ort_headers.Headers, list[str]]:
     said: list[str] = []
-    return sdk.find_headers({"PATH": "/nonesuch", **environ}, cache=cache, say=said.append), said
+    return ort_headers.find_headers({"PATH": "/nonesuch", **environ}, cache=cache, say=said.append), said
 
 
 def header(folder: Path, version: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / sdk.C_API).write_text(f"#pragma once\n#define ORT_API_VERSION {version}\n")
+    (folder / ort_headers.C_API).write_text(f"#pragma once\n#define ORT_API_VERSION {version}\n")
     return folder
 
 
@@ -88,7 +88,7 @@ def test_pkg_config(tmp_path: Path) -> None:
 def test_pkg_config_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _give_by_debian(monkeypatch, CONTENT)
     headers, said = find(tmp_path, PATH=pkg_config(tmp_path, header(tmp_path / "include", 14)))
-    assert headers.version == sdk.VERSION
+    assert headers.version == ort_headers.VERSION
     assert said[0].startswith("pkg-config's libonnxruntime 1.23.2 is passed over")
 
 
@@ -96,7 +96,7 @@ def test_release_archive_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         for name, data in {**CONTENT, "libonnxruntime.so": b"not wanted"}.items():
-            member = tarfile.TarInfo(f"onnxruntime-linux-x64-{sdk.VERSION}/include/{name}")
+            member = tarfile.TarInfo(f"onnxruntime-linux-x64-{ort_headers.VERSION}/include/{name}")
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
     monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: io.BytesIO(archive.getvalue()))
@@ -111,7 +111,7 @@ def test_release_archive_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_debian_where_the_release_is_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _give_by_debian(monkeypatch, {**CONTENT, "other.h": b""})
     headers, said = find(tmp_path)
-    assert (headers.version, headers.api_version) == (sdk.VERSION, 21)
+    assert (headers.version, headers.api_version) == (ort_headers.VERSION, 21)
     assert said[1] == "no answer there (no route); fetching them from Debian's package libonnxruntime-dev (trixie)"
     assert not (headers.path / "other.h").exists()
 
@@ -122,7 +122,7 @@ def test_nowhere(tmp_path: Path) -> None:
 
 
 def test_a_download_that_is_not_the_pinned_one_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _give_by_debian(monkeypatch, {**CONTENT, sdk.C_API: b"#define ORT_API_VERSION 21 // and more"})
+    _give_by_debian(monkeypatch, {**CONTENT, ort_headers.C_API: b"#define ORT_API_VERSION 21 // and more"})
     with pytest.raises(SdkError, match=r"is not the header of ONNX Runtime .* do not use it"):
         find(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -153,4 +153,4 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     ],
 )
 def test_cache_folder(environ: dict[str, str], folder: str) -> None:
-    assert sdk.cache_folder(environ) == Path(folder)
+    assert ort_headers.cache_folder(environ) == Path(folder)

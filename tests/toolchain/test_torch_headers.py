@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ToolchainError
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.schema import is_classic, stable_since
-from pipeline.spec import Attribute, Input, OpSpec
-from pipeline.toolchain import classic_torch, symbols
-from pipeline.toolchain.classic_torch import ClassicTorch, find_classic_torch
-from pipeline.toolchain.native_build import classic_ninja, sdk_ninja
+from opmatrix.errors import ToolchainError
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.declaration.torch_signature import is_classic, stable_abi_since
+from opmatrix.spec import Attribute, Input, OpSpec
+from opmatrix.toolchain import torch_headers, elf_symbols
+from opmatrix.toolchain.torch_headers import TorchBuild, find_classic_torch
+from opmatrix.toolchain.ninja_file import cpp_abi_ninja, sdk_ninja
 from tests.support.toolchain import TOOLCHAIN
 from tests.toolchain.test_ninja_file import LAYOUT
 
-SPEC = load_operator(Layout(Path(__file__).resolve().parents[2]), "group_norm").spec
+SPEC = load_operator(Paths(Path(__file__).resolve().parents[2]), "group_norm").spec
 OLD = (True, False)  # whether libc10.so shows the old, and the new name of std::string
 
 
@@ -33,8 +33,8 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("libc10.so", "libtorch_cpu.so", "libgomp-a34b.so.1"):
         (folder / "lib" / name).touch()
     (folder / "version.py").write_text("from typing import Optional\n\n__version__ = '2.6.0+cu124'\ndebug = False\n")
-    monkeypatch.setattr(classic_torch, "shows", lambda path, *names: OLD)
-    monkeypatch.setattr(classic_torch, "needed_libraries", lambda path: ("libc.so.6", "libgomp-a34b.so.1"))
+    monkeypatch.setattr(torch_headers, "shows", lambda path, *names: OLD)
+    monkeypatch.setattr(torch_headers, "needed_libraries", lambda path: ("libc.so.6", "libgomp-a34b.so.1"))
     return folder
 
 
@@ -61,7 +61,7 @@ def test_an_openmp_that_is_not_beside_it_is_not_taken(torch: Path) -> None:
 def test_a_library_that_does_not_show_its_abi(
     torch: Path, monkeypatch: pytest.MonkeyPatch, shown: tuple[bool, bool]
 ) -> None:
-    monkeypatch.setattr(classic_torch, "shows", lambda path, *names: shown)
+    monkeypatch.setattr(torch_headers, "shows", lambda path, *names: shown)
     with pytest.raises(ToolchainError, match=r"libc10\.so' does not show which C\+\+ ABI torch 2\.6\.0\+cu124"):
         find_classic_torch(torch)
 
@@ -77,22 +77,22 @@ def test_a_torch_that_is_not_whole(torch: Path, missing: str) -> None:
     ("version", "standard"), [("1.13.1", "c++17"), ("2.9.1", "c++17"), ("2.15.0", "c++20"), ("3.0.0", "c++20")]
 )
 def test_the_standard_of_a_version(version: str, standard: str) -> None:
-    torch = ClassicTorch(version=version, include=Path("/t/include"), openmp=None, cxx11_abi=True)
+    torch = TorchBuild(version=version, include=Path("/t/include"), openmp=None, cxx11_abi=True)
     assert torch.standard == standard and f"classic = -std={standard}\n" in sdk_ninja(Path("/ort"), torch=torch)
 
 
 def test_what_is_of_one_torch_stands_in_one_file() -> None:
-    torch = ClassicTorch(version="2.0.1", include=Path("/t/include"), openmp=Path("/t/lib/gomp"), cxx11_abi=False)
+    torch = TorchBuild(version="2.0.1", include=Path("/t/include"), openmp=Path("/t/lib/gomp"), cxx11_abi=False)
     text = sdk_ninja(Path("/ort"), torch=torch, openmp=True)
     assert "classic = -std=c++17 -fopenmp\n" in text and "-D_GLIBCXX_USE_CXX11_ABI=0 " in text
     assert "torch_libraries = /t/lib/libtorch_cpu.so /t/lib/libc10.so /t/lib/gomp\n" in text
     assert "-fopenmp" not in sdk_ninja(Path("/ort"), torch=torch), "of another compiler than GCC"
     assert "-fopenmp" not in sdk_ninja(Path("/ort"), torch=replace(torch, openmp=None), openmp=True)
-    assert "/t/" not in classic_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN)
+    assert "/t/" not in cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN)
 
 
 def test_the_kernel_is_not_compiled_again() -> None:
-    lines = classic_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN).replace(" $\n    ", " ").splitlines()
+    lines = cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN).replace(" $\n    ", " ").splitlines()
     built = [line for line in lines if line.startswith("build ")]
     assert [line.split()[1] for line in built] == ["torch.o:", "libgroup_norm_torch.so:"]
     assert "library torch.o ../kernel.o ../runtime.o |" in built[1]
@@ -100,9 +100,9 @@ def test_the_kernel_is_not_compiled_again() -> None:
 
 
 def test_a_binding_by_hand_is_compiled_for_one_torch_as_well() -> None:
-    text = classic_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"kernel.h", "torch.cc"})
+    text = cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"kernel.h", "torch.cc"})
     assert "native/group_norm/torch.cc" in text and "own_torch.map" in text and "binding/classic" not in text
-    alone = classic_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"torch.cc", "ort.cc"})
+    alone = cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"torch.cc", "ort.cc"})
     assert "kernel.o" not in alone
 
 
@@ -122,15 +122,15 @@ def with_parts(*, variadic: bool = False, attribute: Attribute | None = None) ->
     ],
 )
 def test_which_torch_needs_a_library_of_its_own(spec: OpSpec, since: str) -> None:
-    assert stable_since(spec) == since
+    assert stable_abi_since(spec) == since
     assert is_classic(spec, "2.6") and is_classic(spec, "1.13") and not is_classic(spec, "2.10")
     assert is_classic(spec, "2.9") is (since == "2.10")
     assert not is_classic(replace(spec, torch=None), "1.13")
 
 
 def test_the_beginnings_of_names_in_a_library() -> None:
-    assert symbols.shows(Path(_ctypes.__file__), b"PyInit__cty", b"yInit__ctypes") == (True, False)
-    assert any(name.startswith("libc.so") for name in symbols.needed_libraries(Path(_ctypes.__file__)))
+    assert elf_symbols.has_symbol_prefix(Path(_ctypes.__file__), b"PyInit__cty", b"yInit__ctypes") == (True, False)
+    assert any(name.startswith("libc.so") for name in elf_symbols.needed_libraries(Path(_ctypes.__file__)))
 
 
 @pytest.mark.parametrize(

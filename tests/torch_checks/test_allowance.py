@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.data.arrays import Array
-from pipeline.data.drawn import DrawnCase
-from pipeline.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.drawn_cases import DrawnCase
+from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
 
 pytestmark = pytest.mark.torch
 
@@ -41,7 +41,7 @@ def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
     """Return what is said of a kernel whose results are `off`."""
     import torch
 
-    from pipeline.library.search import KernelCheck
+    from opmatrix.torch_checks.property_test import KernelCheck
 
     def exact(given: Any, attributes: Any) -> tuple[Array, ...]:
         return (function(given[0].astype(np.longdouble)).astype(np.float64),)

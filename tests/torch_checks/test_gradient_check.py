@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from pipeline.load import load_operator
+from opmatrix.declaration.load import load_operator
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -35,7 +35,7 @@ def register(project: Project) -> str:
     """Return the message of the error that the gradient part raises, or ""."""
 
     def run() -> None:
-        from pipeline.stages import register
+        from opmatrix.stages import register
 
         register.run(project.layout, load_operator(project.layout, "group_norm"), part="gradient")
 
@@ -105,15 +105,15 @@ def prove(project: Project, part: Literal["schema", "gradient"]) -> str:
     """Return the message of the error that a part raises for add_and_round, or ""."""
 
     def run() -> None:
-        from pipeline.stages import glue, register
+        from opmatrix.stages import codegen, register
 
         for name in ("add_and_round", "custom_op_one", "custom_op_two"):
-            glue.run(project.layout, load_operator(project.layout, name))
+            codegen.run(project.layout, load_operator(project.layout, name))
         register.run(project.layout, load_operator(project.layout, "add_and_round"), part=part)
 
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: the schema part's exporters too
 
-    import pipeline.library.schema_check  # noqa: F401
+    import opmatrix.torch_checks.opcheck  # noqa: F401
 
     return forked(run, project.root / "output")
 
@@ -214,9 +214,9 @@ The max per-element difference (slow mode) is: 4.0.
     ],
 )
 def test_what_gradcheck_says_is_read(text: str, expected: str) -> None:
-    from pipeline.library import jacobians
+    from opmatrix.torch_checks import gradcheck_message
 
-    assert jacobians.said(text) == expected
+    assert gradcheck_message.said(text) == expected
 
 
 LIBRARY = """

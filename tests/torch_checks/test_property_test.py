@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.layout import Layout
-from pipeline.load import load_operator
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 
@@ -42,25 +42,25 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
-    from pipeline.stages import draw
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    from opmatrix.stages import draw_inputs
 
     layout = copy_project(tmp_path_factory.mktemp("search"))
-    draw.run(layout, build(layout))
+    draw_inputs.run(layout, build(layout))
     kernel = layout.kernel("group_norm")
     kernel.write_text(kernel.read_text().replace("const Moments m = moments(", "Moments m = moments("))
     return layout
 
 
-def search(layout: Layout, *, seconds: float | None = None) -> str:
+def search(layout: Paths, *, seconds: float | None = None) -> str:
     """Return the message of the error that the search raises, or ""; `seconds` are those that it may shrink."""
-    from pipeline.stages import compile
+    from opmatrix.stages import compile
 
     def run() -> None:
-        from pipeline.library import search
-        from pipeline.stages import register
+        from opmatrix.torch_checks import property_test
+        from opmatrix.stages import register
 
-        search.SECONDS = search.SECONDS if seconds is None else seconds
+        property_test.SECONDS = property_test.SECONDS if seconds is None else seconds
         register.run(layout, load_operator(layout, "group_norm"), part="search")
 
     import torch  # noqa: F401  # once for all children
@@ -69,14 +69,14 @@ def search(layout: Layout, *, seconds: float | None = None) -> str:
     return forked(run, layout.root / "output")
 
 
-def test_a_right_kernel_passes_in_silence(layout: Layout) -> None:
+def test_a_right_kernel_passes_in_silence(layout: Paths) -> None:
     assert search(layout) == ""
     assert (layout.root / "output").read_text() == ""
     assert not (layout.root / ".hypothesis").exists() and not Path(".hypothesis/examples").exists()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Layout) -> None:
+def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths) -> None:
     file, old, new, expected = FAULTS[fault]
     path = layout.native / file
     original = path.read_text()
@@ -88,7 +88,7 @@ def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Layout
         path.write_text(original)
     found = re.fullmatch(
         rf"group_norm-(found_\w+) in torch: ({re.escape(expected)}.*)\. The smallest that hypothesis found: (.*)\. "
-        r"Keep it as a case with: python -m pipeline adopt group_norm \1",
+        r"Keep it as a case with: python -m opmatrix adopt group_norm \1",
         message,
         re.DOTALL,
     )
@@ -102,7 +102,7 @@ def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Layout
         assert re.search(r"nan|inf", inputs)
 
 
-def test_what_is_found_is_told_where_shrinking_takes_too_long(layout: Layout) -> None:
+def test_what_is_found_is_told_where_shrinking_takes_too_long(layout: Paths) -> None:
     """One step is stopped after its time, and its message with it; the first failure is told as it is."""
     file, old, new, _ = FAULTS["nan"]
     path = layout.native / file
@@ -116,21 +116,21 @@ def test_what_is_found_is_told_where_shrinking_takes_too_long(layout: Layout) ->
     assert counts[0] < counts[1]
 
 
-def test_what_was_found_becomes_a_case(layout: Layout) -> None:
-    from pipeline.errors import UsageError
-    from pipeline.stages import adopt
+def test_what_was_found_becomes_a_case(layout: Paths) -> None:
+    from opmatrix.errors import UsageError
+    from opmatrix.stages import adopt_case
 
     name = next(layout.found("group_norm", "x").parent.glob("*.txt")).stem
     cases = layout.cases("group_norm")
     original, before = cases.read_text(), load_operator(layout, "group_norm").models
     try:
-        adopt.run(layout, load_operator(layout, "group_norm"), case=name)
+        adopt_case.run(layout, load_operator(layout, "group_norm"), case=name)
         operator = load_operator(layout, "group_norm")
         assert operator.models[:-1] == before
         assert operator.models[-1].cases[0].name == name
         with pytest.raises(UsageError, match=f"has the case '{name}' already"):
-            adopt.run(layout, operator, case=name)
+            adopt_case.run(layout, operator, case=name)
     finally:
         cases.write_text(original)
     with pytest.raises(UsageError, match="no case 'found_0' was found for group_norm, there is: found_"):
-        adopt.run(layout, load_operator(layout, "group_norm"), case="found_0")
+        adopt_case.run(layout, load_operator(layout, "group_norm"), case="found_0")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.data import draw, drawn
-from pipeline.data.reference import Reference
-from pipeline.layout import Layout
-from pipeline.load import Operator
-from pipeline.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.testdata import hypothesis_draw, drawn_cases
+from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 from tests.support.forked import forked
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
@@ -91,54 +91,55 @@ WRONG_COPY = """\
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return a project with everything but the libraries."""
-    from pipeline.stages import sdk
+    from opmatrix.stages import headers
 
-    layout = Layout(tmp_path_factory.mktemp("kinds"))
+    layout = Paths(tmp_path_factory.mktemp("kinds"))
     shutil.copytree(ROOT / "native", layout.native)
     layout.op("each").mkdir(parents=True)
     layout.reference("each").write_text(REFERENCE)
-    sdk.run(layout)
+    headers.run(layout)
     reference = Reference(layout, SPEC)
-    models = draw.collect(OPERATOR, examples=draw.EXAMPLES, home=layout.hypothesis)
-    drawn.write(layout.drawn("each"), [drawn.evaluate(SPEC, model, reference) for model in models])
+    models = hypothesis_draw.collect(OPERATOR, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis)
+    drawn_cases.write(layout.drawn("each"), [drawn_cases.evaluate(SPEC, model, reference) for model in models])
     return layout
 
 
-def search(layout: Layout, kernel: str) -> str:
+def search(layout: Paths, kernel: str) -> str:
     """Compile a kernel; return the message of the error that the search raises, or ""."""
-    from pipeline.stages import compile, glue
+    from opmatrix.stages import compile, codegen
 
     operator = replace(OPERATOR, spec=replace(SPEC, kernel=kernel))
-    glue.run(layout, operator)
+    codegen.run(layout, operator)
     compile.run(layout, operator)
 
     def run() -> None:
-        from pipeline.library import search, torch_library
+        from opmatrix.torch_checks import property_test
+        from opmatrix.torch_library import load_library
 
-        search.results(layout, operator, torch_library.load(layout, operator))
+        property_test.run(layout, operator, load_library.load(layout, operator))
 
     import torch  # noqa: F401  # once for all children
 
     return forked(run, layout.root / "output")
 
 
-def test_the_right_kernel_passes(layout: Layout) -> None:
+def test_the_right_kernel_passes(layout: Paths) -> None:
     assert search(layout, KERNEL) == ""
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_a_kernel_that_is_wrong_for_one_kind_alone(kind: str, layout: Layout) -> None:
+def test_a_kernel_that_is_wrong_for_one_kind_alone(kind: str, layout: Paths) -> None:
     old, new, expected = NUMBERS[kind]
     assert old in KERNEL
     message = search(layout, KERNEL.replace(old, new, 1))
     assert re.search(expected, message, re.DOTALL), message
-    assert "Keep it as a case with: python -m pipeline adopt each found_" in message
+    assert "Keep it as a case with: python -m opmatrix adopt each found_" in message
 
 
 @pytest.mark.parametrize("kind", STRIDES)
-def test_a_binding_that_is_wrong_for_one_layout_alone(kind: str, layout: Layout) -> None:
+def test_a_binding_that_is_wrong_for_one_layout_alone(kind: str, layout: Paths) -> None:
     planted = {
         "torch.h": (COPIES, COPIES + WRONG_COPY.replace("{condition}", STRIDES[kind])),
         "torch_shims.h": (SHIM, SHIM + SHIM.replace("sizes", "strides")),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.layout import Layout
-from pipeline.load import operator_names
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import operator_names
 from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
@@ -22,7 +22,7 @@ FEW = '\nMODELS = (SEED, static("float64"))\n'
 
 def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pipeline", *arguments]
+    command = [sys.executable, "-m", "opmatrix", *arguments]
     return subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True)
 
 
@@ -52,7 +52,7 @@ def register(project: Project, part: str, operator: str = "group_norm") -> subpr
     return pipeline(project, "register", operator, "--part", part)
 
 
-def manifest(layout: Layout, part: str) -> list[dict[str, object]]:
+def manifest(layout: Paths, part: str) -> list[dict[str, object]]:
     data = json.loads(layout.registered("group_norm", part, torch="2.13").read_text())
     results: list[dict[str, object]] = data["results"]
     return results
@@ -117,7 +117,7 @@ def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected
     assert f"group_norm-seed in torch: {expected}" in done.stderr
     assert "group_norm-plain_float64 in torch: " in done.stderr  # one wrong case does not hide the next
     *told, rest = done.stderr.splitlines()
-    assert all("Replay: python -m pipeline register group_norm --part kernel --case " in line for line in told)
+    assert all("Replay: python -m opmatrix register group_norm --part kernel --case " in line for line in told)
     assert "more cases are wrong: " in rest
 
 
@@ -128,7 +128,7 @@ def test_of_many_wrong_cases_a_few_are_told_in_full_and_each_is_replayed(few: Pr
     prepare(few, "sdk", "glue", "compile", "data")
     lines = register(few, "kernel").stderr.splitlines()
     assert len(lines) == 4 and re.match(r"group_norm in torch: \d+ more cases are wrong: \w+, ", lines[-1]), lines
-    assert lines[-1].endswith("In full: each by python -m pipeline register group_norm --part kernel --case NAME")
+    assert lines[-1].endswith("In full: each by python -m opmatrix register group_norm --part kernel --case NAME")
     last = lines[-1].partition(". In full")[0].rpartition(" ")[2]
     done = pipeline(few, "register", "group_norm", "--part", "kernel", "--case", last)
     assert done.returncode == 8 and done.stderr.startswith(f"group_norm-{last} in torch: ")
@@ -154,13 +154,13 @@ def after_the_build(few: Project, old: str, new: str) -> str:
 def test_a_schema_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:
     said = after_the_build(few, 'torch_name="eps"', 'torch_name="epsilon"')
     assert "float eps=1" in said and "declared: " in said and "float epsilon=1" in said
-    assert "python -m pipeline compile group_norm" in said
+    assert "python -m opmatrix compile group_norm" in said
 
 
 def test_a_default_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:
     said = after_the_build(few, "default=1e-5", "default=1e-3")
     assert "float eps=1.0000000000000001e-05" in said and "declared: " in said, said
-    assert "float eps=0.001" in said and "python -m pipeline compile group_norm" in said
+    assert "float eps=0.001" in said and "python -m opmatrix compile group_norm" in said
 
 
 def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
@@ -257,7 +257,7 @@ def test_a_library_of_another_name_is_found_out(few: Project) -> None:
 def test_what_is_no_library_is_refused(few: Project) -> None:
     library = few.layout.torch_library("group_norm")
     done = register(few, "kernel")
-    assert done.returncode == 8 and "python -m pipeline compile group_norm" in done.stderr
+    assert done.returncode == 8 and "python -m opmatrix compile group_norm" in done.stderr
     library.parent.mkdir(parents=True)
     library.write_bytes(b"not ELF")
     done = register(few, "kernel")

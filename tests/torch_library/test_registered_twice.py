@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.files import write_text
-from pipeline.glue import python
-from pipeline.layout import Layout
-from pipeline.load import load_operator
-from pipeline.matrix import Cell
+from opmatrix.files import write_text
+from opmatrix.codegen import python_modules
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operator
+from opmatrix.matrix.cells import Cell
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 from tests.support.projects import Project
@@ -26,7 +26,7 @@ DYNAMO = Cell(torch="2.13", exporter="dynamo", opset=20, ort="1.31")
 
 
 @pytest.fixture(scope="module")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """The libraries of two operators of one domain, of one that uses both, and of one with another domain."""
     names = ("custom_op_one", "custom_op_two", "add_and_round", "dual_residual")
     layout = copy_project(tmp_path_factory.mktemp("registration"), *names)
@@ -67,7 +67,7 @@ def sessions(*libraries: list[Path]) -> list[str]:
     return [*map(json.loads, done.stdout.splitlines())]
 
 
-def test_a_domain_that_a_session_is_given_twice(layout: Layout, tmp_path: Path) -> None:
+def test_a_domain_that_a_session_is_given_twice(layout: Paths, tmp_path: Path) -> None:
     one, two, both, other = map(
         layout.ort_library, ("custom_op_one", "custom_op_two", "add_and_round", "dual_residual")
     )
@@ -91,7 +91,7 @@ def test_a_domain_that_a_session_is_given_twice(layout: Layout, tmp_path: Path) 
 
 
 def test_what_onnx_runtime_says_of_other_peoples_libraries() -> None:
-    from pipeline.trial.runtime import explain
+    from opmatrix.ort_checks.sessions import explain
 
     assert explain("[ONNXRuntimeError] : 1 : FAIL : Domain already set in registry") == (
         "the session was given two libraries that add one domain, or one library twice. Register each once, and give "
@@ -110,7 +110,7 @@ assert torch.ops.cst.dual_residual(torch.ones(2), torch.ones(2), 3.0)[0].tolist(
 """
 
 
-def test_a_torch_library_that_is_loaded_twice(layout: Layout, tmp_path: Path) -> None:
+def test_a_torch_library_that_is_loaded_twice(layout: Paths, tmp_path: Path) -> None:
     library, copy = layout.torch_library("dual_residual"), tmp_path / "another_name.so"
     shutil.copy(library, copy)
     command = [sys.executable, "-c", TORCH, *map(str, (library, library, copy, library))]
@@ -127,13 +127,13 @@ def made(tmp_path: Path) -> Project:
     names = ("gelu", "dual_residual", "add_and_round", "custom_op_one", "custom_op_two")
     project = Project.copy(tmp_path / "project", operators=names)
     for name in names:
-        for file, text in python.render(load_operator(project.layout, name).spec).items():
+        for file, text in python_modules.render(load_operator(project.layout, name).spec).items():
             write_text(project.layout.generated(name) / file, text)
     return project
 
 
 def export(project: Project, name: str, *cells: Cell) -> None:
-    from pipeline.stages import export
+    from opmatrix.stages import export
 
     for cell in cells:
         export.run(project.layout, load_operator(project.layout, name), lowering="custom", cell=cell)
@@ -141,7 +141,7 @@ def export(project: Project, name: str, *cells: Cell) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> None:
-    from pipeline.models import exporters
+    from opmatrix.export import exporters
 
     exporters.warm_up()
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.dist import declaration, licenses, manylinux, source, vendor
-from pipeline.dist.settings import Dist
-from pipeline.errors import DistError
-from pipeline.layout import Layout
-from pipeline.load import load_operators
-from pipeline.spec import Headers, OpSpec
-from pipeline.toolchain.symbols import Symbols
+from opmatrix.wheel import declaration_text, licenses, manylinux, git_commit, vendored_modules
+from opmatrix.wheel.settings import Dist
+from opmatrix.errors import DistError
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operators
+from opmatrix.spec import Headers, OpSpec
+from opmatrix.toolchain.elf_symbols import Symbols
 
 ROOT = Path(__file__).parents[2]
-OPERATORS = load_operators(Layout(ROOT))
+OPERATORS = load_operators(Paths(ROOT))
 DIST = Dist(
     name="my_ops", version="1.0", operators=(), summary="", license=None, licenses=("LICENSE",), third_party={}
 )  # fmt: skip
@@ -58,7 +58,7 @@ def test_the_highest_of_each_family() -> None:
 
 @pytest.mark.parametrize("spec", [o.spec for o in OPERATORS], ids=lambda spec: spec.name)
 def test_a_declaration_comes_back(spec: OpSpec) -> None:
-    text = declaration.render(spec, "my_ops")
+    text = declaration_text.render(spec, "my_ops")
     assert max(map(len, text.splitlines())) <= 120
     namespace: dict[str, object] = {}
     exec(text.replace("my_ops._opmatrix.", "pipeline."), namespace)
@@ -67,12 +67,12 @@ def test_a_declaration_comes_back(spec: OpSpec) -> None:
 
 @pytest.mark.parametrize("text", ["plain", 'say "it"', 'three """ of them', "C:\\new", 'both \\"', '""""'])
 def test_any_text_fits_a_docstring(text: str) -> None:
-    assert ast.literal_eval(f'"""{declaration.escaped(text)}"""') == text
+    assert ast.literal_eval(f'"""{declaration_text.escaped(text)}"""') == text
 
 
 def test_the_copied_modules_are_whole() -> None:
     """Each import of one of them leads to another, or to a framework; none of them leads out of the wheel."""
-    held = vendor.render("my_ops", version="1.0")
+    held = vendored_modules.render("my_ops", version="1.0")
     rooms = {path.split("/")[1] for path in held if path.count("/") > 1}
     assert rooms == {"check", "data", "lowering", "models", "shipped"}, "a wheel needs no more to export and register"
     modules = {"my_ops." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in held}
@@ -89,12 +89,12 @@ def test_the_copied_modules_are_whole() -> None:
 
 
 def test_a_file_that_imports_what_no_wheel_has_is_refused() -> None:
-    held = vendor.render("my_ops", version="1.0")
-    text = "from pipeline.spec import OpSpec\n"
-    assert vendor.written(text, "my_ops", shown="x", held=held) == "from my_ops._opmatrix.spec import OpSpec\n"
-    for module in ("pipeline.stages.verify", "ops.nms.lowering"):
+    held = vendored_modules.render("my_ops", version="1.0")
+    text = "from opmatrix.spec import OpSpec\n"
+    assert vendored_modules.written(text, "my_ops", shown="x", held=held) == "from my_ops._opmatrix.spec import OpSpec\n"
+    for module in ("opmatrix.stages.verify", "ops.nms.lowering"):
         with pytest.raises(DistError, match=rf"ops/a/lowering\.py imports {module}, which no wheel has"):
-            vendor.written(f"import {module}\n", "my_ops", shown="ops/a/lowering.py", held=held)
+            vendored_modules.written(f"import {module}\n", "my_ops", shown="ops/a/lowering.py", held=held)
 
 
 def test_licences_of_others(tmp_path: Path) -> None:
@@ -125,19 +125,19 @@ def test_the_commit_is_git_s_own(tmp_path: Path) -> None:
         command = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert source.commit(tmp_path / "sub") == source.commit(tmp_path)
+    assert git_commit.commit(tmp_path / "sub") == git_commit.commit(tmp_path)
     git("init", "-q", "main")
     inner = tmp_path / "main"
-    assert source.commit(inner) is None
+    assert git_commit.commit(inner) is None
     git("-C", "main", "commit", "-q", "--allow-empty", "-m", "first")
     head = git("-C", "main", "rev-parse", "HEAD")
-    assert source.commit(inner) == head
+    assert git_commit.commit(inner) == head
     git("-C", "main", "worktree", "add", "-q", "../other")
     git("-C", "other", "commit", "-q", "--allow-empty", "-m", "second")
-    assert source.commit(tmp_path / "other") == git("-C", "other", "rev-parse", "HEAD") != head
+    assert git_commit.commit(tmp_path / "other") == git("-C", "other", "rev-parse", "HEAD") != head
     git("-C", "main", "checkout", "-q", "--detach")
     git("-C", "main", "pack-refs", "--all")
-    assert source.commit(inner) == head
+    assert git_commit.commit(inner) == head
     (inner / "file").write_text("")
-    assert source.dirty(inner, [inner / "file"]) is True
-    assert source.dirty(inner, [inner / "none"]) is False
+    assert git_commit.dirty(inner, [inner / "file"]) is True
+    assert git_commit.dirty(inner, [inner / "none"]) is False

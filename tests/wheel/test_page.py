@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.dist.settings import FIELDS
+from opmatrix.wheel.settings import FIELDS
 from tests.support.projects import ROOT
 from tests.wheel.shipping import Environment
 

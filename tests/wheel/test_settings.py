@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.dist import settings
-from pipeline.dist.settings import Dist, parse
-from pipeline.errors import UsageError
-from pipeline.layout import Layout
-from pipeline.load import Operator, load_operators
+from opmatrix.wheel import settings
+from opmatrix.wheel.settings import Dist, parse
+from opmatrix.errors import UsageError
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator, load_operators
 
 NAMED = {"name": "my_ops", "version": "1.0.0"}
 KERNELS = ("add_and_round", "custom_op_one", "custom_op_two", "dual_residual", "group_norm", "nms")
@@ -19,7 +19,7 @@ KERNELS = ("add_and_round", "custom_op_one", "custom_op_two", "dual_residual", "
 
 @pytest.fixture(scope="module")
 def operators() -> tuple[Operator, ...]:
-    return load_operators(Layout(Path(__file__).parents[2]))
+    return load_operators(Paths(Path(__file__).parents[2]))
 
 
 def read(known: tuple[Operator, ...], root: Path, **table: Any) -> Dist:
@@ -86,18 +86,18 @@ def test_every_mistake_is_told_at_once(operators: tuple[Operator, ...], tmp_path
 
 
 def test_a_binding_by_hand_cannot_be_linked(tmp_path: Path) -> None:
-    existing = load_operators(Layout(Path(__file__).parents[1] / "projects/existing"))
+    existing = load_operators(Paths(Path(__file__).parents[1] / "projects/existing"))
     with pytest.raises(UsageError, match=r"'damped' has a binding by hand, native/damped/torch\.cc, which cannot"):
         read(existing, tmp_path, operators=["damped"])
 
 
 def test_nobody_who_names_none_is_bothered_by_it(operators: tuple[Operator, ...], tmp_path: Path) -> None:
     """Every doit command reads the settings."""
-    existing = load_operators(Layout(Path(__file__).parents[1] / "projects/existing"))
+    existing = load_operators(Paths(Path(__file__).parents[1] / "projects/existing"))
     assert read((*operators, *existing), tmp_path).operators == KERNELS
     (tmp_path / "pyproject.toml").write_text('[tool.opmatrix.dist]\nname = "my_ops"\nversion = "1.0.0"\n')
-    assert settings.read(Layout(tmp_path), existing) is None
-    assert settings.read(Layout(tmp_path), operators) is not None
+    assert settings.read(Paths(tmp_path), existing) is None
+    assert settings.read(Paths(tmp_path), operators) is not None
 
 
 @pytest.mark.parametrize("version", ["0.1", "2!1.0", "1.0a1", "1.0rc2.post3.dev4", "1.0.0+cpu.1"])

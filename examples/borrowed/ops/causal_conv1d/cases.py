@@ -2,7 +2,7 @@
 
 import math
 
-from pipeline.spec import Case, DType, Layout, Model, Random, Tensor
+from opmatrix.spec import Case, DType, MemoryLayout, Model, Random, Tensor
 
 
 def inputs(
@@ -13,7 +13,7 @@ def inputs(
     *,
     bias: bool = True,
     states: bool = True,
-    layout: Layout = "contiguous",
+    layout: MemoryLayout = "contiguous",
     specials: dict[int, float] | None = None,
 ) -> dict[str, Tensor | tuple[Tensor, ...] | None]:
     return {

@@ -1,6 +1,6 @@
 """A depthwise convolution that looks back alone, as causal_conv1d (1.6) has it in Mamba's blocks."""
 
-from pipeline.spec import Attribute, Dims, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Attribute, Dims, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="causal_conv1d",

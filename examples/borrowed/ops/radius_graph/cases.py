@@ -2,7 +2,7 @@
 
 import math
 
-from pipeline.spec import AttributeValue, Case, DType, Layout, Model, Random, Tensor, Values
+from opmatrix.spec import AttributeValue, Case, DType, MemoryLayout, Model, Random, Tensor, Values
 
 Inputs = dict[str, Tensor | tuple[Tensor, ...] | None]
 
@@ -11,7 +11,7 @@ EXAMPLES = (-3, -3, 0, 0, 0, 0, 0, 5, 5, 7, 2**62, 2**62)
 
 
 def inputs(
-    points: int, dimensions: int, *, layout: Layout = "contiguous", specials: dict[int, float] | None = None
+    points: int, dimensions: int, *, layout: MemoryLayout = "contiguous", specials: dict[int, float] | None = None
 ) -> Inputs:
     return {"x": Random(shape=(points, dimensions), layout=layout, specials=specials or {}), "batch": None}
 

@@ -1,6 +1,6 @@
 """Edges between points that are near each other, as torch_cluster (1.6) has them for graph networks."""
 
-from pipeline.spec import Attribute, FromKernel, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
+from opmatrix.spec import Attribute, FromKernel, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 

@@ -2,7 +2,7 @@
 
 import math
 
-from pipeline.spec import AttributeValue, Case, DType, Layout, Model, Random, Tensor, Values
+from opmatrix.spec import AttributeValue, Case, DType, MemoryLayout, Model, Random, Tensor, Values
 
 Boxes = tuple[tuple[float, ...], ...]
 
@@ -29,7 +29,7 @@ PER_PIXEL: dict[str, AttributeValue] = {
 def inputs(
     *maps: int,
     boxes: Boxes = BOXES,
-    layout: Layout = "contiguous",
+    layout: MemoryLayout = "contiguous",
     specials: dict[int, float] | None = None,
 ) -> dict[str, Tensor]:
     return {

@@ -1,6 +1,6 @@
 """Features of boxes, averaged over a grid, as torchvision::roi_align (0.29) has it."""
 
-from pipeline.spec import Attribute, Dims, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
+from opmatrix.spec import Attribute, Dims, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="roi_align",

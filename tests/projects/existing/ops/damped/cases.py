@@ -1,6 +1,6 @@
 """One dynamic model."""
 
-from pipeline.spec import Case, Model, Random
+from opmatrix.spec import Case, Model, Random
 
 MODELS = (
     Model(

@@ -1,6 +1,6 @@
 """A torch binding by hand, with a schema of its own, over the kernel that ONNX Runtime's generated binding calls."""
 
-from pipeline.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="damped",

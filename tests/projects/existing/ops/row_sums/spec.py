@@ -1,6 +1,6 @@
 """A binding for ONNX Runtime by hand, over a header that lies in the project; torch's is generated."""
 
-from pipeline.spec import Dims, Headers, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
+from opmatrix.spec import Dims, Headers, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="row_sums",

@@ -2,10 +2,10 @@
 
 import math
 
-from pipeline.spec import Case, Layout, Model, Random, Tensor, Values
+from opmatrix.spec import Case, MemoryLayout, Model, Random, Tensor, Values
 
 
-def inputs(*shape: int, groups: float, layout: Layout = "contiguous", nan: bool = False) -> dict[str, Tensor]:
+def inputs(*shape: int, groups: float, layout: MemoryLayout = "contiguous", nan: bool = False) -> dict[str, Tensor]:
     channels = Random(shape=shape[1:2])
     x = Random(shape=shape, layout=layout, specials={0: math.nan} if nan else {})
     return {"x": x, "num_groups": Values(values=(groups,)), "scale": channels, "bias": channels}

@@ -1,6 +1,6 @@
 """Group normalization as the seeds have it: no kernel.h, both sides in their own words, Eigen from PyPI."""
 
-from pipeline.spec import Attribute, Headers, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Attribute, Headers, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="seed_norm",

@@ -1,6 +1,6 @@
 """The one model and the one case of the seeds' test."""
 
-from pipeline.spec import Case, Model, Random, Values
+from opmatrix.spec import Case, Model, Random, Values
 
 CASE = Case(
     name="seed",

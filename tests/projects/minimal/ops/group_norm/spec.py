@@ -1,6 +1,6 @@
 """Group normalization with what the seeds' has, and no more: float32, one lowering."""
 
-from pipeline.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
 SPEC = OpSpec(
     name="group_norm",

@@ -1,0 +1,162 @@
+"""Render the C++ side of an operator: its kernel's declarations and instances, and both bindings. Pure.
+
+The text is laid out as clang-format would (a test holds this), so that a person can debug in it, and no formatter has
+to be installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from functools import cache
+from typing import Any
+
+import jinja2
+
+from opmatrix.declaration.schema_versions import versions
+from opmatrix.codegen import jinja, generated_files
+from opmatrix.codegen.cpp import CPP_TYPES, braces, call, constant, quoted
+from opmatrix.codegen.cpp_checks import shape_checks, shape_parameters
+from opmatrix.codegen.cpp_variables import (
+    AttributePart,
+    InputPart,
+    OutputPart,
+    attribute_part,
+    dtype_name,
+    input_part,
+    kernel_parameters,
+    output_part,
+)
+from opmatrix.declaration.torch_signature import (
+    KERNEL,
+    ONLY_KERNEL,
+    dtype_tuples,
+    has_kernel_object,
+    has_torch_library,
+    is_required,
+    torch_schema,
+)
+from opmatrix.spec import DType, OpSpec
+
+
+def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
+    """Return the text of every generated C++ file, by name: all but those that are `written` by hand.
+
+    `spec` is one that `opmatrix.declaration.load` accepts.
+    """
+    variables = _variables(spec) if has_kernel_object(spec, written) else {}
+
+    def text(file: str) -> str:
+        if file == KERNEL:
+            return spec.kernel or ""
+        if file == "ort_library.cc":
+            return ort_library(spec.uses or [spec.name])
+        template = "kernel.h.j2" if file == f"{spec.name}.h" else f"{file}.j2"
+        return _environment().get_template(template).render(variables)
+
+    return {file: text(file) for file in generated_files.native(spec, written)}
+
+
+def ort_library(operators: Sequence[str], *, called: str = "") -> str:
+    """Return the file that makes one ONNX Runtime library of `operators`, which messages call by their names, or as
+    `called`: a session's options keep that, and take no more than a kilobyte."""
+    title = called or ", ".join(operators)
+    return _environment().get_template("ort_library.cc.j2").render(names=operators, title=title)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja.environment("opmatrix.codegen")
+    environment.globals.update(braces=braces, call=call, constant=constant, quoted=quoted)
+    return environment
+
+
+def _variables(spec: OpSpec) -> dict[str, Any]:
+    inputs = [input_part(spec, i) for i in spec.inputs]
+    attributes = [attribute_part(spec, a) for a in spec.attributes]
+    outputs = [output_part(spec, o) for o in spec.outputs]
+    return {
+        "spec": spec,
+        "newest_schema": versions(spec)[-1],
+        "origin": f"Generated from ops/{spec.name}/spec.py, so do not edit.",
+        "typenames": ", ".join(f"typename {variable}" for variable in spec.types),
+        "names": [*(i.name for i in inputs), *(a.name for a in attributes), *(o.name for o in outputs)],
+        "inputs": inputs,
+        "outputs": outputs,
+        "attributes": attributes,
+        "kernels": [kernel_parameters(spec, types) for types in dtype_tuples(spec)],
+        "choices": [_choice(spec, types) for types in dtype_tuples(spec)],
+        "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
+        "lists": any(a.is_list for a in attributes) or any(i.kind == "variadic" for i in inputs),
+        "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
+        "kinds": any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs),
+        "computed_sizes": any(o.falls for o in outputs),
+        "shape_parameters": shape_parameters(spec),
+        "shape_checks": list(shape_checks(spec)),
+        "torch": _torch(spec, inputs, attributes, outputs) if has_torch_library(spec) else {},
+        "ort": _ort(inputs, attributes, outputs),
+    }
+
+
+def _torch(
+    spec: OpSpec, inputs: Sequence[InputPart], attributes: Sequence[AttributePart], outputs: Sequence[OutputPart]
+) -> dict[str, Any]:
+    assert spec.torch is not None
+    namespace, _, function = spec.torch.name.partition("::")
+    newer = any(i.kind == "variadic" for i in inputs) or any(a.boxed for a in attributes)
+    more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
+    since = ["torch::Since::torch_2_10"] if newer else []
+    return {
+        "namespace": namespace,
+        "function": function,
+        "schema": torch_schema(spec).removeprefix(f"{namespace}::"),
+        "header": "torch_kinds.h" if more else "torch.h",
+        "sizes": [i.torch_sizes for i in inputs if i.dims],
+        "registration": [
+            quoted(namespace),
+            quoted(function),
+            "kSchema",
+            function,
+            quoted(f"ops/{spec.name}/spec.py"),
+            *since,
+        ],
+        "run_parameters": [f"torch::{i.torch_class}& {i.name}" for i in inputs]
+        + [f"{a.parameter} {a.name}" for a in attributes]
+        + ["torch::Value* results"],
+        "run_arguments": [i.name for i in inputs] + [a.passed for a in attributes] + ["stack"],
+        "compute_arguments": [i.view for i in inputs]
+        + [a.name for a in attributes]
+        + [
+            f"{o.name}.tensor()" if o.new else f"TensorView<{o.type}>{{{o.name}.data<{o.type}>(), {o.sizes}}}"
+            for o in outputs
+        ],
+    }
+
+
+def _ort(
+    inputs: Sequence[InputPart], attributes: Sequence[AttributePart], outputs: Sequence[OutputPart]
+) -> dict[str, Any]:
+    return {
+        "header": "ort_kinds.h"
+        if any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
+        else "ort.h",
+        "sizes": [i.ort_sizes for i in inputs if i.dims],
+        "inputs": [i.port for i in inputs],
+        "outputs": [o.dtype for o in outputs],
+        "compute_arguments": [i.view for i in inputs]
+        + [a.member_value for a in attributes]
+        + [f"{o.name}.tensor()" if o.new else o.name for o in outputs],
+    }
+
+
+def _choice(spec: OpSpec, types: Mapping[str, DType]) -> dict[str, str]:
+    """Return one binding of the type variables: how templates take it, and what the dtypes of the inputs then are."""
+    leaders: dict[str, str] = {}
+    for variable in types:
+        required = [i.name for i in spec.inputs if i.type == variable and is_required(i)]
+        if not required:
+            raise ValueError(f"{spec.name}: no required input has the type {variable!r}, so nothing tells its dtype")
+        leaders[variable] = required[0]
+    return {
+        "arguments": "<" + ", ".join(CPP_TYPES[dtype] for dtype in types.values()) + ">" if types else "",
+        "condition": " && ".join(f"{leaders[v]}.dtype() == {dtype_name(dtype)}" for v, dtype in types.items()),
+    }

@@ -1,0 +1,202 @@
+"""What the C++ templates take of each input, attribute and output: types, names and pieces of expressions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from opmatrix.codegen import cpp
+from opmatrix.codegen.cpp import CPP_TYPES, literal
+from opmatrix.codegen.cpp_checks import Check, limits, shape_counts
+from opmatrix.declaration.torch_signature import is_required, torch_name
+from opmatrix.declaration.size_expressions import size_attributes, size_owners
+from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output, SameAs
+
+# What a kernel gets, item by item for a list.
+_ITEMS: Mapping[AttributeKind, str] = {
+    "float": "float", "int": "std::int64_t", "bool": "bool", "string": "const char*",
+    "floats": "float", "ints": "std::int64_t", "bools": "bool",
+}  # fmt: skip
+# What torch hands over.
+_TORCH_ITEMS: Mapping[str, str] = {"float": "double"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputPart:
+    name: str
+    kind: Literal["required", "optional", "variadic"]
+    type: str
+    dtype: str
+    dims: bool  # whether its shape is checked
+    leader: str | None  # the first required input with the same type variable
+    allowed: str
+    port: str  # of an OrtCustomOp
+    torch_class: str
+    torch_sizes: str
+    ort_sizes: str
+    view: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputPart:
+    """`new` is whether the kernel makes it; else `sizes` is the expression of its sizes, computed of `numbers`."""
+
+    name: str
+    type: str
+    dtype: str
+    device: str  # the input beside which torch allocates it
+    new: bool
+    rank: int
+    sizes: str
+    numbers: list[str] | None
+    ort_numbers: list[str] | None  # the same, where attributes are members of the node's class
+    falls: bool  # whether one of them may come to less than 0
+    same_as: tuple[str, int] | None  # the input whose shape it has
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributePart:
+    """How torch's argument becomes what the kernel gets: `taken` from the stack as `read`, checked, `passed`.
+
+    `boxed` arguments come as handles that torch hands over since 2.10. In ONNX Runtime `member` keeps the value.
+    """
+
+    name: str
+    torch_name: str
+    is_list: bool
+    is_text: bool
+    boxed: bool
+    parameter: str
+    torch_type: str
+    convert: str  # torch's slot, or an item of its list, to a number
+    torch_check: Check | None
+    rounded: str | None
+    passed: str
+    member: str
+    member_value: str
+    getter: str
+    default: str | None
+    default_items: str | None
+    ort_check: Check | None
+
+
+def cpp_type(spec: OpSpec, declared: str, types: Mapping[str, DType] | None = None) -> str:
+    """Return the C++ type of a declared type: of a type variable its name, or its type under a binding."""
+    if declared in spec.types:
+        return CPP_TYPES[types[declared]] if types else declared
+    found = next((cpp_name for dtype, cpp_name in CPP_TYPES.items() if dtype == declared), None)
+    if found is None:
+        raise ValueError(f"{spec.name}: {declared!r} is a dtype for which C++ has no type")
+    return found
+
+
+def dtype_name(name: str) -> str:
+    return f"DType::{'boolean' if name == 'bool' else name}"
+
+
+def input_part(spec: OpSpec, given: Input) -> InputPart:
+    kind: Literal["required", "optional", "variadic"] = (
+        "variadic" if given.variadic else "optional" if given.optional else "required"
+    )
+    leaders = [i.name for i in spec.inputs if i.type == given.type and is_required(i)]
+    leader = leaders[0] if leaders and leaders[0] != given.name and given.type in spec.types else None
+    allowed = spec.types.get(given.type) or (given.type,)
+    name, cpp_name = given.name, cpp_type(spec, given.type)
+    dtype = f"dtype_of<{cpp_name}>"
+    views = {"required": "view<{}>()", "optional": "optional_view<{}>()", "variadic": "views<{}>().list()"}
+    ort_sizes = {"required": "sizes()", "optional": "optional_sizes()", "variadic": "sizes().list()"}
+    return InputPart(
+        name=name,
+        kind=kind,
+        type=cpp_name,
+        dtype=dtype,
+        dims=shape_counts(spec, given),
+        leader=leader,
+        allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
+        port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
+        torch_class={"required": "Input", "optional": "OptionalInput", "variadic": "Inputs"}[kind],
+        torch_sizes=f"{name}.sizes()" + ("" if kind == "required" else ".list()"),
+        ort_sizes=f"{name}.{ort_sizes[kind]}",
+        view=f"{name}.{views[kind].format(cpp_name)}",
+    )
+
+
+def output_part(spec: OpSpec, given: Output) -> OutputPart:
+    required = {i.name: n for n, i in enumerate(spec.inputs) if is_required(i)}
+    if not required:
+        raise ValueError(f"{spec.name}: no input is required, so nothing tells where an output belongs")
+    cpp_name = cpp_type(spec, given.type)
+    shape = given.shape
+    numbers, ort_numbers, same_as, sizes, rank, device, falls = None, None, None, "", 0, next(iter(required)), False
+    if isinstance(shape, SameAs):
+        if shape.input not in required:
+            raise ValueError(f"{spec.name}: {given.name!r} has the shape of {shape.input!r}, which is not required")
+        same_as, device, sizes = (shape.input, required[shape.input]), shape.input, f"{shape.input}.sizes()"
+    elif isinstance(shape, FromKernel):
+        rank = shape.rank
+    else:
+        known = {size: f"{name}.sizes()[{axis}]" for size, (name, axis) in size_owners(spec).items()}
+        named = size_attributes(spec)
+        numbers = [cpp.sizes(dim, known | {name: name for name in named}) for dim in shape.dims]
+        ort_numbers = [cpp.sizes(dim, known | {name: f"{name}_" for name in named}) for dim in shape.dims]
+        falls = any("-" in str(dim) for dim in shape.dims)
+        sizes = f"Sizes{{{given.name}_sizes, {len(numbers)}}}" if numbers else "Sizes{}"
+    return OutputPart(
+        name=given.name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
+        new=isinstance(shape, FromKernel), rank=rank, sizes=sizes, numbers=numbers,
+        ort_numbers=ort_numbers, falls=falls, same_as=same_as,
+    )  # fmt: skip
+
+
+def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
+    if given.kind not in _ITEMS:
+        raise ValueError(f"{spec.name}: attribute {given.name!r} is of the kind {given.kind!r}, which C++ cannot take")
+    shown, many, text = torch_name(given), given.kind.endswith("s"), given.kind == "string"
+    item = _ITEMS[given.kind]
+    handed = _TORCH_ITEMS.get(item, item)
+    kept = f"{given.name}_"
+    floats = given.kind.startswith("float")
+    rounded = None if not floats else f"{given.name}_float" if shown == given.name else given.name
+    passed = rounded or shown
+    values = given.default if isinstance(given.default, tuple) else None
+    listed = None if values is None else ", ".join(literal(float(v) if floats else v, "f") for v in values)
+    default = given.default
+    return AttributePart(
+        name=given.name,
+        torch_name=shown,
+        is_list=many,
+        is_text=text,
+        boxed=many or text,
+        parameter=f"List<{item}>" if many else item,
+        torch_type=f"Items<{handed}>" if many else "Items<char>" if text else handed,
+        convert=f"to_{'double' if floats else given.kind.removesuffix('s')}",
+        torch_check=limits(spec, given, variable=f"{shown}.begin()" if text else shown, shown=shown, suffix=""),
+        rounded=rounded,
+        passed=f"{passed}.list()" if many else f"{passed}.begin()" if text else passed,
+        member=f"Items<{item}> {kept}" if many else f"Items<char> {kept}" if text else f"{item} {kept}",
+        member_value=f"{kept}.list()" if many else f"{kept}.begin()" if text else kept,
+        getter=f"get_{given.kind}",
+        default=None if default is None or many else literal(float(str(default)) if floats else default, "f"),
+        default_items=listed,
+        ort_check=limits(spec, given, variable=f"{kept}.begin()" if text else kept, shown=given.name, suffix="f"),
+    )
+
+
+def kernel_parameters(spec: OpSpec, types: Mapping[str, DType]) -> list[str]:
+    """Return the parameters of the kernel for one binding of the type variables."""
+    inputs = [_kernel_input(spec, i, types) for i in spec.inputs]
+    attributes = [
+        f"{f'List<{_ITEMS[a.kind]}>' if a.kind.endswith('s') else _ITEMS[a.kind]} {a.name}" for a in spec.attributes
+    ]
+    outputs = [
+        f"{'NewTensor' if isinstance(o.shape, FromKernel) else 'TensorView'}<{cpp_type(spec, o.type, types)}> {o.name}"
+        for o in spec.outputs
+    ]
+    return [*inputs, *attributes, *outputs]
+
+
+def _kernel_input(spec: OpSpec, given: Input, types: Mapping[str, DType]) -> str:
+    element = f"const {cpp_type(spec, given.type, types)}"
+    view = f"OptionalView<{element}>" if given.optional else f"TensorView<{element}>"
+    return f"{f'List<{view}>' if given.variadic else view} {given.name}"

@@ -1,0 +1,47 @@
+"""The names of the files that glue writes, for whoever plans or reads them. Imports no template library."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from pathlib import Path
+
+from opmatrix.declaration.torch_signature import (
+    OWN_ORT,
+    OWN_TORCH,
+    has_kernel,
+    has_kernel_object,
+    has_ort_library,
+    has_torch_library,
+    is_own,
+)
+from opmatrix.spec import OpSpec
+
+TEMPLATES = tuple(sorted((Path(__file__).parent / "templates").glob("*.j2")))
+
+SCHEMA = "schema.py"
+PYTHON = (SCHEMA, "fake.py", "lowering.py")
+
+
+def python(spec: OpSpec) -> tuple[str, ...]:
+    """Return the generated Python files; torch has no part in an operator that exists in ONNX alone."""
+    return PYTHON if spec.torch else (SCHEMA,)
+
+
+def native(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
+    """Return the generated C++ files, which the libraries are compiled from beside those that are `written`."""
+    inline = ("kernel.h",) if spec.kernel is not None else ()
+    kernel = (f"{spec.name}.h", "kernel.cc", "checks.h", *inline) if has_kernel_object(spec, written) else ()
+    own_ort = is_own(OWN_ORT, spec, written)
+    ort = ("ort.cc",) if has_kernel(spec) and not own_ort else ()
+    torch = ("torch.cc",) if has_torch_library(spec) and not is_own(OWN_TORCH, spec, written) else ()
+    return (*kernel, *ort, *torch, *(("ort_library.cc",) if has_ort_library(spec) and not own_ort else ()))
+
+
+def torch_binding(spec: OpSpec) -> tuple[str, ...]:
+    """Return those of them that a generated torch binding is made of, the arithmetic left out."""
+    return ("checks.h", "torch.cc") if has_torch_library(spec) else ()
+
+
+def generated(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
+    """Return all of them."""
+    return (*native(spec, written), *python(spec))

@@ -1,0 +1,144 @@
+"""What the ONNX schema of an operator says, as pieces of generated Python."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opmatrix.declaration import schema_versions
+from opmatrix.declaration.torch_signature import onnx_value, is_required, onnx_kind
+from opmatrix.declaration.size_expressions import size_attributes
+from opmatrix.declaration.python_source import literal
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
+
+_ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inferred:
+    """One output: its element type, and its shape or, in `sizes`, each of its sizes."""
+
+    name: str
+    rule: str  # what follows from what, for the comment
+    element: str
+    shape: str | None
+    sizes: tuple[str, ...]
+
+
+def variables(spec: OpSpec) -> dict[str, Any]:
+    """Return what the template of schema.py is filled with."""
+    outputs = [_inferred(spec, output) for output in spec.outputs]
+    attributes = [a for a in spec.attributes if not a.torch_only]
+    _, *later = schema_versions.versions(spec)
+    return {
+        "spec": spec,
+        "onnx_inputs": [_parameter(spec, part) for part in spec.inputs],
+        "onnx_outputs": [_parameter(spec, part) for part in spec.outputs],
+        "onnx_constraints": [(v, [onnx_type(spec, dtype) for dtype in dtypes]) for v, dtypes in spec.types.items()],
+        "required": [str(n) for n, i in enumerate(spec.inputs) if is_required(i)],
+        "onnx_attributes": [_attribute(a) for a in attributes if a.since is None],
+        "later_attributes": [(v, [_attribute(a) for a in attributes if a.since == v]) for v in later],
+        "mark": schema_versions.MARK,
+        "defaults": later or any(a.default is not None for a in attributes),
+        "inferred": outputs,
+        "reads_elements": any(output.element.startswith("element(") for output in outputs),
+        "reads_sizes": any("size(context" in s for output in outputs for s in output.sizes),
+        "reads_attributes": any("attribute(context" in s for output in outputs for s in output.sizes),
+        "computes": any(s.startswith("computed(") for output in outputs for s in output.sizes),
+    }
+
+
+def onnx_type(spec: OpSpec, declared: str) -> str:
+    """Return a declared type as an ONNX schema has it: a type variable, or ``tensor(double)``."""
+    return declared if declared in spec.types else f"tensor({_ONNX_NAMES.get(declared, declared)})"
+
+
+def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
+    """Return the arguments of a FormalParameter."""
+    arguments = [literal(part.name), literal(onnx_type(spec, part.type)), literal(part.doc)]
+    if isinstance(part, Input) and part.variadic:
+        return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Variadic", "min_arity=0"]
+    if isinstance(part, Input) and part.optional:
+        return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Optional"]
+    return arguments
+
+
+def _attribute(attribute: Attribute) -> str:
+    """Return one attribute of the schema, laid out for a list."""
+    value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
+    parts = "".join(f"            {part},\n" for part in (literal(attribute.name), value, literal(attribute.doc)))
+    return f"defs.OpSchema.Attribute(\n{parts}        )"
+
+
+def _default(attribute: Attribute) -> str | None:
+    """Return the default as an attribute of the same name; an empty list says nothing of its type by itself."""
+    if attribute.default is None:
+        return None
+    value = attribute.default if attribute.kind.startswith("float") else onnx_value(attribute, attribute.default)
+    shown = literal(value) if isinstance(value, str) else repr(value)
+    typed = f", attr_type=onnx.AttributeProto.{onnx_kind(attribute.kind)}" if value == () else ""
+    return f"helper.make_attribute({literal(attribute.name)}, {shown}{typed})"
+
+
+def _inferred(spec: OpSpec, output: Output) -> Inferred:
+    element = _element(spec, output.type)
+    match output.shape:
+        case SameAs(input=name):
+            index = [i.name for i in spec.inputs].index(name)
+            return Inferred(
+                name=output.name, rule=f"the shape of {name}", element=element,
+                shape=f"context.get_input_type({index}).tensor_type", sizes=(),
+            )  # fmt: skip
+        case Dims(dims=dims):
+            sizes = tuple(_size(spec, dim) for dim in dims)
+            return Inferred(
+                name=output.name,
+                rule=f"the shape ({', '.join(map(str, dims))})",
+                element=element,
+                shape=None,
+                sizes=sizes,
+            )
+        case FromKernel(rank=rank):
+            unknown = ("onnx.TensorShapeProto.Dimension()",) * rank
+            return Inferred(
+                name=output.name, rule="a shape that the kernel finds", element=element, shape=None, sizes=unknown
+            )
+    raise ValueError(f"{spec.name}: output {output.name!r} has no shape rule")
+
+
+def _element(spec: OpSpec, declared: str) -> str:
+    """Return the element type of a declared type: of the first input that has it, one that is always there first."""
+    if declared in spec.types:
+        of_type = sorted((not is_required(p), n) for n, p in enumerate(spec.inputs) if p.type == declared)
+        maybe_absent, first = of_type[0]
+        if maybe_absent:
+            return f"element(context, {', '.join(str(n) for _, n in of_type)})"
+        return f"context.get_input_type({first}).tensor_type.elem_type"
+    return f"onnx.TensorProto.{_ONNX_NAMES.get(declared, declared).upper()}"
+
+
+def _size(spec: OpSpec, dim: str | int) -> str:
+    if isinstance(dim, int):
+        return f"onnx.TensorShapeProto.Dimension(dim_value={dim})"
+    if dim.isidentifier():
+        return _named_size(spec, dim)
+    names = list(dict.fromkeys(re.findall(r"[A-Za-z_]\w*", dim)))
+    expression = ast.unparse(ast.parse(dim))  # spaced as ruff would
+    sizes = ", ".join(_named_size(spec, name) for name in names)
+    return f"computed(lambda {', '.join(names)}: {expression}, {sizes})"
+
+
+def _named_size(spec: OpSpec, name: str) -> str:
+    """Return the size of the first input that has one of that name, one that is always there first, or an attribute."""
+    if attribute := size_attributes(spec).get(name):
+        return f"attribute(context, {literal(name)}, {attribute.default})"
+    found = [
+        (not is_required(part), index, dims.index(name))
+        for index, part in enumerate(spec.inputs)
+        if name in (dims := part.dims or ())
+    ]
+    _, index, axis = min(found)
+    return f"size(context, {index}, {axis})"

@@ -1,0 +1,131 @@
+"""Render the Python side of an operator: its ONNX schema, its fake kernel and what each exporter needs. Pure.
+
+The generated files import their framework and nothing of opmatrix, so that a person can load one by hand and step
+through it. They register nothing on import: the stage that wants a registration calls the function that makes it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import cache
+from typing import Any
+
+import jinja2
+
+from opmatrix.declaration import schema_versions
+from opmatrix.codegen import fake_kernel, jinja, generated_files, onnx_schema
+from opmatrix.declaration.torch_signature import (
+    ONLY_KERNEL,
+    OWN_TORCH,
+    Argument,
+    is_own,
+    onnx_kind,
+    torch_arguments,
+    torch_schema,
+)
+from opmatrix.declaration.python_source import literal
+from opmatrix.spec import Attribute, OpSpec
+
+WIDTH = 120
+
+# The types of the torch schema in Python; torch hands over lists and is given tuples as well.
+_PYTHON_TYPES: Mapping[str, str] = {
+    "Tensor": "torch.Tensor", "Tensor?": "torch.Tensor | None", "Tensor[]": "Sequence[torch.Tensor]",
+    "float": "float", "int": "int", "bool": "bool", "str": "str",
+    "float[]": "Sequence[float]", "int[]": "Sequence[int]", "bool[]": "Sequence[bool]", "str[]": "Sequence[str]",
+}  # fmt: skip
+
+
+def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
+    """Return the text of every file of `names.PYTHON`, by name. `spec` is one that `opmatrix.declaration.load` accepts."""
+    variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
+    variables["own_torch"] = is_own(OWN_TORCH, spec, written)
+    return {name: _environment().get_template(f"{name}.j2").render(variables) for name in generated_files.python(spec)}
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja.environment("opmatrix.codegen")
+    environment.filters["literal"] = _literal
+    environment.globals["bracket"] = bracket
+    return environment
+
+
+def _variables(spec: OpSpec) -> dict[str, Any]:
+    if spec.torch is None:
+        raise ValueError(f"{spec.name} is declared without a torch operator")
+    namespace, _, function = spec.torch.name.partition("::")
+    arguments = torch_arguments(spec)
+    attributes = [(a, a.source) for a in arguments if isinstance(a.source, Attribute) and not a.source.torch_only]
+    _, *later = schema_versions.versions(spec)
+    return {
+        "spec": spec,
+        "namespace": namespace,
+        "function": function,
+        "torch_schema": torch_schema(spec).removeprefix(f"{namespace}::"),
+        "names": [a.name for a in arguments],
+        "tensors": [f"*{i.name}" if i.variadic else i.name for i in spec.inputs],
+        "sequences": any("Sequence" in _PYTHON_TYPES[a.type] for a in arguments),
+        "typed": [_typed(a) for a in arguments],
+        "passed": [(s.name, _letter(s), a.name) for a, s in attributes if s.since is None],
+        "later": [
+            (
+                version,
+                [f'"{schema_versions.MARK}_i": {version}']
+                + [f'"{s.name}_{_letter(s)}": {a.name}' for a, s in attributes if s.since == version],
+            )
+            for version in later
+        ],
+        **fake_kernel.variables(spec),
+    }
+
+
+def _letter(attribute: Attribute) -> str:
+    """Return what an attribute's name ends with in `g.op(...)`: f, i, s or t."""
+    return onnx_kind(attribute.kind)[0].lower()
+
+
+def function(spec: OpSpec) -> dict[str, Any]:
+    """Return how the operator is called in Python: typed parameters, their names, and what it returns."""
+    arguments = torch_arguments(spec)
+    tensors = ", ".join("torch.Tensor" for _ in spec.outputs)
+    returns = tensors if len(spec.outputs) == 1 else f"tuple[{tensors}]"
+    return {"typed": _parameters(arguments), "names": [a.name for a in arguments], "returns": returns}
+
+
+def _parameters(arguments: Sequence[Argument]) -> list[str]:
+    """Return the parameters of a function that calls the operator: where nothing that must be given follows, an absent
+    input may be left out, for which torch's schema has no default."""
+    found: list[str] = []
+    last = True
+    for argument in reversed(arguments):
+        absent = argument.type == "Tensor?" and last
+        found.append(_typed(argument) + " = None" * absent)
+        last = last and (absent or argument.default is not None)
+    return found[::-1]
+
+
+def environment() -> jinja2.Environment:
+    """Return what templates of Python text are rendered with: the filter `literal` and the function `bracket`."""
+    return _environment()
+
+
+def _typed(argument: Argument) -> str:
+    """Return a parameter as a Python function declares it."""
+    default = "" if argument.default is None else f" = {_literal(argument.default)}"
+    return f"{argument.name}: {_PYTHON_TYPES[argument.type]}{default}"
+
+
+def _literal(value: object) -> str:
+    return literal(value) if isinstance(value, str) else repr(value)
+
+
+def bracket(indent: int, opening: str, parts: Iterable[str], closing: str) -> str:
+    """Return ``opening(parts)closing`` as ruff lays it out: on one line where it fits, else one part per line."""
+    parts = list(parts)
+    line = f"{opening}{', '.join(parts)}{closing}"
+    if "\n" not in line and indent + len(line) <= WIDTH:
+        return line
+    body = "".join(f"{part},\n" for part in parts)
+    return textwrap.indent(f"{opening}\n{textwrap.indent(body, '    ')}{closing}", " " * indent).lstrip()

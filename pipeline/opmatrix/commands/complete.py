@@ -1,0 +1,89 @@
+"""`doit tabcompletion`: completion of commands, options, steps and cells in bash, zsh and fish. A doit command.
+
+A shell's part is a few lines that ask this command what fits the line so far, so that it knows every step there is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from doit.cmd_base import DoitCmdBase
+
+from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.commands.base import CommandBase, quiet_pipe
+from opmatrix.commands.task_selection import steps_of_operators
+
+SHELLS = ("bash", "zsh", "fish")
+VALUES: Mapping[str, Sequence[str]] = {"torch=": ("all", *TORCH), "ort=": ("all", *ORT), "opsets=": ("all",)}
+
+
+class Complete(CommandBase, DoitCmdBase):
+    """doit's own completes neither ./run doit nor variables, and needs the package bash-completion."""
+
+    name = "tabcompletion"
+    doc_purpose = "completion for a shell: source <(./run doit tabcompletion), or --shell zsh, fish"
+    doc_usage = "[--shell bash | zsh | fish]"
+    cmd_options = (
+        {
+            "name": "shell",
+            "long": "shell",
+            "type": str,
+            "default": "bash",
+            "choices": tuple((shell, "") for shell in SHELLS),
+            "help": "print its part",
+        },
+        {"name": "line", "long": "line", "type": str, "default": "", "help": "for a shell: print what may follow"},
+    )
+
+    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        quiet_pipe()
+        if not params["line"]:
+            print((Path(__file__).parent / "completion" / params["shell"]).read_text(), end="")
+            return 0
+        if not Path("dodo.py").is_file():  # `opmatrix new`, where no project is yet
+            return self._offer(params["line"], tasks=())
+        return int(super().execute(params, args))
+
+    def _execute(self, line: str) -> int:
+        return self._offer(line, tasks=[*(t.name for t in self.task_list), *steps_of_operators(self.task_list)])
+
+    def _offer(self, line: str, *, tasks: Sequence[str]) -> int:
+        words = line.split(" ")
+        options: list[str] = []
+        if words[-1].startswith("-"):
+            named = next((word for word in words[1:-1] if word in self._commands), "run")
+            options = [f"--{o['long']}" for o in self._commands.get_plugin(named).cmd_options if o.get("long")]
+        sys.stdout.writelines(f"{found}\n" for found in candidates(words, [*self._commands], options, tasks))
+        return 0
+
+    def __init__(self, cmds: Any = None, **others: Any) -> None:
+        super().__init__(cmds=cmds, **others)
+        self._commands = cmds
+
+
+def candidates(
+    words: Sequence[str], commands: Sequence[str], options: Sequence[str], tasks: Sequence[str]
+) -> list[str]:
+    """Return what the last of `words`, which begin with ``doit``, may become; `options` are those of its command.
+
+    A group comes before its steps: ``verify`` and ``verify:`` until a colon is typed. Nothing for the name of a file.
+    """
+    *before, last = words
+    named = next((word for word in before[1:] if word in commands), "")
+    if last.startswith("-"):
+        return [option for option in options if option.startswith(last)]
+    name, equals, value = last.partition("=")
+    if equals:
+        kept, comma, part = value.rpartition(",")
+        return [f"{name}={kept}{comma}{v}" for v in VALUES.get(f"{name}=", ()) if v.startswith(part)]
+    if named in ("check", "new", "tabcompletion"):
+        return []
+    if ":" in last:
+        return [task for task in tasks if task.startswith(last)]
+    groups = [task for task in tasks if ":" not in task]
+    stems = dict.fromkeys(task.partition(":")[0] + ":" for task in tasks if ":" in task)
+    first = [] if named else [*commands, *VALUES]
+    return [found for found in (*first, *groups, *stems) if found.startswith(last)]

@@ -1,0 +1,120 @@
+"""`doit help` and `doit --version`: what can be typed, and what runs. A doit command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from doit.cmd_base import DoitCmdBase
+from doit.cmd_help import Help as DoitHelp
+from doit.exceptions import InvalidCommand
+
+from opmatrix.errors import did_you_mean
+from opmatrix.project.settings import PACKAGES
+from opmatrix.commands.base import CommandBase, quiet_pipe
+from opmatrix.commands.task_selection import steps_of_operators
+from opmatrix.engine.doit_tasks import GROUPS
+
+# Commands in the order in which a person meets them; what each does is said by itself.
+EVERY_DAY = ("run", "why", "list", "new", "check")
+STATE = ("clean", "forget", "ignore", "info")
+ABOUT = ("help", "tabcompletion")
+
+FORMS = (
+    ("", "all that is not up to date; -n 2 on two cores"),
+    ("TASK ...", "a stage, an operator, a step or a pattern: verify, nms, compile:nms, 'verify:nms*'"),
+    ("torch=2.9 ort=1.18", "in other cells; opsets=18,20 as well; `all` is every one"),
+)
+EXIT_CODES = (
+    ("0", "done"),
+    ("1", "a step failed, a cell is not as declared, or `doit check` found something"),
+    ("2", "the words were not understood; nothing ran"),
+    ("3", "a mistake in a declaration or a setting, or another doit runs here; nothing ran"),
+    ("130", "interrupted; what had finished is kept"),
+)
+VARIABLES = (
+    ("NO_COLOR", "no colours, where it is set to anything; FORCE_COLOR: colours in a pipe as well"),
+    ("TERM=dumb", "a line per step in place of the live one, as in a pipe"),
+    ("CXX, NINJA", "compiler and ninja, where they are not those on PATH"),
+    ("OPMATRIX_ORT_INCLUDE", "a folder with ONNX Runtime's headers"),
+    ("OPMATRIX_TORCH_INDEX", "a package index that has torch's CPU builds"),
+)
+
+
+class Help(CommandBase, DoitHelp):
+    """doit's own lists its commands by the alphabet, and says nothing of a name that it does not know."""
+
+    name = "help"
+    doc_purpose = "what can be typed; of a command its options, of a task what it does"
+    doc_usage = "[COMMAND | TASK | OPERATOR]"
+
+    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        if len(args) == 1 and args[0] not in self.cmds:
+            if not Path("dodo.py").is_file():
+                near = did_you_mean(args[0], self.cmds)
+                raise InvalidCommand(f"no command {args[0]!r}{near}; tasks are known in a project alone")
+            return int(DoitCmdBase.execute(self, params, args))  # with the tasks, by way of _execute
+        return int(super().execute(params, args))
+
+    def print_usage(self, cmds: Mapping[str, Any]) -> None:
+        quiet_pipe()
+        purposes = {name: command.doc_purpose.replace("./run doit", typed()) for name, command in cmds.items()}
+        print(usage(purposes, groups=GROUPS, doit=typed()))
+
+    def _execute(self, pos_args: Sequence[str]) -> int:
+        (name,) = pos_args
+        tasks, operators = {task.name for task in self.task_list}, steps_of_operators(self.task_list)
+        if name in operators and name not in tasks:
+            count = len(operators[name])
+            print(f"{name}: an operator, ops/{name}/, of {count} step{'s' * (count > 1)}\nmore: {typed()} why {name}")
+            return 0
+        if name not in tasks:
+            near = did_you_mean(name, [*self.cmds, *tasks, *operators])
+            raise InvalidCommand(f"no command, task or operator {name!r}{near}; see `{typed()} help`")
+        group = name.partition(":")[0]
+        more = f"{typed()} list --all {group}" if name == group else f"{typed()} info {name}"
+        print(f"{name}: {GROUPS[group]}\nmore: {more}")
+        return 0
+
+
+def typed(root: Path = Path()) -> str:
+    """Return how doit is called in a project: in a checkout through ./run."""
+    return "./run doit" if (root / "run").is_file() else "doit"
+
+
+def usage(purposes: Mapping[str, str], *, groups: Mapping[str, str], doit: str) -> str:
+    """Return what `doit help` says. `purposes` are those of the commands, `groups` those of the tasks."""
+
+    def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+        return "\n".join([f"{title}:", *(f"  {left:<31} {right}" for left, right in rows)])
+
+    def commands(title: str, names: Iterable[str]) -> str:
+        return table(title, ((name, purposes[name]) for name in names))
+
+    return "\n\n".join(
+        (
+            f"{doit} [COMMAND] ...: build and verify the operators of ops/; only what a change makes necessary",
+            table("what runs", ((f"{doit} {form}".strip(), text) for form, text in FORMS)),
+            commands("commands", EVERY_DAY),
+            commands("what is known of earlier runs", STATE),
+            table("tasks, in the order of the data", groups.items()),
+            table("exit codes", EXIT_CODES),
+            table("environment variables", VARIABLES),
+            commands("more", ABOUT),
+        )
+    )
+
+
+def print_versions() -> None:
+    """Say what runs: of opmatrix, of what results depend on, and from where."""
+    quiet_pipe()
+    print(f"opmatrix {metadata.version('opmatrix')} in {Path(__file__).parents[1]}")
+    print(f"Python {sys.version.split()[0]}")
+    for package in ("doit", "ninja", *PACKAGES):
+        try:
+            print(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            print(f"{package} is not installed")

@@ -1,0 +1,103 @@
+"""`doit new`: write the files of an operator. A doit command; all that it knows stands in opmatrix.scaffold."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from doit import doit_cmd
+
+from opmatrix.errors import UsageError
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import find_root
+from opmatrix.commands.help import typed
+from opmatrix.commands.base import CommandBase
+
+
+def _option(name: str, help: str) -> dict[str, Any]:
+    return {"name": name, "long": name.replace("_", "-"), "type": str, "default": "", "help": help}
+
+
+class New(CommandBase):
+    """No tasks are loaded: an operator with a mistake in it keeps nobody from another one."""
+
+    name = "new"
+    doc_purpose = "write the files of a new operator: green at once, the places to fill in marked"
+    doc_usage = "[--schema SCHEMA | --override aten::NAME | --from-onnx FILE] [--domain DOMAIN] | --project DIR"
+    doc_description = (
+        "Declaration, cases, reference, README and kernel: of a torch schema, of an operator of torch's own, or of "
+        "the nodes of a model that ONNX Runtime does not know. Without any of them it asks, in a terminal. Or, with "
+        "--project, the folder of a project for operators of one's own. Nothing is overwritten. Exit codes: 0 written, "
+        "2 refused, 130 interrupted."
+    )
+    cmd_options = (
+        _option("schema", "torch schema, such as 'my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor'"),
+        _option("domain", "ONNX domain of its node, such as my.domain"),
+        _option("name", "name of its folders and its kernel; otherwise the schema's"),
+        _option(
+            "op_type", "name of its node in ONNX, otherwise ScaleShift for scale_shift; with --from-onnx, which one"
+        ),
+        _option("override", "an operator of torch's own, such as aten::sinc, to be exported as one of yours"),
+        _option("from_onnx", "a model: each operator in it that nobody knows is declared"),
+        _option("project", "a folder, new or empty, which becomes a project; --name is that of its wheel"),
+    )
+
+    def parse_execute(self, in_args: Sequence[str]) -> int:
+        try:
+            return int(super().parse_execute(_typed(in_args, command=self.name)))
+        except (KeyboardInterrupt, EOFError):
+            print("\ndoit new: interrupted; nothing was written", file=sys.stderr)
+            return 130
+
+    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        if args:
+            raise UsageError(f"doit new: found {' '.join(args)!r}, allowed: options alone. A schema stands in quotes")
+        given = {option["name"]: params[option["name"]].strip() for option in self.cmd_options}
+        if folder := given.pop("project"):
+            return _project(folder, given)
+        return _operator(given)
+
+
+def _operator(given: Mapping[str, str]) -> int:
+    """Write operators into the project."""
+    from opmatrix.scaffold import prompt, new_operator, render_files, write  # with jinja2, which no other command is to pay for
+
+    layout, request = Paths(find_root(Path.cwd())), prompt.Request(**given)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        request = prompt.complete(request, check=new_operator.check_answer)
+    drafts = new_operator.drafts(layout, request)
+    write.refuse_what_is_there(layout, [draft.spec for draft in drafts])
+    files = write.formatted(layout.root, {p: text for draft in drafts for p, text in render_files.render(draft).items()})
+    write.write(layout, files)
+    for line in new_operator.said(drafts, files, run=typed(layout.root)):
+        print(line)
+    return 0
+
+
+def _project(asked: str, given: Mapping[str, str]) -> int:
+    """Write a project into the folder `asked`."""
+    from opmatrix.scaffold import new_project  # as above
+
+    if others := [f"--{name.replace('_', '-')}" for name, value in given.items() if value and name != "name"]:
+        raise UsageError(f"--project makes a folder, and operators come into it later: leave out {', '.join(others)}")
+    folder = Path(os.path.abspath(Path(asked).expanduser()))  # noqa: PTH100 - resolve() would follow links
+    name = new_project.name_of(folder, given["name"])
+    new_project.refuse_what_is_there(folder)
+    files = new_project.render(name)
+    new_project.write(folder, files)
+    for line in new_project.said(Path(asked), files, name=name):
+        print(line)
+    return 0
+
+
+def _typed(given: Sequence[str], *, command: str) -> list[str]:
+    """Return the arguments as they were typed.
+
+    doit takes every one with '=' in it away, as a variable, and most schemas have a default.
+    """
+    if not doit_cmd._CMDLINE_VARS or command not in sys.argv:
+        return list(given)
+    return sys.argv[sys.argv.index(command) + 1 :]

@@ -1,0 +1,174 @@
+"""Read every operator of a project, and report all mistakes of all files in one go."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opmatrix.declaration import validation, schema_versions, published_schema
+from opmatrix.declaration.validation import Mistake
+from opmatrix.errors import SpecError, UsageError, did_you_mean
+from opmatrix.files import line_in, load_module
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import Cell, why_unsupported
+from opmatrix.declaration.torch_signature import ONLY_KERNEL, OWN_ORT, WRITTEN, is_own, overridden_in
+from opmatrix.spec import Model, OpSpec, as_data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """One operator: its declaration, the models that its cases run through, which C++ files are written for it, and
+    which of its versions are published."""
+
+    spec: OpSpec
+    models: tuple[Model, ...]
+    written: frozenset[str] = ONLY_KERNEL
+    published: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def why_not_in(self, cell: Cell) -> str | None:
+        """Return why the operator has no business in `cell`, or None where it has."""
+        by_node = cell.exporter == "node"
+        if self.spec.torch is None and not by_node:
+            return f"{self.name} exists in ONNX alone, so that torch cannot export it; choose a cell such as " \
+                f"node-opset18-ort{cell.ort}"  # fmt: skip
+        if self.spec.torch is not None and by_node:
+            return f"{self.name} has a torch operator, from which its models are exported; choose a cell of torch"
+        if cell.torch and self.spec.torch and self.spec.torch.overrides and not overridden_in(self.spec, cell.torch):
+            return f"it overrides nothing that torch {cell.torch} has; widen first= and last= of `overrides` in " \
+                f"ops/{self.name}/spec.py"  # fmt: skip
+        if cell.opset < self.spec.min_opset:
+            return f"its minimum opset is {self.spec.min_opset}; choose a higher opset, or lower min_opset in " \
+                f"ops/{self.name}/spec.py"  # fmt: skip
+        return None
+
+    @property
+    def where(self) -> list[Any]:
+        """What `has` depends on, as data."""
+        spec = self.spec
+        return [list(spec.lowerings), spec.min_opset, as_data(spec.torch and spec.torch.overrides), spec.torch is None]
+
+    def has(self, lowering: str, cell: Cell) -> bool:
+        """Return whether a lowering of the operator is verified in `cell`, where somebody chooses that."""
+        return (
+            lowering in self.spec.lowerings
+            and not self.why_not_in(cell)
+            and not why_unsupported(cell.exporter, cell.opset, cell.torch)
+        )
+
+    def cells(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+        """Return those of `cells` in which the operator is verified."""
+        return tuple(cell for cell in cells if self.why_not_in(cell) is None)
+
+
+def operator_names(layout: Paths) -> tuple[str, ...]:
+    """Return the folders of ops/ that hold a spec.py, sorted."""
+    if not layout.ops.is_dir():
+        return ()
+    return tuple(sorted(p.name for p in layout.ops.iterdir() if layout.spec(p.name).is_file()))
+
+
+def load_operators(layout: Paths) -> tuple[Operator, ...]:
+    """Read all operators. Raises SpecError with every mistake of every file."""
+    found: list[Operator] = []
+    mistakes: list[str] = []
+    for name in operator_names(layout):
+        operator, wrong = _read(layout, name)
+        mistakes += wrong
+        found += [operator] if operator else []
+    mistakes += clashes(found)
+    if mistakes:
+        raise SpecError("\n".join(mistakes))
+    return tuple(found)
+
+
+def load_operator(layout: Paths, name: str) -> Operator:
+    """Read one operator. Raises UsageError where there is none of that name, SpecError for its mistakes."""
+    names = operator_names(layout)
+    if name not in names:
+        allowed = ", ".join(names) or "none; make ops/<name>/spec.py"
+        raise UsageError(f"no operator {name!r} in ops/, there is: {allowed}{did_you_mean(name, names)}")
+    operator, mistakes = _read(layout, name)
+    if operator is None:
+        raise SpecError("\n".join(mistakes))
+    return operator
+
+
+def _read(layout: Paths, name: str) -> tuple[Operator | None, list[str]]:
+    """Return the operator, or None and its mistakes."""
+    spec_path, cases_path = layout.spec(name), layout.cases(name)
+    spec, mistakes = _take(layout, spec_path, "SPEC", OpSpec)
+    models, more = _take(layout, cases_path, "MODELS", tuple)
+    mistakes += more
+    sound = {}
+    for path, value in ((spec_path, spec), (cases_path, models)):
+        if value is not None:
+            wrong = list(validation.structure(value, "" if value is spec else "MODELS"))
+            mistakes += _lines(layout, path, wrong)
+            # An unknown field does not hide what the known ones say; a missing or mistyped one does.
+            sound[path] = all("unknown field" in m.text for m in wrong)
+    written = frozenset(file for file in WRITTEN if layout.own(name, file).is_file())
+    if sound.get(spec_path):
+        mistakes += _lines(layout, spec_path, validation.declaration(spec, name))
+        mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.written(spec, written)]
+        mistakes += published_schema.mistakes(layout, spec)
+        if sound.get(cases_path):
+            mistakes += _lines(layout, cases_path, validation.cases(spec, models))
+        if (spec.torch is None or spec.torch.overrides) and layout.torch_op(name).is_file():
+            mistakes.append(_useless(layout, spec))
+    if mistakes:
+        return None, mistakes
+    return Operator(spec=spec, models=models, written=written, published=published_schema.versions(layout, name)), []
+
+
+def _take(layout: Paths, path: Path, variable: str, kind: type) -> tuple[Any, list[str]]:
+    """Execute a file and return its `variable`, or None and what is wrong."""
+    shown = path.relative_to(layout.root)
+    try:
+        module = load_module(path, path.stem)
+    except FileNotFoundError:
+        return None, [f"{shown}: missing; it defines {variable}"]
+    except Exception as error:  # whatever a person's file raises is theirs to see, with its line
+        return None, [f"{shown}:{line_in(path, error) or 1}: {type(error).__name__}: {error}"]
+    value = getattr(module, variable, None)
+    if isinstance(value, kind):
+        return value, []
+    return None, [f"{shown}: found {type(value).__name__} as {variable}, allowed: {kind.__name__}"]
+
+
+def _useless(layout: Paths, spec: OpSpec) -> str:
+    why = "torch has its own operator, with its own gradient" if spec.torch else "torch does not have this operator"
+    return f"{layout.torch_op(spec.name).relative_to(layout.root)}: found a file that nothing would run: {why}, as " \
+        "spec.py says. Remove it, or declare an operator of your own in `torch`"  # fmt: skip
+
+
+def _lines(layout: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
+    shown = path.relative_to(layout.root)
+    return [f"{shown}: {m.field}: {m.text}" for m in mistakes]
+
+
+def clashes(operators: Sequence[Operator]) -> Iterator[str]:
+    """Yield the names that two operators claim: either framework would keep only one of them."""
+    for field in ("onnx", "torch"):
+        seen: dict[str, str] = {}
+        for operator in operators:
+            spec = operator.spec
+            claimed = f"{spec.onnx.domain}::{spec.onnx.op_type}" if field == "onnx" else spec.torch and spec.torch.name
+            if claimed and (first := seen.setdefault(claimed, spec.name)) != spec.name:
+                yield f"ops/{spec.name}/spec.py: {field}: {claimed!r} is taken by ops/{first}/spec.py; rename one"
+    for spec, other in itertools.permutations([o.spec for o in operators], 2):
+        missing = [v for v in schema_versions.versions(other)[1:] if v not in spec.onnx.versions]
+        if spec.onnx.domain == other.onnx.domain and missing:
+            yield f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and ops/{other.name}/spec.py " \
+                f"has a schema since {missing[0]} in that domain: a model of both imports it. Add it"  # fmt: skip
+    own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.written)}
+    for spec in (o.spec for o in operators):
+        for name in own.intersection(spec.uses):
+            yield f"ops/{spec.name}/spec.py: uses: {name!r} has an ort.cc of its own, so that " \
+                f"no other library can be linked of it; write native/{name}/kernel.h instead"  # fmt: skip

@@ -1,0 +1,168 @@
+"""Published schemas: what users of an operator rely on, kept as data, and held against the declaration.
+
+ops/<name>/published/<version>/ holds schema.json, and a model of that version with its data, which verify runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from opmatrix.declaration import schema_versions
+from opmatrix.declaration.validation import Mistake
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.torch_signature import torch_schema
+from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs, as_data
+
+Schema = Mapping[str, Any]
+
+_PARTS = ("inputs", "outputs", "attributes")
+_SILENT = ("", "name", "doc", "since")  # what is no part of a promise, or stands in its place
+
+
+def schema(spec: OpSpec, version: int) -> Schema:
+    """Return what a declaration promises at one of its versions, as JSON data."""
+    then = schema_versions.at(spec, version)
+    mark = [schema_versions.version_mark(version)] if version != spec.onnx.since_version else []
+    return {
+        "domain": then.onnx.domain,
+        "op_type": then.onnx.op_type,
+        "since_version": version,
+        "domain_versions": list(then.onnx.versions),
+        "torch": torch_schema(then) if then.torch and not then.torch.overrides else None,
+        "types": {variable: list(dtypes) for variable, dtypes in then.types.items()},
+        "inputs": {part.name: _said(part) for part in then.inputs},
+        "outputs": {part.name: _said(part) for part in then.outputs},
+        "attributes": {part.name: _said(part) for part in (*then.attributes, *mark)},
+    }
+
+
+def _said(part: object) -> dict[str, Any]:
+    """Return the fields of an input, an output or an attribute that are not left at nothing."""
+    found = {k: v for k, v in as_data(part).items() if k not in _SILENT and v is not None}
+    if isinstance(part, Output):
+        found["shape"] = _rule(part.shape)
+    flags = ("optional", "variadic", "torch_only")
+    return {k: v for k, v in found.items() if k not in flags or v}
+
+
+def _rule(shape: SameAs | Dims | FromKernel) -> str:
+    match shape:
+        case SameAs(input=name):
+            return f"as {name}"
+        case Dims(dims=dims):
+            return f"({', '.join(map(str, dims))})"
+        case FromKernel(rank=rank):
+            return f"found by the kernel, of rank {rank}"
+
+
+def text(found: Schema) -> str:
+    """Return the text of schema.json: a line for each input, output and attribute."""
+
+    def value(item: Any) -> str:
+        if not isinstance(item, dict) or not item:
+            return json.dumps(item)
+        lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(part)}" for name, part in item.items())
+        return f"{{\n{lines}\n  }}"
+
+    return "{\n" + ",\n".join(f"  {json.dumps(key)}: {value(item)}" for key, item in found.items()) + "\n}\n"
+
+
+def versions(layout: Paths, name: str) -> tuple[int, ...]:
+    """Return the versions of an operator that are published, oldest first."""
+    folder = layout.published(name)
+    found = [p.name for p in folder.iterdir() if p.name.isdecimal()] if folder.is_dir() else []
+    return tuple(sorted(map(int, found)))
+
+
+def mistakes(layout: Paths, spec: OpSpec) -> Iterator[str]:
+    """Yield in what the declaration is not what was published, and what to do about it."""
+    shown = layout.spec(spec.name).relative_to(layout.root)
+    told: set[str] = set()
+    for version in versions(layout, spec.name):
+        path = layout.published(spec.name, version).relative_to(layout.root)
+        try:
+            kept = _read(layout.published(spec.name, version) / "schema.json", version)
+        except (OSError, ValueError) as error:
+            yield f"{path / 'schema.json'}: {error}. Take it from the history of the project"
+            continue
+        for mistake in differences(kept, spec, path):
+            if mistake.field not in told:  # a later version holds what an earlier one does
+                yield f"{shown}: {mistake.field}: {mistake.text}"
+            told.add(mistake.field)
+
+
+def _read(path: Path, version: int) -> Schema:
+    """Return a published schema. Raises OSError or ValueError where it is missing or damaged."""
+    found: Schema = json.loads(path.read_text())
+    wanted = {"domain", "op_type", "since_version", "domain_versions", "torch", "types", *_PARTS}
+    whole = isinstance(found, dict) and found.keys() == wanted and found["since_version"] == version
+    if not whole or not all(isinstance(found[kind], dict) for kind in ("types", *_PARTS)):
+        raise ValueError(f"not the published schema of version {version}")
+    return found
+
+
+def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
+    """Return in what `spec` is not what was published: one mistake for each thing that differs."""
+    version = kept["since_version"]
+    breaks = (
+        "Models and programs of others rely on it: take it back, or make an operator with another op_type beside "
+        f"this one. If nobody was given version {version}, delete {path}"
+    )
+    if version not in schema_versions.versions(spec):
+        declared = ", ".join(map(str, schema_versions.versions(spec)))
+        return [Mistake("attributes", f"version {version} is published, and the declaration has: {declared}. {breaks}")]
+    now = schema(spec, version)
+
+    def differs(field: str, was: object, is_now: object) -> Mistake:
+        found = "nothing" if is_now is None else is_now
+        was = "nothing" if was is None else was
+        return Mistake(field, f"version {version} is published with {was}, found {found}. {breaks}")
+
+    found = [differs(f"onnx.{f}", repr(kept[f]), repr(now[f])) for f in ("domain", "op_type") if kept[f] != now[f]]
+    if taken := [v for v in kept["domain_versions"] if v not in now["domain_versions"]]:
+        found.append(Mistake("onnx.versions", _taken(spec, kept, taken, breaks)))
+    for variable, dtypes in kept["types"].items():
+        if dtypes != now["types"].get(variable):
+            found.append(differs(f"types[{variable!r}]", dtypes, now["types"].get(variable)))
+    for kind in _PARTS:
+        old, new = kept[kind], now[kind]
+        more = f"version {version} is published with no such name. {_grown(kind, kept, spec)}"
+        found += [Mistake(f"{kind}[{name!r}]", more) for name in new if name not in old]
+        found += [differs(f"{kind}[{name!r}]", "it", "nothing of that name") for name in old if name not in new]
+        if old.keys() == new.keys() and list(old) != list(new):
+            found.append(differs(kind, f"the order {', '.join(old)}", ", ".join(new)))
+        found += [
+            differs(f"{kind}[{name!r}].{field}", old[name].get(field), new[name].get(field))
+            for name in old
+            if name in new
+            for field in sorted(old[name].keys() | new[name].keys())
+            if old[name].get(field) != new[name].get(field)
+        ]
+    if not found and kept["torch"] != now["torch"]:  # else it follows from what was found
+        found.append(differs("torch", repr(kept["torch"]), repr(now["torch"])))
+    return found
+
+
+def _taken(spec: OpSpec, kept: Schema, taken: Sequence[int], breaks: str) -> str:
+    """Say which versions of the domain had this schema and have it no more."""
+    version, shown = kept["since_version"], ", ".join(map(str, kept["domain_versions"]))
+    if later := [v for v in taken if v in spec.onnx.versions]:
+        return (
+            f"models that import {', '.join(map(str, later))} have schema {version}, which is published for {shown}. "
+            f"Give what is new since={max(kept['domain_versions']) + 1}, and add that to onnx.versions"
+        )
+    gone = f"{', '.join(map(str, taken))} {'is' if len(taken) == 1 else 'are'} gone"
+    return f"version {version} is published for {shown}, and {gone}. {breaks}"
+
+
+def _grown(kind: str, kept: Schema, spec: OpSpec) -> str:
+    """Say how an operator may have one more of a kind."""
+    if kind == "attributes":
+        since = max(*kept["domain_versions"], *spec.onnx.versions[-1:], spec.onnx.since_version)
+        since = since if since > max(kept["domain_versions"]) else since + 1
+        return f"Give it since={since} and a default, and let onnx.versions have {since}"
+    why = "torch has them before the attributes" if kind == "inputs" else "torch returns them all"
+    return f"It can have no more {kind}: {why}, so that calls would break. Make an operator with another op_type"

@@ -1,0 +1,59 @@
+"""Values of `opmatrix.spec` as Python text: as a wheel, a found case and a new operator have them. Pure."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from opmatrix import spec
+from opmatrix.spec import as_data
+
+WIDTH = 96  # of what is put on one line, whatever its margin
+
+
+def source(value: object) -> str:
+    """Return a value as it is written, without the fields that have their defaults."""
+    if isinstance(value, tuple):
+        return bracket("(", [*map(source, value), *([""] if len(value) == 1 else [])], ")")
+    if isinstance(value, Mapping):
+        return bracket("{", [f"{source(k)}: {source(v)}" for k, v in value.items()], "}")
+    if dataclasses.is_dataclass(value):
+        given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if not _is_default(f, value)}
+        return bracket(f"{type(value).__name__}(", [f"{name}={source(v)}" for name, v in given.items()], ")")
+    return literal(value)
+
+
+def literal(value: object) -> str:
+    """Return a string with double quotes, unless that takes more backslashes, and a float so that Python reads it."""
+    shown = repr(value)
+    if isinstance(value, float):
+        return shown.replace("e-0", "e-") if math.isfinite(value) else f'float("{value}")'
+    return f'"{shown[1:-1]}"' if isinstance(value, str) and shown[0] == "'" and '"' not in value else shown
+
+
+def bracket(opening: str, parts: Iterable[str], closing: str) -> str:
+    """Return ``opening(parts)closing``: on one line where it is short, else one part a line.
+
+    An empty part at the end puts a comma behind the one before it.
+    """
+    parts = list(parts)
+    line = f"{opening}{', '.join(parts).rstrip(' ')}{closing}"
+    if "\n" not in line and len(line) <= WIDTH:
+        return line
+    body = "".join(f"{part},\n" for part in parts if part)
+    return f"{opening}\n{textwrap.indent(body, '    ')}{closing}"
+
+
+def names(text: str) -> list[str]:
+    """Return what a Python text uses of `opmatrix.spec`, such as ``Model``."""
+    used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    return sorted(used & vars(spec).keys())
+
+
+def _is_default(field: dataclasses.Field[Any], value: object) -> bool:
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    return bool(as_data(getattr(value, field.name)) == as_data(default))

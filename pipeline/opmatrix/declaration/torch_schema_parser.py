@@ -1,0 +1,242 @@
+"""Read a torch schema, ``ns::name.overload(Tensor x, *, float eps=1e-05) -> Tensor``, without torch.
+
+Grammar: "func" in ATen's native_functions README, and torch/csrc/jit/frontend/function_schema_parser.cpp. What is read
+is what stands there: whether an operator can be declared so is for others to say, with `refuse`, at its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, NoReturn, TypeVar
+
+from opmatrix.errors import UsageError
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<mark>::|->|\.\.\.|[()\[\].,*=?!|])
+    |(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
+    |(?P<word>[A-Za-z_]\w*)
+    |(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    |(?P<other>\S))""",
+    re.VERBOSE,
+)
+
+T = TypeVar("T")
+Value = None | bool | int | float | str | tuple["Value", ...]
+
+
+class Word(str):
+    """A default that is a name, such as ``contiguous_format``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Type:
+    """A type as it is written, without its alias: ``Tensor``, ``int[2]``, ``Tensor?[]``. `at` is where it begins."""
+
+    name: str
+    alias: str = ""  # "a!", "a", "a -> *"
+    at: int = 0
+
+    @property
+    def element(self) -> str:
+        """The type within the brackets and question marks."""
+        return re.split(r"[?\[]", self.name, maxsplit=1)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """An argument, or a result, which may have no name."""
+
+    type: Type
+    name: str
+    default: Value = None
+    has_default: bool = False
+    keyword: bool = False  # behind the star
+    at: int = 0  # where its name stands
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """A schema and its text. `namespace` is "" where none is given; `more` is whether ``...`` ends the arguments."""
+
+    text: str
+    namespace: str
+    name: str
+    overload: str
+    arguments: tuple[Parameter, ...]
+    results: tuple[Parameter, ...]
+    results_at: int
+    more: bool = False
+    more_results: bool = False
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.namespace}::{self.name}"
+
+
+def refuse(what: str, text: str, places: Iterable[tuple[int, str]]) -> NoReturn:
+    """Raise UsageError with each reason below its place in `text`."""
+    lines = [what, f"  {text}"]
+    lines += [f"  {' ' * at}^ column {at + 1}: {reason}" for at, reason in sorted(places)]
+    raise UsageError("\n".join(lines))
+
+
+def parse(text: str) -> Schema:
+    """Return what `text` says. Raises UsageError with the place of what cannot be read."""
+    return _Parser(" ".join(text.split())).schema()
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        found = [(m.lastgroup or "other", m) for m in _TOKEN.finditer(text)]
+        self._tokens = [*(_Token(kind, m[kind], m.start(kind)) for kind, m in found), _Token("end", "", len(text))]
+        self._next = 0
+        self._keyword = self._more = False  # whether a star, or three dots, were read
+
+    def schema(self) -> Schema:
+        if len(self._tokens) == 1:
+            raise UsageError("the schema is empty; write one such as 'my::shift(Tensor x, float by=0.0) -> Tensor'")
+        namespace, name = "", self._word("the operator's name, 'namespace::name'")
+        if self._take("::"):
+            namespace, name = name, self._word("the operator's name behind its namespace")
+        overload = self._word("the overload's name") if self._take(".") else ""
+        self._expect("(", "the arguments")
+        arguments = tuple(a for a in self._list(self._argument, ")", "argument") if a)
+        for before, argument in pairwise(arguments):
+            if before.has_default and not argument.has_default and not argument.keyword:
+                why = "has no default, but the argument before it has one; give it one, or move it ahead"
+                refuse("the schema cannot be read:", self._text, [(argument.at, f"{argument.name!r} {why}")])
+        more, self._more = self._more, False
+        self._expect("->", "the results, such as '-> Tensor'")
+        results_at = self._token.at
+        results = self._list(self._result, ")", "result") if self._take("(") else [self._result()]
+        if self._token.kind != "end":
+            self._fail("nothing behind the results")
+        return Schema(
+            text=self._text, namespace=namespace, name=name, overload=overload, arguments=arguments,
+            results=tuple(r for r in results if r), results_at=results_at, more=more, more_results=self._more,
+        )  # fmt: skip
+
+    def _list(self, item: Callable[[], T], closing: str, what: str) -> list[T]:
+        """Read up to and with the closing bracket; the opening one is read."""
+        found: list[T] = []
+        while not self._take(closing):
+            if self._more:
+                self._fail(f"{closing!r}: nothing is behind '...'")
+            if found:
+                self._expect(",", f"a further {what}, or {closing!r}")
+            found.append(item())
+        return found
+
+    def _dots(self) -> bool:
+        self._more = self._take("...")
+        return self._more
+
+    def _argument(self) -> Parameter | None:
+        """Return an argument, or None for a star or three dots."""
+        if not self._keyword and self._take("*"):
+            self._keyword = True
+            return None
+        if self._dots():
+            return None
+        type_, at = self._type(), self._token.at
+        name = self._word(f"the name of the argument of type {type_.name}")
+        given = self._take("=")
+        default = self._value() if given else None
+        if given and (length := re.fullmatch(r".*\[(\d+)\]", type_.name)) and not isinstance(default, tuple | None):
+            default = (default,) * int(length[1])
+        return Parameter(type=type_, name=name, default=default, has_default=given, keyword=self._keyword, at=at)
+
+    def _result(self) -> Parameter | None:
+        if self._dots():
+            return None
+        type_, at = self._type(), self._token.at
+        return Parameter(type=type_, name=self._word("a name") if self._token.kind == "word" else "", at=at)
+
+    def _type(self) -> Type:
+        at = self._token.at
+        name, alias = self._base(), ""
+        while True:
+            if not alias and self._take("("):
+                alias = self._alias()
+            elif self._take("?"):
+                name += "?"
+            elif self._take("["):
+                name += f"[{self._word('a length', kind='number') if self._token.kind == 'number' else ''}]"
+                self._expect("]", "the end of a list's type")
+            else:
+                return Type(name=name, alias=alias, at=at)
+
+    def _base(self) -> str:
+        if self._take("("):
+            return f"({self._types()})"
+        name = self._word("a type, such as Tensor")
+        while self._take("."):
+            name += "." + self._word("the rest of a type's name")
+        if name in ("Dict", "Tuple", "Future", "RRef", "Union", "Await") and self._take("("):
+            name += f"({self._types()})"
+        return name
+
+    def _types(self) -> str:
+        return ", ".join(t.name for t in self._list(self._type, ")", "type"))
+
+    def _alias(self) -> str:
+        """Read up to and with the closing bracket: ``a!``, ``a|b``, ``a -> *``."""
+        start = self._token.at
+        while self._token.kind in ("word", "mark") and self._token.text not in "(),=":
+            self._next += 1
+        found = self._text[start : self._token.at].strip()
+        self._expect(")", "the end of an alias such as (a!)")
+        return found
+
+    def _value(self) -> Value:
+        if self._take("["):
+            return tuple(self._list(self._value, "]", "item"))
+        kind, text, _ = self._token
+        if kind not in ("number", "text", "word"):
+            self._fail("a default: a number, a text in quotes, True, False, None or a list of them")
+        self._next += 1
+        if kind == "word":
+            named: dict[str, Value] = {"None": None, "True": True, "False": False, "true": True, "false": False}
+            return named.get(text, Word(text))
+        found: Value = ast.literal_eval(text.lstrip("+") if kind == "number" else text)
+        return found
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self, mark: str) -> bool:
+        taken = self._token[:2] == ("mark", mark)
+        self._next += taken
+        return taken
+
+    def _expect(self, mark: str, of: str) -> None:
+        if not self._take(mark):
+            self._fail(f"{mark!r}: {of}")
+
+    def _word(self, what: str, *, kind: str = "word") -> str:
+        if self._token.kind != kind:
+            self._fail(what)
+        self._next += 1
+        return self._tokens[self._next - 1].text
+
+    def _fail(self, expected: str) -> NoReturn:
+        kind, text, at = self._token
+        found = repr(text) if text else "the end"
+        hint = ""
+        if text == ":":
+            hint = ". In a schema the type comes first, without a colon: 'Tensor x'"
+        elif kind in ("word", "number") and self._next and self._tokens[self._next - 1].kind == "word":
+            hint = ". Arguments stand behind each other with a comma, as 'Tensor x, float eps'"
+        refuse("the schema cannot be read:", self._text, [(at, f"found {found}, expected {expected}{hint}")])

@@ -1,0 +1,134 @@
+"""Find what does not fit the declaration in models and cases whose structure is sound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
+from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.spec import Case, Input, Model, OpSpec, Output, given, shape_of
+
+Sizes = dict[str, tuple[int, str]]  # a named size, and the input that first had it
+
+
+def cases(spec: OpSpec, models: Sequence[Model]) -> Iterator[Mistake]:
+    """Yield what does not fit the declaration in models and cases whose structure is sound."""
+    if not models:
+        yield Mistake("MODELS", "found none, allowed: at least one")
+    for twice in duplicates([m.name for m in models]):
+        yield Mistake("MODELS", f"two models are named {twice!r}")
+    for twice in duplicates([c.name for m in models for c in m.cases]):
+        yield Mistake("MODELS", f"two cases are named {twice!r}")
+    for index, model in enumerate(models):
+        yield from _model(spec, model, f"MODELS[{index}]")
+
+
+def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
+    if not re.fullmatch(r"\w[\w.\-]*", model.name):
+        yield Mistake(
+            f"{path}.name", f"found {model.name!r}, allowed: letters, digits, '_', '.' and '-'; it names a folder"
+        )
+    for variable, dtypes in spec.types.items():
+        if model.types.get(variable) not in dtypes:
+            yield not_one_of(f"{path}.types[{variable!r}]", model.types.get(variable), dtypes)
+    attributes = {a.name: a for a in spec.attributes}
+    inputs = {i.name: i for i in spec.inputs}
+    yield from (not_one_of(f"{path}.types", v, spec.types) for v in model.types if v not in spec.types)
+    yield from (not_one_of(f"{path}.attributes", a, attributes) for a in model.attributes if a not in attributes)
+    yield from (not_one_of(f"{path}.dynamic", i, inputs) for i in model.dynamic if i not in inputs)
+    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
+    known = [p.name for p in parts]
+    yield from (not_one_of(f"{path}.names", n, known) for n in model.names if n not in known)
+    for name, attribute in attributes.items():
+        value = model.attributes.get(name, attribute.default)
+        if value is None:
+            yield Mistake(f"{path}.attributes[{name!r}]", "missing; it has no default")
+        elif why := value_mistake(attribute, value):
+            yield Mistake(f"{path}.attributes[{name!r}]", why)
+        elif name in model.attributes and (attribute.since or 0) > model.domain_version:
+            yield Mistake(f"{path}.attributes[{name!r}]", f"it is of version {attribute.since}, the model "
+                          f"imports {model.domain_version}; allowed: domain_version={attribute.since}")  # fmt: skip
+    if model.domain_version not in spec.onnx.versions:
+        yield not_one_of(f"{path}.domain_version", model.domain_version, spec.onnx.versions)
+    if not model.cases:
+        yield Mistake(f"{path}.cases", "found none, allowed: at least one, which the exporters trace")
+        return
+    yield from _baked_in(model, path)
+    for index, case in enumerate(model.cases):
+        yield from _case(spec, model, case, f"{path}.cases[{index}]")
+
+
+def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake]:
+    path = f"{path} ({case.name!r})"
+    declared = [i.name for i in spec.inputs]
+    if not re.fullmatch(r"\w+", case.name):
+        yield Mistake(path, "its name takes letters, digits and _; it is part of test ids")
+    yield from (not_one_of(f"{path}.inputs", n, declared) for n in case.inputs if n not in declared)
+    sizes: Sizes = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for part in spec.inputs:
+        field = f"{path}.inputs[{part.name!r}]"
+        if why := _presence(part, case, model):
+            yield Mistake(field, why)
+            continue
+        for index, tensor in enumerate(given(case, part.name)):
+            shape, field_of_one = shape_of(tensor), f"{field}[{index}]" if part.variadic else field
+            yield from _declared_shape(part, shape, field_of_one, sizes, shapes)
+            shapes.setdefault(part.name, shape)
+            yield from _traced_shape(part, index, shape, model, field_of_one)
+
+
+def _presence(part: Input, case: Case, model: Model) -> str | None:
+    """Return what is wrong with which and how many tensors a case gives for an input, or None."""
+    found = case.inputs.get(part.name)
+    if part.variadic and found is not None and not isinstance(found, tuple):
+        return "found one tensor, allowed: a tuple of tensors; it is variadic"
+    if not part.variadic and isinstance(found, tuple):
+        return "found a tuple of tensors, allowed: one tensor; it is not variadic"
+    if found is None and not part.optional and not part.variadic:
+        return "missing"
+    here, first = len(given(case, part.name)), len(given(model.cases[0], part.name))
+    if here != first:
+        return f"found {here} tensors, allowed: {first} as in the first case; make a model of its own for it"
+    return None
+
+
+def _declared_shape(
+    part: Input, shape: tuple[int, ...], field: str, sizes: Sizes, shapes: Mapping[str, tuple[int, ...]]
+) -> Iterator[Mistake]:
+    if part.same_as is not None:
+        wanted = shapes.get(part.same_as, shape)
+        if shape != wanted:
+            yield Mistake(field, f"found shape {shape}, allowed: {wanted}, as {part.same_as!r} has")
+    if part.dims is None:
+        return
+    fixed = part.dims[:-1] if part.dims[-1:] == ("...",) else part.dims
+    if len(shape) < len(fixed) or (fixed is part.dims and len(shape) > len(fixed)):
+        yield Mistake(field, f"found shape {shape}, allowed: {part.dims}")
+        return
+    for dim, size in zip(fixed, shape, strict=False):
+        if isinstance(dim, int):
+            if size != dim:
+                yield Mistake(field, f"found shape {shape}, allowed: {part.dims}")
+        elif (seen := sizes.setdefault(dim, (size, part.name)))[0] != size:
+            yield Mistake(field, f"found shape {shape}, allowed: {dim}={seen[0]}, as in {seen[1]!r}")
+
+
+def _traced_shape(part: Input, index: int, shape: tuple[int, ...], model: Model, field: str) -> Iterator[Mistake]:
+    """Yield where a case does not fit the model that its first case is traced for."""
+    traced = shape_of(given(model.cases[0], part.name)[index])
+    axes = model.dynamic.get(part.name, (None,) * len(traced))
+    if len(axes) != len(traced):
+        yield Mistake(field, f"has {len(traced)} axes, but dynamic names {len(axes)}: {axes}")
+    elif len(shape) != len(traced) or any(a is None and s != t for a, s, t in zip(axes, shape, traced, strict=True)):
+        yield Mistake(field, f"found shape {shape}, allowed: {traced} as in the first case, but for dynamic axes")
+
+
+def _baked_in(model: Model, path: str) -> Iterator[Mistake]:
+    """Yield the dynamic sizes of the first case that torch.export would take for constants."""
+    for name, axes in model.dynamic.items():
+        for traced in map(shape_of, given(model.cases[0], name)):
+            if any(axis is not None and size in (0, 1) for axis, size in zip(axes, traced, strict=False)):
+                yield Mistake(f"{path}.cases[0].inputs[{name!r}]", f"found shape {traced}: the exporter bakes in a "
+                              "dynamic size of 0 or 1; put a case with other sizes first")  # fmt: skip

@@ -1,0 +1,124 @@
+"""Find unknown, missing and wrongly typed fields, anywhere in a declaration."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from opmatrix import spec
+from opmatrix.declaration.validation.mistake import Mistake
+from opmatrix.errors import did_you_mean
+from opmatrix.spec import MISSING
+
+
+def structure(value: object, path: str = "") -> Iterator[Mistake]:
+    """Yield what does not fit the dataclasses of `opmatrix.spec`, depth first."""
+    if isinstance(value, str | int | float | None):  # most of them, and every doit command asks
+        return
+    if isinstance(value, tuple | list):
+        for index, item in enumerate(value):
+            yield from structure(item, f"{path}[{index}]")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from _fields(value, path)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from structure(item, f"{path}[{key!r}]")
+
+
+def _fields(value: Any, path: str) -> Iterator[Mistake]:
+    hints = _hints(type(value))
+    prefix = f"{path}." if path else ""
+    for kind, name in value.__mistakes__:
+        if kind == "unknown":
+            yield Mistake(prefix + name, f"unknown field of {type(value).__name__}, allowed: "
+                          f"{', '.join(hints)}{did_you_mean(name, hints)}")  # fmt: skip
+        elif kind == "positional":
+            yield Mistake(path or type(value).__name__, f"found {name} without a name; write FIELD=VALUE")
+        else:
+            yield Mistake(prefix + name, f"missing in {type(value).__name__}; it has no default")
+    for name, hint in hints.items():
+        item = getattr(value, name)
+        if item is MISSING:
+            continue
+        if not _fits(item, hint):
+            yield Mistake(prefix + name, f"found {item!r}, allowed: {_spell(hint)}{_nearest(item, hint)}")
+        else:
+            yield from structure(item, prefix + name)
+
+
+def warm_up() -> None:
+    """Work out the types of all fields of every dataclass of `opmatrix.spec`."""
+    for value in vars(spec).values():
+        if isinstance(value, type) and dataclasses.is_dataclass(value):
+            _hints(value)
+
+
+_HINTS: dict[type, dict[str, Any]] = {}
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    if cls not in _HINTS:
+        _HINTS[cls] = get_type_hints(cls)
+    return _HINTS[cls]
+
+
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether `value` has the type `hint`; an int fits a float, as in Python's typing."""
+    origin, arguments = _parts(hint)
+    if origin is Literal:
+        return value in arguments
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, a) for a in arguments)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if arguments and arguments[-1] is Ellipsis:
+            return all(_fits(v, arguments[0]) for v in value)
+        return len(value) == len(arguments)
+    if origin is Callable:
+        return callable(value)
+    if origin is not None:  # Mapping[K, V]
+        key, item = arguments
+        return isinstance(value, Mapping) and all(_fits(k, key) and _fits(v, item) for k, v in value.items())
+    if hint in (int, float):
+        return isinstance(value, (int, float) if hint is float else int) and not isinstance(value, bool)
+    return not isinstance(hint, type) or isinstance(value, hint)  # a forward reference inside Nested is checked later
+
+
+def _spell(hint: Any) -> str:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return ", ".join(map(repr, arguments))
+    if origin in (Union, types.UnionType):
+        return " or ".join(map(_spell, arguments))
+    if origin is tuple:
+        return f"a tuple of {_spell(arguments[0])}" if arguments else "a tuple"
+    if origin is Callable:
+        return "a function"
+    if origin is not None:
+        return f"a dict from {_spell(arguments[0])} to {_spell(arguments[1])}"
+    return "nothing (None)" if hint is type(None) else getattr(hint, "__name__", str(hint))
+
+
+def _nearest(value: object, hint: Any) -> str:
+    literals = re.findall(r"'(\w+)'", _spell(hint))
+    return next((near for t in _texts(value) if t not in literals and (near := did_you_mean(t, literals))), "")
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, Mapping):
+        yield from _texts((*value, *value.values()))

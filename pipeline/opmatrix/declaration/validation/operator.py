@@ -1,0 +1,302 @@
+"""Find what cannot hold in a declaration whose structure is sound."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import PurePosixPath
+
+from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
+from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.errors import did_you_mean
+from opmatrix.declaration.schema_versions import MARK
+from opmatrix.matrix.cells import NODE
+from opmatrix.declaration.torch_signature import (
+    DTYPES,
+    KERNEL,
+    OWN_ORT,
+    OWN_TORCH,
+    has_kernel,
+    has_kernel_object,
+    has_torch_library,
+    torch_name,
+)
+from opmatrix.declaration.size_expressions import size_attributes, why_no_size
+from opmatrix.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
+
+# What an operator may not be called: its name is that of a folder, of a generated header and of a C++ namespace.
+RESERVED: Mapping[str, tuple[str, ...]] = {
+    "a folder of native/ with another meaning": ("include", "binding"),
+    "a file that is generated, or that generated files include": (
+        "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_lists", "torch_shims",
+        "torch_values", "ort", "ort_kinds", "ort_library", "dtype", "items", "sizes",
+    ),
+    "a group of steps, whose logs lie in a folder of that name": (
+        "environment", "sdk", "glue", "compile", "data", "draw", "register", "export", "verify", "report", "probe",
+        "sanitize", "link", "linked", "dist",
+    ),
+    "a name that C++ or the bindings use": (
+        "std", "name", "equal", "numel", "sqrt", "floor", "dtype_of", "check_dtype", "check_same_dtype", "parallel_for",
+    ),
+}  # fmt: skip
+# Names that generated code uses for something else.
+TAKEN = frozenset({"g", "op", "schema", "torch", "onnx", "ort", "stack", "results", "context", "attributes", "run"})
+
+# Dtypes that the bindings do not carry, and what to do instead.
+UNBUILT: Mapping[str, str] = {
+    "float16": "Declare float32, and let models cast to it and back",
+    "bfloat16": "Declare float32, and let models cast to it and back",
+    "string": "Declare int64, and give the texts' codes: torch has no tensors of strings",
+}
+
+CPP_KEYWORDS = frozenset(
+    """
+    alignas alignof and_eq asm auto bitand bitor bool case catch char class compl concept const consteval
+    constexpr constinit const_cast co_await co_return co_yield decltype default delete do double dynamic_cast
+    enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept
+    not_eq nullptr operator or_eq private protected public register reinterpret_cast requires return short
+    signed sizeof static static_assert static_cast struct switch template this thread_local throw true try
+    typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+    """.split()  # noqa: SIM905 - a list of 97 strings is no easier to read
+)
+
+
+def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
+    """Yield what cannot hold in a declaration whose structure is sound."""
+    for check in (_names, _frameworks, _types, _shapes, _attributes, _evolution, _lowerings, _headers, _not_yet):
+        yield from check(spec)
+    if spec.name != folder:
+        yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
+    if meaning := next((m for m, names in RESERVED.items() if spec.name in names), None):
+        yield Mistake("name", f"found {spec.name!r}, which is {meaning}; choose another name")
+    elif keyword.iskeyword(spec.name) or spec.name in CPP_KEYWORDS:
+        yield Mistake("name", f"found {spec.name!r}, a keyword of C++ or Python; choose another name")
+
+
+def _names(spec: OpSpec) -> Iterator[Mistake]:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", spec.name):
+        yield Mistake("name", f"found {spec.name!r}, allowed: lower-case letters, digits and _, a letter first")
+    named: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
+    spelled = [p.name for p in named] + [a.torch_name for a in spec.attributes if a.torch_name]
+    for name in spelled:
+        if not name.isidentifier() or keyword.iskeyword(name) or name in CPP_KEYWORDS:
+            yield Mistake(f"{name!r}", "is no identifier of both C++ and Python, where it names a variable")
+        elif name in TAKEN or name == spec.name:
+            yield Mistake(f"{name!r}", "means something else in generated code; choose another name")
+    for twice in duplicates([p.name for p in named]):
+        yield Mistake("inputs, attributes, outputs", f"{twice!r} is declared twice")
+    arguments = [i.name for i in spec.inputs] + [torch_name(a) for a in spec.attributes]
+    for twice in duplicates(arguments):
+        yield Mistake("torch_name", f"two arguments of the torch schema are named {twice!r}")
+    without = [a.default is None for a in spec.attributes]
+    if without != sorted(without, reverse=True):
+        yield Mistake("attributes", "one without a default follows one with a default: torch's schema forbids it")
+    if not spec.inputs:
+        yield Mistake("inputs", "found none, allowed: at least one")
+    if not spec.outputs:
+        yield Mistake("outputs", "found none, allowed: at least one")
+
+
+def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
+    onnx = spec.onnx
+    if onnx.domain in ("", "ai.onnx"):
+        yield Mistake("onnx.domain", f"found {onnx.domain!r}, which is ONNX's own; write one that you own")
+    if not re.fullmatch(r"[\w.\-]*", onnx.domain) or not onnx.op_type.isidentifier():
+        yield Mistake("onnx", f"{onnx.domain}::{onnx.op_type} is no name that a symbolic function can give to a node")
+    if not onnx.versions or min(onnx.versions, default=0) < max(onnx.since_version, 1):
+        yield Mistake("onnx.versions", f"found {onnx.versions}, allowed: from since_version={onnx.since_version} on")
+    if spec.runtime == "contrib" and spec.torch and not (spec.torch.overrides or spec.torch.python):
+        yield Mistake("runtime", "found 'contrib', so that no kernel of ours computes in torch; allowed with "
+                      "torch.overrides, with torch.python, or with torch=None")  # fmt: skip
+    if spec.torch and not re.fullmatch(r"[A-Za-z]\w*::[A-Za-z]\w*", spec.torch.name):
+        yield Mistake("torch.name", f"found {spec.torch.name!r}, allowed: 'namespace::name'")
+    elif spec.torch and spec.torch.name.partition("::")[2] in CPP_KEYWORDS:
+        yield Mistake("torch.name", f"found {spec.torch.name!r}, whose second part is a keyword of C++; rename it")
+
+
+def _types(spec: OpSpec) -> Iterator[Mistake]:
+    known = [*spec.types, *DTYPES]
+    both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
+    for kind, parts in both.items():
+        for index, part in enumerate(parts):
+            if part.type not in known:
+                yield not_one_of(f"{kind}[{index}].type", part.type, known)
+    used = {p.type for parts in both.values() for p in parts}
+    for variable, dtypes in spec.types.items():
+        if variable in DTYPES:
+            yield Mistake(f"types[{variable!r}]", "a type variable may not have the name of a dtype")
+        if not dtypes:
+            yield Mistake(f"types[{variable!r}]", "found none, allowed: at least one dtype")
+        if variable not in used:
+            yield Mistake(f"types[{variable!r}]", "no input or output uses it; remove it")
+        if variable not in {i.type for i in spec.inputs if not i.optional and not i.variadic} and variable in used:
+            yield Mistake(f"types[{variable!r}]", "no required input has it, so nothing tells which dtype is meant")
+
+
+def _shapes(spec: OpSpec) -> Iterator[Mistake]:
+    for index, part in enumerate(spec.inputs):
+        dims = part.dims or ()
+        if "..." in dims[:-1]:
+            yield Mistake(f"inputs[{index}].dims", f"found {dims}, allowed: '...' at the end alone")
+        for bad in (d for d in dims if d != "..." and not ((isinstance(d, int) and d >= 0) or str(d).isidentifier())):
+            yield Mistake(f"inputs[{index}].dims", f"found {bad!r}, allowed: a name, a number from 0 on, or '...'")
+    for index, part in enumerate(spec.inputs[:-1]):
+        if part.variadic:
+            yield Mistake(
+                f"inputs[{index}].variadic", f"{part.name!r} is not the last input; ONNX has a variadic one last"
+            )
+    required = [i for i in spec.inputs if not i.optional and not i.variadic]
+    if spec.inputs and not required:
+        yield Mistake("inputs", "found none that is required, allowed: at least one; outputs are made beside it")
+    known = [*dict.fromkeys(d for i in required for d in i.dims or () if isinstance(d, str) and d != "...")]
+    for index, part in enumerate(spec.inputs):
+        before = [i.name for i in spec.inputs[:index] if i in required]
+        if part.same_as is not None and part.same_as not in before:
+            yield not_one_of(f"inputs[{index}].same_as", part.same_as, before or ["nothing: no required input before"])
+        if part.same_as is not None and part.dims is not None:
+            yield Mistake(
+                f"inputs[{index}]", f"found dims={part.dims} and same_as={part.same_as!r}, allowed: one of both"
+            )
+        if part.optional and part.variadic:
+            yield Mistake(f"inputs[{index}]", f"{part.name!r} is optional and variadic; choose one: none is a number")
+        for unknown in (d for d in part.dims or () if str(d).isidentifier() and d not in known):
+            yield _unknown_size(f"inputs[{index}].dims", unknown, known)
+    for index, output in enumerate(spec.outputs):
+        if isinstance(output.shape, SameAs) and output.shape.input not in [i.name for i in required]:
+            yield not_one_of(f"outputs[{index}].shape.input", output.shape.input, [i.name for i in required])
+        if isinstance(output.shape, Dims):
+            yield from _dims(spec, f"outputs[{index}].shape.dims", output.shape.dims, known)
+
+
+def _unknown_size(field: str, found: object, known: Sequence[str]) -> Mistake:
+    """Return the mistake of a size that nothing tells where optional inputs are absent."""
+    allowed = ", ".join(known) or "no name, since they have none"
+    near = did_you_mean(str(found), known)
+    return Mistake(field, f"found {found!r}, allowed: sizes that required inputs have: {allowed}{near}")
+
+
+def _dims(spec: OpSpec, field: str, dims: Sequence[str | int], known: Sequence[str]) -> Iterator[Mistake]:
+    known = [*known, *size_attributes(spec)]
+    attributes = {a.name: a for a in spec.attributes}
+    for dim in dims:
+        words = re.findall(r"[^\W\d]\w*", str(dim))
+        unknown = [word for word in words if word not in known]
+        for word in unknown:
+            if word in attributes:
+                allowed = "one of kind int that ONNX has, with minimum= from 0 on: it is a size"
+                yield Mistake(field, f"found {word!r}, an attribute, allowed: {allowed}")
+            else:
+                yield _unknown_size(field, word, known)
+        if unknown:
+            continue
+        if why := why_no_size(dim):
+            yield Mistake(field, f"found {dim!r}: {why}")
+
+
+def _attributes(spec: OpSpec) -> Iterator[Mistake]:
+    for index, attribute in enumerate(spec.attributes):
+        path = f"attributes[{index}]"
+        for field in ("minimum", "maximum"):
+            if getattr(attribute, field) is not None and not attribute.kind.startswith(("float", "int")):
+                yield Mistake(f"{path}.{field}", f"stands at a {attribute.kind}, allowed: at a float or an int")
+        if attribute.allowed is not None and attribute.kind.endswith("s"):
+            yield Mistake(f"{path}.allowed", f"stands at a list ({attribute.kind}), allowed: at a single value; the "
+                          "kernel checks a list")  # fmt: skip
+        for text in (t for t in (attribute.default, *(attribute.allowed or ())) if isinstance(t, str)):
+            if not text.isprintable():
+                yield Mistake(path, f"found the text {text!r}, allowed: printable characters; it stands in C++ code")
+        if attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
+            yield Mistake(f"{path}.default", why)
+
+
+def _evolution(spec: OpSpec) -> Iterator[Mistake]:
+    first = spec.onnx.since_version
+    allowed = [v for v in spec.onnx.versions if v > first]
+    for index, attribute in enumerate(spec.attributes):
+        path = f"attributes[{index}]"
+        if attribute.name == MARK:
+            yield Mistake(f"{path}.name", f"found {MARK!r}, which nodes of a later schema have already; rename it")
+        if attribute.since is None:
+            continue
+        if attribute.since not in allowed:
+            shown = ", ".join(map(str, allowed)) or f"none: onnx.versions has nothing after {first}; add it there"
+            yield Mistake(f"{path}.since", f"found {attribute.since}, allowed: {shown}")
+        if attribute.default is None:
+            yield Mistake(f"{path}.default", "missing; it stands for the attribute in models of earlier versions, "
+                          "so the operator must compute with it what it computed before")  # fmt: skip
+        if spec.uses:
+            yield Mistake(f"{path}.since", f"stands at an operator without a node of its own; allowed: in "
+                          f"{' or '.join(spec.uses)}, whose nodes it is written as")  # fmt: skip
+    order = [a.since or first for a in spec.attributes]
+    if order != sorted(order):
+        shown = ", ".join(f"{a.name} since {a.since or first}" for a in spec.attributes)
+        yield Mistake("attributes", f"found {shown}, allowed: those of later versions last; torch's schema may grow at "
+                      "its end alone")  # fmt: skip
+
+
+def _lowerings(spec: OpSpec) -> Iterator[Mistake]:
+    first, last = NODE.start, NODE.stop - 1  # more than any exporter of torch writes
+    if not first <= spec.min_opset <= last:
+        yield Mistake("min_opset", f"found {spec.min_opset}, allowed: {first} to {last}; no exporter writes any other")
+    if not spec.lowerings:
+        yield Mistake("lowerings", "found none, allowed: 'custom', 'decomposed'")
+    dtypes = list(dict.fromkeys(d for o in spec.outputs for d in spec.types.get(o.type, (o.type,))))
+    for lowering in spec.lowerings:
+        for dtype in dtypes:
+            if dtype not in spec.tolerances.get(lowering, {}):
+                yield Mistake(f"tolerances[{lowering!r}]", f"{dtype!r} is missing; outputs have {', '.join(dtypes)}")
+    for lowering, by_dtype in spec.tolerances.items():
+        for dtype, tolerance in by_dtype.items():
+            for name, limit in (("rtol", tolerance.rtol), ("atol", tolerance.atol)):
+                if not 0 <= limit < math.inf:
+                    field = f"tolerances[{lowering!r}][{dtype!r}].{name}"
+                    yield Mistake(field, f"found {limit!r}, allowed: a number from 0 on")
+
+
+def _headers(spec: OpSpec) -> Iterator[Mistake]:
+    for index, headers in enumerate(spec.headers):
+        folder = PurePosixPath(headers.folder)
+        if folder.is_absolute() or not folder.parts:
+            of = f"where {headers.distribution!r} is installed" if headers.distribution else "the project's root"
+            yield Mistake(f"headers[{index}].folder", f"found {headers.folder!r}, allowed: a folder relative to {of}")
+
+
+def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield what a declaration may say one day: refused, so that nothing is promised that is not built."""
+    built = ", ".join(d for d in DTYPES if d not in UNBUILT)
+    both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
+    for kind, parts in both.items():
+        for index, part in enumerate(parts):
+            if part.type in UNBUILT:
+                yield _unbuilt(f"{kind}[{index}].type", part.type, built)
+    for variable, dtypes in spec.types.items():
+        yield from (_unbuilt(f"types[{variable!r}]", dtype, built) for dtype in dtypes if dtype in UNBUILT)
+    for index, attribute in enumerate(spec.attributes):
+        if attribute.kind in ("strings", "tensor"):
+            yield Mistake(f"attributes[{index}].kind", f"found {attribute.kind!r}, not supported yet, allowed: float, "
+                          "int, string, bool, floats, ints, bools. Make a tensor an input")  # fmt: skip
+    if spec.onnx.since_version != 1:
+        yield Mistake("onnx.since_version", f"found {spec.onnx.since_version}, not supported yet, allowed: 1")
+
+
+def _unbuilt(field: str, found: str, built: str) -> Mistake:
+    return Mistake(field, f"found {found!r}, not supported yet, allowed: {built}. {UNBUILT[found]}")
+
+
+def written(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
+    """Yield what does not fit between a declaration and the C++ files in native/<name>/; the field is such a file."""
+    libraries = [("torch", OWN_TORCH, has_torch_library(spec)), ("ONNX Runtime", OWN_ORT, has_kernel(spec))]
+    needed = [(framework, file) for framework, file, has_library in libraries if has_library and file not in files]
+    if needed and not has_kernel_object(spec, files):
+        bindings = " and ".join(framework for framework, _ in needed)
+        own = " and ".join(file for _, file in needed)
+        yield Mistake(
+            KERNEL,
+            f"missing; the generated binding of {bindings} calls it. Write it, or bring {own} of your own beside it",
+        )
+    for framework, file, has_library in libraries:
+        if file in files and not has_library:
+            yield Mistake(file, f"nothing compiles it: as ops/{spec.name}/spec.py declares the operator, no library "
+                          f"of ours gives it to {framework}. Remove this file, or change the declaration")  # fmt: skip

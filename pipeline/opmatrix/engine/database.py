@@ -1,0 +1,179 @@
+"""The state database: what each step was made from when it last succeeded. A doit backend."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from opmatrix.errors import OpmatrixError
+from opmatrix.engine.file_hashes import Mark
+from opmatrix.step import Fingerprint
+
+_TABLES = """
+create table if not exists step (name text primary key, key text, detail text);
+create table if not exists file (path text primary key, mtime int, ctime int, size int, inode int, digest text);
+create table if not exists meaning (fingerprint text primary key, text text);
+create table if not exists duration (name text primary key, seconds real);
+create table if not exists note (task text, field text, value text, primary key (task, field));
+"""
+
+REMEDY = "Is the folder writable, and is there space left?"
+
+# What no step was made from any more.
+_FORGET_MEANINGS = """
+with config(text) as (select json_extract(detail, '$.config') from step where detail is not null)
+delete from meaning where fingerprint not in
+(select part.value from config, json_each(case when json_valid(text) then text else '{}' end) as part)
+"""
+
+
+class StateError(OpmatrixError, exit_code=3):
+    """The state cannot be read or written."""
+
+
+class Journal:
+    """sqlite3, a commit per step, so that a killed run keeps what it finished (doit writes at the end, #463).
+
+    A step has one `key`, over everything that it depends on and has written, and the parts of the key as `detail`,
+    which is read only to say why a step runs. A forgotten step keeps its detail: the key alone is cleared.
+    """
+
+    desc = "sqlite3, one commit per step"
+
+    def __init__(self, name: str, codec: object, *, module_name: str | None = None) -> None:
+        self.name = name
+        path = Path(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._open(path)
+        except (sqlite3.OperationalError, OSError) as error:
+            raise StateError(f"cannot open {path}: {error}. {REMEDY}") from error
+        except sqlite3.DatabaseError as error:
+            aside = move_aside(path)
+            told = f"{path} is no usable database ({error}); it was moved to {aside}, and every step runs once more"
+            print(told, file=sys.stderr)
+            self._open(path)
+
+    def _open(self, path: Path) -> None:
+        self._database = _connect(path)
+        self._keys: dict[str, str | None] = dict(self._database.execute("select name, key from step"))
+        self._notes: dict[str, dict[str, Any]] = {}
+        for task, field, value in self._database.execute("select task, field, value from note"):
+            self._notes.setdefault(task, {})[field] = json.loads(value)
+        self._files = {
+            row[0]: ((row[1], row[2], row[3], row[4]), row[5]) for row in self._database.execute("select * from file")
+        }
+
+    # What doit asks of a backend. Little is kept here: whether a task is to be ignored.
+
+    def get(self, task: str, field: str) -> Any:
+        return self._notes.get(task, {}).get(field)
+
+    def set(self, task: str, field: str, value: Any) -> None:
+        self._notes.setdefault(task, {})[field] = value
+        self._database.execute("insert or replace into note values (?, ?, ?)", (task, field, json.dumps(value)))
+
+    def in_(self, task: str) -> bool:
+        return self._keys.get(task) is not None or task in self._notes
+
+    def remove(self, task: str) -> None:
+        self.forget(task)
+        if self._notes.pop(task, None):
+            self._database.execute("delete from note where task = ?", (task,))
+
+    def remove_all(self) -> None:
+        self._database.executescript("update step set key = null; delete from note; delete from file;")
+        self._keys = dict.fromkeys(self._keys)
+        self._notes.clear()
+        self._files.clear()
+
+    def dump(self) -> None:
+        self._database.close()
+
+    # What `State` asks of it.
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Every step that ever ran here."""
+        return tuple(self._keys)
+
+    def key(self, step: str) -> str | None:
+        """Return the key of the last success, or None."""
+        return self._keys.get(step)
+
+    def detail(self, step: str) -> dict[str, Any] | None:
+        """Return the parts of the last key, also of a forgotten one; None for a step that never ran."""
+        found = self._database.execute("select detail from step where name = ?", (step,)).fetchone()
+        return json.loads(found[0]) if found and found[0] else None
+
+    def record(self, step: str, *, key: str, detail: Mapping[str, Any]) -> None:
+        self._keys[step] = key
+        self._database.execute("insert or replace into step values (?, ?, ?)", (step, key, json.dumps(detail)))
+
+    def explain(self, fingerprints: Iterable[Fingerprint]) -> None:
+        """Keep what the fingerprints of a new plan stand for, beside what steps were made from before."""
+        rows = {str(fingerprint): fingerprint.explain() for fingerprint in set(fingerprints)}
+        with self._database:  # commits, or rolls back
+            self._database.execute("begin immediate")
+            if self._database.execute("select count(*) from meaning").fetchone()[0] > 10 * len(rows) + 100:
+                self._database.execute(_FORGET_MEANINGS)
+            self._database.executemany("insert or ignore into meaning values (?, ?)", rows.items())
+
+    def meaning(self, fingerprint: str) -> str | None:
+        """Return the text that a fingerprint in a `detail` stands for, if it is known."""
+        query = "select text from meaning where fingerprint = ?"
+        found: tuple[str] | None = self._database.execute(query, (fingerprint,)).fetchone()
+        return found[0] if found else None
+
+    def took(self, step: str, seconds: float) -> None:
+        self._database.execute("insert or replace into duration values (?, ?)", (step, seconds))
+
+    def durations(self) -> dict[str, float]:
+        """Return how long each step took when it last ran, in seconds."""
+        return dict(self._database.execute("select name, seconds from duration"))
+
+    def forget(self, step: str) -> None:
+        """Forget the success of a step, but not that it ran."""
+        if self._keys.get(step) is not None:
+            self._database.execute("update step set key = null where name = ?", (step,))
+        elif step not in self._keys:
+            self._database.execute("insert into step values (?, null, null)", (step,))
+        self._keys[step] = None
+
+    def erase(self, steps: Iterable[str]) -> None:
+        for step in steps:
+            del self._keys[step]
+            self._database.execute("delete from step where name = ?", (step,))
+            self._database.execute("delete from duration where name = ?", (step,))
+
+    def files(self) -> dict[str, tuple[Mark, str]]:
+        """Return the marks and fingerprints of files that were found before."""
+        return self._files
+
+    def save_files(self, files: Mapping[str, tuple[Mark, str]]) -> None:
+        self._files |= files
+        rows = ((path, *mark, digest) for path, (mark, digest) in files.items())
+        with self._database:  # commits, or rolls back
+            self._database.execute("begin immediate")
+            self._database.executemany("insert or replace into file values (?, ?, ?, ?, ?, ?)", rows)
+
+
+def move_aside(path: Path) -> Path:
+    """Move a damaged database away, which makes every step run once more; return where it is now."""
+    aside = path.with_suffix(".broken")
+    path.replace(aside)
+    for extra in ("-wal", "-shm"):
+        path.with_name(path.name + extra).unlink(missing_ok=True)
+    return aside
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None, timeout=10)
+    database.execute("pragma journal_mode = wal")
+    database.execute("pragma synchronous = normal")
+    database.executescript(_TABLES)
+    return database

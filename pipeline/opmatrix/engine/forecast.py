@@ -1,0 +1,137 @@
+"""What a run would do: which steps run, which may, why, and how long they take. Nothing runs, nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from doit.control import TaskControl
+from doit.task import Task
+
+from opmatrix.engine.database import Journal
+from opmatrix.engine.explain_change import differences
+from opmatrix.engine.up_to_date import State, missing, now
+from opmatrix.engine.doit_tasks import StepTask
+
+# "run": it runs, whatever the steps before it do. "wait": it runs if what a step before it writes changes.
+# "error": it cannot run.
+Fate = Literal["up-to-date", "run", "wait", "error", "ignore"]
+
+_MOST = 2  # steps before it that are named one by one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    fate: Fate
+    reasons: tuple[str, ...] = ()
+
+
+def forecast(tasks: Mapping[str, Task], names: Iterable[str], state: State) -> dict[str, Forecast]:
+    """Return the forecast of each step in `names` and of all that they depend on, each after those it depends on.
+
+    `tasks` are those of a TaskControl, which has added the steps that write what a step reads to its `task_dep`.
+    """
+    writers = {path: task.name for task in tasks.values() for path in task.targets}
+    found: dict[str, Forecast] = {}
+    for name in _in_order(tasks, names):
+        task = tasks[name]
+        if isinstance(task, StepTask):
+            found[name] = _of_step(task, state, writers, found)
+    return found
+
+
+def fate_of(task: Task, found: Mapping[str, Forecast]) -> Fate:
+    """Return the fate of a step, or of a task that stands for others: of the most certain to run among them."""
+    if task.name in found:
+        return found[task.name].fate
+    fates = {found[name].fate for name in task.task_dep if name in found}
+    order: tuple[Fate, ...] = ("error", "run", "wait")
+    return next((fate for fate in order if fate in fates), "up-to-date")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The seconds of each step that runs, as far as is known when it begins, on so many cores; and the reasons."""
+
+    seconds: Mapping[str, float]
+    reasons: Mapping[str, str]
+    cores: int
+
+    def left(self, done: set[str]) -> float:
+        """Return the seconds until the end: at most, for a step that waits for another may turn out up to date."""
+        return sum(seconds for step, seconds in self.seconds.items() if step not in done) / self.cores
+
+
+def expected(control: TaskControl, state: State, *, cores: int) -> Expected:
+    """Return what is expected: what each step took when it last ran, else the mean of its group, else nothing."""
+    found = forecast(control.tasks, control.selected_tasks, state)
+    known = state.journal.durations()
+    groups: dict[str, list[float]] = {}
+    for step, took in known.items():
+        groups.setdefault(step.partition(":")[0], []).append(took)
+
+    def seconds(step: str) -> float:
+        group = groups.get(step.partition(":")[0], [0.0])
+        return known.get(step, sum(group) / len(group))
+
+    running = {step: seconds(step) for step, one in found.items() if one.fate in ("run", "wait")}
+    return Expected(running, {step: "; ".join(one.reasons) for step, one in found.items() if one.reasons}, cores)
+
+
+def _in_order(tasks: Mapping[str, Task], names: Iterable[str]) -> list[str]:
+    ordered: dict[str, None] = {}
+    waiting = list(reversed(list(names)))
+    while waiting:
+        name = waiting[-1]
+        before = [dep for dep in tasks[name].task_dep if dep not in ordered]
+        if before and name not in ordered:
+            waiting += reversed(before)
+        else:
+            ordered[waiting.pop()] = None
+    return list(ordered)
+
+
+def _of_step(task: StepTask, state: State, writers: Mapping[str, str], found: Mapping[str, Forecast]) -> Forecast:
+    if state.status_is_ignore(task):
+        return Forecast(fate="ignore", reasons=("`doit ignore` was told to leave it out",))
+    # What a step reads and another one is about to write says nothing yet.
+    unsettled = {p: writers[p] for p in task.file_dep if p in writers and found[writers[p]].fate != "up-to-date"}
+    try:
+        inputs, outputs = state.look(task)
+    except OSError as error:
+        return Forecast(fate="error", reasons=(f"{error.filename}: {error.strerror}",))
+    unsettled = {state.short(path): writer for path, writer in unsettled.items()}
+    if lacking := [path for path in missing(task, inputs, state.short) if path not in unsettled]:
+        return Forecast(fate="error", reasons=(f"its input {lacking[0]} does not exist, and no step writes it",))
+    before = state.journal.detail(task.name)
+    known = before["inputs"] if before else {}
+    inputs |= {path: known[path] for path in unsettled if path in known}
+    if not state.is_fresh(task, inputs=inputs, outputs=outputs):
+        made = now(task, inputs=inputs, outputs=outputs)
+        return Forecast(fate="run", reasons=tuple(_reasons(task, state.journal, before, made)))
+    if unsettled:
+        return Forecast(fate="wait", reasons=tuple(_waits(unsettled)))
+    return Forecast(fate="up-to-date")
+
+
+def _reasons(task: StepTask, journal: Journal, before: Mapping[str, Any] | None, made: Mapping[str, Any]) -> list[str]:
+    if before is None:
+        return ["did not succeed yet" if task.name in journal.steps else "never ran"]
+    found = differences(before, made, journal.meaning)
+    if journal.key(task.name) is None:
+        found.append("did not succeed when it last ran, or was forgotten")
+    return found
+
+
+def _waits(unsettled: Mapping[str, str]) -> Iterator[str]:
+    """Say what decides, per step that writes it."""
+    by_writer: dict[str, list[str]] = {}
+    for path, writer in sorted(unsettled.items()):
+        by_writer.setdefault(writer, []).append(path)
+    for count, (writer, paths) in enumerate(by_writer.items()):
+        if count == _MOST:
+            yield f"or {len(by_writer) - _MOST} more steps like it"
+            return
+        more = f" or {len(paths) - 1} more" if len(paths) > 1 else ""
+        yield f"after {writer}, if {paths[0]}{more} changes"

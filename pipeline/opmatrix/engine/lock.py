@@ -1,0 +1,65 @@
+"""One run at a time per build folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opmatrix.errors import OpmatrixError
+
+
+class LockedError(OpmatrixError, exit_code=3):
+    """Another run holds the build folder, or it cannot be written."""
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[int]:
+    """Hold the lock, and yield its descriptor: a process that inherits it holds it too. Raises LockedError.
+
+    The kernel releases it when its holders end, however they end: there are no stale locks.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise LockedError(
+            f"cannot write to '{path.parent}': {error.strerror}. Is the folder writable, and is there space left?"
+        ) from error
+    try:
+        _acquire(descriptor, path)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, path: Path, *, patience: float = 5) -> None:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode().strip()
+        # The servers of a killed run hold the lock until their last child has ended, some milliseconds after it.
+        if _alive(holder) or time.monotonic() > deadline:
+            raise LockedError(
+                f"another run (process {holder or 'unknown'}) is at work in {path.parent}. "
+                f"Wait for it{f', or stop it with: kill {holder}' if holder else ''}"
+            )
+        time.sleep(0.01)
+
+
+def _alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,93 @@
+"""The process of one step, forked from a warm server: it inherits the imports and nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import resource
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from opmatrix.step_log import LOGGED
+
+Entry = Callable[[Sequence[str]], int]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def find_entry(name: str) -> Entry:
+    """Return the function that is written ``package.module:function``."""
+    module, _, function = name.partition(":")
+    found: Entry = getattr(importlib.import_module(module), function)
+    return found
+
+
+def warm_up(entry: Entry) -> None:
+    """Call the function `warm_up` of an entry's module, where it has one: what it builds all children inherit."""
+    prepare = getattr(sys.modules[entry.__module__], "warm_up", None)
+    if prepare:
+        prepare()
+
+
+def run_step(entry: Entry, request: Mapping[str, Any], server: int) -> NoReturn:
+    """Run one step in this process, which was forked for it, and end."""
+    code = 1
+    try:
+        _prepare_child(request["log"], server)
+        os.environ.update(request["environment"] | {LOGGED: "1"})
+        arguments: Sequence[str] = request["arguments"]
+        print("$", shlex.join(["python", "-m", "opmatrix", *arguments]))
+        code = entry(arguments)
+    except SystemExit as exit:
+        code = exit.code if isinstance(exit.code, int) else int(exit.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _prepare_child(log: str, server: int) -> None:
+    import faulthandler
+
+    die_with_parent()
+    if os.getppid() != server:
+        os._exit(127)
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (opened, 1), (opened, 2)):
+        os.dup2(source, target)
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    # By line: a crash must not take the last words along.
+    sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    faulthandler.enable(sys.stderr)
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Be sent a signal when the thread that started this process ends; 0 takes that back."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever our descendants leave behind, however it detached itself."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,0 +1,396 @@
+"""Make the project's environment in .venv: what `./run` calls when that is missing or out of date.
+
+    python -m opmatrix.environments.bootstrap        in the folder of the checkout, by the Python that the environment is for
+
+Standard library only, for nothing is installed yet. The environment is complete when its stamp is there: copies of the
+files that it was made from. `./run` compares them on every call, so they are written last; what has no stamp, or was
+made from other pins, is removed and made anew. The exit codes stand in `./run`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from opmatrix.toolchain import debian_package
+
+LOCK = Path("requirements/main.txt")
+TORCH = Path("requirements/torch-cpu.txt")
+PROJECT = Path("pyproject.toml")
+STAMP = "stamp"  # the folder in .venv that `./run` compares
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+NEEDED_BYTES = 2_000_000_000  # 1.3 GB installed, and the downloads on their way
+
+WRONG_FILE, NO_NETWORK, PIP_FAILED, WRONG_MACHINE, NO_COMPILER, DISK_FULL = 65, 69, 70, 71, 73, 74
+INTERRUPTED = 130
+
+
+class SetupError(Exception):
+    """Why there is no environment, in one sentence that says what to do, and the exit code that it gets."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, kw_only=True)
+class VenvPaths:
+    """The paths of one environment: in one folder of the checkout, all named .venv*."""
+
+    root: Path
+    name: str = ".venv"
+    needed: int = NEEDED_BYTES
+
+    @property
+    def environment(self) -> Path:
+        return self.root / self.name
+
+    @property
+    def stamp(self) -> Path:
+        return self.environment / STAMP
+
+    @property
+    def python(self) -> Path:
+        return self.environment / "bin" / "python"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / f"{self.name}.lock"
+
+    @property
+    def log(self) -> Path:
+        return self.root / f"{self.name}.log"
+
+
+def say(text: str) -> None:
+    print(f"run: {text}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    paths = VenvPaths(root=Path.cwd())
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        with only_one(paths.lock) as lock:
+            bring_up_to_date(paths, os.environ, lock=lock)
+    except SetupError as failure:
+        say(str(failure))
+        return failure.code
+    except KeyboardInterrupt:
+        say("interrupted; the next ./run starts clean")
+        return INTERRUPTED
+    except OSError as err:
+        if err.errno == errno.ENOSPC:
+            say(str(_disk_full(paths)))
+            return DISK_FULL
+        say(f"the environment could not be made: {err}")
+        return PIP_FAILED
+    return 0
+
+
+def bring_up_to_date(paths: VenvPaths, environ: Mapping[str, str], *, lock: int) -> None:
+    """Do the least that the difference between the stamp and the checkout asks for."""
+    wanted = stamp(paths.root, environ)
+    found = read_stamp(paths)
+    if found == wanted:  # another ./run made it while this one waited for the lock
+        return
+    check_machine()
+    check_compiler(environ)
+    if found and {**found, PROJECT.name: b""} == {**wanted, PROJECT.name: b""}:
+        say("pyproject.toml changed: installing opmatrix again")
+        install_project(Pip(paths=paths, command=(str(paths.python), "-m", "pip"), lock=lock))
+    else:
+        make(paths, environ, lock=lock)
+    write_stamp(paths, wanted)
+
+
+def make(paths: VenvPaths, environ: Mapping[str, str], *, lock: int) -> None:
+    """Make the environment from nothing."""
+    make_room(paths)
+    python = f"Python {platform.python_version()}"
+    say(f"making the environment in .venv ({python}): 0.3 GB to download, 1.3 GB on disk")
+    venv.create(paths.environment, symlinks=True)
+    with tempfile.TemporaryDirectory(prefix="opmatrix-pip-") as folder:
+        pip = Pip(paths=paths, command=find_pip(paths, Path(folder)), lock=lock)
+        say(f"installing the {len(requirements(LOCK.read_text()))} packages of {LOCK}")
+        # The lock is whole but for what it leaves out on purpose (main.in), so pip need not ask what is missing.
+        pip.install("--require-hashes", "--no-deps", "-r", str(LOCK))
+        install_torch(pip, environ.get("OPMATRIX_TORCH_INDEX"))
+        install_project(pip)
+    say(f"the environment is ready ({pip.elapsed()})")
+
+
+def make_room(paths: VenvPaths) -> None:
+    """Remove what an earlier try or other pins left behind. Raises SetupError for a disk that is too full."""
+    paths.log.unlink(missing_ok=True)
+    if paths.environment.exists():
+        say(f"removing {paths.name}, which is incomplete or made from other pins")
+        shutil.rmtree(paths.environment)
+    check_disk(paths)
+
+
+def stamp(root: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
+    """Return what the environment depends on: its pins, the project's metadata, where it stands, its Python."""
+    files = {path.name: (root / path).read_bytes() for path in (LOCK, TORCH, PROJECT)}
+    made = f"{root}\n{environ.get('OPMATRIX_PYTHON', '')}\n"
+    return {**files, "made": os.fsencode(made)}
+
+
+def read_stamp(paths: VenvPaths) -> dict[str, bytes]:
+    """Return what a complete environment was made from, or nothing."""
+    return {path.name: path.read_bytes() for path in paths.stamp.glob("*")} if paths.python.exists() else {}
+
+
+def write_stamp(paths: VenvPaths, content: Mapping[str, bytes]) -> None:
+    """Write the whole stamp or none: without one, the next try starts clean."""
+    temporary = paths.stamp.with_name("stamp.new")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    for name, data in content.items():
+        (temporary / name).write_bytes(data)
+    shutil.rmtree(paths.stamp, ignore_errors=True)
+    temporary.rename(paths.stamp)
+
+
+def requirements(text: str) -> set[str]:
+    """Return the names that a lock file pins, some of them once per version of Python."""
+    return set(re.findall(r"^([A-Za-z0-9._-]+)==", text, flags=re.MULTILINE))
+
+
+# What this machine must have.
+
+
+def check_machine() -> None:
+    """The wheels are made for Linux x86-64 with glibc 2.28 or newer, torch's and ONNX Runtime's among them."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise SetupError(
+            WRONG_MACHINE,
+            f"opmatrix runs on Linux x86-64, and this is {platform.system()} {platform.machine()}: "
+            "use a Linux x86-64 machine or container.",
+        )
+    library, version = platform.libc_ver()
+    if library != "glibc" or tuple(map(int, version.split("."))) < (2, 28):
+        raise SetupError(
+            WRONG_MACHINE,
+            f"opmatrix needs glibc 2.28 or newer, and this system has {library or 'another libc'} {version}: "
+            "use a newer system or container (Debian 12, say).",
+        )
+
+
+def check_compiler(environ: Mapping[str, str]) -> None:
+    """Ask for the compiler before the long download, not after it."""
+    path = environ.get("PATH")
+    if setting := environ.get("CXX"):
+        if not shutil.which(setting.split()[0], path=path):
+            raise SetupError(
+                NO_COMPILER, f"CXX is {setting!r}, which is no program: set it to the path of g++ or clang++."
+            )
+    elif not shutil.which("g++", path=path) and not shutil.which("clang++", path=path):
+        raise SetupError(
+            NO_COMPILER,
+            "no C++ compiler: neither g++ nor clang++ is on PATH. Install one (Debian, Ubuntu: apt install g++), "
+            "or set CXX to its path.",
+        )
+
+
+def check_disk(paths: VenvPaths) -> None:
+    if shutil.disk_usage(paths.root).free < paths.needed:
+        raise _disk_full(paths)
+
+
+def _disk_full(paths: VenvPaths) -> SetupError:
+    folders = {str(paths.root): f"{paths.needed / 1e9:.0f} GB", tempfile.gettempdir(): "0.5 GB"}
+    free = ", ".join(
+        f"'{folder}' has {shutil.disk_usage(folder).free / 1e9:.1f} GB free and needs {needed}"
+        for folder, needed in folders.items()
+    )
+    return SetupError(DISK_FULL, f"the disk is full: {free}. Make room (or set TMPDIR) and run again.")
+
+
+# pip, and what is installed with it.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pip:
+    """A pip that installs into the environment. Its output goes to the log; only a failure shows some of it."""
+
+    paths: VenvPaths
+    command: tuple[str, ...]
+    lock: int  # inherited by pip: should this process be killed, the next one waits until its pip has ended
+    started: float = field(default_factory=time.monotonic)
+
+    def elapsed(self) -> str:
+        return f"{time.monotonic() - self.started:.0f} s"
+
+    def install(self, *arguments: str) -> None:
+        """Raise SetupError with a reading of pip's last words."""
+        command = [*self.command, "install", "--no-input", "--disable-pip-version-check", "--retries", "2", *arguments]
+        lines: list[str] = []
+        spoken = time.monotonic()
+        with (
+            self.paths.log.open("a") as log,
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+                pass_fds=(self.lock,),
+                process_group=0,  # Ctrl-C comes here alone, and ends pip with all that it started
+            ) as process,
+        ):
+            print("$", *command, file=log)
+            try:
+                for line in process.stdout or ():
+                    log.write(line)
+                    lines.append(line.rstrip())
+                    if line.startswith(("Collecting", "Installing")) and time.monotonic() - spoken > 5:
+                        spoken = time.monotonic()
+                        say(f"  {self.elapsed()}: {_shortened(line)}")
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        if process.returncode:
+            raise explain(lines, paths=self.paths)
+
+
+def _shortened(line: str) -> str:
+    """``Collecting numpy==2.4.6 (from ...)`` becomes ``collecting numpy==2.4.6``."""
+    return re.split(r" \(from|: ", line.strip())[0].lower()
+
+
+def find_pip(paths: VenvPaths, folder: Path) -> tuple[str, ...]:
+    """Return a command that runs pip for the environment: as a wheel where there is one, for a wheel needs no install.
+
+    1. the wheel that comes with this Python (ensurepip; Debian's python3-pip-whl, Fedora's python-pip-wheel)
+    2. a pip that this Python can import
+    3. Debian's python3-pip-whl, unpacked into `folder`: a Debian without python3-venv has neither of the above
+    """
+    for wheels in _wheel_folders():
+        for wheel in sorted(wheels.glob("pip-*.whl")):
+            return str(paths.python), str(wheel / "pip")
+    if importlib.util.find_spec("pip"):
+        return sys.executable, "-m", "pip", "--python", str(paths.python)
+    say("fetching pip from Debian's package python3-pip-whl")
+    try:
+        debian_package.unpack("python3-pip-whl", into=folder)
+    except debian_package.DebianError as err:
+        raise SetupError(
+            NO_NETWORK,
+            f"this Python has no pip, and Debian's package python3-pip-whl cannot be had ({err}): check the network, "
+            "or install pip (Debian, Ubuntu: apt install python3-venv).",
+        ) from err
+    (wheel,) = folder.glob("usr/share/python-wheels/pip-*.whl")
+    return str(paths.python), str(wheel / "pip")
+
+
+def _wheel_folders() -> Iterator[Path]:
+    spec = importlib.util.find_spec("ensurepip")
+    if spec and spec.origin:
+        yield Path(spec.origin).parent / "_bundled"
+    if folder := sysconfig.get_config_var("WHEEL_PKG_DIR"):
+        yield Path(folder)
+    yield Path("/usr/share/python-wheels")
+
+
+def install_torch(pip: Pip, index: str | None) -> None:
+    """Install torch's CPU build, which is on no general index.
+
+    It comes from whatever pip is configured with here (a mirror, PIP_FIND_LINKS), else from PyTorch's own index. That
+    one is asked for torch alone: asked for every package, it costs seconds where it answers and minutes where it does
+    not. `index` replaces it; the empty text forbids it.
+    """
+    say("installing torch, the CPU build (200 MB)")
+    arguments = ("--require-hashes", "--no-deps", "-r", str(TORCH))
+    try:
+        pip.install(*(("--index-url", index) if index else ()), *arguments)
+    except SetupError as failure:
+        if index is not None or failure.code != PIP_FAILED:
+            raise
+        say(f"pip's own sources do not have it: asking {TORCH_INDEX} (OPMATRIX_TORCH_INDEX names another)")
+        pip.install("--index-url", TORCH_INDEX, *arguments)
+
+
+def install_project(pip: Pip) -> None:
+    """Install opmatrix editable, without the network: setuptools is in the lock."""
+    # editable_mode=compat: one line in a .pth file. The default is an import hook, paid by every start of Python.
+    options = ("--no-index", "--no-deps", "--no-build-isolation", "--config-settings", "editable_mode=compat")
+    pip.install(*options, "-e", ".")
+
+
+SIGNS = (  # in pip's output, the most telling first
+    (DISK_FULL, r"No space left on device|\[Errno 28\]|Disk quota exceeded"),
+    (WRONG_FILE, r"DO NOT MATCH THE HASHES"),
+    (
+        NO_NETWORK,
+        r"Failed to establish a new connection|[Nn]ame resolution|Name or service not known|Network is unreachable"
+        r"|timed out|Connection (reset|refused|aborted)|ProxyError|SSLError|IncompleteRead",
+    ),
+)
+
+
+def explain(lines: Sequence[str], *, paths: VenvPaths) -> SetupError:
+    """Read pip's output and return the failure that it tells of."""
+    text = "\n".join(lines)
+    code = next((code for code, pattern in SIGNS if re.search(pattern, text)), PIP_FAILED)
+    last = "".join(f"\n  {line.strip()}" for line in lines if re.match(r"ERROR|error:| +(Expected|Got) ", line))
+    log = f"The log is '{paths.log}'."
+    if code == DISK_FULL:
+        return _disk_full(paths)
+    if code == NO_NETWORK:
+        found = re.search(r"(?:host='|Looking in indexes: )([^\s',]+)", text)
+        index = found[1] if found else "its package index"
+        return SetupError(
+            code,
+            f"no network: pip cannot reach {index}. Check the connection and pip's "
+            f"settings (PIP_INDEX_URL, a proxy), then run again. {log}",
+        )
+    if code == WRONG_FILE:
+        return SetupError(
+            code,
+            "a download is not the file that requirements/ pins, so it was not installed. If pip's cache is not at "
+            f"fault (pip cache purge), the index gives another file: do not use it. {log}{last}",
+        )
+    return SetupError(code, f"pip failed. {log}{last}")
+
+
+# One at a time, and nothing left running.
+
+
+@contextlib.contextmanager
+def only_one(path: Path) -> Iterator[int]:
+    """Hold the lock: two first calls at once must not write one environment."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another ./run makes the environment: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Make the environment of another torch or ONNX Runtime, beside the main one: ``.venv-matrix/torch2.9``.
+
+It holds what steps import there, and no tool: doit, compiler and report stay in the main environment. What it is made
+from stands in requirements/. As with the main one, the stamp is written last, and what has none is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+from opmatrix.environments.bootstrap import (
+    TORCH_INDEX,
+    Pip,
+    SetupError,
+    VenvPaths,
+    check_machine,
+    make_room,
+    only_one,
+    read_stamp,
+    say,
+    write_stamp,
+)
+from opmatrix.errors import NoEnvironmentError, UsageError
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import ORT, TORCH
+
+_NEEDED_BYTES = {"torch": 2_500_000_000, "ort": 300_000_000}
+# What every environment must be able to import, by the first package of its steps.
+_IMPORTS = {"torch": "torch, onnx, onnxscript, numpy, hypothesis", "ort": "onnxruntime, onnx, numpy"}
+# The newest CPython that each environment can have.
+_PYTHONS = {f"torch{v}": row.python for v, row in TORCH.items()} | {f"ort{v}": row.python for v, row in ORT.items()}
+
+
+def bring_up_to_date(layout: Paths, name: str, environ: Mapping[str, str]) -> None:
+    """Make the environment, unless it stands as its pins say. Raises NoEnvironmentError with the reason in a sentence,
+    UsageError for an unknown one."""
+    if name not in _PYTHONS:
+        raise UsageError(f"no environment {name!r}; allowed: {', '.join(_PYTHONS)}")
+    if lost := [path for path in layout.pins(name) if not path.is_file()]:
+        raise UsageError(f"environment {name}: its pins are missing, {lost[0].relative_to(layout.root)}")
+    folder = layout.environment(name)
+    paths = VenvPaths(root=layout.root, name=str(folder.relative_to(layout.root)), needed=_NEEDED_BYTES[_factor(name)])
+    paths.lock.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        python = find_python(name, newest=_PYTHONS[name], environ=environ)
+        wanted = {path.name: path.read_bytes() for path in layout.pins(name)} | {"made": _version(python).encode()}
+        with only_one(paths.lock) as lock:
+            if read_stamp(paths) != wanted:
+                _make(layout, name, paths, python=python, environ=environ, lock=lock)
+                write_stamp(paths, wanted)
+    except (SetupError, OSError, subprocess.CalledProcessError) as error:
+        raise NoEnvironmentError(f"environment {name}: {error}") from error
+    for package, found in installed(folder).items():
+        write_text(layout.installed(name, package), f"{found}\n")
+
+
+def installed(environment: Path) -> dict[str, str]:
+    """Return the version of every package of an environment, without starting its Python."""
+    sites = [str(site) for site in environment.glob("lib/python3.*/site-packages")]
+    found = metadata.distributions(path=sites)
+    return {re.sub(r"[-_.]+", "-", package.name).lower(): package.version for package in found}
+
+
+def find_python(name: str, *, newest: str, environ: Mapping[str, str]) -> str:
+    """Return a CPython of 3.11 to `newest`: the one that runs this, or one on PATH. Raises SetupError."""
+    last = int(newest.partition(".")[2])
+    if sys.version_info[1] <= last:
+        return sys.executable
+    for minor in range(last, 10, -1):
+        found = shutil.which(f"python3.{minor}", path=environ.get("PATH"))
+        if found and _version(found) == f"3.{minor}":
+            return found
+    allowed = "CPython 3.11" if last == 11 else f"CPython 3.11 to {newest}"
+    raise SetupError(72, f"{name} has wheels for {allowed}, and no such Python is on PATH; this is "
+                         f"{sys.version_info[0]}.{sys.version_info[1]}. Install one")  # fmt: skip
+
+
+def _factor(name: str) -> str:
+    return "torch" if name.startswith("torch") else "ort"
+
+
+def _make(layout: Paths, name: str, paths: VenvPaths, *, python: str, environ: Mapping[str, str], lock: int) -> None:
+    check_machine()
+    make_room(paths)
+    say(f"making the environment in {paths.name} (Python {_version(python)})")
+    subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", paths.environment], check=True)
+    # The main environment has a pip; what is installed here is for the other Python.
+    pip = Pip(paths=paths, command=(sys.executable, "-m", "pip", "--python", str(paths.python)), lock=lock)
+    lock_file, *torch = layout.pins(name)
+    pip.install("--require-hashes", "--no-deps", "-r", str(lock_file))
+    for pins in torch:  # a CPU build, which needs none of the packages that torch's other builds ask for
+        index = environ.get("OPMATRIX_TORCH_INDEX", TORCH_INDEX)
+        say(f"installing torch from {index or 'what pip is configured with'}")
+        pip.install(*(("--index-url", index) if index else ()), "--no-deps", "-r", str(pins))
+    _check_imports(name, paths)
+    say(f"the environment is ready ({pip.elapsed()})")
+
+
+def _check_imports(name: str, paths: VenvPaths) -> None:
+    """Raise SetupError for an environment in which steps could not start, such as a torch that wants CUDA."""
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {"ORT_DISABLE_TELEMETRY": "1"}
+    command = [str(paths.python), "-c", f"import {_IMPORTS[_factor(name)]}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise SetupError(70, f"what was installed cannot be imported: {said}. Is it a CPU build? The log is "
+                             f"'{paths.log}'")  # fmt: skip
+
+
+def _version(python: str) -> str:
+    """Return ``3.11`` for the path of an interpreter, or nothing where it is none."""
+    program = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        return subprocess.run([python, "-c", program], capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""

@@ -1,0 +1,81 @@
+"""The environments of the matrix for tox, named by opmatrix.matrix.tox_names: what the toxfile.py of a project consists of.
+
+tox reads toxfile.py by itself, beside its tox.ini.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from tox.config.loader.memory import MemoryLoader
+from tox.config.sets import ConfigSet
+from tox.config.types import Command
+from tox.plugin import impl
+from tox.report import HandledError
+from tox.session.state import State
+
+from opmatrix.errors import OpmatrixError
+from opmatrix.matrix.tox_names import Factors, labels
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import Choice
+from opmatrix.project.settings import default_opsets, installed, with_environment
+from opmatrix.version import minor
+
+# The cells of the installed torch and ONNX Runtime: a tox.ini that names it names no version.
+DEFAULT = "cells"
+
+
+def cells_of(toxfile: str) -> tuple[Callable[[], Iterable[str]], Callable[[ConfigSet, State], None]]:
+    """Return tox_extend_envs and tox_add_core_config for the project whose toxfile.py is `toxfile`."""
+    layout = Paths(Path(toxfile).resolve().parent)
+
+    @cache
+    def factors() -> Factors:
+        torches, orts = with_environment(layout)
+        return Factors.of(torches=[*torches], orts=[*orts], default=default_opsets(layout))
+
+    @impl
+    def tox_extend_envs() -> Iterable[str]:
+        """Name every legal environment."""
+        with _told():
+            return (DEFAULT, *factors().names())
+
+    @impl
+    def tox_add_core_config(core_conf: ConfigSet, state: State) -> None:
+        """Say what each of them runs, and why a name that was asked for is none."""
+        with _told():
+            for name in state.conf.options.env if hasattr(state.conf.options, "env") else ():
+                factors().choice(name)
+            for name in tox_extend_envs():
+                settings = _settings(name, factors().choice(name), state)
+                state.conf.memory_seed_loaders[name].append(MemoryLoader(**settings))
+
+    return tox_extend_envs, tox_add_core_config
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Have tox say what is wrong as a message, where it would show a traceback."""
+    try:
+        yield
+    except OpmatrixError as error:
+        raise HandledError(str(error)) from error
+
+
+def _settings(name: str, choice: Choice | None, state: State) -> dict[str, object]:
+    # The Python that tox runs in is the one that opmatrix is installed in; tox's own environments stay empty.
+    python, chosen = sys.executable, str(choice or "").split()
+    command = [python, "-m", "doit", "-n", str(len(os.sched_getaffinity(0))), *chosen]
+    return {
+        "description": " ".join(["doit", *chosen]),
+        "labels": list(labels(name, main=minor(installed().torch))) if choice else [],
+        "skip_install": True,
+        "pass_env": ["*"],
+        "allowlist_externals": [python],
+        "commands": [Command([*command, *(state.conf.pos_args(None) or ())])],
+    }

@@ -1,0 +1,81 @@
+"""What an exported model is judged by. Needs onnx alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from onnx import NodeProto, defs
+
+from opmatrix.errors import ExportError
+from opmatrix.lowering.graph import STANDARD, qualified
+from opmatrix.matrix.cells import Cell, why_unsupported
+from opmatrix.export.signature import GraphSignature, graph_signature
+from opmatrix.spec import Lowering, Model, OpSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedModel:
+    """What a model must be: the declaration, the ONNX schema that follows from it, and the cell.
+
+    `emitted` are the nodes that the lowering emits, none where it is not known: then the declared node stands alone.
+    `used` are the ONNX schemas of the operators that it emits instead of its own.
+    """
+
+    spec: OpSpec
+    model: Model
+    lowering: Lowering
+    cell: Cell
+    schema: defs.OpSchema
+    emitted: tuple[NodeProto, ...] = ()
+    used: tuple[defs.OpSchema, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.spec.name}-{self.lowering}-{self.model.name}@{self.cell.export_name}"
+
+    @property
+    def node(self) -> str:
+        return f"{self.spec.onnx.domain}::{self.spec.onnx.op_type}"
+
+    @property
+    def signature(self) -> GraphSignature:
+        return graph_signature(self.spec, self.model)
+
+    @property
+    def schemas(self) -> tuple[defs.OpSchema, ...]:
+        return (self.schema, *self.used)
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The version of each custom domain that the model may import."""
+        if self.lowering == "decomposed":
+            return {}
+        own = {self.spec.onnx.domain: self.model.domain_version}
+        return {s.domain: s.since_version for s in self.used} | own
+
+    @property
+    def custom_nodes(self) -> Counter[str]:
+        """The custom nodes of the model: the declared one, or of the operators used those that the lowering emits."""
+        if self.lowering == "decomposed":
+            return Counter()
+        if not self.spec.uses:
+            return Counter({self.node: 1})
+        used = {f"{s.domain}::{s.name}" for s in self.used}
+        return Counter(name for name in map(qualified, self.emitted) if name in used)
+
+    @property
+    def standard_nodes(self) -> frozenset[str]:
+        """What the lowering emits of ONNX's own operators."""
+        return frozenset(n.op_type for n in self.emitted if n.domain in STANDARD)
+
+
+def check_legal(spec: OpSpec, cell: Cell) -> None:
+    """Raise ExportError for a cell in which `spec` cannot be exported at all."""
+    if reason := why_unsupported(cell.exporter, cell.opset, cell.torch):
+        raise ExportError(f"{spec.name}@{cell.export_name}: {reason}. Choose a legal opset")
+    if cell.opset < spec.min_opset:
+        raise ExportError(
+            f"{spec.name}@{cell.export_name}: its minimum opset is {spec.min_opset}; "
+            f"choose a higher opset, or lower min_opset in ops/{spec.name}/spec.py"
+        )

@@ -1,0 +1,85 @@
+"""What an export writes beside its models, and how it writes both: nodes and values as JSON data. Needs onnx alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnx import AttributeProto, ModelProto, ValueInfoProto, helper
+
+from opmatrix.files import write_bytes, write_text
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import Cell
+from opmatrix.export.graph_json import graph_json
+from opmatrix.export.signature import element_dtype
+from opmatrix.spec import Lowering
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """A model that came through the gates, or why the lowering refuses it; `dropped` are attributes that it ignores."""
+
+    name: str
+    proto: ModelProto | None = None
+    refused: str = ""
+    dropped: Sequence[str] = ()
+
+
+def write(layout: Paths, operator: str, lowering: Lowering, cell: Cell, exported: Iterable[Exported]) -> None:
+    """Write model.onnx of each, then the manifest and, for the report, the models as it draws them."""
+    of = (operator, lowering, cell)
+    models: dict[str, Any] = {}
+    pictures: dict[str, Any] = {}
+    for one in exported:
+        path = layout.model(*of, one.name)
+        if one.proto is None:
+            path.unlink(missing_ok=True)
+            models[one.name] = {"refused": one.refused, "opset_imports": {}, "nodes": []}
+            continue
+        content = one.proto.SerializeToString(deterministic=True)
+        write_bytes(path, content)
+        models[one.name], pictures[one.name] = describe(one.proto, content), graph_json(one.proto)
+        if one.dropped:
+            models[one.name]["dropped"] = one.dropped
+    manifest = {"op": operator, "lowering": lowering, "cell": cell.export_name, "models": models}
+    write_text(layout.manifest(*of), json.dumps(manifest, indent=1) + "\n")
+    write_text(layout.pictures(*of), json.dumps(pictures, separators=(",", ":")) + "\n")
+
+
+def describe(proto: ModelProto, content: bytes) -> dict[str, Any]:
+    """Return nodes, opset imports, inputs and outputs of a model, and the hash of its file."""
+    return {
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "ir_version": proto.ir_version,
+        "opset_imports": {o.domain: o.version for o in sorted(proto.opset_import, key=lambda o: o.domain)},
+        "inputs": [_value_info(v) for v in proto.graph.input],
+        "outputs": [_value_info(v) for v in proto.graph.output],
+        "nodes": [
+            {
+                "domain": n.domain,
+                "op_type": n.op_type,
+                "inputs": list(n.input),
+                "outputs": list(n.output),
+                "attributes": {  # values as strings: NaN and infinities are no JSON
+                    a.name: {
+                        "type": AttributeProto.AttributeType.Name(a.type),
+                        "value": repr(helper.get_attribute_value(a)),
+                    }
+                    for a in sorted(n.attribute, key=lambda a: a.name)
+                },
+            }
+            for n in proto.graph.node
+        ],
+    }
+
+
+def _value_info(value: ValueInfoProto) -> dict[str, Any]:
+    tensor = value.type.tensor_type
+    return {
+        "name": value.name,
+        "dtype": element_dtype(tensor.elem_type),
+        "shape": [d.dim_param or d.dim_value for d in tensor.shape.dim],
+    }

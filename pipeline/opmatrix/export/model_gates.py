@@ -1,0 +1,200 @@
+"""What every exported model must be. Each gate is a pure function that yields what is wrong, and what to do about it.
+
+Needs onnx alone. The gates judge a model against the declaration, never against what an exporter says about it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+
+from opmatrix.declaration import schema_versions
+from opmatrix.errors import ExportError, did_you_mean
+from opmatrix.declaration.model_inputs import node_inputs
+from opmatrix.lowering.graph import STANDARD, qualified
+from opmatrix.matrix.cells import ORT
+from opmatrix.export.expected_model import ExpectedModel
+from opmatrix.export.signature_gates import checker, declared_signature, inference
+from opmatrix.declaration.torch_signature import attribute_values, onnx_kind, as_float32
+from opmatrix.spec import Attribute, AttributeValue
+
+# The highest that torch 2.13 writes. A newer ONNX Runtime reads more.
+_MAX_IR_VERSION = ORT["1.18"].ir
+
+
+def check(proto: ModelProto, demand: ExpectedModel) -> None:
+    """Raise ExportError with everything that any gate finds."""
+    found = [problem for gate in GATES for problem in gate(proto, demand)]
+    if found:
+        raise ExportError("\n".join(f"{demand}: {problem}" for problem in found))
+
+
+def nodes(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+    """The custom nodes that are declared, each as often as it is emitted; of ONNX's own, what the lowering emits."""
+    found = Counter(qualified(n) for n in proto.graph.node)
+    shown = ", ".join(found.elements()) or "none"
+    for name, count in demand.custom_nodes.items():
+        if not found[name]:
+            yield (
+                f"no node {name}, found: {shown}. It was replaced by a built-in or by its decomposition: "
+                f"register the symbolic at opset {demand.cell.opset} itself (legacy); key the translation table by the "
+                f"overload, '.default', and give the operator no CompositeImplicitAutograd kernel (dynamo)"
+            )
+        elif found[name] != count:
+            wanted = "one" if count == 1 else str(count)
+            yield f"{found[name]} nodes {name}, allowed: {wanted}. Call the operator once in the model"
+    allowed = {*demand.custom_nodes, *demand.standard_nodes}
+    around = {n.op_type for n in proto.graph.node if demand.model.around and n.domain in STANDARD}
+    if extra := sorted(found.keys() - allowed - around):
+        beside = ", ".join(sorted(allowed)) or "nothing"
+        yield (
+            f"unexpected nodes {', '.join(extra)} beside {beside}. Take them out of the lowering; if it does not "
+            f"emit them, a symbolic or translation of another operator is still registered: export in another process"
+        )
+    if not demand.custom_nodes and not found:
+        yield "no node at all. The lowering was not called: key the translation table by the overload, '.default'"
+
+
+def baked_constants(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+    """Nothing of the example stored in the model; of constants, those that the lowering emits."""
+    stored_values = [*(i.name for i in proto.graph.initializer), *(f.name for f in proto.functions)]
+    constants = "Constant" in demand.standard_nodes or demand.model.around
+    if stored_values and (proto.functions or not constants):
+        yield (
+            f"initializers or functions {', '.join(stored_values)}, allowed: none. A tensor was taken for a constant "
+            f"while tracing; pass it as an input of the model"
+        )
+
+
+def node_arguments(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+    """The graph's inputs reach the node, and its outputs the graph's, in the order of the declaration."""
+    if demand.model.around:
+        return  # what stands before and behind it is the model's own affair; the numbers will tell
+    for node in _declared_nodes(proto, demand):
+        for what, found, wanted in (
+            ("takes", list(node.input), list(node_inputs(demand.spec, demand.model))),
+            ("gives", list(node.output), [v.name for v in demand.signature.outputs]),
+        ):
+            if found != wanted:
+                yield f"{demand.node} {what} {found}, declared: {wanted}. Mend the order of arguments in the lowering"
+
+
+def attributes(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+    """Every attribute is written, defaults included, with the declared type and the model's value."""
+    declared = {a.name: a for a in schema_versions.written(demand.spec, demand.model.domain_version)}
+    marks = {n: a.default for n, a in declared.items() if n == schema_versions.MARK and a.default is not None}
+    values = attribute_values(demand.spec, demand.model) | marks
+    later = {a.name: a.since for a in demand.spec.attributes}
+    for node in _declared_nodes(proto, demand):
+        found = {a.name: a for a in node.attribute}
+        for name in sorted(found.keys() - declared.keys()):
+            if since := later.get(name):
+                yield (
+                    f"attribute {name!r} is of version {since} of {demand.spec.onnx.domain!r}, and the model imports "
+                    f"{demand.model.domain_version}. Write it where g.version() is {since} or more"
+                )
+                continue
+            yield f"unknown attribute {name!r}, declared: {', '.join(declared)}{did_you_mean(name, declared)}"
+        for name in sorted(declared.keys() - found.keys()):
+            yield (
+                f"attribute {name!r} is missing; ONNX Runtime would take its default, silently. Pass it as an "
+                f"attribute in the lowering, with its type as a suffix, not as an input"
+            )
+        for name in sorted(declared.keys() & found.keys()):
+            yield from _attribute(found[name], declared[name], as_float32(declared[name], values[name]))
+
+
+def defaults(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+    """The ONNX schema has the declared defaults, and so torch's: another's model may leave an attribute out."""
+    for declared in schema_versions.written(demand.spec, demand.model.domain_version):
+        written = demand.schema.attributes.get(declared.name)
+        if written is None or declared.default is None:
+            continue
+        default = written.default_value
+        found = _value(default) if default.type else None
+        if not _same(found, wanted := as_float32(declared, declared.default)):
+            yield (
+                f"the ONNX schema has the default {found!r} for attribute {declared.name!r}, declared: {wanted!r}, as "
+                f"in torch. Write it anew with: python -m opmatrix glue {demand.spec.name}"
+            )
+
+
+def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValue) -> Iterator[str]:
+    name = declared.name
+    found_type, wanted_type = AttributeProto.AttributeType.Name(found.type), onnx_kind(declared.kind)
+    value = _value(found)
+    if found_type != wanted_type:
+        yield (
+            f"attribute {name!r} has the type {found_type}, declared: {wanted_type}. ONNX Runtime reads it as absent: "
+            f"mend the suffix of its name in the lowering ({name}_f, {name}_i or {name}_s)"
+        )
+    elif not _same(value, wanted):
+        yield (
+            f"attribute {name!r} is {value!r}, declared: {wanted!r}. A default differs between the torch schema, "
+            f"the lowering and the ONNX schema, or the lowering drops the argument"
+        )
+
+
+def opset_imports(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+    """Opsets given are those asked for, and no others."""
+    found = {o.domain: o.version for o in proto.opset_import}
+    cell, versions = demand.cell, demand.versions
+    if found.get("") != cell.opset:
+        yield (
+            f"opset {found.get('')} was written, asked for: {cell.opset}. The exporter or its version converter chose "
+            f"another one; take a legal opset, or another exporter"
+        )
+    for domain in sorted({name.partition("::")[0] for name in demand.custom_nodes}):
+        if found.get(domain) != versions[domain]:
+            yield (
+                f"domain {domain!r} is imported at version {found.get(domain)}, declared: {versions[domain]}. "
+                f"Pass it in custom_opsets= (legacy), or as the since version of the translation's schema (dynamo)"
+            )
+    if extra := sorted(found.keys() - {"", *versions}):
+        allowed = " and ".join(map(repr, ("", *versions)))
+        yield f"unexpected opset imports {extra}, allowed: {allowed}. Something lowers to another domain"
+
+
+def format_version(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+    """ONNX Runtime can read the file."""
+    if not 3 <= proto.ir_version <= _MAX_IR_VERSION:
+        yield (
+            f"IR version {proto.ir_version}, allowed: 3 to {_MAX_IR_VERSION}, which ONNX Runtime 1.18 and newer read. "
+            f"Set ir_version before saving"
+        )
+
+
+def local_paths(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+    """Nothing in the file says where or how it was made: equal models have equal bytes in every checkout."""
+    graph = proto.graph
+    parts = [proto, graph, *graph.node, *graph.input, *graph.output, *graph.value_info]
+    if any(part.metadata_props or part.doc_string for part in parts):
+        yield "metadata or a doc string with paths of this machine is left in it. Strip them after the export"
+    if any(t.data_location == TensorProto.EXTERNAL for t in graph.initializer):
+        yield "a tensor lies in an external file. Export with external_data=False"
+
+
+GATES: Sequence[Callable[[ModelProto, ExpectedModel], Iterator[str]]] = (
+    nodes, baked_constants, node_arguments, attributes, defaults, opset_imports, declared_signature, checker, inference,
+    format_version, local_paths,
+)  # fmt: skip
+
+
+def _declared_nodes(proto: ModelProto, demand: ExpectedModel) -> list[NodeProto]:
+    return [n for n in proto.graph.node if qualified(n) == demand.node]
+
+
+def _value(attribute: AttributeProto) -> object:
+    """Return the value of an attribute as a declaration has it: text for bytes, a tuple for a list."""
+    value = helper.get_attribute_value(attribute)
+    items = [v.decode() if isinstance(v, bytes) else v for v in (value if isinstance(value, list) else [value])]
+    return tuple(items) if isinstance(value, list) else items[0]
+
+
+def _same(found: object, wanted: object) -> bool:
+    if isinstance(found, float) and isinstance(wanted, float):
+        return found == wanted or (math.isnan(found) and math.isnan(wanted))
+    return found == wanted

@@ -1,0 +1,95 @@
+"""The signature of a model: name, dtype and shape of every graph input and output, as the declaration has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from onnx import TensorProto, helper
+
+from opmatrix.declaration.model_inputs import GraphInput, graph_inputs
+from opmatrix.declaration.torch_signature import attribute_values, dtype_of
+from opmatrix.declaration.size_expressions import attribute_sizes, named_sizes, size
+from opmatrix.spec import Dims, DType, FromKernel, Model, OpSpec, Output, SameAs, shape_of
+
+Shape = tuple[int | str | None, ...]
+"""Sizes: a number where static, the name of a dynamic axis where not, None for a dynamic size without a name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueInfo:
+    """One graph input or output."""
+
+    name: str
+    dtype: DType
+    shape: Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphSignature:
+    """All graph inputs and outputs, in the order of the declaration."""
+
+    inputs: tuple[ValueInfo, ...]
+    outputs: tuple[ValueInfo, ...]
+
+
+def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
+    """Return the signature that a model must have in every exporter and opset."""
+    fed = graph_inputs(spec, model, model.cases[0])
+    shapes = [(feed, _input_shape(model, feed)) for feed in fed]
+    known = attribute_sizes(spec, attribute_values(spec, model))
+
+    def dtype(declared: str) -> DType:
+        return dtype_of(declared, model.types)
+
+    return GraphSignature(
+        inputs=tuple(ValueInfo(name=f.name, dtype=dtype(f.part.type), shape=shape) for f, shape in shapes),
+        outputs=tuple(
+            ValueInfo(name=model.names.get(o.name, o.name), dtype=dtype(o.type), shape=_output_shape(o, shapes, known))
+            for o in spec.outputs
+        ),
+    )
+
+
+def element_dtype(element: int) -> str:
+    """Return the dtype of an element type of ONNX, or "" where there is none."""
+    if element == TensorProto.STRING:
+        return "string"
+    return str(helper.tensor_dtype_to_np_dtype(element)) if element else ""
+
+
+def _input_shape(model: Model, feed: GraphInput) -> Shape:
+    sizes = shape_of(feed.tensor)
+    axes = model.dynamic.get(feed.part.name, (None,) * len(sizes))
+    return tuple(size if axis is None else axis for size, axis in zip(sizes, axes, strict=True))
+
+
+def _output_shape(output: Output, inputs: Sequence[tuple[GraphInput, Shape]], known: Mapping[str, int]) -> Shape:
+    match output.shape:
+        case SameAs(input=name):
+            return next(shape for feed, shape in inputs if feed.part.name == name)
+        case FromKernel(rank=rank):
+            return (None,) * rank
+        case Dims(dims=dims):
+            traced = {**known, **named_sizes([(feed.part, shape_of(feed.tensor)) for feed, _ in inputs])}
+            return tuple(_size(dim, traced, _axes(inputs)) for dim in dims)
+    raise ValueError(f"output {output.name!r} has no shape rule")
+
+
+def _size(dim: str | int, traced: Mapping[str, int], axes: Mapping[str, int | str | None]) -> int | str | None:
+    """Return a size of an output: the axis that it is, or a number where all that it is made of is static."""
+    if dim in axes:
+        return axes[str(dim)]
+    dynamic = {name for name, axis in axes.items() if not isinstance(axis, int)}
+    return None if dynamic.intersection(re.findall(r"[A-Za-z_]\w*", str(dim))) else size(dim, traced)
+
+
+def _axes(inputs: Sequence[tuple[GraphInput, Shape]]) -> dict[str, int | str | None]:
+    """Return what each name of `Input.dims` is in this model, an axis rather than a number where both are."""
+    found: dict[str, int | str | None] = {}
+    for feed, shape in inputs:
+        for dim, axis in zip(feed.part.dims or (), shape, strict=False):
+            if isinstance(dim, str) and dim != "..." and not isinstance(found.get(dim), str):
+                found[dim] = axis
+    return found

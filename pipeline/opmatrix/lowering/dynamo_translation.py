@@ -1,0 +1,141 @@
+"""Lowerings for the dynamo (torch.export) exporter, as translation functions. Needs torch, onnx and onnxscript."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx_ir
+import torch
+from numpy.typing import ArrayLike
+from onnx import defs
+from onnxscript import values
+
+from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.errors import ExportError
+from opmatrix.lowering.call_lowering import Lowered
+from opmatrix.lowering.graph import Emitter, NodeAttribute, Value
+from opmatrix.declaration.torch_signature import torch_arguments
+from opmatrix.spec import AttributeKind, DType
+
+_TENSORS = [
+    f"tensor({name})"
+    for name in (
+        "float", "double", "float16", "bfloat16", "int8", "int16", "int32", "int64",
+        "uint8", "uint16", "uint32", "uint64", "bool", "string",
+    )
+]  # fmt: skip
+_EMPTY: Mapping[str, Callable[..., onnx_ir.Attr]] = {
+    "f": onnx_ir.AttrFloat32s, "i": onnx_ir.AttrInt64s, "s": onnx_ir.AttrStrings,
+}  # fmt: skip
+_ANNOTATIONS: Mapping[AttributeKind, Any] = {
+    "float": float, "int": int, "string": str, "bool": bool,
+    "floats": Sequence[float], "ints": Sequence[int], "strings": Sequence[str], "bools": Sequence[bool],
+}  # fmt: skip
+
+
+class DynamoGraph(Emitter):
+    """`Graph` for a translation function."""
+
+    def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
+        domain, op_type, version, written = self._node(name, len(inputs), attributes)
+        schema = _throw_away(domain, op_type, version, inputs=len(inputs), outputs=outputs, attributes=written)
+        return values.Op(values.Opset(domain, version), op_type, schema)(
+            *inputs, **{a.name: _attribute(a) for a in written}
+        )
+
+    def constant(self, value: ArrayLike, dtype: DType) -> Value:
+        return self.op("Constant", value_t=numpy_dtype(dtype).type(value))
+
+    def dtype(self, value: Value) -> DType:
+        if value.dtype is None:
+            raise ExportError("g.dtype() is known for the operator's own inputs alone")
+        return value.dtype.numpy().name  # type: ignore[no-any-return]
+
+    def rank(self, value: Value) -> int:
+        return len(value.shape)
+
+    def _size(self, value: Value, axis: int) -> int | None:
+        size = value.shape[axis]
+        return size if isinstance(size, int) else None
+
+
+def table(
+    lowered: Lowered, opset: int, versions: Mapping[str, int], overloads: Sequence[torch._ops.OpOverload]
+) -> dict[Callable[..., Any], Callable[..., Any]]:
+    """Return the custom_translation_table that lowers `overloads` so, for exports at `opset`."""
+    return {overload: translation(lowered, opset, versions, overload) for overload in overloads}
+
+
+def translation(
+    lowered: Lowered, opset: int, versions: Mapping[str, int], overload: torch._ops.OpOverload
+) -> Callable[..., Any]:
+    """Return a lowering as a translation function of `overload`.
+
+    Its parameters have the names of the overload's own schema: torch 2.6 to 2.9 pass over a function with others,
+    silently. Its annotations say which arguments are constants.
+    """
+    arguments = torch_arguments(lowered.spec)
+    schema = overload._schema
+    if len(schema.arguments) != len(arguments):
+        raise ExportError(f"{lowered.spec.name}: {schema} does not have the {len(arguments)} declared arguments")
+    names = [a.name for a in schema.arguments]
+
+    def run(*given: Any, **named: Any) -> Any:
+        bound = signature.bind(*given, **named)
+        bound.apply_defaults()
+        outputs = lowered(DynamoGraph(opset, versions), list(bound.arguments.values()))
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    annotations = {
+        name: _ANNOTATIONS[a.source.kind] for name, a in zip(names, arguments, strict=True) if hasattr(a.source, "kind")
+    }
+    defaults: dict[str, Any] = {}
+    optional = True  # whether every later argument may be left out
+    for name, a in zip(reversed(names), reversed(arguments), strict=True):
+        default = a.default if a.default is not None else None if a.type == "Tensor?" else inspect.Parameter.empty
+        optional = optional and default is not inspect.Parameter.empty
+        defaults[name] = default if optional else inspect.Parameter.empty
+    signature = inspect.Signature(
+        [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=defaults[name],
+                annotation=annotations.get(name, inspect.Parameter.empty),
+            )
+            for name in names
+        ]
+    )
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = annotations
+    run.__name__ = lowered.spec.name
+    return run
+
+
+def _attribute(attribute: NodeAttribute) -> Any:
+    if attribute.letter == "t":
+        return onnx_ir.tensor(attribute.value)
+    if attribute.value == []:
+        return _EMPTY[attribute.letter](attribute.name, [])
+    return attribute.value
+
+
+def _throw_away(
+    domain: str, op_type: str, version: int, *, inputs: int, outputs: int, attributes: Sequence[NodeAttribute]
+) -> defs.OpSchema:
+    """Return a schema that fits one node: through the real one, torch drops or reorders what does not fit, silently."""
+    optional = defs.OpSchema.FormalParameterOption.Optional
+    return defs.OpSchema(
+        op_type,
+        domain,
+        version,
+        inputs=[defs.OpSchema.FormalParameter(f"i{n}", f"I{n}", param_option=optional) for n in range(inputs)],
+        outputs=[defs.OpSchema.FormalParameter(f"o{n}", f"O{n}") for n in range(outputs)],
+        type_constraints=[(f"I{n}", _TENSORS, "") for n in range(inputs)]
+        + [(f"O{n}", _TENSORS, "") for n in range(outputs)],
+        attributes=[
+            defs.OpSchema.Attribute(a.name, getattr(defs.OpSchema.AttrType, a.type), required=False) for a in attributes
+        ],
+    )

@@ -1,0 +1,179 @@
+"""Lowerings for the legacy (TorchScript) exporter, as symbolic functions. Needs torch and onnx."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch.onnx import symbolic_helper
+
+from opmatrix.errors import ExportError
+from opmatrix.lowering.call_lowering import Lowered
+from opmatrix.lowering.graph import Emitter, Value
+from opmatrix.lowering.legacy_types import set_types
+from opmatrix.declaration.torch_signature import torch_arguments
+from opmatrix.spec import DType, Input, OpSpec
+
+# How `parse_args` unpacks an argument. It has no letter for the others: "v" leaves them as they are.
+_LETTERS: Mapping[str, str] = {
+    "float": "f", "int": "i", "str": "s", "bool": "b", "float[]": "fs", "int[]": "is",
+}  # fmt: skip
+
+
+class LegacyGraph(Emitter):
+    """`Graph` over the graph that the exporter gives to a symbolic function. `versions` are those of custom domains, as
+    custom_opsets= has them. `known` are operators of this project that a lowering uses: the types of what their nodes
+    give follow from their declarations. `own` is the lowering's."""
+
+    def __init__(
+        self,
+        context: Any,
+        opset: int,
+        versions: Mapping[str, int],
+        known: Sequence[OpSpec] = (),
+        own: OpSpec | None = None,
+    ) -> None:
+        super().__init__(opset, versions)
+        self._context = context
+        self._known = {_node(spec): spec for spec in known}
+        self._variadic = {_node(s) for s in (*known, own) if s and any(i.variadic for i in s.inputs)}
+
+    def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
+        *_, written = self._node(name, len(inputs), attributes)
+        # Absent inputs at the end are left out, as in every other exporter; before a variadic one ONNX counts them.
+        present = list(inputs)
+        while present and present[-1] is None and name not in self._variadic:
+            present.pop()
+        tensors = {a.name: torch.from_numpy(np.array(a.value)) for a in written if a.letter == "t"}
+        passed = {f"{a.name}_{a.letter}": tensors.get(a.name, a.value) for a in written}
+        made = self._context.op(name, *map(self._present, present), outputs=outputs, **passed)
+        if spec := self._known.get(name):
+            named = {part.name: value for part, value in zip(spec.inputs, inputs, strict=False) if value is not None}
+            set_types(spec, named, {a.name: a.value for a in written}, made if isinstance(made, tuple) else (made,))
+        return made
+
+    def constant(self, value: ArrayLike, dtype: DType) -> Value:
+        tensor = torch.tensor(np.asarray(value).tolist(), dtype=getattr(torch, dtype))
+        return self._context.op("Constant", value_t=tensor)
+
+    def dtype(self, value: Value) -> DType:
+        return str(value.type().dtype()).removeprefix("torch.")  # type: ignore[return-value]
+
+    def rank(self, value: Value) -> int:
+        return int(value.type().dim())
+
+    def _size(self, value: Value, axis: int) -> int | None:
+        sizes = value.type().varyingSizes()
+        return int(sizes[axis]) if sizes and sizes[axis] is not None else None
+
+    def _present(self, value: Value | None) -> Value:
+        if value is not None:
+            return value
+        absent = self._context.op("prim::Constant")
+        absent.setType(torch._C.NoneType.get())
+        return absent
+
+
+def _node(spec: OpSpec) -> str:
+    return f"{spec.onnx.domain}::{spec.onnx.op_type}"
+
+
+@contextmanager
+def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names: Sequence[str]) -> Iterator[None]:
+    """Let a lowering be the symbolic function of the torch operators `names` for one export, and for no other.
+
+    Raises ExportError where somebody has registered one for this opset: only the last of two would be asked.
+    """
+    for name in names:
+        if _is_registered(name, opset):
+            raise ExportError(
+                f"{lowered.spec.name}: a symbolic function of {name} is registered for opset {opset} already, and only "
+                "one of two is asked. Remove that call of register_custom_op_symbolic: opmatrix makes its own for each "
+                "export"
+            )
+    register(lowered, opset, versions, names)
+    try:
+        yield
+    finally:
+        for name in names:
+            if _is_registered(name, opset):
+                torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]  # as below
+            _forget_empty(name)
+
+
+def _is_registered(name: str, opset: int) -> bool:
+    """Return whether there is a custom symbolic function for this very opset; torch's own does not count."""
+    group = _registry().get_function_group(name)
+    return group is not None and bool(group._functions.overridden(opset))
+
+
+def _forget_empty(name: str) -> None:
+    """Remove what torch leaves of an operator that has no symbolic function any more: the next export would end with
+    "min() arg is an empty sequence", instead of the operator's name."""
+    group = _registry().get_function_group(name)
+    if group is not None and not len(group._functions):
+        _registry()._registry.pop(name, None)
+
+
+def register(lowered: Lowered, opset: int, versions: Mapping[str, int], names: Sequence[str]) -> None:
+    """Register a lowering as the symbolic function of the torch operators `names`, for exports at `opset`.
+
+    Of all registrations the highest at or below the opset asked for wins: one made lower could lose to another.
+    """
+    for name in names:
+        function = symbolic(lowered, opset, versions)
+        # torch.onnx has it as a public name and does not re-export it for type checkers (2.13).
+        torch.onnx.register_custom_op_symbolic(name, function, opset)  # type: ignore[attr-defined]
+
+
+def _registry() -> Any:
+    """Return torch's registry of symbolic functions, which moved with torch 2.9. It has no public question."""
+    try:
+        return importlib.import_module("torch.onnx._internal.torchscript_exporter.registration").registry
+    except ImportError:
+        return importlib.import_module("torch.onnx._internal.registration").registry
+
+
+def symbolic(lowered: Lowered, opset: int, versions: Mapping[str, int]) -> Any:
+    """Return a lowering as a symbolic function: it parses the arguments and sets the types of the results."""
+    arguments = torch_arguments(lowered.spec)
+
+    def run(context: Any, *values: Any) -> Any:
+        parsed = [_parse(a.type, a.name, value) for a, value in zip(arguments, values, strict=True)]
+        outputs = lowered(LegacyGraph(context, opset, versions, lowered.used, lowered.spec), parsed)
+        attributes = {a.source.name: value for a, value in zip(arguments, parsed, strict=True)}
+        set_types(lowered.spec, _inputs(lowered, parsed), attributes, outputs)
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    parameters = [inspect.Parameter("g", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    parameters += [inspect.Parameter(a.name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for a in arguments]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # parse_args takes names from it
+    run.__name__ = lowered.spec.name
+    letters: list[Any] = [_LETTERS.get(a.type, "v") for a in arguments]
+    return symbolic_helper.parse_args(*letters)(run)
+
+
+def _parse(kind: str, name: str, value: Any) -> Any:
+    if kind == "Tensor?":
+        return None if symbolic_helper._is_none(value) else value
+    if kind == "Tensor[]":
+        return symbolic_helper._unpack_list(value)
+    if kind in ("str[]", "bool[]"):
+        letter = kind[0]
+        items = symbolic_helper._unpack_list(value)
+        return [symbolic_helper._parse_arg(v, letter, name) for v in items]  # type: ignore[arg-type]
+    return value
+
+
+def _inputs(lowered: Lowered, arguments: Sequence[Any]) -> dict[str, Value]:
+    """Return the tensors that are there, by the names of the declaration; of a variadic input the first."""
+    sources = [a.source for a in torch_arguments(lowered.spec)]
+    found = {s.name: v for s, v in zip(sources, arguments, strict=True) if isinstance(s, Input)}
+    firsts = {name: next(iter(v), None) if isinstance(v, list) else v for name, v in found.items()}
+    return {name: value for name, value in firsts.items() if value is not None}

@@ -1,0 +1,89 @@
+"""Compare what was measured of one torch or one ONNX Runtime with its row of opmatrix.matrix.cells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opmatrix.errors import ProbeError
+from opmatrix.files import write_text
+from opmatrix.matrix.cells import ORT, TORCH, Exporter, ir
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """One try to export a tiny model. `wrong` says why it is no model of the opset that was asked for."""
+
+    exporter: Exporter
+    opset: int
+    ir: int = 0
+    label: bool = False
+    wrong: str = ""
+
+    @property
+    def runs(self) -> bool:
+        return not self.wrong and not self.label
+
+
+def conclude(path: Path, found: object, differences: Sequence[str], *, name: str) -> None:
+    """Write what was measured of `name`. Raises ProbeError with each difference."""
+    write_text(path, json.dumps(found, indent=1) + "\n")
+    if differences:
+        raise ProbeError("\n".join(differences))
+    print(f"{name}: as declared")
+
+
+def torch_differences(version: str, found: Sequence[Export]) -> list[str]:
+    """Return what differs from the row of a torch, each with what was measured, or nothing."""
+    if (row := TORCH.get(version)) is None:
+        return [f"torch {version} has no row. Add to TORCH in pipeline/opmatrix/matrix/cells.py: {torch_row(version, found)}"]
+    declared: Mapping[str, Iterable[int]] = {"legacy": row.legacy, "dynamo": row.dynamo}
+    told = []
+    for one in found:
+        name = f"torch {version}, {one.exporter} exporter, opset {one.opset}"
+        legal = one.opset in declared[one.exporter]
+        if legal and not one.runs:
+            told.append(f"{name}: declared legal, and {one.wrong or 'its opset is a mere label'}")
+        elif one.runs and not legal:
+            told.append(f"{name}: declared illegal, and it runs")
+        elif one.exporter == "legacy" and one.label != (one.opset in row.label):
+            told.append(f"{name}: {'a' if one.label else 'not a'} mere label, declared otherwise")
+        if one.runs and one.ir != ir(one.exporter, one.opset):
+            told.append(f"{name}: IR version {one.ir}, declared: {ir(one.exporter, one.opset)}")
+    return [*told, *([f"The row that was measured: {torch_row(version, found)}"] if told else [])]
+
+
+def torch_row(version: str, found: Iterable[Export]) -> str:
+    """Return the row of TORCH that was measured."""
+    tried = list(found)
+    parts = []
+    for exporter in ("legacy", "dynamo"):
+        if runs := [one.opset for one in tried if one.exporter == exporter and one.runs]:
+            parts.append(f"{exporter}={_range(runs)}")
+        elif exporter == "dynamo":
+            parts.append("no_dynamo=...")
+    if label := [one.opset for one in tried if one.label]:
+        parts.append(f"label={_range(label)}")
+    return f'"{version}": Torch({", ".join(parts)})'
+
+
+def ort_differences(version: str, *, ir: int, opset: int) -> list[str]:
+    """Return what differs from the row of an ONNX Runtime that reads models up to this IR version and opset."""
+    found = f'"{version}": Ort(ir={ir}, opset={opset})'
+    if (row := ORT.get(version)) is None:
+        return [f"ONNX Runtime {version} has no row. Add to ORT in pipeline/opmatrix/matrix/cells.py: {found}"]
+    told = []
+    if ir != row.ir:
+        told.append(f"ONNX Runtime {version} reads IR versions up to {ir}, declared: {row.ir}")
+    if opset != row.opset:
+        told.append(f"ONNX Runtime {version} reads opsets up to {opset}, declared: {row.opset}")
+    return [*told, *([f"The row that was measured: {found}"] if told else [])]
+
+
+def _range(opsets: Sequence[int]) -> str:
+    first, last = min(opsets), max(opsets)
+    if len(opsets) == last + 1 - first:
+        return f"range({first}, {last + 1})"
+    return f"{tuple(sorted(opsets))}  # no range: opmatrix.matrix.cells cannot say this yet"

@@ -1,0 +1,53 @@
+"""A finding: the answer to one question about a model. Imports no framework."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from opmatrix.errors import one_line
+from opmatrix.files import write_text
+
+Mark = Literal["ok", "wrong", "note"]
+"""`note` is something to know that makes nothing wrong, such as a question that could not be asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The answer to one question, such as "nodes"; `remedy` says what to do where something is wrong."""
+
+    question: str
+    mark: Mark
+    text: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        """Return both sentences as one line, whatever came from elsewhere."""
+        said = one_line(self.text).rstrip(".")
+        return f"{said}. {one_line(self.remedy)}" if self.remedy else said
+
+
+def ok(question: str, text: str) -> Finding:
+    return Finding(question=question, mark="ok", text=text)
+
+
+def note(question: str, text: str) -> Finding:
+    return Finding(question=question, mark="note", text=text)
+
+
+def wrong(question: str, text: str, remedy: str = "") -> Finding:
+    return Finding(question=question, mark="wrong", text=text, remedy=remedy)
+
+
+def write(path: Path, findings: Sequence[Finding], **more: Any) -> None:
+    """Write findings, and what the next part needs to know."""
+    write_text(path, json.dumps({"findings": [asdict(f) for f in findings], **more}, indent=1) + "\n")
+
+
+def read(path: Path) -> tuple[list[Finding], Mapping[str, Any]]:
+    """Read what `write` wrote. Raises FileNotFoundError."""
+    data = json.loads(path.read_text())
+    return [Finding(**found) for found in data.pop("findings")], data

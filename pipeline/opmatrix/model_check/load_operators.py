@@ -1,0 +1,79 @@
+"""All operators of the project in one process of torch: as their libraries compute, and as they are exported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onnx import ModelProto
+
+from opmatrix.declaration import schema_versions
+from opmatrix.errors import OpmatrixError
+from opmatrix.model_check.user_model import TorchModel
+from opmatrix.project.paths import Paths
+from opmatrix.torch_library import load_library
+from opmatrix.declaration.load import Operator
+from opmatrix.lowering.call_lowering import Lowered
+from opmatrix.matrix.cells import Exporter
+from opmatrix.export import legacy_exporter
+from opmatrix.torch_library import aten_overloads
+from opmatrix.export.generated_modules import load_generated
+from opmatrix.export.traced_module import ExporterInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedOperators:
+    """The operators that torch now has; `missing` says of the others, by their torch names, why not."""
+
+    lowered: Sequence[Lowered]
+    missing: Mapping[str, str]
+    alive: Sequence[Any] = field(repr=False)
+
+    def versions(self) -> dict[str, int]:
+        """Return the version of each custom domain that a model imports: the first that has all that is declared."""
+        found: dict[str, int] = {}
+        for spec in (s for one in self.lowered for s in (one.spec, *one.used)):
+            found[spec.onnx.domain] = max(found.get(spec.onnx.domain, 1), *schema_versions.versions(spec))
+        return found
+
+
+def load(layout: Paths, operators: Sequence[Operator]) -> LoadedOperators:
+    """Load every operator that is built: compiled library, fake kernel and lowering."""
+    lowered, alive, missing = [], [], {}
+    for operator in operators:
+        if operator.spec.torch is None:
+            continue
+        try:
+            generated = load_generated(layout, operator.name)
+            loaded = load_library.load(layout, operator)
+            if not (operator.spec.torch.overrides or operator.spec.torch.python):
+                generated.fake.register_fake()
+            aten_overloads.overloads(operator.spec)
+            lowered.append(generated.lowered("custom"))
+        except (OpmatrixError, RuntimeError) as error:
+            missing[operator.spec.torch.name] = str(error)
+            continue
+        alive.append(loaded)
+    return LoadedOperators(lowered=lowered, missing=missing, alive=alive)
+
+
+def export(
+    model: TorchModel, loaded: LoadedOperators, *, exporter: Exporter, opset: int, outputs: Sequence[str]
+) -> ModelProto:
+    """Export the model as one exporter of torch writes it, every operator in its custom lowering."""
+    given = ExporterInput(
+        module=model.module,
+        inputs=tuple(t.detach().clone() for t in model.inputs),  # a model may write to them
+        lowered=loaded.lowered,
+        opset=opset,
+        versions=loaded.versions(),
+        input_names=model.input_names,
+        output_names=outputs,
+        axes=model.axes(),
+    )
+    if exporter == "legacy":
+        return legacy_exporter.write(given)
+    from opmatrix.export import dynamo_exporter  # it imports what older versions of torch have not
+
+    return dynamo_exporter.write(given)

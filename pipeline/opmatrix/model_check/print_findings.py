@@ -1,0 +1,50 @@
+"""Findings in a terminal: one line each, with a mark, so that nothing hangs on a colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import IO
+
+from rich.console import Console
+from rich.text import Text
+
+from opmatrix.model_check.finding import Finding, Mark
+
+# A mark, one for a terminal without Unicode, and a colour; rich honours NO_COLOR.
+_MARKS: Mapping[Mark, tuple[str, str, str]] = {
+    "ok": ("✓", "ok", "green"),
+    "wrong": ("✗", "X", "red"),
+    "note": ("○", "-", "yellow"),
+}
+_WIDTH = max(len("types and shapes"), len("first node"))
+
+
+class FindingPrinter:
+    """Prints findings as they come, and counts them."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._console = Console(file=stream, highlight=False)
+        self.counts: dict[Mark, int] = {"ok": 0, "wrong": 0, "note": 0}
+
+    @property
+    def wrong(self) -> int:
+        return self.counts["wrong"]
+
+    def title(self, text: str) -> None:
+        self._console.print(Text(text, style="bold"), soft_wrap=True)
+
+    def print(self, findings: Iterable[Finding]) -> None:
+        """Print findings. None is wrapped, so that a command in it can be copied."""
+        for found in findings:
+            self.counts[found.mark] += 1
+            mark, plain, colour = _MARKS[found.mark]
+            line = Text("  ")
+            line.append(plain if self._console.options.ascii_only else mark, style=colour)
+            line.append(f" {found.question:<{_WIDTH}}  {found}")
+            self._console.print(line, soft_wrap=True)
+
+    def sum_up(self) -> None:
+        """Print the last line: whether all is well."""
+        notes = f", {self.counts['note']} to know" if self.counts["note"] else ""
+        said = f"{self.wrong} wrong, " if self.wrong else "all is well: "
+        self._console.print(Text(f"{said}{self.counts['ok']} right{notes}"), soft_wrap=True)

@@ -1,0 +1,109 @@
+"""Run a model in ONNX Runtime, optimised and not, and hold what comes out against what is expected. Never torch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import onnxruntime
+from onnx import ModelProto
+
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.compare import EXACT, Comparison, compare
+from opmatrix.errors import many
+from opmatrix.model_check import finding
+from opmatrix.model_check.model_inputs import ModelInputs
+from opmatrix.model_check.finding import Finding
+from opmatrix.spec import Tolerance
+from opmatrix.ort_checks.sessions import RefusedError, OrtSessions, call
+
+OPTIMISED, PLAIN = "optimised", "not optimised"  # settings of opmatrix.ort_checks.sessions
+Answers = Mapping[str, Sequence[Array]]
+
+
+def run(path: Path, runtime: OrtSessions, fed: ModelInputs) -> tuple[list[Finding], Answers]:
+    """Make the sessions and run each once. Returns what went wrong, and the outputs by setting."""
+    version = onnxruntime.__version__
+    try:
+        sessions = runtime.sessions(str(path), settings=[OPTIMISED, PLAIN])
+    except RefusedError as error:
+        return [_wrong(f"ONNX Runtime {version} refuses the model: {error}")], {}
+    answers: dict[str, Sequence[Array]] = {}
+    took = 0.0
+    for setting, session in sessions.items():
+        began = time.perf_counter()
+        try:
+            answers[setting] = call(session, {name: array.copy() for name, array in fed.inputs.items()})
+        except RefusedError as error:
+            ours = "They were drawn: give it some that it can compute with: --inputs FILE.npz" if fed.drawn else ""
+            text = f"ONNX Runtime {version} fails ({setting}), {fed}: {error}"
+            return [_wrong(text, ours)], answers
+        took = time.perf_counter() - began
+    text = f"in ONNX Runtime {version}, optimised and not, {took * 1000:.2g} ms; {fed}"
+    return [finding.ok("runs", text)], answers
+
+
+def _wrong(text: str, remedy: str = "") -> Finding:
+    return finding.wrong("runs", text, remedy)
+
+
+def agreement(
+    model: ModelProto, answers: Answers, expected: Mapping[str, Array], limits: Mapping[str, Tolerance], *, of: str
+) -> Iterator[Finding]:
+    """Yield how each setting differs from what is expected of the outputs, or that all agree; `of` says whose it is."""
+    names = [o.name for o in model.graph.output]
+    known = [n for n in names if n in expected]
+    found = {
+        setting: [
+            held(name, actual, expected[name], limits)
+            for name, actual in zip(names, outputs, strict=True)
+            if name in expected
+        ]
+        for setting, outputs in answers.items()
+    }
+    wrong = {setting: [c for c in of_one if not c.ok] for setting, of_one in found.items()}
+    bad = [setting for setting, of_one in wrong.items() if of_one]
+    if not bad:
+        worst = max((c for of_one in found.values() for c in of_one), key=lambda c: c.tolerance_used, default=None)
+        limits_used = ""
+        if worst:
+            within = f" within rtol={worst.tolerance.rtol:g} atol={worst.tolerance.atol:g}"
+            limits_used = f"{within}, {worst.tolerance_used:.0%} of the limit used up"
+        some = "" if len(known) == len(names) else f"; nothing is known of {len(names) - len(known)} further outputs"
+        yield finding.ok("agrees", f"with {of}: {many(len(known), 'output')}{limits_used}{some}")
+        return
+    for comparison in wrong[bad[0]]:
+        only = "" if len(bad) == len(answers) else f" (only where the graph is {bad[0]})"
+        first = f", first at {comparison.first}" if comparison.first else ""
+        yield finding.wrong("agrees", f"not with {of}{only}: {comparison}{first}", _remedy(bad))
+
+
+def same(model: ModelProto, answers: Answers, limits: Mapping[str, Tolerance]) -> Iterator[Finding]:
+    """Yield where the optimised graph gives other numbers than the one as it is."""
+    names = [o.name for o in model.graph.output]
+    for name, optimised, plain in zip(names, answers[OPTIMISED], answers[PLAIN], strict=True):
+        found = held(name, optimised, plain, limits)
+        if not found.ok:
+            yield finding.wrong(
+                "agrees", f"the optimised graph does not agree with the graph as it is: {found}", _remedy([OPTIMISED])
+            )
+
+
+def _remedy(bad: Sequence[str]) -> str:
+    if bad == [OPTIMISED]:
+        return (
+            "An optimisation of ONNX Runtime changes the result: run it with a lower graph_optimization_level, and "
+            "report it there"
+        )
+    return ""
+
+
+def held(name: str, actual: object, expected: Array, limits: Mapping[str, Tolerance]) -> Comparison:
+    """Compare one value; what is no tensor cannot be compared."""
+    subject = f"output {name!r}: "
+    if not hasattr(actual, "dtype"):
+        return Comparison(tolerance=EXACT, subject=subject, problem=f"a {type(actual).__name__} and no tensor")
+    tolerance = limits.get(dtype_name(expected), EXACT)
+    return replace(compare(actual, expected, tolerance=tolerance), subject=subject)  # type: ignore[arg-type]

@@ -1,0 +1,160 @@
+"""The function of a person that builds a torch model and its inputs: found, called, and held to what it may return."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ml_dtypes
+import torch
+
+from opmatrix.testdata.arrays import Array
+from opmatrix.errors import UsageError, did_you_mean, one_line
+from opmatrix.files import line_in
+
+# The third thing that the function may return: a dict of these.
+OPTIONS = ("input_names", "output_names", "dynamic")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchModel:
+    """A module, what it is called with, and the names that the exported model gives to that.
+
+    `dynamic` names, per input, the axes that stay symbolic (None: static), as `Model.dynamic` in cases.py does.
+    """
+
+    module: torch.nn.Module
+    inputs: tuple[torch.Tensor, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...] | None
+    dynamic: Mapping[str, tuple[str | None, ...]]
+
+    def axes(self) -> list[dict[int, str]]:
+        """Return the symbolic axes of each input, by number."""
+        named = [self.dynamic.get(name, ()) for name in self.input_names]
+        return [{axis: name for axis, name in enumerate(names) if name} for names in named]
+
+
+def build(target: str, folder: Path) -> TorchModel:
+    """Call the function ``module:function`` or ``path/to/file.py:function``; modules are found in `folder`, too.
+
+    Raises UsageError, one sentence, for everything that is not as it must be.
+    """
+    place, _, name = target.rpartition(":")
+    module = _load(place, folder)
+    function = getattr(module, name, None)
+    if not callable(function):
+        found = [n for n, v in vars(module).items() if inspect.isfunction(v)]
+        has = ", ".join(found) or "none"
+        raise UsageError(f"{place}: no function {name!r}, there is: {has}{did_you_mean(name, found)}")
+    try:
+        returned = function()
+    except Exception as error:  # whatever a person's function raises is theirs to see, with its line
+        raise UsageError(f"{target}: {name}() raised {told(error, str(module.__file__))}") from error
+    return _checked(returned, f"{target}: {name}()")
+
+
+def _load(place: str, folder: Path) -> ModuleType:
+    path = Path(place)
+    try:
+        if path.suffix != ".py":
+            sys.path.insert(0, str(folder))
+            return importlib.import_module(place)
+        sys.path.insert(0, str((folder / path).parent))
+        spec = importlib.util.spec_from_file_location(path.stem, folder / path)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module  # as an import would have it, so that classes can be pickled
+        spec.loader.exec_module(module)
+        return module
+    except ModuleNotFoundError as error:
+        if path.suffix != ".py" and error.name and (place == error.name or place.startswith(f"{error.name}.")):
+            raise UsageError(
+                f"no module {place!r} can be imported from {folder}; write module:function, or path/to/file.py:function"
+            ) from error
+        raise UsageError(f"{place}: its import raised {told(error)}") from error
+    except Exception as error:
+        file = folder / path if path.suffix == ".py" else None
+        raise UsageError(f"{place}: its import raised {told(error, str(file) if file else '')}") from error
+
+
+def told(error: BaseException, file: str = "") -> str:
+    """Return kind and message of an error, and the last line of `file` that it came through."""
+    line = line_in(file, error)
+    return f"{type(error).__name__}: {one_line(error)[:500]}" + (f" (line {line})" if line else "")
+
+
+def _checked(returned: object, what: str) -> TorchModel:
+    wanted = "return (module, inputs), or (module, inputs, options)"
+    if not isinstance(returned, tuple) or len(returned) not in (2, 3):
+        raise UsageError(f"{what} returned a {_shown(returned)}; {wanted}")
+    module, inputs, options = (*returned, {}) if len(returned) == 2 else returned
+    if not isinstance(module, torch.nn.Module):
+        raise UsageError(f"{what} returned a {_shown(module)} as the module, which must be a torch.nn.Module; {wanted}")
+    tensors = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+    if not isinstance(tensors, tuple | list) or not all(isinstance(t, torch.Tensor) for t in tensors):
+        wrong = next((t for t in tensors if not isinstance(t, torch.Tensor)), tensors) \
+            if isinstance(tensors, tuple | list) else tensors  # fmt: skip
+        raise UsageError(
+            f"{what} returned a {_shown(wrong)} among the inputs, which must be a tuple of tensors; {wanted}"
+        )
+    if not isinstance(options, Mapping):
+        raise UsageError(f"{what} returned a {_shown(options)} as the options, which must be a dict; {wanted}")
+    for name in options:
+        if name not in OPTIONS:
+            near = did_you_mean(str(name), OPTIONS)
+            raise UsageError(f"{what} returned the option {name!r}, allowed: {', '.join(OPTIONS)}{near}")
+    return _with_options(module, tuple(tensors), options, what)
+
+
+def _with_options(
+    module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], options: Mapping[str, Any], what: str
+) -> TorchModel:
+    names = tuple(options.get("input_names") or _parameters(module.forward, len(tensors)))
+    if len(names) != len(tensors) or len(set(names)) != len(names):
+        raise UsageError(f"{what} returned input_names {list(names)} for {len(tensors)} inputs; one name for each")
+    dynamic = {name: tuple(axes) for name, axes in dict(options.get("dynamic") or {}).items()}
+    for name, axes in dynamic.items():
+        if name not in names:
+            raise UsageError(
+                f"{what}: dynamic names {name!r}, the inputs are {', '.join(names)}{did_you_mean(name, names)}"
+            )
+        if len(axes) != (rank := tensors[names.index(name)].dim()):
+            raise UsageError(
+                f"{what}: dynamic gives {name!r} {len(axes)} axes, it has {rank}; write None for a static one"
+            )
+    outputs = options.get("output_names")
+    return TorchModel(
+        module=module,
+        inputs=tensors,
+        input_names=names,
+        output_names=tuple(outputs) if outputs else None,
+        dynamic=dynamic,
+    )
+
+
+def _parameters(forward: Callable[..., Any], count: int) -> Sequence[str]:
+    """Return the names that a module gives to its inputs, or made-up ones where it has none for each."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = [p.name for p in inspect.signature(forward).parameters.values() if p.kind in kinds]
+    return found[:count] if len(found) >= count else [f"input_{n}" for n in range(count)]
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__name__} of {len(value)}" if isinstance(value, tuple | list) else type(value).__name__
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    """Return a tensor's numbers; NumPy has no bfloat16 of its own."""
+    plain = tensor.detach().cpu().contiguous()
+    if plain.dtype == torch.bfloat16:
+        found: Array = plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return found
+    return plain.numpy()

@@ -1,0 +1,160 @@
+"""The operators of a project, each as a section: what a declaration, a README and the models say. Pure.
+
+The sections follow ONNX's own Operators.md: version, attributes, inputs, outputs, type constraints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from opmatrix.codegen.onnx_schema import onnx_type
+from opmatrix.declaration.load import Operator
+from opmatrix.operator_pages.markdown import code, codes, plain, table
+from opmatrix.declaration.torch_signature import torch_name, torch_schema
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, Model, OpSpec, Output, Override, SameAs
+
+
+def render(operators: Sequence[Operator], readmes: Mapping[str, str], *, ops: str) -> str:
+    """Return the page. `readmes` are the texts of README.md where there is one; `ops` leads from the page to ops/."""
+    sections = [_section(o, readmes.get(o.name, ""), f"{ops}/{o.name}") for o in operators]
+    return "\n\n".join(["# Operators", _overview(operators), *sections]) + "\n"
+
+
+def introduction(readme: str) -> str:
+    """Return what a README says before its first table or section: what is computed, and the formula."""
+    body = readme.partition("\n")[2] if readme.startswith("# ") else readme
+    return re.split(r"^(?:\||#)", body, maxsplit=1, flags=re.MULTILINE)[0].strip("\n")
+
+
+def _overview(operators: Iterable[Operator]) -> str:
+    def row(spec: OpSpec) -> Iterator[str]:
+        yield f"[{spec.name}](#{spec.name})"
+        yield code(spec.torch.name) if spec.torch else "none"
+        yield f"nodes of {codes(spec.uses)}" if spec.uses else code(f"{spec.onnx.domain}::{spec.onnx.op_type}")
+        yield ", ".join(spec.lowerings)
+        yield plain(spec.summary)
+
+    titles = ("operator", "in torch", "in ONNX", "lowerings", "what it does")
+    return table(titles, [[*row(o.spec)] for o in operators]) or "This project has no operators."
+
+
+def _section(operator: Operator, readme: str, folder: str) -> str:
+    spec = operator.spec
+    said = re.sub(r"\]\((?![a-z]+:|#)([^)]+)\)", rf"]({folder}/\1)", introduction(readme))
+    tables = {
+        "Attributes": _attributes(spec),
+        "Inputs": _inputs(spec),
+        "Outputs": _outputs(spec),
+        "Type constraints": _constraints(spec),
+        "Tolerances": _tolerances(spec),
+        "Models that are exported and verified": _models(operator.models),
+    }
+    parts = (
+        f"## {spec.name}",
+        plain(spec.summary),
+        said if plain(said) != plain(spec.summary) else "",
+        _facts(operator, folder, has_readme=bool(readme)),
+        *(f"**{title}**\n\n{content}" for title, content in tables.items() if content),
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _facts(operator: Operator, folder: str, *, has_readme: bool) -> str:
+    spec = operator.spec
+    files = [("declaration", "spec.py"), ("reference", "reference.py"), ("cases", "cases.py")]
+    told = [("tolerances and their reasons", "README.md")] if has_readme else []
+    rows = {
+        "torch": code(torch_schema(spec)) if spec.torch else "none: it exists in ONNX alone",
+        "defined in": "`torch_op.py`, in Python" if spec.torch and spec.torch.python else "",
+        "replaces": "; ".join(map(_override, spec.torch.overrides)) if spec.torch else "",
+        "ONNX": _node(spec),
+        "versions of the domain": ", ".join(map(str, spec.onnx.versions)),
+        "opsets": f"from {spec.min_opset} on",
+        "kernel": "of ONNX Runtime itself (a contrib op)" if spec.runtime == "contrib" else "",
+        "lowerings": ", ".join(spec.lowerings),
+        "files": ", ".join(f"[{name}]({folder}/{file})" for name, file in (*told, *files)),
+    }
+    return table(("", ""), [(name, value) for name, value in rows.items() if value])
+
+
+def _node(spec: OpSpec) -> str:
+    if spec.uses:
+        return f"no node of its own; its lowering writes those of {codes(spec.uses)}"
+    return f"{code(spec.onnx.op_type)} of domain {code(spec.onnx.domain)}, since version {spec.onnx.since_version}"
+
+
+def _override(override: Override) -> str:
+    since = [f"from torch {override.first} on"] if override.first else []
+    until = [f"up to torch {override.last}"] if override.last else []
+    return " ".join([code(override.name), *since, *until])
+
+
+def _attributes(spec: OpSpec) -> str:
+    def row(a: Attribute) -> tuple[str, ...]:
+        limits = [f"{sign} {limit:g}" for sign, limit in (("≥", a.minimum), ("≤", a.maximum)) if limit is not None]
+        allowed = [f"one of {codes(a.allowed)}"] if a.allowed else []
+        side = "in torch alone" if a.torch_only else "in ONNX alone" if a.kind == "tensor" else ""
+        name = f"{code(torch_name(a))} in torch" if torch_name(a) != a.name and spec.torch else ""
+        default = "required" if a.default is None else code(repr(a.default))
+        where = "; ".join(filter(None, (name, side)))
+        return code(a.name), a.kind, default, "; ".join([*limits, *allowed]), where, plain(a.doc)
+
+    return table(("name", "kind", "default", "allowed", "where", "meaning"), map(row, spec.attributes))
+
+
+def _inputs(spec: OpSpec) -> str:
+    def row(i: Input) -> tuple[str, ...]:
+        shape = f"that of {code(i.same_as)}" if i.same_as else code(_dims(i.dims)) if i.dims is not None else "any"
+        count = "may be absent" if i.optional else "any number" if i.variadic else ""
+        return code(i.name), code(onnx_type(spec, i.type)), shape, count, plain(i.doc)
+
+    return table(("name", "type", "shape", "how many", "meaning"), map(row, spec.inputs))
+
+
+def _outputs(spec: OpSpec) -> str:
+    def row(o: Output) -> tuple[str, ...]:
+        return code(o.name), code(onnx_type(spec, o.type)), _shape(o), plain(o.doc)
+
+    return table(("name", "type", "shape", "meaning"), map(row, spec.outputs))
+
+
+def _shape(output: Output) -> str:
+    match output.shape:
+        case SameAs(input=name):
+            return f"that of {code(name)}"
+        case Dims(dims=dims):
+            return code(_dims(dims))
+        case FromKernel(rank=rank):
+            return f"rank {rank}; the kernel finds its sizes"
+    return ""
+
+
+def _dims(dims: Sequence[str | int]) -> str:
+    return f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
+
+
+def _constraints(spec: OpSpec) -> str:
+    rows = [(code(name), codes(onnx_type(spec, dtype) for dtype in dtypes)) for name, dtypes in spec.types.items()]
+    return table(("variable", "stands for"), rows)
+
+
+def _tolerances(spec: OpSpec) -> str:
+    rows = [
+        (lowering, dtype, f"{limit.rtol:g}", f"{limit.atol:g}")
+        for lowering, by_dtype in spec.tolerances.items()
+        for dtype, limit in by_dtype.items()
+    ]
+    return table(("lowering", "dtype of the output", "rtol", "atol"), rows)
+
+
+def _models(models: Iterable[Model]) -> str:
+    def row(m: Model) -> tuple[str, ...]:
+        types = ", ".join(f"{name} = {dtype}" for name, dtype in m.types.items())
+        attributes = codes(f"{name} = {value!r}" for name, value in m.attributes.items())
+        axes = dict.fromkeys(a for axes in m.dynamic.values() for a in axes if a)
+        version = "" if m.domain_version == 1 else str(m.domain_version)
+        return code(m.name), types, attributes, codes(axes), version, str(len(m.cases)), plain(m.unsupported)
+
+    titles = ("model", "types", "attributes", "symbolic sizes", "domain version", "cases", "cannot run, because")
+    return table(titles, map(row, models))

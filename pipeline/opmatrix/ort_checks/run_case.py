@@ -1,0 +1,86 @@
+"""One model on trial: its sessions in ONNX Runtime, its reference evaluation, and the evidence that both give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import helper
+
+from opmatrix.testdata.compare import Comparison
+from opmatrix.testdata.onnx_dataset import DataSet
+from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.errors import VerifyError, missing
+from opmatrix.spec import DType, OpSpec, Tolerance
+from opmatrix.ort_checks.concurrent_runs import run_concurrently
+from opmatrix.ort_checks.judge_case import ONE_THREAD, CaseRuns
+from opmatrix.ort_checks.reference_evaluator import ReferenceRun
+from opmatrix.ort_checks.sessions import OrtSessions, call
+
+OPSET, IR = 17, 8  # of the warm-up's model: any that every ONNX Runtime reads
+
+
+class ModelRunner:
+    """One model, loaded once for all of its cases."""
+
+    def __init__(
+        self, path: Path, *, name: str, runtime: OrtSessions, operators: Sequence[tuple[OpSpec, Reference]]
+    ) -> None:
+        """Load a model of the operator `name`. `operators` are those whose nodes stand for themselves in it.
+
+        Raises VerifyError where it is missing or damaged, RefusedError where ONNX Runtime makes no session of it.
+        """
+        try:
+            content = path.read_bytes()
+            model = onnx.ModelProto.FromString(content)
+        except (FileNotFoundError, DecodeError) as error:
+            run = f"python -m opmatrix export {name}"
+            raise VerifyError(missing(path, run=run, problem="is no readable model")) from error
+        self._inputs = [i.name for i in model.graph.input]
+        self._outputs = [o.name for o in model.graph.output]
+        self._sessions = runtime.sessions(content)
+        self._oracle = ReferenceRun(model, operators)
+
+    def evidence(self, data: DataSet, tolerances: Mapping[DType, Tolerance]) -> CaseRuns:
+        """Run a data set: twice per session, once in the reference evaluator.
+
+        Raises VerifyError where a run fails, RefusedError where ONNX Runtime says so.
+        """
+        self._require_names(data)
+        fed = {name: array.copy() for name, array in data.inputs.items()}
+        answers = {setting: (call(s, fed), call(s, fed)) for setting, s in self._sessions.items()}
+        written = [name for name, array in fed.items() if array.tobytes() != data.inputs[name].tobytes()]
+        return CaseRuns(
+            names=list(data.outputs),
+            expected=tuple(data.outputs.values()),
+            answers=answers,
+            oracle=call(self._oracle, data.inputs),
+            tolerances=tolerances,
+            written=written,
+        )
+
+    def crowded(self, data: Mapping[str, DataSet]) -> dict[str, Comparison | str]:
+        """Run data sets in several threads of one session; return what differs from a run alone, by their names."""
+        feeds = {case: {name: array.copy() for name, array in d.inputs.items()} for case, d in data.items()}
+        return run_concurrently(self._sessions[ONE_THREAD], feeds)
+
+    def _require_names(self, data: DataSet) -> None:
+        for kind, has, given in (("input", self._inputs, data.inputs), ("output", self._outputs, data.outputs)):
+            if has != list(given):
+                raise VerifyError(f"the model's {kind}s are {has}, those of the test data {list(given)}; "
+                                  "export the model and write the data again")  # fmt: skip
+
+
+def warm_up() -> None:
+    """Pay once for what the first session and the first evaluator of a process build: 10 ms. Starts no thread."""
+    node = helper.make_node("Identity", ["x"], ["y"])
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y"))
+    opset = helper.make_opsetid("", OPSET)
+    model = helper.make_model(helper.make_graph([node], "warm_up", [x], [y]), opset_imports=[opset], ir_version=IR)
+    feed = {"x": np.zeros(1, np.float32)}
+    sessions = OrtSessions(None).sessions(model.SerializeToString(), settings=[ONE_THREAD])
+    for session in (*sessions.values(), ReferenceRun(model, ())):
+        call(session, feed)

@@ -1,0 +1,166 @@
+"""ONNX Runtime: sessions that know a custom-op library, and what their errors mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as _state
+
+from opmatrix.testdata.arrays import Array
+from opmatrix.errors import VerifyError, missing
+
+# They have no common base but Exception. ValueError is what Python's side raises for a wrong feed.
+ORT_ERRORS: tuple[type[Exception], ...] = (
+    ValueError,
+    RuntimeError,
+    *(v for v in vars(_state).values() if isinstance(v, type) and issubclass(v, Exception)),
+)
+
+# How a model is run: graph optimisation and threads. One thread makes runs repeat to the last bit.
+SETTINGS: Mapping[str, tuple[ort.GraphOptimizationLevel, int]] = {
+    "optimised": (ort.GraphOptimizationLevel.ORT_ENABLE_ALL, 1),
+    "not optimised": (ort.GraphOptimizationLevel.ORT_DISABLE_ALL, 1),
+    "on two threads": (ort.GraphOptimizationLevel.ORT_ENABLE_ALL, 2),
+}
+
+
+class RefusedError(VerifyError):
+    """ONNX Runtime refuses a model, or a run of it."""
+
+
+class TooNewError(RefusedError):
+    """ONNX Runtime refuses a model for its IR version or its opset, whatever is in it."""
+
+
+class Session(Protocol):
+    """What both onnxruntime.InferenceSession and onnx.reference.ReferenceEvaluator offer."""
+
+    def run(self, output_names: None, feed_inputs: Mapping[str, Array], /) -> Sequence[Array]: ...
+
+
+class OrtSessions:
+    """ONNX Runtime with one custom-op library, or without any; `more` are others, each with domains of its own.
+
+    Under sanitizers each tensor is allocated by itself: within an arena they see nothing.
+    """
+
+    def __init__(self, library: Path | None, *, more: Sequence[Path] = (), sanitized: bool = False) -> None:
+        """Load the libraries. Raises VerifyError where one is missing or no custom-op library."""
+        self.library = library
+        libraries = (*([library] if library else ()), *more)
+        for path in libraries:
+            if not path.exists():
+                raise VerifyError(missing(path, run=f"python -m opmatrix compile {path.parent.name}"))
+        self._options = {
+            name: _options(level, threads, libraries, arena=not sanitized)
+            for name, (level, threads) in SETTINGS.items()
+            if threads == 1 or library  # how ONNX Runtime's own kernels split their work is not on trial here
+        }
+
+    def sessions(self, model: bytes | str, *, settings: Sequence[str] | None = None) -> dict[str, Session]:
+        """Return one session per setting, all by default; a text is the path of a model, which may have data beside it.
+
+        Raises RefusedError where ONNX Runtime refuses the model.
+        """
+        try:
+            return {
+                name: ort.InferenceSession(model, self._options[name], providers=["CPUExecutionProvider"])
+                for name in settings or self._options
+            }
+        except ORT_ERRORS as error:
+            kind = TooNewError if re.search(_TOO_NEW, str(error)) else RefusedError
+            raise kind(explain(str(error))) from error
+
+
+def _options(
+    level: ort.GraphOptimizationLevel, threads: int, libraries: Sequence[Path], *, arena: bool
+) -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = arena
+    options.graph_optimization_level = level
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # a second thread would burn its core
+    options.log_severity_level = 4  # what fails comes as an exception; the log would say it twice
+    for library in libraries:
+        try:
+            options.register_custom_ops_library(str(library))
+        except ORT_ERRORS as error:
+            raise VerifyError(explain(str(error))) from error
+    return options
+
+
+_TOO_NEW = r"Unsupported model IR version|Opset \d+ is under development"
+
+# What ONNX Runtime says, and what it means to the person who reads it.
+_MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {
+    r"Failed to get symbol RegisterCustomOps with error: ([^:]+)": lambda m: (
+        f"{m[1]} exports no RegisterCustomOps, so it is no custom-op library of ONNX Runtime. The library whose name "
+        "ends in _ort.so is; the one that ends in _torch.so goes to torch.ops.load_library"
+    ),
+    r"Failed to load library (\S+) with error: (.*)": lambda m: (
+        f"{m[1]} cannot be loaded: {m[2]}. Build it again: python -m opmatrix compile {Path(m[1]).parent.name}"
+    ),
+    r"(\S+):(\w+)\((-?\d+)\) is not a registered function/op": lambda m: (
+        f"the model has a node {m[1]}::{m[2]}, and no loaded library registers it. Compare domain, op type and version "
+        "with those of `onnx` in ops/*/spec.py, and whether the session was given that operator's library"
+    ),
+    r"No opset import for domain '([^']*)'": lambda m: (
+        f"the model has a node of the domain {m[1]!r}, but no opset import of it. Export it again: the exporter was "
+        "not told the domain's version (custom_opsets, or the Opset of the translation)"
+    ),
+    r"Type '([^']+)' of input parameter \(([^)]+)\) of operator \(([^)]+)\)": lambda m: (
+        f"no kernel of {m[3]} takes a {m[1]} as {m[2]}. Compare with `types` in ops/*/spec.py"
+    ),
+    r"no kernel def matches node inputs for Op: (\w+)|of Optype \((\w+)\) bound to different types": lambda m: (
+        f"no kernel of {m[1] or m[2]} takes inputs of these dtypes together: all that ops/*/spec.py declares as one "
+        "type variable have one dtype. Cast some of them in the model"
+    ),
+    r"schema\(([^)]+)::(\w+):\d+\) has input size (\d+) not in range \[min=(\d+), max=(\d+)\]": lambda m: (
+        f"the model has a node {m[1]}::{m[2]} with {m[3]} inputs, allowed: {m[4]} to {m[5]}. Compare with `inputs` in "
+        "ops/*/spec.py"
+    ),
+    r"Domain already set in registry": lambda m: (
+        "the session was given two libraries that add one domain, or one library twice. Register each once, and give "
+        "the operators of one domain one library"
+    ),
+    r"Could not find an implementation for (\w+)\((\d+)\)": lambda m: (
+        f"no kernel of {m[1]} version {m[2]} takes these dtypes. Compare with `types` in ops/*/spec.py"
+    ),
+    r"Got invalid dimensions for input: (\S+) .*?index: (\d+) Got: (\d+) Expected: (\d+)": lambda m: (
+        f"the model takes {m[4]} as size {m[2]} of {m[1]}, and was given {m[3]}: a dynamic size was baked in. Name the "
+        "axis in the `dynamic` of its model in ops/*/cases.py, and read no size as a number in the lowering"
+    ),
+    r"cannot be reshaped to the requested shape. Input shape:(\{.*?\}), requested shape:(\{.*?\})": lambda m: (
+        f"a Reshape to {m[2]} was given {m[1]}: where that is the size of the example, it was baked in as a constant. "
+        "Take sizes from the tensor in the lowering: Shape and Gather, or g.dim()"
+    ),
+    r"Unsupported model IR version: (\d+), max supported IR version: (\d+)": lambda m: (
+        f"the model has IR version {m[1]}, and ONNX Runtime {ort.__version__} reads {m[2]} at most. Export with an "
+        "older opset, or install a newer ONNX Runtime"
+    ),
+    r"Opset (\d+) is under development.*support for domain (\S+) is till opset (\d+)": lambda m: (
+        f"the model imports opset {m[1]} of {m[2]}, and ONNX Runtime {ort.__version__} reads {m[3]} at most. Export "
+        "with an older opset, or install a newer ONNX Runtime"
+    ),
+}
+
+
+def explain(text: str) -> str:
+    """Return what an error text of ONNX Runtime means and what to do about it; an unknown text without its prefix."""
+    for pattern, meaning in _MEANINGS.items():
+        if found := re.search(pattern, text, re.DOTALL):
+            return meaning(found)
+    return re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text).strip()
+
+
+def call(session: Session, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
+    """Run a session once. Raises RefusedError with what ONNX Runtime, or the kernel, said."""
+    try:
+        return tuple(session.run(None, inputs))
+    except ORT_ERRORS as error:
+        raise RefusedError(explain(str(error))) from error

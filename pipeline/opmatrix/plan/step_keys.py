@@ -1,0 +1,350 @@
+"""What the steps of a plan are keyed by. Imports no framework, runs nothing.
+
+A step is keyed by the files that it reads and by its `config`: the fields of the declaration that it uses (not the
+file spec.py), the versions that it depends on, and the code of its stage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+from opmatrix.code_hash import digest, function
+from opmatrix.wheel.settings import Dist
+from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.codegen import generated_files
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.matrix.cells import Cell, Choice
+from opmatrix.project.settings import Versions
+from opmatrix.declaration.torch_signature import (
+    OWN_TORCH,
+    has_function_body,
+    has_torch_library,
+    is_classic,
+    is_own,
+    overridden_in,
+)
+from opmatrix.spec import Lowering, OpSpec, as_data, shape_of
+from opmatrix.step import Config, Fingerprint, Server, Step, cell_step_name
+from opmatrix.toolchain.find_tools import Toolchain
+from opmatrix.version import minor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a graph is made from. `choice` holds the doit variables as they were given."""
+
+    layout: Paths
+    operators: Sequence[Operator]
+    cells: Sequence[Cell]
+    versions: Versions
+    toolchain: Toolchain
+    environ: Mapping[str, str]
+    dist: Dist | None = None
+    choice: Choice = Choice()  # noqa: RUF009 - it is frozen
+    seconds: float = 300
+    megabytes: float = 8000
+
+    @cached_property
+    def torches(self) -> tuple[str, ...]:
+        """The versions of torch that have cells."""
+        return tuple(dict.fromkeys(cell.torch for cell in self.cells if cell.torch))
+
+    @cached_property
+    def environments(self) -> tuple[str, ...]:
+        """The environments beside the main one that cells need."""
+        needed = [
+            *(self.environment(torch=cell.torch) for cell in self.cells),
+            *(self.environment(ort=cell.ort) for cell in self.cells),
+        ]
+        return tuple(dict.fromkeys(filter(None, needed)))
+
+    def environment(self, *, torch: str | None = None, ort: str | None = None) -> str | None:
+        """Return the environment that has this torch, or this ONNX Runtime; None for the main one."""
+        if torch and torch != minor(self.versions.torch):
+            return f"torch{torch}"
+        if ort and ort != minor(self.versions.onnxruntime):
+            return f"ort{ort}"
+        return None
+
+    def is_main(self, cell: Cell) -> bool:
+        """Return whether all of a cell runs in the main environment."""
+        return not self.environment(torch=cell.torch) and not self.environment(ort=cell.ort)
+
+
+@dataclass(frozen=True)
+class OperatorKeys:
+    """What the steps of one operator are keyed by, besides files: digests of fields of its declaration and cases."""
+
+    plan: Plan
+    operator: Operator
+
+    @property
+    def spec(self) -> OpSpec:
+        return self.operator.spec
+
+    @cached_property
+    def _interface(self) -> dict[str, Any]:
+        left_out = ("tolerances", "lowerings", "min_opset", "kernel", "headers")
+        return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
+
+    @cached_property
+    def codegen(self) -> Fingerprint:
+        """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
+        return fingerprint(self._interface)
+
+    @cached_property
+    def runtime(self) -> Fingerprint:
+        """The same without summary and docs, which only glue writes down."""
+        named = ("inputs", "attributes", "outputs")
+        silent = {
+            kind: [{k: v for k, v in part.items() if k != "doc"} for part in self._interface[kind]] for kind in named
+        }
+        return fingerprint({k: v for k, v in self._interface.items() if k != "summary"} | silent)
+
+    @cached_property
+    def used(self) -> Fingerprint:
+        """The declarations of the operators whose nodes the models may have."""
+        return fingerprint([as_data(o.spec) for o in self.plan.operators if o.name in self.spec.uses])
+
+    @cached_property
+    def tolerances(self) -> dict[str, Any]:
+        found: dict[str, Any] = as_data(self.spec.tolerances)
+        return found
+
+    @cached_property
+    def _models(self) -> list[dict[str, Any]]:
+        return [as_data(model) for model in self.operator.models]
+
+    @cached_property
+    def models(self) -> Fingerprint:
+        return fingerprint(self._models)
+
+    @cached_property
+    def export(self) -> Fingerprint:
+        """What an export takes from the models: no values of their cases, and no shape but those of the first."""
+        return fingerprint(
+            [
+                {field: value for field, value in data.items() if field != "cases"}
+                | {"shapes": [(f.name, shape_of(f.tensor)) for f in graph_inputs(self.spec, model, model.cases[0])]}
+                for model, data in zip(self.operator.models, self._models, strict=True)
+            ]
+        )
+
+    @cached_property
+    def lowerings(self) -> Mapping[Lowering, str]:
+        """Each lowering in lowering.py: an edit of one leaves the exports of the other alone."""
+        path, names = self.plan.layout.lowering(self.operator.name), get_args(Lowering)
+        return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
+
+
+@dataclass(frozen=True)
+class OperatorPlan:
+    """One operator of a plan: the files that its steps read and write, and the keys that they share."""
+
+    plan: Plan
+    operator: Operator
+
+    @property
+    def layout(self) -> Paths:
+        return self.plan.layout
+
+    @property
+    def spec(self) -> OpSpec:
+        return self.operator.spec
+
+    @property
+    def name(self) -> str:
+        return self.operator.name
+
+    @property
+    def written(self) -> frozenset[str]:
+        return self.operator.written
+
+    @cached_property
+    def keys(self) -> OperatorKeys:
+        return OperatorKeys(self.plan, self.operator)
+
+    def step(self, group: str, suffix: str = "", *arguments: str, **fields: Any) -> Step:
+        """Make a step of this operator, as `make_step` does."""
+        fields = {"name": f"{self.name}{suffix}", "operator": self.name, "declared": self.declared} | fields
+        return make_step(self.plan, group, self.name, *arguments, **fields)
+
+    def cell_step(self, group: str, lowering: Lowering, cell: Cell, *arguments: str, **fields: Any) -> Step:
+        """Make the step of one cell."""
+        cell_arguments = ("--lowering", lowering, "--cell", str(cell))
+        name = cell_step_name(group, self.name, lowering, cell)
+        return self.step(group, "", *cell_arguments, *arguments, name=name, lowering=lowering, cell=cell, **fields)
+
+    def register(self, what: str, *, torch: str, uses: Iterable[str] = (), **fields: Any) -> Step:
+        """Make the step that proves one part of what this torch is given."""
+        environment = self.plan.environment(torch=torch)
+        return self.step(
+            "register",
+            f"-{what}@torch{torch}",
+            "--part", what, *(["--torch", torch] if environment else []),
+            writes=[self.layout.registered(self.name, what, torch=torch)],
+            spec=self.keys.runtime,
+            environment=environment,
+            uses=("torch", *uses),
+            **{"server": "torch"} | fields,
+        )  # fmt: skip
+
+    @cached_property
+    def declared(self) -> tuple[Path, ...]:
+        """The files of this operator, and of those that it uses, that the plan is made of."""
+        layout = self.layout
+        used = [path for name in self.spec.uses for path in (layout.spec(name), layout.cases(name))]
+        return (layout.spec(self.name), layout.cases(self.name), layout.lowering(self.name), *used)
+
+    @cached_property
+    def torch_op(self) -> tuple[Path, ...]:
+        """The operator's torch_op.py, where it has one."""
+        path = self.layout.torch_op(self.name)
+        return (path,) if path.is_file() else ()
+
+    @property
+    def own_torch(self) -> bool:
+        """Whether its torch binding is written by hand, over torch's C++ headers."""
+        return is_own(OWN_TORCH, self.spec, self.written)
+
+    def has_torch_side(self, torch: str) -> bool:
+        """Return whether there is something of the operator to be proved in this torch."""
+        return not self.spec.torch or not self.spec.torch.overrides or bool(overridden_in(self.spec, torch))
+
+    def needs_own_library(self, torch: str) -> str | None:
+        """Return this torch, where it takes a library that is compiled for it alone; None where one serves many, and
+        for a torch.cc by hand in the main environment, which is compiled with the rest."""
+        other_torch = self.plan.environment(torch=torch) is not None and has_torch_library(self.spec)
+        return torch if other_torch and (self.own_torch or is_classic(self.spec, torch)) else None
+
+    def compiled(self, torch: str) -> list[str]:
+        """Return the task that compiles what this torch loads, if there is one."""
+        if not has_torch_library(self.spec):
+            return []
+        return [f"compile:{self.name}" + (f"@torch{torch}" if self.needs_own_library(torch) else "")]
+
+    @cached_property
+    def data_files(self) -> tuple[Path, ...]:
+        return tuple(
+            folder / f"{kind}_{k}.pb"
+            for model in self.operator.models
+            for n, case in enumerate(model.cases)
+            for folder in (self.layout.data(self.name, model.name, n),)  # made once: paths are dear by the thousand
+            for kind, parts in (("input", graph_inputs(self.spec, model, case)), ("output", self.spec.outputs))
+            for k in range(len(parts))
+        )
+
+    @cached_property
+    def published_files(self) -> tuple[Path, ...]:
+        """The models of published versions, with their data."""
+        folders = [self.layout.published(self.name, version) for version in self.operator.published]
+        return tuple(sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in (".onnx", ".pb")))
+
+    def torch_code(self, torch: str) -> tuple[Path, ...]:
+        """What computes on torch's side: the compiled library, or the operator in Python."""
+        library = self.layout.torch_library(self.name, torch=self.needs_own_library(torch))
+        return (library,) if has_torch_library(self.spec) else self.torch_op
+
+    def torch_interface(self, torch: str) -> tuple[Path, ...]:
+        """What torch's view of the operator is made of: binding, schema, fake kernel, gradient, and no arithmetic."""
+        layout, spec = self.layout, self.spec
+        return (
+            *(layout.generated(spec.name) / file for file in generated_files.PYTHON),
+            *self._torch_binding(torch),
+            *self.torch_op,
+            *(layout.generated(name) / generated_files.SCHEMA for name in spec.uses),
+        )
+
+    def _torch_binding(self, torch: str) -> tuple[Path, ...]:
+        layout, spec = self.layout, self.spec
+        if self.own_torch:  # what it reads is for the compiler to know, and it may hold arithmetic as well
+            return (layout.torch_library(spec.name, torch=self.needs_own_library(torch)),)
+        headers = (p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding))
+        return (*(layout.generated(spec.name) / file for file in generated_files.torch_binding(spec)), *headers)
+
+    @cached_property
+    def supported(self) -> tuple[str, ...]:
+        """The models that are not declared unsupported."""
+        return tuple(model.name for model in self.operator.models if not model.unsupported)
+
+    def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
+        """Return the models of a cell but for those declared unsupported: the manifest says whether they exist."""
+        return tuple(self.layout.model(self.name, lowering, cell, name) for name in self.supported)
+
+    def function_models(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
+        """Return what is written with decomposed models: the custom ones with a function body."""
+        names = self.supported if lowering == "decomposed" and has_function_body(self.spec) else ()
+        return tuple(self.layout.function_model(self.name, cell, name) for name in names)
+
+
+def make_step(
+    plan: Plan,
+    group: str,
+    *arguments: str,
+    name: str = "",
+    operator: str = "",
+    lowering: Lowering | None = None,
+    cell: Cell | None = None,
+    command: str = "",
+    asks: Iterable[str] = (),
+    stage: str = "",
+    reads: Iterable[Path] = (),
+    writes: Iterable[Path] = (),
+    code: Iterable[Path] = (),
+    declared: Iterable[Path] = (),
+    after: Iterable[str] = (),
+    found: Path | None = None,
+    server: Server | None = None,
+    environment: str | None = None,
+    uses: Iterable[str] = (),
+    seconds: float | None = None,
+    verdict: Path | None = None,
+    **config: Any,
+) -> Step:
+    """Make a step of a group. Command and stage are called as the group where they are not given.
+
+    `config` is what it depends on beside its files, `code` the files that its stage reads, such as templates, `uses`
+    the packages: by their versions here, or by the files that hold those of another environment.
+    """
+    if environment:
+        reads = [*reads, *(plan.layout.installed(environment, package) for package in uses)]
+    else:
+        config |= {package: getattr(plan.versions, package) for package in uses}
+    return Step(
+        group=group,
+        name=name,
+        command=(command or group, *arguments),
+        operator=operator,
+        lowering=lowering,
+        cell=cell,
+        asks=tuple(asks),
+        reads=tuple(map(str, reads)),
+        writes=tuple(map(str, writes)),
+        config=_config(code=digest(stage or group, *code), **config),
+        declared=tuple(map(str, declared)),
+        found=str(found) if found else None,
+        after=tuple(after),
+        server=server,
+        environment=environment,
+        verdict=str(verdict) if verdict else None,
+        seconds=seconds or plan.seconds,
+        megabytes=plan.megabytes,
+    )
+
+
+def _config(**parts: Any) -> Config:
+    fingerprints = tuple(part for part in parts.values() if isinstance(part, Fingerprint))
+    return Config(json.dumps(parts, sort_keys=True), fingerprints)
+
+
+def fingerprint(data: Any) -> Fingerprint:
+    """Return a digest of JSON data: declarations are large, and each of hundreds of steps keeps its `config`."""
+    text = json.dumps(data, sort_keys=True)
+    return Fingerprint(hashlib.sha256(text.encode()).hexdigest()[:16], lambda: text)

@@ -1,0 +1,66 @@
+"""The steps that ship: one pair of libraries of the chosen operators, and a wheel around it. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opmatrix.wheel import manylinux, inputs, vendored_modules
+from opmatrix.wheel.settings import Dist
+from opmatrix.wheel.git_commit import commit
+from opmatrix.codegen import generated_files
+from opmatrix.plan.step_keys import Plan, make_step
+from opmatrix.declaration.torch_signature import has_kernel
+from opmatrix.spec import as_data
+from opmatrix.step import Step
+from opmatrix.toolchain import third_party_headers, ninja_file
+
+
+def shipping(plan: Plan) -> Iterator[Step]:
+    """Yield them. Where the project says nothing of a wheel, there is only one, which says what to write."""
+    if plan.dist:
+        yield _link(plan, plan.dist)
+    yield _dist(plan, plan.dist)
+
+
+def _link(plan: Plan, dist: Dist) -> Step:
+    """Keyed by objects, not by sources: an edit that leaves them as they were ships nothing anew."""
+    layout, chosen = plan.layout, dist.chosen(plan.operators)
+    specs = [o.spec for o in chosen if has_kernel(o.spec)]
+    libraries = {side: layout.linked_library(dist.name, side) for side in inputs.sides(chosen)}
+    return make_step(
+        plan,
+        "link",
+        reads=[
+            layout.sdk,
+            *(path for folder in (layout.include, layout.binding) for path in sorted(folder.rglob("*.*"))),
+            *(path for spec in specs for path in layout.objects(spec.name, *ninja_file.shared(spec))),
+        ],
+        writes=list(libraries.values()),
+        code=generated_files.TEMPLATES,
+        declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
+        ninja=ninja_file.linked_ninja(layout, specs, libraries, toolchain=plan.toolchain),
+        compiler=plan.toolchain.identity,
+    )
+
+
+def _dist(plan: Plan, dist: Dist | None) -> Step:
+    layout, chosen = plan.layout, dist.chosen(plan.operators) if dist else ()
+    licenses = [*dist.licenses, *(file for files in dist.third_party.values() for file in files)] if dist else []
+    return make_step(
+        plan,
+        "dist",
+        reads=[
+            *(layout.linked_library(dist.name, side) for side in inputs.sides(chosen) if dist),
+            *(path for o in chosen for path in inputs.of_operator(layout, o).values()),
+            *(path for o in chosen for path in inputs.sources(layout, o)),
+            *(layout.root / file for file in licenses),
+        ],
+        writes=[layout.dist_record] if dist else [],
+        found=layout.wheels,
+        code=(*inputs.TEMPLATES, *vendored_modules.sources(), vendored_modules.LICENSE, manylinux.POLICY),
+        declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
+        settings=as_data(dist) if dist else None,
+        headers=[version for o in chosen for version in third_party_headers.versions(o.spec)],
+        compiler=plan.toolchain.identity,
+        commit=commit(layout.root),
+    )

@@ -1,0 +1,149 @@
+"""A project as it stands on this machine: its root, its settings, and the versions that are installed.
+
+Nothing is imported to learn a version: doit asks on every command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from opmatrix.errors import ToolchainError, UsageError
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import EXPORTERS, ORT, TORCH, TORCH_EXPORTERS, Cell, Choice, Exporter, cells, why_unsupported
+from opmatrix.version import minor
+
+PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "hypothesis")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """The installed versions that results depend on, as their packages print them: ``2.13.0+cpu``."""
+
+    torch: str
+    onnx: str
+    onnxscript: str
+    onnxruntime: str
+    numpy: str
+    hypothesis: str
+
+
+def find_root(start: Path) -> Path:
+    """Return the nearest folder from `start` upwards that holds a dodo.py."""
+    for folder in (start, *start.parents):
+        if (folder / "dodo.py").is_file():
+            return folder
+    raise UsageError(f"no dodo.py in {str(start)!r} or above it; go to the folder of the project, or make one: "
+                     "opmatrix new --project DIR")  # fmt: skip
+
+
+def is_project(folder: Path) -> bool:
+    """Return whether a folder is a project of opmatrix: another doit project has another loader."""
+    if not (folder / "dodo.py").is_file():
+        return False
+    try:
+        read = tomllib.loads((folder / "pyproject.toml").read_text())
+    except (OSError, tomllib.TOMLDecodeError):
+        return False
+    found: object = read.get("tool", {}).get("doit", {}).get("loader")
+    return found == "opmatrix"
+
+
+def installed() -> Versions:
+    """Return the versions of the environment. Raises ToolchainError for a package that is missing."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError as error:
+            raise ToolchainError(f"{package} is not installed for {sys.executable}; in a checkout of opmatrix use "
+                                 "`./run doit` and `./run python`, else pip install opmatrix") from error  # fmt: skip
+    return Versions(**found)
+
+
+def lost_headers(layout: Paths) -> list[str]:
+    """Return the headers that the sdk stage once found, and that are not there as they were: they lie outside the
+    checkout, where anyone may empty a cache."""
+    try:
+        found = json.loads(layout.sdk.read_text())
+        listed = {Path(found["path"]) / name: digest for name, digest in found["files"].items()}
+    except (FileNotFoundError, ValueError, KeyError):  # never ran, or was edited: the step writes it anew
+        return []
+    return [p.name for p, d in listed.items() if not p.is_file() or hashlib.sha256(p.read_bytes()).hexdigest() != d]
+
+
+def settings(layout: Paths, table: str) -> Mapping[str, Any]:
+    """Return the table [tool.opmatrix.<table>] of the project's pyproject.toml, or an empty one."""
+    path = layout.root / "pyproject.toml"
+    try:
+        read = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"pyproject.toml: {error}") from error
+    found: Mapping[str, Any] = read.get("tool", {}).get("opmatrix", {}).get(table, {})
+    return found
+
+
+def step_seconds(layout: Paths) -> float:
+    """Return the time limit of a step: pyproject.toml's [tool.opmatrix.limits] seconds, else 300."""
+    return _limit(layout, "seconds", 300)
+
+
+def step_megabytes(layout: Paths) -> float:
+    """Return the memory limit of a step: [tool.opmatrix.limits] megabytes, else half of what the machine has."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return _limit(layout, "megabytes", memory // 2_000_000)
+
+
+def _limit(layout: Paths, name: str, default: float) -> float:
+    found = settings(layout, "limits").get(name, default)
+    if not isinstance(found, int | float) or not found > 0:
+        raise UsageError(f"pyproject.toml: [tool.opmatrix.limits]: {name}: found {found!r}, allowed: a number above 0")
+    return float(found)
+
+
+def default_opsets(layout: Paths) -> Mapping[Exporter, Sequence[int]]:
+    """Return the opsets per exporter that pyproject.toml names under [tool.opmatrix.opsets]."""
+    named = settings(layout, "opsets")
+    where = "pyproject.toml: [tool.opmatrix.opsets]"
+    for exporter in EXPORTERS:
+        opsets = named.get(exporter)
+        if not isinstance(opsets, list) or not all(isinstance(o, int) for o in opsets):
+            raise UsageError(f"{where}: {exporter}: found {opsets!r}, allowed: a list of opsets such as [18, 20]")
+        torches = tuple(TORCH) if exporter in TORCH_EXPORTERS else (None,)
+        for opset in opsets:
+            if all(reasons := [why_unsupported(exporter, opset, torch) for torch in torches]):
+                raise UsageError(f"{where}: {exporter}: {reasons[-1]}")
+    return {e: tuple(named[e]) for e in EXPORTERS}
+
+
+def chosen_cells(layout: Paths, choice: Choice = Choice(), *, versions: Versions | None = None) -> tuple[Cell, ...]:  # noqa: B008 - it is frozen
+    """Return the cells of the doit variables; by default those of this environment. Raises UsageError."""
+    versions = versions or installed()
+    torches, orts = with_environment(layout, versions=versions)
+    torch, ort = minor(versions.torch), minor(versions.onnxruntime)
+    found = cells(choice, default=default_opsets(layout), torch=torch, ort=ort, torches=torches, orts=orts)
+    return tuple(found)
+
+
+def with_environment(
+    layout: Paths, *, versions: Versions | None = None
+) -> tuple[Mapping[str, bool], Mapping[str, bool]]:
+    """Return the versions of torch and of ONNX Runtime that there are pins for, and whether their environment is
+    made, as that of the main ones is."""
+    versions = versions or installed()
+
+    def found(factor: str, known: Iterable[str], main: str) -> Mapping[str, bool]:
+        pinned = [v for v in known if v == main or all(p.is_file() for p in layout.pins(f"{factor}{v}"))]
+        return {v: v == main or layout.stamp(f"{factor}{v}").is_dir() for v in pinned}
+
+    return found("torch", TORCH, minor(versions.torch)), found("ort", ORT, minor(versions.onnxruntime))

@@ -1,0 +1,56 @@
+"""What stands behind a verdict and not in it: the end of its log, and pictures of its models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opmatrix.project.paths import Paths
+from opmatrix.verdict import Verdict
+
+_BYTES = 4096  # of a log's end: a crash may leave pages
+_LINES = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Background:
+    """The last lines of a log, and `opmatrix.export.graph_json.graph_json` of each model by name."""
+
+    log: str = ""
+    pictures: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read(layout: Paths, found: Verdict) -> Background:
+    """Return what is there. Of a cell that was not verified because a step before it failed, that is the log of this
+    step: those of verify are of an earlier run, and so are pictures where the export failed.
+    """
+    blocked = found.blocked_by
+    log = _end(layout.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{found}"))
+    if blocked and blocked.group == "export":
+        return Background(log=log)
+    return Background(log=log, pictures=_pictures(layout.pictures(found.op, found.lowering, found.cell)))
+
+
+def _end(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    lines = text.splitlines()
+    if size > _BYTES:
+        lines = lines[1:]  # it begins anywhere
+    return "\n".join(lines[-_LINES:])
+
+
+def _pictures(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

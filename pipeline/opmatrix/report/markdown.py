@@ -1,0 +1,159 @@
+"""The report as Markdown, as a comment on a pull request shows it: what changed, a table, and what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from opmatrix.report import environments
+from opmatrix.report.report_json import Document
+from opmatrix.report.records import totals
+from opmatrix.report.skipped_checks import Skipped, by_torch
+from opmatrix.report.terminal import MARKS, faults, unsupported_cases
+from opmatrix.verdict import WRONG, Outcome, Verdict
+
+# GitHub refuses a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.
+_ROWS = 100  # of the table, beyond which those without a fault are left out
+_FAULTS = 10
+_LINES = 8  # of a detail
+_WIDTH = 400  # of a line of it
+_LENGTH = 1200  # of all of it
+_NAMES = 10  # of cells that are told together
+
+_HEADINGS = {"broken": "Newly broken", "fixed": "Newly fixed", "changed": "Changed otherwise", "gone": "Gone"}
+
+
+def render(report: Document, verdicts: Sequence[Verdict], skipped: Sequence[Skipped] = ()) -> str:
+    """Return the summary."""
+    parts = [f"## opmatrix: {totals(verdicts)}", *_changes(report["changes"])]
+    if verdicts:
+        parts.append("\n".join(_table(verdicts)))
+    parts += _faults(verdicts)
+    if skipped:
+        lines = [f"torch {torch}: {_plain(str(s))}" for torch, found in by_torch(skipped).items() for s in found]
+        parts.append("### Not checked, and why\n\n" + "\n".join(_list(lines)))
+    versions = "<br>\n".join(map(_plain, environments.said(report["environments"])))
+    return "\n\n".join([*parts, f"<sub>{versions}</sub>"]) + "\n"
+
+
+def _changes(changes: Mapping[str, Any] | None) -> Iterator[str]:
+    if changes is None:
+        yield "There is no previous run to compare this one with."
+        return
+    told = [f"{len(changes[kind])} {kind}" for kind in ("broken", "fixed", "changed", "new", "gone") if changes[kind]]
+    yield f"Since the previous run: {', '.join(told) or 'every cell as before'}."
+    for environment, differing in changes["versions"].items():
+        moved = [f"{name} {was or 'none'} → {now or 'none'}" for name, (was, now) in differing.items()]
+        yield f"Versions of {environment}: {_plain(', '.join(moved))}."
+    for kind, heading in _HEADINGS.items():
+        if changes[kind]:
+            yield f"**{heading}**\n\n" + "\n".join(_list(map(_change, changes[kind])))
+    if wrong := [entry for entry in changes["new"] if entry["now"] in WRONG]:
+        yield "**New and wrong**\n\n" + "\n".join(_list(map(_change, wrong)))
+
+
+def _change(entry: Mapping[str, Any]) -> str:
+    return f"{_code(entry['cell'])}: {' → '.join(filter(None, (entry['before'], entry['now'])))}"
+
+
+def _list(items: Iterable[str]) -> Iterator[str]:
+    lines = [f"- {item}" for item in items]
+    yield from lines[:_NAMES]
+    if len(lines) > _NAMES:
+        yield f"- and {len(lines) - _NAMES} more"
+
+
+def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield operators and torch by ONNX Runtime; each field says how many cells are of which outcome."""
+    runtimes = sorted({v.cell.ort for v in verdicts}, key=_version)
+    rows: dict[tuple[str, str, str], dict[str, Counter[Outcome]]] = {}
+    for v in verdicts:
+        row = rows.setdefault((v.op, v.lowering, v.cell.torch or "without"), {})
+        row.setdefault(v.cell.ort, Counter())[v.outcome] += 1
+    shown = rows
+    if len(rows) > _ROWS:
+        shown = {key: row for key, row in rows.items() if any(count[o] for count in row.values() for o in WRONG)}
+    yield "| operator | torch | " + " | ".join(f"ONNX Runtime {ort}" for ort in runtimes) + " |"
+    yield "|---|---|" + "---|" * len(runtimes)
+    ordered = sorted(shown.items(), key=lambda item: (*item[0][:2], _version(item[0][2])))
+    for (op, lowering, torch), row in ordered[:_ROWS]:
+        fields = " | ".join(_field(row.get(ort)) for ort in runtimes)
+        yield f"| {_plain(f'{op}-{lowering}')} | {torch} | {fields} |"
+    if len(rows) > _ROWS:
+        yield f"\n{len(rows)} rows; those in which nothing is wrong are left out. All of them stand in index.html."
+
+
+def _field(count: Counter[Outcome] | None) -> str:
+    """Return ``✓ 11``, or ``✗ 1, ✓ 10``: what is wrong comes first."""
+    if not count:
+        return ""
+    order: Sequence[Outcome] = ("failed", "mismatched", "verified", "unsupported")
+    return ", ".join(f"{MARKS[o][0]} {count[o]}" for o in order if count[o])
+
+
+def _faults(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield what is wrong and then what is unsupported, the cells that share a detail together."""
+    found = faults(verdicts)
+    wrong = [(key, alike) for key, alike in found.items() if key[0] in WRONG]
+    if wrong:
+        yield "### What is wrong"
+    for (outcome, detail), alike in wrong[:_FAULTS]:
+        yield _fault(outcome, detail, alike)
+    if len(wrong) > _FAULTS:
+        yield f"{len(wrong) - _FAULTS} further faults stand in index.html."
+    reasons = [
+        f"{_code(name)} in {_cells(details)}: {_plain(_first(details[0]))}"
+        for name, details in unsupported_cases(verdicts).items()
+    ]
+    for (outcome, detail), alike in found.items():
+        if outcome not in WRONG:
+            reasons.append(f"{_cells(alike)}, such as {_code(str(alike[0]))}: {_plain(_first(detail))}")
+    if reasons:
+        yield "### Unsupported, and why\n\n" + "\n".join(_list(reasons))
+
+
+def _fault(outcome: Outcome, detail: str, alike: Sequence[Verdict]) -> str:
+    cells = "\n".join(_list(_code(str(found)) for found in alike))
+    lines = [_cut(line) for line in detail[:_LENGTH].splitlines()[:_LINES]]
+    if more := len(detail.splitlines()) - len(lines):
+        lines.append(f"({more} more lines in report.json)")
+    case = next((c for c in alike[0].cases if c.outcome in WRONG), None)
+    replay = f"\n\n{_block([alike[0].replay(case.case)])}" if case else ""
+    return f"{MARKS[outcome][0]} **{outcome}**\n\n{cells}\n\n{_block(lines)}{replay}"
+
+
+def _block(lines: Sequence[str]) -> str:
+    """Return a block in which every character stands for itself, fenced by more backticks than are in it."""
+    text = "\n".join(lines)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('`', '')}`"
+
+
+def _cells(found: Sequence[object]) -> str:
+    return f"{len(found)} cell{'' if len(found) == 1 else 's'}"
+
+
+def _first(detail: str) -> str:
+    return _cut(detail.partition("\n")[0])
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
+
+
+def _plain(text: str) -> str:
+    """Return text as Markdown that shows it as it is: no markup, no HTML, no mention of anybody, no further field."""
+    escaped = re.sub(r"([\\`*_\[\]<>&|~#])", r"\\\1", text.replace("\n", " "))
+    return escaped.replace("@", "@\N{ZERO WIDTH SPACE}")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Return what sorts 1.9 before 1.16, and what is no version last."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", text))
+    return numbers or (10**6,)

@@ -1,0 +1,119 @@
+// The cell that is open.
+
+function open(i) {
+  const other = chosen.open !== i;
+  tdOf(chosen.open)?.classList.remove("open");
+  chosen.open = i;
+  tdOf(i)?.classList.add("open");
+  const [from, to] = cases(i);
+  if (other || chosen.case === null) {
+    chosen.case = from;
+    for (let k = to - 1; k >= from; k--) if (caseOf("outcome", k) !== "verified") chosen.case = k;
+  }
+  const box = byId("detail");
+  box.hidden = false;
+  box.setAttribute("aria-label", name(i));
+  box.replaceChildren(...detail(i, from, to).filter(Boolean));
+  if (other) box.scrollTop = 0;
+  writeHash();
+}
+
+function close() {
+  const i = chosen.open;
+  chosen.open = chosen.case = null;
+  byId("detail").hidden = true;
+  tdOf(i)?.classList.remove("open");
+  if (places.has(i)) focusOn(i);
+  writeHash();
+}
+
+function section(title, note, ...content) {
+  const heading = make("h3", {}, title);
+  if (note) heading.append(make("span", { className: "note" }, note));
+  return make("section", {}, heading, ...content);
+}
+
+function detail(i, from, to) {
+  const outcome = of("outcome", i), change = of("change", i), before = of("before", i);
+  const closing = make("button", { type: "button", className: "close", title: "Esc" }, "Close");
+  closing.addEventListener("click", close);
+  const title = make("h2", {}, make("span", { className: `mark ${outcome}` }, MARKS[outcome]), ` ${of("op", i)}-${of("lowering", i)}`, make("small", {}, `@${cellName(i)}`));
+  const said = make("dl", { className: "said" });
+  const say = (key, value) => said.append(make("div", {}, make("dt", {}, key), make("dd", {}, value)));
+  say("outcome", outcome);
+  say("worst error", number(CELLS.error[i]));
+  say("ULP", number(CELLS.ulp[i]));
+  say("of limit", CELLS.tolerance_used[i] === null ? "–" : `${percent(CELLS.tolerance_used[i])} %`);
+  say("time", `${seconds(CELLS.seconds[i])} s`);
+  if (change) say("since the previous run", change === "new" ? "new" : `${CHANGES[change].join(" ")}: it was ${before}`);
+  const why = of("detail", i), log = of("log", i);
+  return [
+    make("div", { className: "top" }, title, closing),
+    said,
+    why && section("Why", "", make("pre", { className: "text" }, why)),
+    from < to && section("Cases", tally(from, to), caseTable(i, from, to)),
+    replay(i),
+    graph(i),
+    log && section("Log", "its last lines", make("pre", { className: "text" }, log)),
+  ];
+}
+
+// Return `9 cases: 7 verified, 2 unsupported`.
+function tally(from, to) {
+  const counts = new Map();
+  for (let k = from; k < to; k++) counts.set(caseOf("outcome", k), (counts.get(caseOf("outcome", k)) ?? 0) + 1);
+  return `${to - from}: ${[...counts].map(([outcome, count]) => `${count} ${outcome}`).join(", ")}`;
+}
+
+function caseTable(i, from, to) {
+  const lines = [];
+  for (let k = from; k < to; k++) {
+    const outcome = caseOf("outcome", k), why = caseOf("detail", k);
+    const button = make("button", { type: "button", title: `model ${caseOf("model", k)}` }, caseOf("case", k));
+    const line = make("tr", {},
+      make("td", {}, make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome])), make("td", {}, button),
+      ...[number(CASES.error[k]), number(CASES.ulp[k]), percent(CASES.tolerance_used[k])].map((text) => make("td", {}, text)));
+    if (k === chosen.case) line.setAttribute("aria-current", "true");
+    line.addEventListener("click", () => {
+      chosen.case = k;
+      open(i);
+      byId("detail").querySelector('tr[aria-current="true"] button').focus();
+    });
+    lines.push(line);
+    if (why) lines.push(make("tr", { className: "why" }, make("td"), make("td", { colSpan: 4 }, why)));
+  }
+  const titles = ["", "case", "error", "ULP", "% of limit"].map((title) => make("th", { scope: "col" }, title));
+  return make("table", { className: "cases" }, make("thead", {}, make("tr", {}, ...titles)), make("tbody", {}, ...lines));
+}
+
+function replay(i) {
+  const known = chosen.case !== null && chosen.case < cases(i)[1] && chosen.case >= cases(i)[0];
+  const words = ["python -m opmatrix verify", of("op", i), "--lowering", of("lowering", i), "--cell", cellName(i)];
+  if (known) words.push("--case", caseOf("case", chosen.case));
+  const command = words.join(" "), text = make("pre", { className: "text" }, command);
+  const copy = make("button", { type: "button", className: "copy" }, "Copy");
+  copy.addEventListener("click", async () => {
+    getSelection().selectAllChildren(text);
+    try {
+      await navigator.clipboard.writeText(command);
+      copy.textContent = "Copied";
+    } catch {
+      copy.textContent = "Selected"; // where a page may not write to the clipboard
+    }
+  });
+  return section("Replay", copy, text);
+}
+
+function graph(i) {
+  const pictures = of("pictures", i);
+  if (!pictures.length) return section("Graph", "", make("p", { className: "soft" }, "No model was written for this cell."));
+  const wanted = chosen.case < cases(i)[1] ? caseOf("model", chosen.case) : null;
+  const [model, at] = pictures.find(([other]) => other === wanted) ?? pictures[0];
+  const shown = DATA.graphs[at], lines = shown.nodes.map((node) => make("li", {}, describe(node)));
+  const list = make("details", {}, make("summary", {}, `${lines.length} node${lines.length === 1 ? "" : "s"} in words`), make("ol", {}, ...lines));
+  const missing = wanted && model !== wanted ? `${model}; of ${wanted} there is none` : model;
+  const picture = make("div", { className: "picture", tabIndex: 0 }, drawGraph(shown, model));
+  picture.setAttribute("role", "group");
+  picture.setAttribute("aria-label", "Picture of the graph");
+  return section("Graph", missing, picture, list);
+}

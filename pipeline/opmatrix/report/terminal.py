@@ -1,0 +1,133 @@
+"""The report in a terminal: a row per operator, lowering and exporter, and below it what is not verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from opmatrix.matrix.cells import EXPORTERS
+from opmatrix.report.records import OUTCOMES, totals
+from opmatrix.report.skipped_checks import Skipped, by_torch
+from opmatrix.verdict import Outcome, Verdict, percent
+
+MARKS: Mapping[Outcome, tuple[str, str, str]] = {
+    "verified": ("✓", "ok", "green"),
+    "mismatched": ("≠", "!=", "red"),
+    "failed": ("✗", "X", "red"),
+    "unsupported": ("○", "n/a", "yellow"),
+}
+"""A mark, so that nothing hangs on a colour, one for a terminal without Unicode, and the colour."""
+
+_ALIKE = 12  # verdicts of one reason that are named: an environment that could not be made stands behind hundreds
+_LINES = 8  # of a detail: a crash may leave pages, and report.json has all of them
+
+
+def show(verdicts: Sequence[Verdict], console: Console, skipped: Sequence[Skipped] = ()) -> None:
+    """Print the table, why each cell that is not verified is not, what a torch could not check, and the totals."""
+    console.print()
+    console.print(_table(verdicts, console))
+    for (outcome, detail), alike in faults(verdicts).items():
+        for found in alike[:_ALIKE]:
+            console.print(_mark(outcome, console, f" {outcome} {found}"), soft_wrap=True)
+        if len(alike) > _ALIKE:
+            console.print(f"  and {len(alike) - _ALIKE} more", highlight=False)
+        # Not wrapped, so that a command in it can be copied.
+        console.print(Text(_indented(detail, alike[0])), soft_wrap=True)
+        console.print()
+    for name, details in unsupported_cases(verdicts).items():
+        cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
+        console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
+        console.print(Text(f"  {details[0]}\n"), soft_wrap=True)
+    for torch, left_out in by_torch(skipped).items():
+        console.print(f"not checked in torch {torch}", highlight=False)
+        for checks in left_out:
+            console.print(Text(f"  {checks}"), soft_wrap=True)
+        console.print()
+    console.print(totals(verdicts), highlight=False)
+
+
+def _table(verdicts: Sequence[Verdict], console: Console) -> Table:
+    shared = _versions(verdicts)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=shared, title_justify="left", title_style="bold")
+    table.add_column("operator", no_wrap=True)
+    table.add_column("exporter", overflow="fold")
+    table.add_column("opsets", min_width=16)
+    table.add_column("error, of limit", justify="right", no_wrap=True)
+    table.add_column("seconds", justify="right", no_wrap=True)
+    for row in _rows(verdicts):
+        cell, found = row[0].cell, row[0]
+        exporter = cell.exporter if shared else f"{cell.maker} ort{cell.ort}"
+        seconds = sum(v.seconds for v in row)
+        table.add_row(f"{found.op}-{found.lowering}", exporter, _opsets(row, console), _worst(row), f"{seconds:.1f}")
+    return table
+
+
+def _versions(verdicts: Sequence[Verdict]) -> str | None:
+    """Return the versions that all cells share, or None where they differ: then each row names its own."""
+    torch = {v.cell.torch for v in verdicts} - {None}
+    ort = {v.cell.ort for v in verdicts}
+    if len(torch) > 1 or len(ort) != 1:
+        return None
+    return ", ".join([*(f"torch {version}" for version in torch if version), f"ONNX Runtime {ort.pop()}"])
+
+
+def _rows(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
+    def key(v: Verdict) -> tuple[str, ...]:
+        torch = v.cell.torch or "without, and so behind every version"
+        return (v.op, v.lowering, torch, v.cell.ort, v.cell.exporter)
+
+    rows = [list(row) for _, row in groupby(sorted(verdicts, key=lambda v: (key(v), v.cell.opset)), key)]
+    return sorted(rows, key=lambda row: (*key(row[0])[:4], EXPORTERS.index(row[0].cell.exporter)))
+
+
+def _opsets(row: Sequence[Verdict], console: Console) -> Text:
+    """Return the opsets by outcome: ``✓ 9 12 15`` and, on a line of its own, ``✗ 17``."""
+    opsets = {o: [str(v.cell.opset) for v in row if v.outcome == o] for o in OUTCOMES}
+    return Text("\n").join(_mark(o, console, " ".join(["", *numbers])) for o, numbers in opsets.items() if numbers)
+
+
+def _mark(outcome: Outcome, console: Console, text: str) -> Text:
+    mark, plain, colour = MARKS[outcome]
+    return Text.assemble((plain if console.options.ascii_only else mark, colour), text)
+
+
+def _worst(row: Sequence[Verdict]) -> str:
+    """Return the largest error, and the largest part of a tolerance that was used (by another case, maybe)."""
+    errors = [v.error for v in row if v.error is not None]
+    used = [v.tolerance_used for v in row if v.tolerance_used is not None]
+    return f"{max(errors):.1e} {percent(max(used)):>4}" if errors and used else ""
+
+
+def faults(verdicts: Sequence[Verdict]) -> dict[tuple[Outcome, str], list[Verdict]]:
+    """Return the verdicts by outcome and detail: one compile error stands behind all cells of an operator."""
+    found: dict[tuple[Outcome, str], list[Verdict]] = {}
+    for verdict in (v for v in verdicts if v.outcome != "verified"):
+        found.setdefault((verdict.outcome, verdict.detail), []).append(verdict)
+    return found
+
+
+def unsupported_cases(verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
+    """Return the details of unsupported cases in verified cells, by name: ``gelu-custom-plain_float64``.
+
+    What is said differs from cell to cell, so that one stands for all; report.json has each.
+    """
+    found: dict[str, list[str]] = {}
+    for verdict in (v for v in verdicts if v.outcome == "verified"):
+        for case in verdict.cases:
+            if case.outcome == "unsupported":
+                found.setdefault(f"{verdict.op}-{verdict.lowering}-{case.case}", []).append(case.detail)
+    return found
+
+
+def _indented(detail: str, verdict: Verdict) -> str:
+    lines = detail.splitlines()
+    if len(lines) > _LINES:
+        lines = [*lines[:_LINES], f"({len(lines) - _LINES} more lines in report.json)"]
+    if wrong := next((c for c in verdict.cases if c.outcome != "verified"), None):
+        lines.append(f"Replay: {verdict.replay(wrong.case)}")
+    return "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,216 @@
+"""A torch schema as a declaration, or the reasons why it cannot be one, each at its place. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from opmatrix.declaration import torch_schema_parser
+from opmatrix.errors import did_you_mean
+from opmatrix.scaffold.draft import FLOATS, Draft, checked, fresh, op_type_of, operator_name, shape_rule, tolerances
+from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, TorchOp
+from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type
+
+TENSORS = ("Tensor", "Tensor?", "Tensor[]")
+KINDS: Mapping[str, AttributeKind] = {
+    "float": "float", "int": "int", "bool": "bool", "str": "string",
+    "float[]": "floats", "int[]": "ints",
+}  # fmt: skip
+ALLOWED = ", ".join((*TENSORS, *KINDS))
+
+_NUMBER = "a number of no fixed kind, and an attribute of ONNX has one: write float or int"
+_SIZE = (
+    "a size that torch may trace as a symbol, and an attribute of ONNX is a constant: write int, or make it a Tensor"
+)
+_NO_ATTRIBUTE = "nothing that a node of ONNX can hold: leave it out"
+_REASONS: Mapping[str, str] = {
+    "Scalar": _NUMBER, "number": _NUMBER, "SymInt": _SIZE, "SymBool": _SIZE.replace("int,", "bool,"),
+    "complex": "of a kind that neither LibTorch's stable ABI nor ONNX has: write float[]",
+    "ScalarType": "a dtype, and an output's follows from the inputs': leave it out, or write int",
+} | dict.fromkeys(
+    ("Device", "Layout", "MemoryFormat", "Generator", "Dimname", "Storage", "Stream", "QScheme", "DeviceIndex"),
+    _NO_ATTRIBUTE,
+)  # fmt: skip
+# How others spell a type.
+_SPELLED: Mapping[str, str] = {
+    "double": "float", "float32": "float", "float64": "float", "long": "int", "int64": "int", "int64_t": "int",
+    "string": "str", "boolean": "bool", "list": "int[]", "List": "int[]", "Optional": "Tensor?", "ndarray": "Tensor",
+}  # fmt: skip
+
+
+def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
+    """Return an operator with the torch schema `text`.
+
+    Raises UsageError with every place of `text` that cannot be declared, and why.
+    """
+    schema = torch_schema_parser.parse(text)
+    if refused := [*_refused(schema)]:
+        torch_schema_parser.refuse("the schema cannot be declared:", schema.text, refused)
+    variable = fresh("T", [p.name for p in (*schema.arguments, *schema.results)])
+    types = {variable: FLOATS}
+    inputs = tuple(input_of(a, variable) for a in schema.arguments if a.type.name in TENSORS)
+    attributes = tuple(attribute_of(a, KINDS[a.type.name]) for a in schema.arguments if a.type.name in KINDS)
+    outputs = outputs_of(schema, inputs, attributes)
+    name = name or operator_name(schema.name)
+    spec = OpSpec(
+        name=name,
+        summary="FILL IN: what it computes, in one sentence.",
+        torch=TorchOp(name=schema.qualified),
+        onnx=OnnxOp(domain=domain, op_type=op_type or op_type_of(name)),
+        types=types,
+        inputs=inputs,
+        attributes=attributes,
+        outputs=outputs,
+        tolerances={"custom": tolerances(types, outputs)},
+    )
+    return checked(Draft(spec=spec, notes=tuple(_notes(schema)), origin=f"declared from {schema.text}"))
+
+
+def input_of(argument: Parameter, declared: str) -> Input:
+    kind = argument.type.name
+    return Input(
+        name=argument.name, type=declared, optional=kind == "Tensor?", variadic=kind == "Tensor[]", doc="FILL IN"
+    )
+
+
+def attribute_of(argument: Parameter, kind: AttributeKind) -> Attribute:
+    """Return an argument that is no tensor as an attribute: whole numbers may be the default of a float."""
+    default = argument.default
+    if kind == "float" and isinstance(default, int):
+        default = float(default)
+    if kind == "floats" and isinstance(default, tuple):
+        default = tuple(float(v) for v in default)  # type: ignore[arg-type]
+    return Attribute(name=argument.name, kind=kind, default=default, doc="FILL IN")  # type: ignore[arg-type]
+
+
+def outputs_of(schema: Schema, inputs: tuple[Input, ...], attributes: tuple[Attribute, ...]) -> tuple[Output, ...]:
+    """Return one output per result, of the first input's type; a result without a name is called y."""
+    taken = [*(i.name for i in inputs), *(a.name for a in attributes), *(r.name for r in schema.results)]
+    found = []
+    for index, result in enumerate(schema.results):
+        name = result.name or fresh("y" if len(schema.results) == 1 else f"y{index}", taken)
+        taken.append(name)
+        found.append(Output(name=name, type=inputs[0].type, shape=shape_rule(inputs, inputs[0].type), doc="FILL IN"))
+    return tuple(found)
+
+
+def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
+    """Yield each place that cannot be declared, and why."""
+    if not schema.namespace:
+        yield 0, f"an operator of torch has a namespace: write 'my::{schema.name}'"
+    if schema.namespace in ("aten", "prim", "prims"):
+        yield 0, f"{schema.namespace} is torch's own: choose one of yours, or give --override {schema.qualified}"
+    if schema.overload:
+        at = schema.text.index(f".{schema.overload}")
+        yield at, f"an operator has one overload here: leave out '.{schema.overload}', and give each a name of its own"
+    if schema.more:
+        yield schema.text.index("..."), "any number of arguments of any kind; name each: an operator has a fixed schema"
+    for argument in schema.arguments:
+        yield from why_not(argument)
+    yield from _order(schema)
+    if not any(a.type.name == "Tensor" for a in schema.arguments):
+        yield schema.text.index("("), "no argument is a Tensor; at least one is needed, beside which outputs are made"
+    if not schema.results and not schema.more_results:
+        yield schema.results_at, "no result: an operator of ONNX has at least one output"
+    if schema.more_results:
+        yield schema.results_at, "any number of results: the legacy exporter must know how many; name each"
+    for result in schema.results:
+        yield from why_no_output(result)
+
+
+def why_not(argument: Parameter) -> Iterator[tuple[int, str]]:
+    """Yield why an argument is neither an input nor an attribute."""
+    found, at = argument.type, argument.type.at
+    if found.alias:
+        yield at, aliased(found)
+    elif found.name in TENSORS:
+        if argument.has_default and argument.default is not None:
+            yield argument.at, f"{argument.name!r} has a default, and none of a tensor but None can be said"
+    elif found.name not in KINDS:
+        yield at, why_no_type(found)
+    elif argument.has_default and argument.default is None:
+        yield argument.at, f"{argument.name!r} cannot be None: it is {found.name}"
+
+
+def aliased(found: Type) -> str:
+    if "!" in found.alias:
+        return (
+            f"{found.element}({found.alias}) is written in place, and the legacy exporter drops such an operator in "
+            f"silence: return a new Tensor instead"
+        )
+    return f"{found.element}({found.alias}) is a view, and ONNX has none: leave out '({found.alias})' and return a copy"
+
+
+def why_no_type(found: Type) -> str:
+    """Return why an argument of this type cannot be declared."""
+    name, element = found.name, found.element
+    if (
+        (sized := re.fullmatch(r"(\w+\??)\[(\d+)\](\??)", name))
+        and f"{sized[1]}[]" in (*TENSORS, *KINDS)
+        and not sized[3]
+    ):
+        return (
+            f"{name} has a fixed length, which a declaration cannot say: write {sized[1]}[], and let the kernel check"
+        )
+    if name == "Tensor?[]":
+        return "Tensor?[] is any number of tensors, any of them absent, and in ONNX none may be: write Tensor[]"
+    if name == "Tensor[]?":
+        return "Tensor[]? may be absent, and may be empty as well: write Tensor[], of which none may be given"
+    if name.endswith("?") and name[:-1] in KINDS:
+        return (
+            f"{name} may be None, and an attribute of ONNX may not: write {name[:-1]}, and give a default that means it"
+        )
+    if name.startswith("bool["):
+        return f"{name} is a list that torch's legacy exporter cannot trace: write int[], of 0 and 1"
+    if name == "str[]":
+        return "str[] is a list of texts, which is not supported yet: write str, and part it in the kernel"
+    if element in _REASONS:
+        return f"{name} is {_REASONS[element]}"
+    if spelled := _SPELLED.get(element):
+        return f"{name} is no type of a torch schema; did you mean {spelled!r}?"
+    return f"{name} is no type that can be declared, allowed: {ALLOWED}{did_you_mean(name, (*TENSORS, *KINDS))}"
+
+
+def why_no_output(result: Parameter) -> Iterator[tuple[int, str]]:
+    found = result.type
+    if found.alias:
+        yield found.at, aliased(found)
+    elif found.name.startswith("Tensor["):
+        yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; name each"
+    elif found.name == "Tensor?":
+        yield found.at, "Tensor? is an output that may be absent: an operator always gives all of them; write Tensor"
+    elif found.name != "Tensor":
+        near = did_you_mean(found.name, ["Tensor"])
+        yield found.at, f"{found.name} is no output of an operator of ONNX, allowed: Tensor{near}"
+
+
+def _order(schema: Schema) -> Iterator[tuple[int, str]]:
+    """Yield what stands out of order: a declaration has inputs, of which a variadic one is last, then attributes."""
+    known = [a for a in schema.arguments if a.type.name in (*TENSORS, *KINDS)]
+    last_variadic = next((i for i, a in enumerate(known) if a.type.name == "Tensor[]"), len(known))
+    first_attribute = next((i for i, a in enumerate(known) if a.type.name in KINDS), len(known))
+    for index, argument in enumerate(known):
+        if argument.type.name not in TENSORS:
+            continue
+        if index > first_attribute:
+            yield argument.type.at, f"{argument.name!r} follows {known[first_attribute].name!r}, which is no tensor: " \
+                f"put it ahead, as a node of ONNX has inputs first"  # fmt: skip
+        elif index > last_variadic:
+            yield argument.type.at, f"{argument.name!r} follows {known[last_variadic].name!r}, of which there are " \
+                f"any number: put it ahead, as ONNX has a variadic input last"  # fmt: skip
+    for index, argument in enumerate(known):
+        before = [a for a in known[:index] if a.type.name in KINDS and a.has_default]
+        if argument.keyword and argument.type.name in KINDS and not argument.has_default and before:
+            yield (
+                argument.at,
+                f"{argument.name!r} has no default, but {before[0].name!r} before it has one: put it ahead",
+            )
+
+
+def _notes(schema: Schema) -> Iterator[str]:
+    for argument in schema.arguments:
+        if argument.type.name in TENSORS and argument.has_default:
+            yield f"{argument.name}: its default None is left out, so torch's callers write None where it is absent"
+    keywords = [a.name for a in schema.arguments if a.keyword]
+    if keywords:
+        yield f"{', '.join(keywords)}: may be given by position as well as by name; a declaration has no '*'"

@@ -1,0 +1,116 @@
+"""``python -m opmatrix.scaffold.onnx_process model.onnx``: the nodes of a model that others must bring a kernel for.
+
+Prints JSON. A process of its own: doit's must not import onnx.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import onnx
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    shape_inference,
+)
+
+KNOWN = ("ai.onnx", "com.microsoft", "com.ms.internal")
+_KINDS = {
+    AttributeProto.FLOAT: "float", AttributeProto.INT: "int", AttributeProto.STRING: "string",
+    AttributeProto.FLOATS: "floats", AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings",
+    AttributeProto.TENSOR: "tensor",
+}  # fmt: skip
+
+
+def describe(path: str) -> dict[str, Any]:
+    """Return what is known of every node of an unknown domain, in the model's order, or why it cannot be read."""
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception as error:  # protobuf's own kinds, which differ between its implementations
+        return {"error": f"{type(error).__name__}: {error}"}
+    domains = sorted({o.domain for o in model.opset_import})
+    if not model.HasField("graph"):
+        return {"error": "it holds no graph"}
+    with suppress(Exception):  # of any kind; what cannot be inferred stays unknown
+        model = shape_inference.infer_shapes(model)
+    functions = {(f.domain, f.name) for f in model.functions}
+    imported = {o.domain: o.version for o in model.opset_import}
+    described = [*_of_graph(model.graph, {}), *(_described(n, {}) for f in model.functions for n in f.node)]
+    nodes = [
+        n | {"imported": imported.get(n["domain"], 1)}
+        for n in described
+        if not _known(n["domain"]) and (n["domain"], n["op_type"]) not in functions
+    ]
+    return {"nodes": nodes, "domains": domains, "functions": sorted(f"{d}::{n}" for d, n in functions)}
+
+
+def _known(domain: str) -> bool:
+    return not domain or any(domain == known or domain.startswith(f"{known}.") for known in KNOWN)
+
+
+def _of_graph(graph: GraphProto, outer: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    values = outer | {v.name: _value(v) for v in (*graph.input, *graph.value_info, *graph.output)}
+    values |= {i.name: {"dtype": _dtype(i.data_type), "shape": list(i.dims)} for i in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and not node.domain:
+            for attribute in node.attribute:
+                if attribute.name == "value":
+                    values[node.output[0]] = {"dtype": _dtype(attribute.t.data_type), "shape": list(attribute.t.dims)}
+    for node in graph.node:
+        yield _described(node, values)
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.type == AttributeProto.GRAPH else []), *attribute.graphs):
+                yield from _of_graph(inner, values)
+
+
+def _value(value: ValueInfoProto) -> dict[str, Any]:
+    tensor: TypeProto.Tensor = value.type.tensor_type
+    if not value.type.HasField("tensor_type"):
+        return {"dtype": value.type.WhichOneof("value"), "shape": None}
+    shape = None
+    if tensor.HasField("shape"):
+        shape = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
+    return {"dtype": _dtype(tensor.elem_type), "shape": shape}
+
+
+def _dtype(number: int) -> str | None:
+    """Return the name that a declaration has for an element type, None for an unknown one."""
+    if not number:
+        return None
+    name: str = TensorProto.DataType.Name(number).lower()
+    return {"float": "float32", "double": "float64"}.get(name, name)
+
+
+def _described(node: NodeProto, values: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    unknown = {"dtype": None, "shape": None}
+    return {
+        "name": node.name,
+        "domain": node.domain,
+        "op_type": node.op_type,
+        "inputs": [{"name": n, **values.get(n, unknown)} if n else None for n in node.input],
+        "outputs": [{"name": n, **values.get(n, unknown)} if n else None for n in node.output],
+        "attributes": {a.name: _attribute(a) for a in node.attribute},
+    }
+
+
+def _attribute(attribute: AttributeProto) -> dict[str, Any]:
+    kind = _KINDS.get(attribute.type, AttributeProto.AttributeType.Name(attribute.type).lower())
+    value: Any = None
+    if kind in ("float", "int", "floats", "ints"):
+        found = onnx.helper.get_attribute_value(attribute)
+        value = list(found) if kind.endswith("s") else found
+    elif kind == "string":
+        value = attribute.s.decode(errors="replace")
+    return {"kind": kind, "value": value}
+
+
+if __name__ == "__main__":
+    json.dump(describe(sys.argv[1]), sys.stdout)

@@ -1,0 +1,152 @@
+"""The files of an operator from its draft. Pure: a draft in, texts out, short lines in no formatter's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import jinja2
+
+from opmatrix.codegen import cpp, jinja
+from opmatrix.codegen.cpp_variables import cpp_type, kernel_parameters
+from opmatrix.scaffold.draft import SHAPE, VALUES, Draft, fresh, is_required
+from opmatrix.declaration.python_source import bracket, names, source
+from opmatrix.spec import Attribute, AttributeKind, AttributeValue, Input, OpSpec, Output, SameAs
+
+_TYPES: Mapping[AttributeKind, str] = {
+    "float": "float", "int": "int", "bool": "bool", "string": "str", "floats": "tuple[float, ...]",
+    "ints": "tuple[int, ...]",
+}  # fmt: skip
+_ARRAY = "NDArray[Any]"
+
+
+def render(draft: Draft) -> dict[str, str]:
+    """Return the text of every file of an operator, by its path below the project's root."""
+    variables = {"draft": draft, "spec": draft.spec, "placeholder": placeholder(draft)}
+    made = {
+        "ops/{}/spec.py": variables,
+        "ops/{}/cases.py": variables | _cases(draft),
+        "ops/{}/reference.py": variables | _reference(draft),
+        "ops/{}/README.md": variables | _readme(draft.spec),
+        "native/{}/kernel.h": variables | _kernel(draft),
+    }
+    return {path.format(draft.spec.name): _text(path.rpartition("/")[2], given) for path, given in made.items()}
+
+
+def placeholder(draft: Draft) -> str:
+    """Return what a placeholder computes, as a sentence."""
+    copies: dict[str, list[str]] = {}
+    for output in draft.spec.outputs:
+        source = draft.source(output)
+        copies.setdefault(source.name if source else "", []).append(output.name)
+    parts = [
+        f"{_listed(names)} {'is' if len(names) == 1 else 'are'} "
+        + (f"{'a copy' if len(names) == 1 else 'copies'} of {source}" if source else "all zeros")
+        for source, names in copies.items()
+    ]
+    return f"{', and '.join(parts)}, whatever else is given."
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja.environment("opmatrix.scaffold")
+    environment.filters["source"] = source
+    environment.globals.update(cpp_type=cpp_type, quoted=cpp.quoted)
+    return environment
+
+
+def _text(file: str, variables: Mapping[str, object]) -> str:
+    text = _environment().get_template(f"{file}.j2").render(variables)
+    importing = "from opmatrix.spec import "
+    return text.replace(f"{importing}*", importing + ", ".join(names(text))) if f"{importing}*" in text else text
+
+
+def _cases(draft: Draft) -> dict[str, Any]:
+    known = not draft.aten or draft.formula is not None  # of torch's own operators, what they take is for others to say
+    (dtypes,) = draft.spec.types.values()
+    return {
+        "known": known,
+        "special": known and all(d.startswith("float") for d in dtypes),
+        "whole": not all(map(is_required, draft.spec.inputs)),
+        "shape": ", ".join(map(str, draft.examples.get(draft.first.name, SHAPE))),
+        "values": [_attributes(draft, 0), _attributes(draft, 1)],
+        "dynamic": {i.name: ("N", "M") for i in draft.spec.inputs if is_required(i)},
+        "dtypes": dtypes,
+    }
+
+
+def _attributes(draft: Draft, index: int) -> dict[str, AttributeValue]:
+    """Return the attributes of the model at `index`: in the first those without a default, in the second all."""
+    found = dict(draft.attributes)
+    for one in draft.spec.attributes:
+        if one.name in found or (one.default is not None and (not index or one.kind == "string")):
+            continue  # nothing tells another text that it takes
+        value = VALUES[one.kind][index]
+        found[one.name] = value if value != one.default else VALUES[one.kind][0]
+    return found
+
+
+def _reference(draft: Draft) -> dict[str, Any]:
+    spec = draft.spec
+    outputs = _listed([o.name for o in spec.outputs])
+    returned = _ARRAY if len(spec.outputs) == 1 else f"tuple[{', '.join([_ARRAY] * len(spec.outputs))}]"
+    parameters = [f"{i.name}: {_array_type(i)}" for i in spec.inputs]
+    parameters += ["*", *(f"{a.name}: {_TYPES[a.kind]}" for a in spec.attributes)] if spec.attributes else []
+    return {
+        "returned": f"{outputs}, of the shape of {draft.first.name}" if draft.copies or draft.formula else outputs,
+        "signature": bracket(f"def {spec.name}(", parameters, f") -> {returned}:"),
+        "copied": ", ".join(_copied(draft, output) for output in spec.outputs),
+    }
+
+
+def _array_type(part: Input) -> str:
+    return f"tuple[{_ARRAY}, ...]" if part.variadic else f"{_ARRAY} | None" if part.optional else _ARRAY
+
+
+def _copied(draft: Draft, output: Output) -> str:
+    """Return what the reference of a placeholder returns for an output."""
+    if source := draft.source(output):
+        return f"{source.name}.copy()"
+    dtype = f"{draft.first.name}.dtype" if output.type in draft.spec.types else f"np.{output.type}"
+    return f"np.zeros({_shaped(draft, output)}.shape, {dtype.replace('np.bool', 'np.bool_')})"
+
+
+def _shaped(draft: Draft, output: Output) -> str:
+    """Return the input that has the shape of a placeholder's output."""
+    return output.shape.input if isinstance(output.shape, SameAs) else draft.first.name
+
+
+def _kernel(draft: Draft) -> dict[str, Any]:
+    spec = draft.spec
+    parts: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
+    taken = {part.name for part in parts} | {*spec.types, spec.name}
+    loop = {name: fresh(name, taken) for name in ("i", "value")}
+
+    def free(name: str) -> str:
+        taken.add(name := fresh(name, taken))
+        return name
+
+    return loop | {
+        "free": free,
+        "signature": cpp.call(f"void {spec.name}", kernel_parameters(spec, {}), tail=" {"),
+        "outputs": [
+            (o, source and source.name, _shaped(draft, o)) for o in spec.outputs for source in [draft.source(o)]
+        ],
+    }
+
+
+def _readme(spec: OpSpec) -> dict[str, Any]:
+    name = f"`{spec.torch.name}`" if spec.torch else "none: it exists in ONNX alone"
+    dtypes: dict[str, list[str]] = {}
+    both: list[Input | Output] = [*spec.inputs, *spec.outputs]
+    for part in both:
+        dtypes.setdefault(" or ".join(spec.types.get(part.type, (part.type,))), []).append(f"`{part.name}`")
+    return {
+        "torch_name": name + ": torch's own, overridden in exports" * bool(spec.torch and spec.torch.overrides),
+        "types": "; ".join(f"{', '.join(names)}: {allowed}" for allowed, names in dtypes.items()),
+    }

@@ -1,0 +1,30 @@
+"""Add a case that the search found to cases.py: from then on it is exported and verified as every other."""
+
+from __future__ import annotations
+
+from opmatrix.errors import UsageError
+from opmatrix.files import write_text
+from opmatrix.declaration.insert_case import insert_into_models
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+
+
+def run(layout: Paths, operator: Operator, *, case: str) -> None:
+    """Add `case` to MODELS. Raises UsageError where it was not found, or is there already."""
+    path, cases = layout.found(operator.name, case), layout.cases(operator.name)
+    shown = cases.relative_to(layout.root)
+    if any(c.name == case for m in operator.models for c in m.cases):
+        raise UsageError(f"{shown} has the case {case!r} already")
+    try:
+        problem, _, model = path.read_text().partition("\n")
+    except FileNotFoundError as error:
+        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.txt"))) or "none"
+        raise UsageError(
+            f"no case {case!r} was found for {operator.name}, there is: {known}. "
+            f"Search with: python -m opmatrix register {operator.name} --part search"
+        ) from error
+    try:
+        text = insert_into_models(cases.read_text(), model.strip(), problem)
+    except ValueError as error:
+        raise UsageError(f"{shown}: {error}. Add by hand: {model.strip()}") from error
+    write_text(cases, text)

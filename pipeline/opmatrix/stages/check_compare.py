@@ -1,0 +1,55 @@
+"""Hold each node of a model against its reference, and name the first that differs. Never torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+
+from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.errors import OpmatrixError
+from opmatrix.model_check import first_wrong_node, finding
+from opmatrix.model_check.first_wrong_node import QUESTION, first_wrong
+from opmatrix.model_check.model_inputs import find_inputs
+from opmatrix.model_check.custom_nodes import used
+from opmatrix.model_check.per_node_compare import nodewise, write_alone
+from opmatrix.model_check.default_tolerances import tolerances
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operators
+from opmatrix.ort_checks.sessions import OrtSessions
+
+PART = "compare.json"
+
+
+def run(
+    layout: Paths,
+    *,
+    model: Path,
+    libraries: Sequence[Path],
+    inputs: Path | None,
+    rtol: float | None,
+    atol: float | None,
+    differs: bool,
+    own: bool,
+    into: Path,
+) -> None:
+    """Write the findings; `differs` says that the outputs are not the expected ones.
+
+    With `own` only the nodes of this project's operators are compared.
+    """
+    proto = onnx.load_model(model)
+    specs = used(proto, [o.spec for o in load_operators(layout)])
+    try:
+        fed = find_inputs(proto, model, inputs)
+        references = [(spec, Reference(layout, spec)) for spec in specs]
+        limits = tolerances(rtol, atol)
+        nodes = list(nodewise(proto, fed.inputs, OrtSessions(None, more=libraries), references, limits, own=own))
+        wrong = first_wrong(nodes)
+        alone = write_alone(wrong, proto, into / "first_node") if wrong else None
+        replay = f" It alone: doit check {os.path.relpath(alone)}" if alone else ""
+        findings = list(first_wrong_node.findings(nodes, specs, differs=differs, own=own, replay=replay))
+    except OpmatrixError as error:
+        findings = [finding.wrong(QUESTION, f"cannot be looked for: {error}")]
+    finding.write(into / PART, findings)

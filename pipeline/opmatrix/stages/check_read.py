@@ -1,0 +1,109 @@
+"""Read a model: nodes, types, versions, and which libraries it needs. Runs nothing, and never imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import onnx
+import onnxruntime
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import ModelProto
+from onnxruntime.capi import onnxruntime_pybind11_state as _state
+
+from opmatrix.errors import OpmatrixError
+from opmatrix.model_check import finding
+from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.shape_inference import checker, inference, schemas
+from opmatrix.model_check.ort_libraries import Needed, needed
+from opmatrix.model_check.custom_nodes import Builtin, faulty, node_findings, used
+from opmatrix.model_check.ort_versions import parsed, versions
+from opmatrix.model_check.graph_walk import opsets
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import load_operators
+from opmatrix.spec import OpSpec
+from opmatrix.version import minor
+
+PART = "read.json"
+
+
+def run(layout: Paths, *, model: Path, ort: str, into: Path) -> None:
+    """Write the findings, and the libraries that a session needs. `ort` is a version that need not be installed."""
+    findings: list[Finding] = []
+    libraries: Needed | None = None
+    error = ""
+    try:
+        if ort:
+            parsed(ort)  # refused before anything is read
+        proto = _read(model)
+        operators = load_operators(layout)
+        specs = [o.spec for o in operators]
+        libraries = needed(layout, [o for o in operators if o.spec in used(proto, specs)])
+        findings = list(_findings(proto, model, [o.spec for o in operators], libraries, ort))
+    except OpmatrixError as mistake:
+        error = str(mistake)
+    finding.write(
+        into / PART,
+        findings,
+        error=error,
+        libraries=[str(p) for p in libraries.libraries] if libraries else [],
+        own=bool(libraries and libraries.own),
+        link=list(libraries.link) if libraries else [],
+    )
+
+
+def _read(path: Path) -> ModelProto:
+    """Return the model, without data that lie beside it. Raises NoModelError."""
+    try:
+        found = onnx.load_model(path, load_external_data=False)
+    except (DecodeError, OSError) as error:
+        raise NoModelError(f"{path}: no ONNX model: {error}") from error
+    if not found.graph.node or not found.ir_version:
+        raise NoModelError(f"{path}: no ONNX model, or one without a node")
+    return found
+
+
+class NoModelError(OpmatrixError):
+    """A file that holds no ONNX model."""
+
+    exit_code = 2
+
+
+def _findings(proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries: Needed, ort: str) -> Iterator[Finding]:
+    imported = opsets(proto)
+    theirs = builtin()
+    nodes = list(node_findings(proto, specs, theirs))
+    yield from nodes
+    yield from libraries.findings
+    beside = list(_data_beside(proto, path))
+    yield from beside
+    found = schemas(used(proto, specs), imported)
+    types = list(inference(proto, found, faulty=faulty(proto, specs, theirs), builtin=theirs))
+    # What is wrong with a node has been told in our own words already, and would only follow again.
+    if all(f.mark != "wrong" for f in (*nodes, *beside, *types)):
+        yield from checker(proto, path, found)
+    yield from types
+    for version in dict.fromkeys(v for v in (minor(onnxruntime.__version__), ort) if v):
+        wrong = list(versions(proto.ir_version, imported.get("", 0), ort=version))
+        yield from wrong
+        if not wrong:
+            text = f"opset {imported.get('', 0)}, IR version {proto.ir_version}: ONNX Runtime {version} reads them"
+            yield finding.ok("versions", text)
+
+
+def builtin() -> Builtin:
+    """Return what ONNX Runtime has of its own."""
+    return {(s.domain, s.name) for s in _state.get_all_operator_schema()}
+
+
+def _data_beside(proto: ModelProto, path: Path) -> Iterator[Finding]:
+    """Yield the files of external data that are missing."""
+    for tensor in proto.graph.initializer:
+        place = next((e.value for e in tensor.external_data if e.key == "location"), "")
+        if place and not (path.parent / place).is_file():
+            yield finding.wrong(
+                "nodes",
+                f"the numbers of {tensor.name!r} are in {place!r}, which does not lie beside the model",
+                "Copy it along with the model, or save the model with its data within",
+            )
+            return

@@ -1,0 +1,56 @@
+"""Compare the exports of one operator in several cells with each other. Reads their manifests alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from opmatrix.errors import ExportError, missing
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.spec import Lowering
+
+Manifest = Mapping[str, Any]
+
+
+def run(layout: Paths, operator: Operator, *, lowering: Lowering, cells: Sequence[Cell]) -> None:
+    """Raise ExportError unless all `cells` have the same custom nodes: domain, version, op type and attributes.
+
+    The names of inner values and the wiring are not compared: exporters name them as they like.
+    """
+    manifests = {cell: _read(layout, operator, lowering, cell) for cell in cells}
+    problems = []
+    for a, b in pairwise(cells):
+        for model in sorted({*manifests[a]["models"], *manifests[b]["models"]}):
+            nodes = [_custom_nodes(manifests[cell], model) for cell in (a, b)]
+            if nodes[0] != nodes[1]:
+                problems.append(
+                    f"{operator.name}-{lowering}-{model}: {a.export_name} has {nodes[0]}, "
+                    f"{b.export_name} has {nodes[1]}. Mend the lowering that differs"
+                )
+    if problems:
+        raise ExportError("\n".join(problems))
+
+
+def _custom_nodes(manifest: Manifest, model: str) -> list[str]:
+    """Return the custom nodes of a model as text, sorted: ``mydomain::mygroupnorm@2(epsilon=FLOAT 0.0)``."""
+    described = manifest["models"].get(model, {"nodes": []})
+    found = []
+    for node in described["nodes"]:
+        if domain := node["domain"]:
+            attributes = ", ".join(f"{name}={a['type']} {a['value']}" for name, a in node["attributes"].items())
+            found.append(f"{domain}::{node['op_type']}@{described['opset_imports'].get(domain)}({attributes})")
+    return sorted(found)
+
+
+def _read(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> Manifest:
+    path = layout.manifest(operator.name, lowering, cell)
+    try:
+        manifest: Manifest = json.loads(path.read_text())
+    except FileNotFoundError as error:
+        replay = f"python -m opmatrix export {operator.name} --lowering {lowering} --cell {cell}"
+        raise ExportError(missing(path, run=replay)) from error
+    return manifest

@@ -1,0 +1,109 @@
+"""Build the wheel of the chosen operators around the libraries that the link stage has made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from opmatrix.declaration import schema_versions
+from opmatrix.wheel import contents, licenses, manylinux, inputs, git_commit, pack
+from opmatrix.wheel.settings import Dist
+from opmatrix.errors import DistError, missing
+from opmatrix.files import write_bytes, write_text
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since, torch_schema
+from opmatrix.toolchain import ort_headers, elf_symbols
+from opmatrix.toolchain.find_tools import find_toolchain
+
+
+def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
+    """Write the wheel to build/dist/, and what is known of it to build/dist.json. Raises DistError."""
+    opmatrix = metadata.version("opmatrix")
+    needs = [elf_symbols.read_symbols(_library(layout, dist, side)) for side in inputs.sides(operators)]
+    platform = manylinux.platform(needs)
+    files = contents.files(layout, dist, operators, opmatrix=opmatrix)
+    about = {
+        "name": dist.name,
+        "version": dist.version,
+        "platform": platform,
+        "needs": manylinux.highest(needs),
+        "operators": {o.name: _about(layout, o) for o in operators},
+        "source": _source(layout, operators),
+        "libraries": {name: _digest(c) for name, c in sorted(files.items()) if name.endswith(".so")},
+        "made_with": {
+            "opmatrix": opmatrix,
+            "compiler": _compiler(),
+            "onnxruntime headers": ort_headers.recorded(layout)["version"],
+            **licenses.packages(operators),
+        },
+    }
+    text = json.dumps(about, indent=2) + "\n"
+    files[f"{dist.name}/dist.json"] = text.encode()
+    packed = pack.pack(dist, platform, files, licenses.collect(layout.root, dist, operators), opmatrix=opmatrix)
+    path = layout.dist / pack.file_name(dist, platform)
+    for other in layout.dist.glob("*.whl"):
+        if other != path:  # else an upload of build/dist/* would take the last one along
+            other.unlink()
+    write_bytes(path, packed)
+    write_text(layout.wheels, f"{path}\n")
+    write_text(layout.dist_record, text)
+    print(f"{path.relative_to(layout.root)}: {len(packed):,} bytes, sha256 {_digest(packed)}")
+
+
+def _library(layout: Paths, dist: Dist, side: str) -> Path:
+    path = layout.linked_library(dist.name, side)
+    if not path.is_file():
+        raise DistError(missing(path, run="python -m opmatrix link"))
+    return path
+
+
+def _about(layout: Paths, operator: Operator) -> dict[str, Any]:
+    spec, path = operator.spec, layout.torch_op(operator.name)
+    return {
+        "summary": spec.summary,
+        "torch": {
+            "schema": torch_schema(spec),
+            "since": stable_abi_since(spec) if has_torch_library(spec) else None,
+            "gradient": path.is_file() and re.search(r"^def backward\b", path.read_text(), re.MULTILINE) is not None,
+        }
+        if spec.torch
+        else None,
+        "onnx": {
+            "domain": spec.onnx.domain,
+            "op_type": spec.onnx.op_type,
+            "since_version": spec.onnx.since_version,
+            "schema_versions": list(schema_versions.versions(spec)),
+            "versions": list(spec.onnx.versions),
+        },
+        "uses": list(spec.uses),
+    }
+
+
+def _source(layout: Paths, operators: Sequence[Operator]) -> dict[str, Any]:
+    """Return the commit, whether what the wheel is made of differs from it, and the fingerprints of the sources."""
+    paths = sorted({path for o in operators for path in inputs.sources(layout, o)})
+    commit = git_commit.commit(layout.root)
+    return {
+        "commit": commit,
+        "dirty": git_commit.dirty(layout.root, paths) if commit else None,
+        "files": {str(p.relative_to(layout.root)): _digest(p.read_bytes()) for p in paths},
+    }
+
+
+def _compiler() -> str:
+    """Return the compiler's name and version, without its place."""
+    command = find_toolchain(os.environ).compiler
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    return done.stdout.partition("\n")[0].strip()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

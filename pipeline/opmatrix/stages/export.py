@@ -1,0 +1,106 @@
+"""Export every model of an operator in one cell. Loads no compiled library.
+
+The operator is defined from its declaration, in this process alone, with zeros for results: neither a wrong kernel
+nor a changed reference can change a model, and neither can crash an export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import onnx
+import torch
+
+from opmatrix.errors import ExportError, missing
+from opmatrix.declaration.schema_versions import version_at
+from opmatrix.files import write_bytes
+from opmatrix.project.paths import Paths
+from opmatrix.torch_library import user_python
+from opmatrix.torch_library.call import torch_minor
+from opmatrix.declaration.load import Operator
+from opmatrix.lowering.graph import UnsupportedModel
+from opmatrix.matrix.cells import Cell
+from opmatrix.export import manifest
+from opmatrix.export.expected_model import ExpectedModel, check_legal
+from opmatrix.export.exporters import example_inputs, export
+from opmatrix.export.function_body import with_function
+from opmatrix.export.generated_modules import GeneratedModules, ignored_attributes, load_generated, lowered_nodes
+from opmatrix.export.manifest import Exported
+from opmatrix.declaration.torch_signature import has_function_body
+from opmatrix.spec import Lowering, OpSpec
+
+
+def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
+    """Write model.onnx of every model, then the manifest, which says of a model without one why it was refused.
+
+    Beside it, the models as the report draws them.
+
+    Raises ExportError for the first one that a gate refuses, or that the lowering does without the declaration's leave.
+    """
+    _check_torch(operator, cell)
+    check_legal(operator.spec, cell)
+    generated = load_generated(layout, operator.name)
+    defined = define(layout, operator.spec, generated)
+    manifest.write(layout, operator.name, lowering, cell, _models(layout, operator, lowering, cell, generated))
+    del defined  # the operator lives as long as this object
+
+
+def _models(
+    layout: Paths, operator: Operator, lowering: Lowering, cell: Cell, generated: GeneratedModules
+) -> Iterator[Exported]:
+    for model in operator.models:
+        schema = generated.schema.schema(version_at(operator.spec, model.domain_version))
+        demand = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
+        try:
+            proto = export(demand, generated, example_inputs(demand))
+        except UnsupportedModel as refusal:
+            if not model.unsupported:
+                raise
+            yield Exported(name=model.name, refused=str(refusal))
+            continue
+        yield Exported(name=model.name, proto=proto, dropped=ignored_attributes(demand, generated))
+        if lowering == "decomposed" and has_function_body(operator.spec):
+            _write_function(layout, demand, generated)
+
+
+def _write_function(layout: Paths, demand: ExpectedModel, generated: GeneratedModules) -> None:
+    """Write the custom model of the cell once more, with the nodes of the decomposed one as the body of its node."""
+    custom = layout.model(demand.spec.name, "custom", demand.cell, demand.model.name)
+    try:
+        proto = onnx.load_model(custom)
+    except FileNotFoundError as error:
+        replay = f"python -m opmatrix export {demand.spec.name} --lowering custom --cell {demand.cell}"
+        problem = "is missing, which gets a function body"
+        raise ExportError(f"{demand}: {missing(custom, run=replay, problem=problem)}") from error
+    made = with_function(proto, replace(demand, lowering="custom"), lowered_nodes(demand, generated))
+    path = layout.function_model(demand.spec.name, demand.cell, demand.model.name)
+    write_bytes(path, made.SerializeToString(deterministic=True))
+
+
+def define(layout: Paths, spec: OpSpec, generated: GeneratedModules) -> Any:
+    """Define the operator; return what keeps it alive. One that torch has already needs nothing.
+
+    Raises RegisterError or ExportError for a second definition.
+    """
+    if spec.torch is None or spec.torch.overrides:
+        return None
+    if spec.torch.python:
+        return user_python.define(layout, spec)
+    try:
+        return generated.fake.define()
+    except RuntimeError as error:
+        raise ExportError(
+            f"{spec.name}: torch could not define {spec.torch.name} for the export: {str(error).splitlines()[0]} "
+            f"Is it defined by ops/{spec.name}/lowering.py, or loaded there? Leave that to opmatrix"
+        ) from error
+
+
+def _check_torch(operator: Operator, cell: Cell) -> None:
+    found = torch_minor()
+    if found != cell.torch:
+        raise ExportError(
+            f"{operator.name}@{cell.export_name}: this environment has torch {torch.__version__}. "
+            f"Choose a cell of torch {found}, or another environment"
+        )

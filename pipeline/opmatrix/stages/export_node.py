@@ -1,0 +1,44 @@
+"""Write the one-node models of a cell without torch: for operators that exist in ONNX alone.
+
+Folders, files, gates and manifest are those of an export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from onnx import defs
+
+from opmatrix.errors import ExportError
+from opmatrix.declaration.schema_versions import version_at
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.matrix.cells import Cell
+from opmatrix.export import manifest
+from opmatrix.export.expected_model import ExpectedModel, check_legal
+from opmatrix.export.generated_modules import generated_module
+from opmatrix.export.manifest import Exported
+from opmatrix.export.model_gates import check
+from opmatrix.export.one_node_model import one_node
+from opmatrix.spec import Lowering
+
+
+def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
+    """Write model.onnx of every model, then the manifest. Raises ExportError for the first one that a gate refuses."""
+    check_legal(operator.spec, cell)
+    if lowering != "custom":
+        raise ExportError(f"{operator.name}-{lowering}@{cell.export_name}: one node stands for itself; a model of "
+                          "standard nodes takes a torch operator, from which it is exported")  # fmt: skip
+    schema = generated_module(layout, operator.name, "schema").schema
+    manifest.write(layout, operator.name, lowering, cell, _models(operator, lowering, cell, schema))
+
+
+def _models(
+    operator: Operator, lowering: Lowering, cell: Cell, schema: Callable[[int], defs.OpSchema]
+) -> Iterator[Exported]:
+    for model in operator.models:
+        made = schema(version_at(operator.spec, model.domain_version))
+        demand = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=made)
+        proto = one_node(demand)
+        check(proto, demand)
+        yield Exported(name=model.name, proto=proto)

@@ -1,0 +1,27 @@
+"""Find ONNX Runtime's headers and write down where they are and what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
+from opmatrix.toolchain import ort_headers
+
+
+def run(layout: Paths) -> None:
+    """Write `layout.sdk`: path, version and origin of the headers, and a fingerprint of each. Raises SdkError."""
+    headers = ort_headers.find_headers(os.environ, cache=ort_headers.cache_folder(os.environ), say=print)
+    found = {
+        "path": str(headers.path),
+        "version": headers.version,
+        "api_version": headers.api_version,
+        "origin": headers.origin,
+        "files": {
+            p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(headers.path.glob("onnxruntime_*.h"))
+        },
+    }
+    write_text(layout.sdk, json.dumps(found, indent=2) + "\n")
+    print(f"ONNX Runtime {headers.version} headers: {headers.origin}")

@@ -1,0 +1,23 @@
+"""Link the objects of the operators that ship into one pair of libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opmatrix.declaration import placeholders
+from opmatrix.wheel.inputs import sides
+from opmatrix.wheel.settings import Dist
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import has_kernel
+from opmatrix.toolchain.link_operators import link
+
+
+def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
+    """Write both libraries to build/linked/. Raises CompileError with the linker's own message, or the gate's, and
+    DistError for a placeholder."""
+    placeholders.require_filled(layout, [o.name for o in operators])
+    for made in layout.linked.glob("*.o"):  # ninja looks at time stamps alone, and this is the one thing to compile
+        made.unlink()
+    libraries = {side: layout.linked_library(dist.name, side) for side in sides(operators)}
+    link(layout, [o.spec for o in operators if has_kernel(o.spec)], libraries, called=dist.name)

@@ -1,0 +1,35 @@
+"""Measure which models the running ONNX Runtime reads, and compare that with the table."""
+
+from __future__ import annotations
+
+import onnxruntime
+from onnx import TensorProto, helper
+
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.probe_rows import conclude, ort_differences
+from opmatrix.ort_checks.sessions import RefusedError, OrtSessions
+from opmatrix.version import minor
+
+_OLDEST = 7  # every ONNX Runtime that we know reads this opset, in IR version 3
+_TRIED = 40  # no ONNX Runtime reads an opset or an IR version as high
+
+
+def run(layout: Paths) -> None:
+    """Write the newest IR version and the newest opset that it reads. Raises ProbeError with each difference, and with
+    the row that would be right."""
+    version = minor(onnxruntime.__version__)
+    ir = max((version for version in range(3, _TRIED) if _reads(ir=version, opset=_OLDEST)), default=0)
+    opset = max((opset for opset in range(_OLDEST, _TRIED) if _reads(ir=ir, opset=opset)), default=0)
+    differences = ort_differences(version, ir=ir, opset=opset)
+    conclude(layout.probed(f"ort{version}"), {"ir": ir, "opset": opset}, differences, name=f"ONNX Runtime {version}")
+
+
+def _reads(*, ir: int, opset: int) -> bool:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "tiny", [x], [y])
+    model = helper.make_model(graph, ir_version=ir, opset_imports=[helper.make_opsetid("", opset)])
+    try:
+        OrtSessions(None).sessions(model.SerializeToString(), settings=["optimised"])
+    except RefusedError:
+        return False
+    return True

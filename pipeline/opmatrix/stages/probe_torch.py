@@ -1,0 +1,17 @@
+"""Measure which opsets the exporters of the running torch really write, and compare that with the table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from opmatrix.project.paths import Paths
+from opmatrix.torch_library.call import torch_minor
+from opmatrix.matrix.probe_rows import conclude, torch_differences
+from opmatrix.export.probe_exporters import measure
+
+
+def run(layout: Paths) -> None:
+    """Write what each export made. Raises ProbeError with each difference, and with the row that would be right."""
+    version, found = torch_minor(), list(measure())
+    differences = torch_differences(version, found)
+    conclude(layout.probed(f"torch{version}"), [asdict(one) for one in found], differences, name=f"torch {version}")

@@ -1,0 +1,110 @@
+"""Prove the torch side of an operator, in parts that are keyed by what they test.
+
+"schema"    what the compiled library registers, and what opcheck makes of it
+"nodes"     what the exporters make of it
+"kernel"    what the library computes, held against the expected outputs
+"search"    the same on inputs that hypothesis drew from the declaration, held against the reference
+"forbidden" that it refuses what the declaration forbids: only when asked for, as the sanitizers do
+"gradient"  the formula of the gradient, where torch_op.py holds one; no library, and no definition in Python
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+
+from opmatrix import step_log
+from opmatrix.testdata.onnx_dataset import read
+from opmatrix.errors import RegisterError, UsageError, did_you_mean
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
+from opmatrix.torch_library import load_library, user_python, features
+from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
+from opmatrix.torch_library.call import torch_minor
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import torch_schema
+
+Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
+
+
+def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = None) -> tuple[Part, ...]:
+    """Return the parts that are `asked` for, else those that the operator has, in an order that one process can run.
+
+    "gradient" comes first: it defines the operator with the reference as its kernel and takes the definition back,
+    which torch allows only as long as the compiled library is not loaded. A library stays loaded.
+    """
+    found: list[Part] = [*asked] if asked else ["schema", "kernel"]
+    if not asked:
+        if operator.spec.torch and not operator.spec.torch.overrides:
+            found += ["nodes", "search"]
+        if user_python.gradient(layout, operator.spec):
+            found.append("gradient")
+    return tuple(sorted(dict.fromkeys(found), key=lambda part: part != "gradient"))
+
+
+def run(layout: Paths, operator: Operator, *, part: Part) -> None:
+    """Prove one part and write its manifest. Raises RegisterError with what disagrees."""
+    results = _results(layout, operator, part)
+    manifest = {"op": operator.name, "part": part, "torch": torch.__version__, "schema": torch_schema(operator.spec)}
+    path = layout.registered(operator.name, part, torch=torch_minor())
+    write_text(path, json.dumps(manifest | {"results": results}, indent=1) + "\n")
+
+
+def replay(layout: Paths, operator: Operator, *, case: str) -> None:
+    """Hold the kernel against one case, and write nothing. Raises RegisterError, or UsageError for an unknown case."""
+    known = [c.name for model in operator.models for c in model.cases]
+    if case not in known:
+        near = did_you_mean(case, known)
+        raise UsageError(f"{operator.name} has no case {case!r}; it has {', '.join(known)}{near}")
+    _kernel(layout, operator, only=case)
+
+
+def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[str, Any]]:
+    """Prove one part. Each imports what it needs itself: the exporters alone take 0.7 CPU s."""
+    if part == "gradient":  # which loads no library
+        from opmatrix.torch_checks import gradient_check
+
+        if not features.REGISTRATION.available:
+            return [{"check": "gradient", "skipped": features.REGISTRATION.skip_reason}]
+        return gradient_check.results(layout, operator)
+    if part == "kernel":
+        return _kernel(layout, operator)
+    loaded = load_library.load(layout, operator)
+    if part == "schema":
+        from opmatrix.torch_checks import opcheck
+
+        return opcheck.results(layout, operator, loaded)
+    if part == "nodes":
+        from opmatrix.torch_checks import export_check
+
+        return export_check.results(layout, operator, loaded)
+    if part == "search":
+        from opmatrix.torch_checks import property_test
+
+        return property_test.run(layout, operator, loaded)
+    from opmatrix.torch_checks import invalid_calls
+
+    return invalid_calls.results(operator, loaded.overload)
+
+
+def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
+    loaded = load_library.load(layout, operator)  # kept: a definition in Python may live no longer than it
+    results, faults = [], {}
+    for model in operator.models:
+        for index, case in enumerate(model.cases):
+            if only not in (None, case.name):
+                continue
+            step_log.now_running(f"case {case.name}")
+            data = read(layout.data(operator.name, model.name, index))
+            check = CaseCheck(spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload)
+            problems, result = check_case(check)
+            if problems:
+                faults[case.name] = "\n".join(problems)
+            results.append({"model": model.name, "case": case.name, **result})
+    if faults:
+        where = f"each by python -m opmatrix register {operator.name} --part kernel --case NAME"
+        raise RegisterError(step_log.summarize_faults(faults, subject=f"{operator.name} in torch", where=where))
+    return results

@@ -1,0 +1,90 @@
+"""Say what is known about every cell: in the terminal, as JSON, as JUnit XML, as Markdown, and as a page."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from opmatrix import verdict
+from opmatrix.errors import ReportError
+from opmatrix.files import write_bytes, write_text
+from opmatrix.project.paths import Paths
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.settings import installed
+from opmatrix.report import logs_and_graphs, environments, junit, markdown, html_page, skipped_checks, terminal
+from opmatrix.report.changes import compare
+from opmatrix.report.report_json import Document, document, parse, same, text
+from opmatrix.report.records import checked, collect, in_order, totals
+from opmatrix.verdict import WRONG, CellKey, Verdict
+
+Exists = Callable[[str, str, Cell], bool]
+
+
+def run(layout: Paths, expected: Sequence[CellKey], *, exists: Exists = lambda *_: True) -> None:
+    """Write every file of the report, and print the table of the `expected` cells.
+
+    The files hold beside them the verdicts of earlier runs that stand, in other cells that `exists` says are some, and
+    are the same whichever of all these cells were expected. Raises ReportError unless each of the expected ones is
+    verified, or unsupported for a reason.
+    """
+    asked = [collect(layout, *key) for key in expected]
+    earlier = [v for v in _earlier(layout, {layout.verdict(*key) for key in expected}) if exists(*v.key)]
+    verdicts = in_order([*asked, *earlier])
+    left_out = skipped_checks.read(layout, verdicts)
+    here = {"python": platform.python_version(), **asdict(installed())}
+    report = document(verdicts, environments.read(layout, verdicts, here), left_out)
+    if before := _previous(layout, report):
+        report["changes"] = compare(report, before)
+    data, xml, summary, html = layout.reports
+    write_text(data, text(report))
+    write_bytes(xml, junit.render(verdicts))
+    write_text(summary, markdown.render(report, verdicts, left_out))
+    write_text(html, html_page.render(report, verdicts, [logs_and_graphs.read(layout, v) for v in verdicts]))
+    console = Console()
+    terminal.show(asked, console, skipped_checks.read(layout, asked))
+    if earlier:
+        console.print(f"beside them, of earlier runs: {totals(earlier)}", highlight=False)
+    console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
+    if not asked:
+        if not any(layout.ops.glob("*/spec.py")):
+            raise ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
+        raise ReportError("no cell was asked for: no operator in ops/ has an opset from its min_opset on")
+    if wrong := sum(v.outcome in WRONG for v in asked):
+        path = data.relative_to(layout.root)
+        raise ReportError(f"{wrong} of {len(asked)} cells are neither verified nor unsupported; all of it in {path}")
+
+
+def _earlier(layout: Paths, expected: Set[Path]) -> Iterator[Verdict]:
+    """Yield the other verdicts, of earlier runs, that the runner found to hold."""
+    try:
+        listed = layout.covered.read_text().splitlines()
+    except FileNotFoundError:
+        return
+    for path in map(Path, listed):
+        if path not in expected:
+            with suppress(FileNotFoundError, ValueError):  # gone or written anew since the runner looked
+                yield checked(verdict.read(path))
+
+
+def _previous(layout: Paths, report: Document) -> Document | None:
+    """Return the report to compare `report` with, and keep it: the last one that tells of another run.
+
+    A report that is made once more is compared with what it was compared with before.
+    """
+    last = _read(layout.report_data)
+    if last is None or same(last, report):
+        return _read(layout.previous_report)
+    write_bytes(layout.previous_report, layout.report_data.read_bytes())
+    return last
+
+
+def _read(path: Path) -> Document | None:
+    try:
+        return parse(path.read_text())
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,46 @@
+"""The numbers of a case, and the attributes that the reference is called with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from opmatrix.testdata import arrays
+from opmatrix.testdata.arrays import Array
+from opmatrix.errors import DataError
+from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.declaration.torch_signature import attribute_values, dtype_of, as_float32
+from opmatrix.spec import AttributeValue, Case, Model, OpSpec, given, shape_of
+
+
+def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
+    """Return one array per tensor that a case gives, as the data stage writes them. Raises DataError for the first that
+    its description does not fit."""
+    found = []
+    for feed in graph_inputs(spec, model, case):
+        # The seed does not follow from the name in the graph: `Model.names` may rename an input and keep its values.
+        name = f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
+        try:
+            seed = arrays.seed_of(spec.name, case.name, name)
+            found.append(arrays.array(feed.tensor, dtype_of(feed.part.type, model.types), seed_of=seed))
+        except DataError as error:
+            raise DataError(f"input {name!r}: {error}") from error
+    return found
+
+
+def elements(case: Case) -> list[int]:
+    """Return how many elements each tensor of a case has."""
+    return [math.prod(shape_of(tensor)) for name in case.inputs for tensor in given(case, name)]
+
+
+def small_and_finite(numbers: Sequence[Array], *, elements: int) -> bool:
+    """Return whether every tensor has 1 to `elements` elements, and no NaN or infinity."""
+    return all(0 < array.size <= elements and bool(np.isfinite(array).all()) for array in numbers)
+
+
+def reference_attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
+    """Return every attribute of a model by its ONNX name, as ONNX stores it."""
+    values = attribute_values(spec, model)
+    return {a.name: as_float32(a, values[a.name]) for a in spec.attributes if a.name in values}

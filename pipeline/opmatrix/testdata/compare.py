@@ -1,0 +1,143 @@
+"""Compare what was computed with what was expected."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.spec import Tolerance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What a comparison found. `error`, `ulp` and `tolerance_used` are the largest over all elements, 0 for none.
+
+    `error` is the absolute error, inf where there is a NaN or an infinity on one side only. `ulp` is the error in units
+    in the last place of the expected value; a zero has none, so that `atol` alone judges it. `tolerance_used` is the
+    part of the tolerance that was used: 1.0 is just allowed. `worst` is the index that uses most; `expected` and
+    `actual` are the values there, in the fewest digits that tell them apart from their neighbours. `first` is the first
+    index, in C order, that is beyond the tolerance.
+    """
+
+    tolerance: Tolerance
+    problem: str = ""  # why the arrays cannot be compared at all: dtype or shape
+    elements: int = 0
+    differing: int = 0
+    worst: tuple[int, ...] | None = None
+    first: tuple[int, ...] | None = None
+    expected: str = ""
+    actual: str = ""
+    subject: str = ""  # what the message begins with, such as the output's name where there are several
+    error: float = 0.0
+    ulp: float = 0.0
+    tolerance_used: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.problem and not self.differing
+
+    def __str__(self) -> str:
+        """Say what differs: ``3 of 64 elements differ beyond rtol=0.001 atol=1e-05; worst at (0, 17): ...``."""
+        if self.problem:
+            return f"{self.subject}{self.problem}"
+        limits = f"rtol={self.tolerance.rtol:g} atol={self.tolerance.atol:g}"
+        if self.ok:
+            return f"{self.subject}{self.elements} elements agree within {limits}"
+        differ = "differs" if self.differing == 1 else "differ"
+        return (
+            f"{self.subject}{self.differing} of {self.elements} elements {differ} beyond {limits}; "
+            f"worst at {self.worst}: expected {self.expected}, got {self.actual}"
+        )
+
+
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+
+
+def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparison:
+    """Compare dtype, shape, then every element: ``|actual - expected| <= atol + rtol * |expected|``.
+
+    NaN equals NaN, an infinity equals the same infinity, and neither equals anything else. With `EXACT`, integers,
+    bools and strings are equal or not, and so are floats (0.0 equals -0.0).
+    """
+    if problem := _incomparable(actual, expected):
+        return Comparison(tolerance=tolerance, problem=problem)
+    if actual.tobytes() == expected.tobytes():  # as most are: the same numbers in two runs
+        return Comparison(tolerance=tolerance, elements=expected.size)
+    flat = expected.ravel()  # so that a scalar is an array as well
+    error = _error(actual.ravel(), flat)
+    used = _tolerance_used(error, flat, tolerance)
+    at = int(used.argmax())
+    worst = np.unravel_index(at, expected.shape)
+    beyond = used > 1
+    first = np.unravel_index(int(beyond.argmax()), expected.shape) if used[at] > 1 else None
+    return Comparison(
+        tolerance=tolerance,
+        elements=expected.size,
+        differing=int(beyond.sum()),
+        worst=tuple(int(i) for i in worst),
+        first=None if first is None else tuple(int(i) for i in first),
+        expected=str(expected[worst]),
+        actual=str(actual[worst]),
+        error=float(error.max()),
+        ulp=_ulp(error, flat),
+        tolerance_used=float(used[at]),
+    )
+
+
+def _incomparable(actual: Array, expected: Array) -> str:
+    if actual.dtype != expected.dtype:
+        return f"dtype is {dtype_name(actual)}, expected {dtype_name(expected)}"
+    if actual.shape != expected.shape:
+        return f"shape is {actual.shape}, expected {expected.shape}"
+    return ""
+
+
+def _error(actual: Array, expected: Array) -> Array:
+    """Return the absolute error of each element, inf where it is no number."""
+    if expected.dtype == np.object_:
+        return np.where(actual == expected, 0.0, math.inf)
+    a, e = _wide(actual), _wide(expected)
+    same = (a == e) | (np.isnan(a) & np.isnan(e))
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance: Array = np.abs(a - e)
+    distance[~(np.isfinite(a) & np.isfinite(e))] = math.inf
+    distance[same] = 0
+    return distance
+
+
+def _wide(array: Array) -> Array:
+    """Return numbers between which no difference is rounded away.
+
+    On x86-64 longdouble holds every int64 and uint64. Floats need no more than float64, and get no more: one NaN in
+    longdouble costs a thousand times a number.
+    """
+    return array.astype(np.longdouble if array.dtype.kind in "iub" else np.float64)
+
+
+def _tolerance_used(error: Array, expected: Array, tolerance: Tolerance) -> Array:
+    """Return which part of the tolerance each error uses: 0 for none, inf for any error where none is allowed."""
+    if expected.dtype == np.object_:
+        return error
+    size = np.abs(_wide(expected))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        used: Array = error / (tolerance.atol + tolerance.rtol * size)
+    used[~np.isfinite(error)] = math.inf
+    used[error == 0] = 0
+    return used
+
+
+def _ulp(error: Array, expected: Array) -> float:
+    """Return the largest error in units in the last place of the expected value; integers have the unit 1."""
+    if expected.dtype.kind in "iub":
+        return float(error.max())
+    if expected.dtype == np.object_:
+        return 0.0
+    counted = np.isfinite(error) & np.isfinite(expected) & (expected != 0)
+    if not counted.any():
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        unit = _wide(np.abs(np.spacing(expected[counted])))
+        return float((error[counted] / unit).max())

@@ -1,0 +1,87 @@
+"""Test data sets in the layout of ONNX's backend tests: input_<i>.pb and output_<i>.pb, each a TensorProto.
+
+Format: https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import numpy_helper
+
+from opmatrix.testdata.arrays import Array
+from opmatrix.errors import DataError, missing
+from opmatrix.files import write_bytes
+
+DATA_SET = "test_data_set_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """The inputs and the expected outputs of one case, by their names in the graph, in the order of the declaration."""
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+def write(folder: Path, data: DataSet) -> None:
+    """Write `data`, equal bytes for equal numbers, and remove what an earlier, longer data set left."""
+    written = set()
+    for kind, arrays in (("input", data.inputs), ("output", data.outputs)):
+        for index, (name, array) in enumerate(arrays.items()):
+            path = folder / f"{kind}_{index}.pb"
+            write_bytes(path, numpy_helper.from_array(array, name).SerializeToString(deterministic=True))
+            written.add(path)
+    for path in set(folder.glob("*.pb")) - written:
+        path.unlink()
+
+
+def read(folder: Path) -> DataSet:
+    """Read what `write` wrote. Raises DataError for a missing or damaged file."""
+    found = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+    return DataSet(inputs=_read(folder, "input", found), outputs=_read(folder, "output", found))
+
+
+def read_outputs(folder: Path) -> dict[str, Array]:
+    """Read the expected outputs alone, of a model without inputs. Raises DataError as `read` does."""
+    return _read(folder, "output", {p.name for p in folder.iterdir()})
+
+
+def _read(folder: Path, kind: str, found: Container[str]) -> dict[str, Array]:
+    arrays: dict[str, Array] = {}
+    while (name := f"{kind}_{len(arrays)}.pb") in found:
+        try:
+            tensor = onnx.TensorProto.FromString((folder / name).read_bytes())
+            array = numpy_helper.to_array(tensor)
+        except (DecodeError, ValueError, TypeError) as error:
+            problem = f"is no tensor: {error}"
+            raise DataError(missing(folder / name, run="python -m opmatrix data", problem=problem)) from error
+        arrays[tensor.name] = array
+    if not arrays:
+        raise DataError(missing(folder / name, run="python -m opmatrix data"))
+    return arrays
+
+
+def link(model: Path, data_sets: Sequence[Path]) -> None:
+    """Make the folder of a model complete: test_data_set_<N> leads to the N-th data set, which all cells share.
+
+    The links are relative, so that a build folder can be moved; those that nothing asks for any more are removed.
+    """
+    wanted = {d.name: os.path.relpath(d, model) for d in data_sets}
+    with os.scandir(model) as entries:
+        links = {
+            e.name: str(Path(e).readlink()) if e.is_symlink() else "" for e in entries if e.name.startswith(DATA_SET)
+        }
+    right = {name for name, target in links.items() if wanted.get(name) == target}
+    for name in links.keys() - right:
+        (model / name).unlink(missing_ok=True)
+    for name, target in wanted.items():
+        if name not in right:
+            with suppress(FileExistsError):  # another step of this folder was quicker, with the same link
+                (model / name).symlink_to(target)

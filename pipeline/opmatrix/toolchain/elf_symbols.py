@@ -1,0 +1,214 @@
+"""What a shared library shows and what it needs, read from its ELF tables, and the gate that judges it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from opmatrix.errors import CompileError
+from opmatrix.version import numbers
+
+SHIMS = Path(__file__).parent / "torch_shims"
+
+# The newest symbols that a library for many versions of a framework may need, so that it loads on older systems than
+# the one that compiled it: those of glibc 2.35 and GCC 12, as Ubuntu 22.04 has them and Debian 12 has newer ones.
+# https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html
+NEWEST_SYMBOL_VERSIONS: Mapping[str, tuple[int, ...]] = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
+
+_TORCH = ("aoti_torch_", "torch_")  # how the names of its C functions begin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symbols:
+    """The dynamic symbols of a library.
+
+    `needed` are the libraries that the loader fetches with it. `undefined` are the symbols that must be found in one of
+    them, and `weak` are those that need not be found, and read as null then. `versioned` are the undefined symbols that
+    carry a version, which the other two leave out: glibc's and libstdc++'s do, torch's and ONNX Runtime's do not.
+    `versions` are the versions that they ask for: ``GLIBC_2.14``.
+    """
+
+    defined: frozenset[str]
+    undefined: frozenset[str]
+    weak: frozenset[str]
+    versioned: frozenset[str]
+    needed: tuple[str, ...]
+    versions: frozenset[str]
+
+
+def read_symbols(path: Path) -> Symbols:
+    """Return the symbols of a library. Raises CompileError for any other file."""
+    found: dict[str, set[str]] = {"defined": set(), "undefined": set(), "weak": set(), "versioned": set()}
+    with opened(path) as elf:
+        versions = {a.name for s in elf.iter_sections("SHT_GNU_verneed") for _, of in s.iter_versions() for a in of}
+        of_symbols = next((memoryview(s.data()).cast("H") for s in elf.iter_sections("SHT_GNU_versym")), None)
+        for table in elf.iter_sections("SHT_DYNSYM"):
+            for index, symbol in enumerate(table.iter_symbols()):
+                binding = symbol["st_info"]["bind"]
+                if binding == "STB_LOCAL":
+                    continue  # for relocations alone: gold lists hidden thread-local variables so
+                if symbol["st_shndx"] != "SHN_UNDEF":
+                    kind = "defined"
+                elif of_symbols and of_symbols[index] & 0x7FFF > 1:  # 0 and 1: local and global, without a version
+                    kind = "versioned"
+                else:
+                    kind = "weak" if binding == "STB_WEAK" else "undefined"
+                found[kind].add(symbol.name)
+        needed = tuple(_needed(elf))
+    return Symbols(**{k: frozenset(names) for k, names in found.items()}, needed=needed, versions=frozenset(versions))
+
+
+def needed_libraries(path: Path) -> tuple[str, ...]:
+    """Return the libraries that the loader fetches with one. Cheap for a large one: it is not read as a whole."""
+    with opened(path) as elf:
+        return tuple(_needed(elf))
+
+
+def has_symbol_prefix(path: Path, *beginnings: bytes) -> tuple[bool, ...]:
+    """Return for each of `beginnings` whether a name in the table of a library's dynamic symbols begins with it."""
+    with opened(path) as elf:
+        names = b"".join(table.stringtable.data() for table in elf.iter_sections("SHT_DYNSYM"))
+    return tuple(b"\0" + beginning in names for beginning in beginnings)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """Open an ELF file of x86-64 as an ELFFile of pyelftools, which types each section as the base class Section.
+
+    Raises CompileError for any other file.
+    """
+    # Imported here, for it costs 40 ms, and every run of doit imports this module.
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    with path.open("rb") as file:
+        try:
+            elf = ELFFile(file)
+            if elf.elfclass != 64 or not elf.little_endian:
+                raise ELFError("of another machine")
+            yield elf
+        except ELFError as error:
+            raise CompileError(f"'{path}' is no 64-bit ELF library") from error
+
+
+def _needed(elf: Any) -> Iterator[str]:
+    for section in elf.iter_sections("SHT_DYNAMIC"):
+        yield from (tag.needed for tag in section.iter_tags("DT_NEEDED"))
+
+
+def newest_versions(versions: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return the newest of each kind, ``{"GLIBC": (2, 14)}``; GLIBC_PRIVATE and CXXABI_TM_1 are no versions."""
+    found: dict[str, tuple[int, ...]] = {}
+    for version in versions:
+        if numbered := re.fullmatch(r"([A-Z]+)_([\d.]+)", version):
+            kind, text = numbered.groups()
+            found[kind] = max(found.get(kind, ()), numbers(text))
+    return dict(sorted(found.items()))
+
+
+def version_text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+@cache
+def torch_shims(target: str) -> frozenset[str]:
+    """Return the C functions that torch `target` ("2.9") and every newer one export; of "newer" those beyond the lowest
+    target that bindings call where they are there."""
+    return frozenset((SHIMS / f"{target}.txt").read_text().split())
+
+
+def check_torch_library(path: Path, *, target: str) -> None:
+    """Raise CompileError unless the library works in torch `target` and newer. It loads in older ones as well, to say
+    what it needs: torch's functions are weak there."""
+    found = read_symbols(path)
+    _check_exports(path, found, allowed="opmatrix_error")
+    if beyond := sorted(found.undefined - torch_shims(target)):
+        raise CompileError(
+            f"{path.name} needs {_list(beyond)}, which torch {target} does not export. Use what native/binding/torch.h "
+            "offers; declare a newer function [[gnu::weak]] there, and guard its use."
+        )
+    functions = {name for name in found.weak if name.startswith(_TORCH)}
+    if unknown := sorted(functions - torch_shims(target) - torch_shims("newer")):
+        raise CompileError(
+            f"{path.name} uses {_list(unknown)}, which torch {target} does not export, and may find null instead. Call "
+            f"it only where it is there, then add it to {SHIMS.name}/newer.txt"
+        )
+    if "libtorch_cpu.so" not in found.needed:
+        raise CompileError(f"{path.name} does not ask for libtorch_cpu.so, so it cannot be loaded; link the stub")
+    _check_ceiling(path, found)
+
+
+def check_classic_torch_library(path: Path) -> None:
+    """Raise CompileError unless a generated binding over torch's C++ headers shows what it must alone, and asks for
+    torch's libraries. That this torch has all that it needs was the linker's to say."""
+    found = read_symbols(path)
+    _check_exports(path, found, allowed="opmatrix_error")
+    if missing := sorted({"libtorch_cpu.so", "libc10.so"} - {*found.needed}):
+        raise CompileError(f"{path.name} does not ask for {_list(missing)}, so it cannot be loaded by itself")
+
+
+def check_own_torch_library(path: Path) -> None:
+    """Raise CompileError unless a library over torch's C++ headers shows nothing and uses torch.
+
+    That torch has all that it needs was the linker's to say. Nothing holds that for any other version of torch.
+    """
+    found = read_symbols(path)
+    if shown := sorted(found.defined):
+        raise CompileError(f"{path.name} shows {_list(shown)}; it may show nothing. Check its version script.")
+    # Not all that is undefined is torch's: libtorch_cpu has some of libstdc++'s symbols, without a version.
+    if not any("torch" in name or "c10" in name for name in found.undefined):
+        raise CompileError(
+            f"{path.name} uses nothing of torch, so it registers no operator; torch.cc needs a TORCH_LIBRARY or "
+            "torch::RegisterOperators"
+        )
+
+
+def check_ort_library(path: Path) -> None:
+    """Raise CompileError unless the library shows RegisterCustomOps alone and knows nothing of torch."""
+    found = read_symbols(path)
+    _check_exports(path, found, allowed="RegisterCustomOps")
+    if "OrtGetApiBase" in found.undefined:
+        raise CompileError(
+            f"{path.name} needs 'OrtGetApiBase', which Python's ONNX Runtime does not show. In ort.cc, define "
+            "ORT_API_MANUAL_INIT before <onnxruntime_cxx_api.h>, and let RegisterCustomOps begin with "
+            "Ort::InitApi(base->GetApi(ORT_API_VERSION))"
+        )
+    if beyond := sorted(found.undefined):
+        raise CompileError(f"{path.name} needs {_list(beyond)}, which no library beside it has")
+    if torch := [n for n in found.needed if n.startswith(("libtorch", "libc10"))]:
+        raise CompileError(
+            f"{path.name} is linked against {_list(torch)}; ONNX Runtime's library must do without torch"
+        )
+    _check_ceiling(path, found)
+
+
+def _check_ceiling(path: Path, found: Symbols) -> None:
+    """Raise CompileError where the library asks for newer symbols of the system's libraries than `CEILING` allows."""
+    asked = newest_versions(found.versions)
+    for kind, newest in NEWEST_SYMBOL_VERSIONS.items():
+        if (needed := asked.get(kind, ())) > newest:
+            raise CompileError(
+                f"{path.name} needs {kind}_{version_text(needed)}, newer than {kind}_{version_text(newest)}, which is the newest "
+                f"that it may: an older system could not load it. See which function asks for it with "
+                f"`objdump -T '{path}'`, or compile on an older system"
+            )
+
+
+def _check_exports(path: Path, found: Symbols, *, allowed: str) -> None:
+    if found.defined == {allowed}:
+        return
+    if extra := sorted(found.defined - {allowed}):
+        raise CompileError(
+            f"{path.name} shows {_list(extra)}; it may show {allowed!r} alone. Check its version script."
+        )
+    raise CompileError(f'{path.name} does not show {allowed!r}, by which it is found; is it defined, and extern "C"?')
+
+
+def _list(names: list[str]) -> str:
+    shown = ", ".join(repr(n) for n in names[:5])
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")

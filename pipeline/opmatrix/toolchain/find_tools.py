@@ -1,0 +1,124 @@
+"""Find what compiles: compiler, ninja, and torch's headers. Imports no framework and starts no process.
+
+Called for every doit command, so it may cost a few milliseconds at most.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from opmatrix.errors import ToolchainError
+from opmatrix.version import older
+
+COMPILERS = ("g++", "clang++")
+# Three times as fast as the default one, bfd, where a link is a fifth of an edit.
+LINKERS = ("lld", "gold")
+# https://gcc.gnu.org/onlinedocs/gcc/Environment-Variables.html
+OBEYED = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
+OLDEST_TORCH = "2.9"
+# The one header that the torch binding cannot do without.
+TORCH_SHIM = "torch/csrc/inductor/aoti_torch/c/shim.h"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolchain:
+    """What was found. `compiler` is a command, since CXX may say ``ccache g++``; `linker` is for ``-fuse-ld``."""
+
+    compiler: tuple[str, ...]
+    compiler_identity: str
+    settings: tuple[str, ...] = ()  # of the environment, which g++ and clang++ obey
+    linker: str | None
+    ninja: str
+    torch_include: Path
+    torch_version: str
+
+    @property
+    def is_gcc(self) -> bool:
+        """Whether it uses GCC's OpenMP, as torch does; a compiler of any other name is taken for one that does not."""
+        return any(re.fullmatch(r"(.*-)?(g|c)\+\+(-\d+)?", Path(word).name) for word in self.compiler)
+
+    @property
+    def identity(self) -> str:
+        """What a compiled library depends on beside sources, flags and ONNX Runtime's headers: no torch."""
+        words = [shlex.join(self.compiler), self.compiler_identity, *self.settings]
+        return f"compiler {' '.join(words)}\n"
+
+
+def find_toolchain(environ: Mapping[str, str]) -> Toolchain:
+    """Return the toolchain that `environ` leads to. Raises ToolchainError."""
+    compiler = _compiler(environ)
+    include, version = _torch()
+    return Toolchain(
+        compiler=compiler,
+        compiler_identity=_identity(compiler),
+        settings=tuple(f"{name}={environ[name]}" for name in OBEYED if environ.get(name)),
+        linker=next((name for name in LINKERS if shutil.which(f"ld.{name}", path=environ.get("PATH"))), None),
+        ninja=_ninja(environ),
+        torch_include=include,
+        torch_version=version,
+    )
+
+
+def _compiler(environ: Mapping[str, str]) -> tuple[str, ...]:
+    path = environ.get("PATH", "")
+    if asked := shlex.split(environ.get("CXX", "")):
+        if found := shutil.which(asked[0], path=path):
+            return (found, *asked[1:])
+        raise ToolchainError(
+            f"CXX is {environ['CXX']!r}, and {asked[0]!r} is no program on PATH {path!r}. Set CXX to a C++ compiler, "
+            "or unset it to have g++ or clang++ found."
+        )
+    for name in COMPILERS:
+        if found := shutil.which(name, path=path):
+            return (found,)
+    raise ToolchainError(
+        f"no C++ compiler (g++ or clang++) on PATH {path!r}. Install one (Debian: apt install g++), or set CXX to "
+        "its path."
+    )
+
+
+def _identity(compiler: tuple[str, ...]) -> str:
+    """Return a fingerprint of the programs in the command: an upgrade in place changes it, a touch does not."""
+    digest = hashlib.sha256()
+    for word in compiler:
+        if program := shutil.which(word):
+            digest.update(Path(program).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _ninja(environ: Mapping[str, str]) -> str:
+    path = environ.get("PATH", "")
+    if asked := environ.get("NINJA"):
+        if found := shutil.which(asked, path=path):
+            return found
+        raise ToolchainError(f"NINJA is {asked!r}, which is no program. Set it to ninja's path, or unset it.")
+    # The environment's own comes first: a step may run without the environment's bin folder on PATH.
+    beside = shutil.which("ninja", path=str(Path(sys.executable).parent))
+    if found := beside or shutil.which("ninja", path=path):
+        return found
+    raise ToolchainError(f"ninja not found on PATH {path!r}. Install it, or set NINJA to its path.")
+
+
+def _torch() -> tuple[Path, str]:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        raise ToolchainError(
+            f"torch is not installed for {sys.executable}; in a checkout of opmatrix use `./run doit`, else "
+            "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+        )
+    version = metadata.version("torch")
+    include = Path(spec.submodule_search_locations[0]) / "include"
+    if not (include / TORCH_SHIM).is_file():
+        raise ToolchainError(f"torch {version} has no header '{include / TORCH_SHIM}'. Reinstall torch.")
+    if older(version, OLDEST_TORCH):
+        raise ToolchainError(f"torch {version} is older than 2.9, where its stable ABI begins. Install a newer one.")
+    return include, version

@@ -1,0 +1,45 @@
+"""Export with the compiled library in place: the nodes must be those of an export without it."""
+
+from __future__ import annotations
+
+from opmatrix.testdata.case_arrays import case_arrays
+from opmatrix.declaration.schema_versions import version_at
+from opmatrix.project.paths import Paths
+from opmatrix.torch_library import features
+from opmatrix.torch_library.case_tensors import tensors
+from opmatrix.torch_checks.opcheck_samples import complete
+from opmatrix.torch_library.call import torch_minor
+from opmatrix.torch_library.load_library import LoadedLibrary
+from opmatrix.declaration.load import Operator
+from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, opsets_of
+from opmatrix.export.expected_model import ExpectedModel
+from opmatrix.export.exporters import export
+from opmatrix.export.generated_modules import load_generated
+
+_OPSET = 18  # both exporters write it, where there are both
+
+
+def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
+    """Export one model through each exporter; the gates judge it as any other. Raises ExportError."""
+    generated = load_generated(layout, operator.name)
+    sample = next(complete(layout, operator, loaded, generated), None)
+    # The model's first case, which is the one to trace: the sample may have a size of 1 where the model is dynamic.
+    model = sample.model if sample else operator.models[0]
+    traced = tuple(tensors(operator.spec, model, model.cases[0], case_arrays(operator.spec, model, model.cases[0])))
+    found = []
+    for exporter in TORCH_EXPORTERS:
+        if not (legal := opsets_of(exporter, torch_minor())):
+            found.append({"model": operator.name, "check": exporter, "skipped": features.DYNAMO.skip_reason})
+            continue
+        opset = min(max(operator.spec.min_opset, _OPSET), legal.stop - 1)
+        cell = Cell(torch=torch_minor(), exporter=exporter, opset=opset, ort="0.0")
+        demand = ExpectedModel(
+            spec=operator.spec,
+            model=model,
+            lowering="custom",
+            cell=cell,
+            schema=generated.schema.schema(version_at(operator.spec, model.domain_version)),
+        )
+        export(demand, generated, traced)
+        found.append({"model": str(demand), "check": "export"})
+    return found

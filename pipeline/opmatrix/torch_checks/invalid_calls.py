@@ -1,0 +1,39 @@
+"""Call the operator in torch with what its declaration forbids: each call must be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opmatrix.testdata.invalid_calls import Call, invalid_calls
+from opmatrix.testdata.numpy_reference import Argument
+from opmatrix.errors import RegisterError
+from opmatrix.torch_library.call import REFUSALS, torch_attributes
+from opmatrix.declaration.load import Operator
+
+
+def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
+    """Return what was tried. Raises RegisterError with every call that is answered."""
+    tried, answered = [*invalid_calls(operator)], []
+    for one in tried:
+        try:
+            call(operator, overload, one.call)
+        except REFUSALS:
+            continue
+        answered.append(f"{operator.name} in torch computes what its declaration forbids: {one}")
+    if answered:
+        raise RegisterError("\n".join(answered))
+    return [{"check": "forbidden", "call": str(one)} for one in tried]
+
+
+def call(operator: Operator, overload: Callable[..., Any], given: Call) -> Any:
+    """Call the operator as torch's users do."""
+    return overload(*map(_tensors, given.inputs), **torch_attributes(operator.spec, given.model))
+
+
+def _tensors(argument: Argument) -> Any:
+    if isinstance(argument, tuple):
+        return [torch.from_numpy(array) for array in argument]
+    return None if argument is None else torch.from_numpy(argument)

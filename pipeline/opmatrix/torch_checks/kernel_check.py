@@ -1,0 +1,98 @@
+"""Hold the kernel in torch against the expected outputs of one case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.case_message import mismatch, refused
+from opmatrix.testdata.compare import EXACT, Comparison, compare
+from opmatrix.testdata.onnx_dataset import DataSet
+from opmatrix.torch_library.case_tensors import arguments, tensors
+from opmatrix.torch_library.call import as_tuple, torch_attributes
+from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.spec import Case, Model, OpSpec
+
+THREADS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseCheck:
+    """One case with its data, and the operator that has to compute it."""
+
+    spec: OpSpec
+    model: Model
+    case: Case
+    data: DataSet
+    overload: Callable[..., Any]
+
+    def __str__(self) -> str:
+        return f"{self.spec.name}-{self.case.name} in torch"
+
+    @property
+    def replay(self) -> str:
+        return f"python -m opmatrix register {self.spec.name} --part kernel --case {self.case.name}"
+
+
+def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
+    """Return what is wrong, and the largest error, ULP and part of the tolerance over all outputs.
+
+    The expected outputs, with one thread; the same bits again, and with several threads; the inputs as they were.
+    """
+    inputs = tensors(check.spec, check.model, check.case, list(check.data.inputs.values()))
+    try:
+        with threads(1):
+            first, second = _call(check, inputs), _call(check, inputs)
+        with threads(THREADS):
+            third = _call(check, inputs)
+    except (RuntimeError, ValueError, TypeError) as error:
+        return [refused(str(check), error, replay=check.replay)], {}
+    comparisons = list(_comparisons(check, first))
+    problems = [mismatch(f"{check}: {name}", c, replay=check.replay) for name, c in comparisons if not c.ok]
+    problems += _differing(check, "the second call", second, first)
+    problems += _differing(check, f"the call with {THREADS} threads", third, first)
+    problems += _differing(check, "its input afterwards", [i.numpy() for i in inputs], list(check.data.inputs.values()))
+    worst = [c for _, c in comparisons]
+    return problems, {
+        key: max((getattr(c, key) for c in worst), default=0.0) for key in ("error", "ulp", "tolerance_used")
+    }
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let torch use `count` threads for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
+    given = arguments(check.spec, check.case, inputs)
+    operator = partial(check.overload, **torch_attributes(check.spec, check.model))
+    result = check.model.around(operator, *given) if check.model.around else operator(*given)
+    return [o.numpy() for o in as_tuple(result)]
+
+
+def _comparisons(check: CaseCheck, outputs: list[Array]) -> Iterator[tuple[str, Comparison]]:
+    # A kernel is proved by the lowering that reaches it.
+    tolerances = check.spec.tolerances["custom"]
+    for declared, actual, expected in zip(check.spec.outputs, outputs, check.data.outputs.values(), strict=True):
+        dtype = dtype_of(declared.type, check.model.types)
+        yield declared.name, compare(actual, expected, tolerance=tolerances[dtype])
+
+
+def _differing(check: CaseCheck, what: str, actual: list[Array], expected: list[Array]) -> Iterator[str]:
+    for index, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        if not (found := compare(a, e, tolerance=EXACT)).ok:
+            yield mismatch(
+                f"{check}: {what} ({dtype_name(a)} tensor {index}) is another one", found, replay=check.replay
+            )

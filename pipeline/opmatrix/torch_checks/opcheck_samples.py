@@ -1,0 +1,60 @@
+"""Cases as arguments of the registered operator, with all that a user of it has: fake kernel and gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from opmatrix.testdata.case_arrays import case_arrays, small_and_finite
+from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.project.paths import Paths
+from opmatrix.torch_library import user_python, features
+from opmatrix.torch_library.case_tensors import arguments, tensors
+from opmatrix.torch_library.load_library import LoadedLibrary
+from opmatrix.declaration.load import Operator
+from opmatrix.export.generated_modules import GeneratedModules
+from opmatrix.spec import Case, Model, given
+
+SMALL = 1000  # elements
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpcheckSample:
+    """One case, its tensors, and the arguments made of them. Where a formula for the gradient is declared, they ask for
+    it."""
+
+    model: Model
+    case: Case
+    tensors: tuple[torch.Tensor, ...]
+    arguments: list[Any]
+
+
+def complete(
+    layout: Paths, operator: Operator, loaded: LoadedLibrary, generated: GeneratedModules | None
+) -> Iterator[OpcheckSample]:
+    """Register the fake kernel and the gradient, then yield the first small, finite case of each choice of dtypes and
+    inputs: opcheck fails where an output is NaN. A torch that takes no formula gets none.
+    Without `glue` the operator is torch's own, with a fake kernel."""
+    assert operator.spec.torch is not None
+    if generated and not operator.spec.torch.python:
+        generated.fake.register_fake()
+    gradient = user_python.gradient(layout, operator.spec)
+    if gradient and not features.REGISTRATION.available:
+        gradient = None
+    if gradient and not user_python.has_formula(loaded.overload.name()):  # another part in this process may have done so
+        gradient.register(loaded.overload.name())
+    spec, seen = operator.spec, set()
+    for model in operator.models:
+        for case in model.cases:
+            key = (tuple(model.types.items()), tuple(len(given(case, i.name)) for i in spec.inputs))
+            if key in seen or not small_and_finite(numbers := case_arrays(spec, model, case), elements=SMALL):
+                continue
+            seen.add(key)
+            flat = tensors(spec, model, case, numbers)
+            for feed, tensor in zip(graph_inputs(spec, model, case), flat, strict=True):
+                if gradient and feed.part.name not in gradient.without and tensor.is_floating_point():
+                    tensor.requires_grad_()
+            yield OpcheckSample(model=model, case=case, tensors=tuple(flat), arguments=arguments(spec, case, flat))

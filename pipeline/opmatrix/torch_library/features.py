@@ -1,0 +1,50 @@
+"""What the versions of torch differ in, each thing with its reason. Nobody else asks which version is running.
+
+A check that a version cannot do is no failure there: its manifest says that it was skipped, and since when torch has
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from opmatrix.version import older
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """Something that torch has from a version on, and what that means for us."""
+
+    version: str
+    reason: str
+
+    @property
+    def available(self) -> bool:
+        """Whether the running torch has it."""
+        return not older(torch.__version__, self.version)
+
+    @property
+    def skip_reason(self) -> str:
+        """What a manifest says of a check that needs it, where it is not there."""
+        return f"skipped: needs torch {self.version}"
+
+
+REGISTRATION = Feature(
+    version="2.4",
+    reason="torch.library.register_fake, register_autograd and custom_op; before, a fake kernel is one for Meta",
+)
+OPCHECK = Feature(version="2.4", reason="torch.library.opcheck; it judges what REGISTRATION registers")
+QUIET_EXPORT = Feature(version="2.1", reason="2.0 prints a page of diagnostics on each export, whatever happened")
+DYNAMO = Feature(version="2.6", reason="the first torch.onnx.export with dynamo=True and custom_translation_table=")
+DYNAMO_ARGUMENT = Feature(
+    version="2.1", reason="the first torch.onnx.export that takes dynamo=, and has to be told False"
+)
+DIMENSION_NAMES = Feature(
+    version="2.7", reason="before, the exporter leaves its own names, s0 and s1, to the sizes of a captured program"
+)
+TYPED_RESULTS = Feature(
+    version="2.0",
+    reason="before, the exporter keeps of a type that a symbolic function sets no more than dtype and rank",
+)

@@ -1,0 +1,116 @@
+"""What a person writes in ops/<name>/torch_op.py: an operator defined in Python, or the gradient of one.
+
+``define()`` defines the operator, without a gradient, and returns what keeps it alive. ``setup_context(ctx, inputs,
+output)`` and ``backward(ctx, *grads)`` are what torch.library.register_autograd takes; ``WITHOUT_GRADIENT`` names the
+inputs of a floating dtype for which `backward` gives None on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from opmatrix.errors import RegisterError, did_you_mean
+from opmatrix.files import line_in, load_module
+from opmatrix.project.paths import Paths
+from opmatrix.torch_library import features
+from opmatrix.spec import OpSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gradient:
+    """The formula of an operator's gradient."""
+
+    setup_context: Callable[..., Any]
+    backward: Callable[..., Any]
+    without: tuple[str, ...]
+
+    def register(self, name: str, library: torch.library.Library | None = None) -> None:
+        """Register it for the operator ``namespace::name``; with `library`, for as long as that lives."""
+        torch.library.register_autograd(name, self.backward, setup_context=self.setup_context, lib=library)
+
+
+def gradient(layout: Paths, spec: OpSpec) -> Gradient | None:
+    """Return the formula, or None where there is none. Raises RegisterError for half a formula."""
+    path = layout.torch_op(spec.name)
+    if not path.is_file():
+        return None
+    module, shown = _load(path), _shown(path)
+    both = [getattr(module, name, None) for name in ("setup_context", "backward")]
+    if both == [None, None]:
+        return None
+    for name, function in zip(("setup_context", "backward"), both, strict=True):
+        if not callable(function):
+            raise RegisterError(f"{shown}: no function {name}(); a gradient takes setup_context() and backward()")
+    without = tuple(getattr(module, "WITHOUT_GRADIENT", ()))
+    names = [i.name for i in spec.inputs]
+    for name in without:
+        if name not in names:
+            raise RegisterError(
+                f"{shown}: WITHOUT_GRADIENT names {name!r}, allowed: {', '.join(names)}{did_you_mean(name, names)}"
+            )
+    return Gradient(setup_context=both[0], backward=both[1], without=without)  # type: ignore[arg-type]
+
+
+def define(layout: Paths, spec: OpSpec) -> Any:
+    """Define an operator that Python defines; return what keeps the definition alive. Raises RegisterError."""
+    path = layout.torch_op(spec.name)
+    shown = _shown(path)
+    if not path.is_file():
+        raise RegisterError(
+            f"{shown}: missing; it has a function define(), as ops/{spec.name}/spec.py says python=True"
+        )
+    function = getattr(_load(path), "define", None)
+    if not callable(function):
+        raise RegisterError(f"{shown}: no function define(), which defines {spec.torch and spec.torch.name} in Python")
+    try:
+        return function()
+    except Exception as error:  # whatever a person's file raises is theirs to see, with its line
+        raise RegisterError(f"{_shown(path, error)}: define() raised {type(error).__name__}: {error}") from error
+
+
+def check_formula(spec: OpSpec) -> None:
+    """Hold that define() declared no formula of its own: the gradient part could not take it apart from the operator.
+
+    Raises RegisterError for one.
+    """
+    assert spec.torch is not None
+    if has_formula(spec.torch.name):
+        raise RegisterError(
+            f"ops/{spec.name}/torch_op.py: define() registers a gradient of {spec.torch.name}, which nothing would "
+            "hold against the reference. Make its functions setup_context() and backward() of the file itself, and "
+            "leave the registration to opmatrix"
+        )
+
+
+def has_formula(name: str) -> bool:
+    """Return whether a gradient is registered for the operator ``namespace::name``."""
+    if definition := _definition(name):
+        return getattr(definition, "_backward_fn", None) is not None
+    keys = ("Autograd", "AutogradCPU")
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
+
+
+def _definition(name: str) -> Any:
+    """Return the torch.library.custom_op of that name, or None. Each has a kernel for Autograd, formula or not."""
+    if not features.REGISTRATION.available:
+        return None
+    return getattr(torch._library.custom_ops, "OPDEFS", {}).get(name)
+
+
+def _load(path: Path) -> ModuleType:
+    try:
+        return load_module(path, "torch_op")
+    except Exception as error:  # as above
+        raise RegisterError(f"{_shown(path, error)}: {type(error).__name__}: {error}") from error
+
+
+def _shown(path: Path, error: Exception | None = None) -> str:
+    """Return ``ops/name/torch_op.py``, and with ``:12`` the last line of it that `error` came through."""
+    line = error and line_in(path, error)
+    return f"ops/{path.parent.name}/{path.name}" + (f":{line}" if line else "")

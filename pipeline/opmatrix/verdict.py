@@ -1,0 +1,135 @@
+"""Verdicts: what is known about one operator, lowering and cell. Written by verify, read by report."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from opmatrix.files import write_text
+from opmatrix.matrix.cells import Cell
+from opmatrix.spec import Lowering
+
+CellKey = tuple[str, Lowering, Cell]
+"""An operator, one of its lowerings and a cell."""
+
+Outcome = Literal["verified", "mismatched", "failed", "unsupported"]
+WRONG: tuple[Outcome, ...] = ("mismatched", "failed")
+_MEASURED = ("error", "tolerance_used")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseResult:
+    """One case of a verdict. `error` is the largest absolute error over all runs, `ulp` the largest one in units
+    in the last place of the expected value; `tolerance_used` is the largest part of the tolerance that was used
+    (1.0 is just allowed). None: the case did not run. Of a mismatch that has no such number `error` and
+    `tolerance_used` are inf: any error where the tolerance is 0, a NaN or an infinity on one side, another dtype or
+    shape. JSON has null for both."""
+
+    case: str
+    model: str
+    outcome: Outcome
+    error: float | None = None
+    ulp: float | None = None
+    tolerance_used: float | None = None
+    detail: str = ""
+
+    def __post_init__(self) -> None:
+        if self.outcome == "mismatched":
+            for name in _MEASURED:
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, math.inf)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        return vars(self) | {name: finite(getattr(self, name)) for name in _MEASURED}
+
+
+def finite(number: float | None) -> float | None:
+    """Return a number that JSON can hold."""
+    return number if number is not None and math.isfinite(number) else None
+
+
+def percent(tolerance_used: float) -> str:
+    """Return a part of a tolerance: ``12%``, and ``>999%`` from ten times on, or where no number says it."""
+    return f"{tolerance_used:.0%}" if tolerance_used < 9.995 else ">999%"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedStep:
+    """The step whose failure kept a cell from being verified."""
+
+    group: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The outcome of one operator, lowering and cell, with its cases inside."""
+
+    op: str
+    lowering: Lowering
+    cell: Cell
+    outcome: Outcome
+    detail: str = ""
+    seconds: float = 0.0
+    blocked_by: FailedStep | None = None
+    cases: tuple[CaseResult, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.op}-{self.lowering}@{self.cell}"
+
+    @property
+    def key(self) -> CellKey:
+        return self.op, self.lowering, self.cell
+
+    @property
+    def error(self) -> float | None:
+        """The largest absolute error."""
+        return _largest(c.error for c in self.cases)
+
+    @property
+    def ulp(self) -> float | None:
+        """The largest error in units in the last place."""
+        return _largest(c.ulp for c in self.cases)
+
+    @property
+    def tolerance_used(self) -> float | None:
+        """The largest part of a tolerance that was used, maybe by another case than the largest error."""
+        return _largest(c.tolerance_used for c in self.cases)
+
+    def case_name(self, case: str) -> str:
+        return f"{self.op}-{self.lowering}-{case}@{self.cell}"
+
+    def replay(self, case: str) -> str:
+        """Return the command that runs one case again and tells how each run went."""
+        return f"python -m opmatrix verify {self.op} --lowering {self.lowering} --cell {self.cell} --case {case}"
+
+
+def _largest(numbers: Iterable[float | None]) -> float | None:
+    return max((n for n in numbers if n is not None), default=None)
+
+
+def write(path: Path, verdict: Verdict) -> None:
+    """Write `verdict` to `path`, whole or not at all. JSON has no NaN and no infinity."""
+    data = asdict(verdict) | {"cases": [case.as_json() for case in verdict.cases]}
+    write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+
+
+def read(path: Path) -> Verdict:
+    """Read what `write` wrote. Raises FileNotFoundError, or ValueError for anything else than a verdict."""
+    data = json.loads(path.read_text())
+    try:
+        return Verdict(
+            **data
+            | {
+                "cell": Cell(**data["cell"]),
+                "blocked_by": FailedStep(**data["blocked_by"]) if data["blocked_by"] else None,
+                "cases": tuple(CaseResult(**case) for case in data["cases"]),
+            }
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a verdict: {error}") from error

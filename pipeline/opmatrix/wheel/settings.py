@@ -1,0 +1,148 @@
+"""What pyproject.toml says of the wheel, [tool.opmatrix.dist], read into values; every mistake is told in one go."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opmatrix.errors import UsageError, did_you_mean
+from opmatrix.project.paths import Paths
+from opmatrix.declaration.load import Operator
+from opmatrix.project.settings import settings
+from opmatrix.declaration.torch_signature import OWN_ORT, OWN_TORCH, has_ort_library, has_torch_library, is_own
+
+TABLE = "[tool.opmatrix.dist]"
+FIELDS = ("name", "version", "operators", "summary", "license", "license-files", "third-party-licenses")
+# Packages that a wheel of operators meets: it must not stand in their place.
+TAKEN = frozenset({"torch", "onnx", "onnxruntime", "onnxscript", "onnx_ir", "numpy", "pipeline", "opmatrix"})
+# As PEP 440 spells a version in its normal form.
+_VERSION = re.compile(
+    r"(?:[1-9]\d*!)?(?:0|[1-9]\d*)(?:\.(?:0|[1-9]\d*))*(?:(?:a|b|rc)(?:0|[1-9]\d*))?(?:\.post(?:0|[1-9]\d*))?"
+    r"(?:\.dev(?:0|[1-9]\d*))?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dist:
+    """The wheel to be made. `operators` are those asked for and those that they use, sorted; `licenses` are files of
+    the project, `third_party` such of others, by the package or the folder whose headers a declaration names."""
+
+    name: str
+    version: str
+    operators: tuple[str, ...]
+    summary: str
+    license: str | None
+    licenses: tuple[str, ...]
+    third_party: Mapping[str, tuple[str, ...]]
+
+    def chosen(self, operators: Sequence[Operator]) -> tuple[Operator, ...]:
+        """Return those of all operators that the wheel holds."""
+        return tuple(o for o in operators if o.name in self.operators)
+
+
+def read(layout: Paths, operators: Sequence[Operator]) -> Dist | None:
+    """Return what the project says, or None where it says nothing, or has nothing to ship. Raises UsageError."""
+    table = settings(layout, "dist")
+    if not table or not ("operators" in table or any(map(_ships, operators))):
+        return None
+    return parse(table, operators, root=layout.root)
+
+
+def parse(table: Mapping[str, Any], operators: Sequence[Operator], *, root: Path) -> Dist:
+    """Return the settings. Raises UsageError with all mistakes, one a line."""
+    known = {o.name: o for o in operators}
+    asked = table.get("operators", [name for name, o in known.items() if _ships(o)])
+    mistakes = [f"pyproject.toml: {TABLE}: {text}" for text in _mistakes(table, asked, known, root)]
+    if mistakes:
+        raise UsageError("\n".join(mistakes))
+    chosen = _with_used(asked, known)
+    default = ["LICENSE"] if (root / "LICENSE").is_file() else []
+    return Dist(
+        name=table["name"],
+        version=table["version"],
+        operators=chosen,
+        summary=table.get("summary", f"Operators for torch and ONNX Runtime: {', '.join(chosen)}."),
+        license=table.get("license"),
+        licenses=tuple(table.get("license-files", default)),
+        third_party={name: tuple(files) for name, files in table.get("third-party-licenses", {}).items()},
+    )
+
+
+def _mistakes(table: Mapping[str, Any], asked: Any, known: Mapping[str, Operator], root: Path) -> Iterator[str]:
+    for field in table.keys() - set(FIELDS):
+        yield f"{field}: unknown field, allowed: {', '.join(FIELDS)}{did_you_mean(field, FIELDS)}"
+    name, version = table.get("name"), table.get("version")
+    if why := why_no_name(name):
+        yield f"name: found {name!r}, {why}"
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        yield f"version: found {version!r}, allowed: a version as PEP 440 has it, such as '1.0.0' or '1.1.0rc1'"
+    for field in ("summary", "license"):
+        value = table.get(field, "")
+        if not isinstance(value, str) or "\n" in value:
+            yield f"{field}: found {value!r}, allowed: a text of one line"
+    yield from _missing_files("license-files", table.get("license-files", []), root)
+    third = table.get("third-party-licenses", {})
+    if not isinstance(third, dict):
+        yield f"third-party-licenses: found {third!r}, allowed: files by package, {{cmeel-eigen = ['MPL2']}}"
+    else:
+        for package, files in third.items():
+            yield from _missing_files(f"third-party-licenses: {package}", files, root)
+    yield from _wrong_operators(asked, known)
+
+
+def why_no_name(name: Any) -> str | None:
+    """Return what a wheel may be called, where `name` is not that."""
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z](?:_?[a-z0-9])*", name):
+        return "allowed: what Python can import, in small letters, digits and single underscores, such as 'my_ops'"
+    if keyword.iskeyword(name) or name in sys.stdlib_module_names or name in TAKEN:
+        return "allowed: a name that is not taken by Python itself or a package that the wheel is used with"
+    return None
+
+
+def _missing_files(field: str, files: Any, root: Path) -> Iterator[str]:
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        yield f"{field}: found {files!r}, allowed: a list of files of the project such as ['LICENSE']"
+        return
+    for file in files:
+        if Path(file).is_absolute() or ".." in Path(file).parts or not (root / file).is_file():
+            yield f"{field}: found {file!r}, allowed: a file of the project"
+
+
+def _wrong_operators(asked: Any, known: Mapping[str, Operator]) -> Iterator[str]:
+    there = ", ".join(known) or "none; make ops/<name>/spec.py"
+    if not isinstance(asked, list) or not asked or not all(isinstance(name, str) for name in asked):
+        yield f"operators: found {asked!r}, allowed: a list of folders of ops/: {there}"
+        return
+    for name in asked:
+        if name not in known:
+            yield f"operators: no operator {name!r} in ops/, there is: {there}{did_you_mean(name, known)}"
+    if len(set(asked)) != len(asked):
+        yield f"operators: found {asked!r}, allowed: each once"
+    found = [known[name] for name in _with_used([name for name in asked if name in known], known)]
+    if found and not any(map(_has_library, found)):
+        yield f"operators: none of {', '.join(asked)} has a library of ours, so there is nothing to link"
+    for operator in found:
+        for file in (OWN_TORCH, OWN_ORT):
+            if is_own(file, operator.spec, operator.written):
+                yield f"operators: {operator.name!r} has a binding by hand, native/{operator.name}/{file}, which " \
+                    "cannot be linked together with others: leave it out, or remove that file and write kernel.h"  # fmt: skip
+
+
+def _has_library(operator: Operator) -> bool:
+    return has_torch_library(operator.spec) or has_ort_library(operator.spec)
+
+
+def _ships(operator: Operator) -> bool:
+    """Return whether a wheel takes an operator that nobody named: one with a library that is linked of our objects."""
+    by_hand = any(is_own(file, operator.spec, operator.written) for file in (OWN_TORCH, OWN_ORT))
+    return _has_library(operator) and not by_hand
+
+
+def _with_used(asked: Sequence[str], known: Mapping[str, Operator]) -> tuple[str, ...]:
+    used = {other for name in asked for other in known[name].spec.uses if other in known}
+    return tuple(sorted({*asked, *used}))
