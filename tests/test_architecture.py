@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from docs.site.imports import imports as names_imported
 from opmatrix import code_hash
 from opmatrix.toolchain import elf_symbols
+
+from docs.site.imports import imports as names_imported
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-
 from opmatrix.project.settings import installed
 from opmatrix.version import minor
 
@@ -64,7 +63,9 @@ def newer(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = shutil.copytree(source, tmp_path_factory.mktemp("later") / "source", symlinks=True)
     replace(copy / "pyproject.toml", 'version = "0.1.0"', 'version = "0.2.0"')
     replace(
-        copy / "pipeline/opmatrix/commands/main.py", '    "why": ', '    "greet": "opmatrix.engine.greet:Greet",\n    "why": '
+        copy / "pipeline/opmatrix/commands/main.py",
+        '    "why": ',
+        '    "greet": "opmatrix.engine.greet:Greet",\n    "why": ',
     )
     (copy / "pipeline/opmatrix/engine/greet.py").write_text(
         "from opmatrix.commands.list import List\n\n\nclass Greet(List):\n"
@@ -72,7 +73,11 @@ def newer(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     greeting = '    stage("greet", lambda layout, options: print("hello from a stage"), "greet")\n'
     replace(copy / "pipeline/opmatrix/cli.py", '    stage("link"', f'{greeting}    stage("link"')
-    replace(copy / "pipeline/opmatrix/matrix/cells.py", '    "1.31": Ort(', '    "1.99": Ort(ir=13, opset=26),\n    "1.31": Ort(')
+    replace(
+        copy / "pipeline/opmatrix/matrix/cells.py",
+        '    "1.31": Ort(',
+        '    "1.99": Ort(ir=13, opset=26),\n    "1.31": Ort(',
+    )
     shutil.copy(copy / "requirements/ort1.24.txt", copy / "requirements/ort1.99.txt")
     shutil.rmtree(copy / "build", ignore_errors=True)
     return build(copy, tmp_path_factory.mktemp("wheel"))
@@ -144,7 +149,7 @@ def test_the_wheel_holds_headers_pins_and_no_operator(wheel: Path) -> None:
 
 
 def test_it_is_the_wheel_that_is_used(python: Path, project: Path) -> None:
-    where = run(project, python, "-c", "import pipeline; print(pipeline.__file__)").strip()
+    where = run(project, python, "-c", "import opmatrix; print(opmatrix.__file__)").strip()
     assert Path(where).is_relative_to(python.parents[1])
     assert not (project / "native/include").exists() and not (project / "requirements").exists()
 

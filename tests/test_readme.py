@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import load_operators
 from opmatrix.matrix.cells import Choice
+from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells
 
 ROOT = Path(__file__).parent.parent

@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-
 from opmatrix import step_log
-from opmatrix.engine.step_failure import ended, leave_verdict, read_output
 from opmatrix.engine.server_pool import Ending
+from opmatrix.engine.step_failure import ended, leave_verdict, read_output
 from opmatrix.step import Step
 from opmatrix.verdict import read
 
@@ -57,12 +56,18 @@ def test_of_more_faults_one_line_says_how_many_and_where(
 ) -> None:
     if logged:
         monkeypatch.setenv(step_log.LOGGED, "1")
-    told = step_log.summarize_faults({**FAULTS, "d, e": "my_op-d: wrong. Also e", "f": "my_op-f: wrong"}, subject="my_op", where="here")
+    told = step_log.summarize_faults(
+        {**FAULTS, "d, e": "my_op-d: wrong. Also e", "f": "my_op-f: wrong"}, subject="my_op", where="here"
+    )
     where = "the log, and here" if logged else "here"
     assert told.splitlines() == [*FAULTS.values(), f"my_op: 3 more cases are wrong: d, e, f. In full: {where}"]
     assert capsys.readouterr().out == ("# my_op-d: wrong. Also e\n# my_op-f: wrong\n" if logged else "")
     many = {f"c{n}": "wrong" for n in range(40)}
-    assert step_log.summarize_faults(many, subject="my_op", where="here").splitlines()[3].endswith("c13, c14, .... In full: " + where)
+    assert (
+        step_log.summarize_faults(many, subject="my_op", where="here")
+        .splitlines()[3]
+        .endswith("c13, c14, .... In full: " + where)
+    )
 
 
 def crashed(tmp_path: Path, log: str, *, group: str, command: tuple[str, ...]) -> str:

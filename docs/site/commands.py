@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from doit.doit_cmd import get_loader
-
 from opmatrix import cli, errors
-from opmatrix.operator_pages.markdown import code, codes, plain, table
 from opmatrix.commands import help as doit_help
 from opmatrix.commands.main import Program
-from opmatrix.engine.doit_tasks import GROUPS
 from opmatrix.commands.removed import RemovedCommand
+from opmatrix.engine.doit_tasks import GROUPS
+from opmatrix.operator_pages.markdown import code, codes, plain, table
 
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "tool.opmatrix.opsets": {

@@ -17,7 +17,9 @@ def pages(root: Path) -> Mapping[str, str]:
     made = {
         "declaration.md": declaration.render((root / "pipeline/opmatrix/spec.py").read_text()),
         "commands.md": commands.render(root),
-        "report-schema.md": report_schema.render(json.loads((root / "pipeline/opmatrix/report/report.schema.json").read_text())),
+        "report-schema.md": report_schema.render(
+            json.loads((root / "pipeline/opmatrix/report/report.schema.json").read_text())
+        ),
     }
     return {name: f"<!-- Made by `{COMMAND}`. -->\n\n{text}" for name, text in made.items()}
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opmatrix.declaration import validation
-from opmatrix.environments import reexec
-from opmatrix.wheel import settings
-from opmatrix.errors import OpmatrixError, ToolchainError, UsageError
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator, load_operator, load_operators
+from opmatrix.environments import reexec
+from opmatrix.errors import OpmatrixError, ToolchainError, UsageError
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
+from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, find_root, installed
 from opmatrix.spec import Lowering
+from opmatrix.wheel import settings
 
 if TYPE_CHECKING:
     from opmatrix.stages.register import Part
@@ -49,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         layout = Paths(find_root(Path.cwd()), **libraries)
         factor, version = _needed(name, options)
         if version:
-            reexec.in_environment(layout, sys.argv[1:] if arguments is None else arguments, factor=factor, version=version)
+            reexec.in_environment(
+                layout, sys.argv[1:] if arguments is None else arguments, factor=factor, version=version
+            )
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads it when it is imported
         if "operator" in options:
             options["operator"] = load_operator(layout, options["operator"])
@@ -111,9 +113,7 @@ def _compile(layout: Paths, *, operator: Operator, torch: Path | None) -> None:
     compile.run(layout, operator, debug=layout.debug, torch=torch)
 
 
-def _register(
-    layout: Paths, *, operator: Operator, part: Sequence[Part] | None, case: str | None, **_: object
-) -> None:
+def _register(layout: Paths, *, operator: Operator, part: Sequence[Part] | None, case: str | None, **_: object) -> None:
     from opmatrix.stages import register
 
     if case is not None:

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent
 
 # The house imports absolutely and one statement a line (ruff holds this), so that a pattern finds every import:
 # an ast walk over the package costs 30 ms, which each doit command would pay.
-_IMPORT = re.compile(r"^\s*(?:from (pipeline[\w.]*) import ([\w, ]+|\()|import (pipeline[\w.]*))", re.MULTILINE)
+_IMPORT = re.compile(r"^\s*(?:from (opmatrix[\w.]*) import ([\w, ]+|\()|import (opmatrix[\w.]*))", re.MULTILINE)
 
 
 @cache
@@ -61,12 +61,17 @@ def _digest(path: Path) -> bytes:
 def digest(stage: str, *further: Path) -> Fingerprint:
     """Return a fingerprint of the code of a stage and of `further` files, such as its templates."""
     files = (*modules(stage), *sorted(further))
-    named = b"".join(p.relative_to(PACKAGE).as_posix().encode() + b"\0" + _digest(p) for p in files)
+    named = b"".join(_shown(p).encode() + b"\0" + _digest(p) for p in files)
 
     def explain() -> str:
-        return json.dumps({p.relative_to(PACKAGE.parent).as_posix(): _digest(p).hex()[:16] for p in files})
+        return json.dumps({_shown(p): _digest(p).hex()[:16] for p in files})
 
     return Fingerprint(hashlib.sha256(named).hexdigest()[:16], explain)
+
+
+def _shown(path: Path) -> str:
+    """Return the path below the package, the same in a checkout and installed; LICENSE is beside it in a checkout."""
+    return path.relative_to(PACKAGE.parent).as_posix() if path.is_relative_to(PACKAGE) else path.name
 
 
 def function(path: Path, name: str, *, others: Iterable[str]) -> str:

@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from opmatrix.codegen import cpp, cpp_bindings
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import load_operator
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -183,7 +182,9 @@ def test_comments_of_the_declaration_change_no_text(group_norm: OpSpec) -> None:
 
 
 def test_an_operator_made_of_others_has_a_library_alone() -> None:
-    assert cpp_bindings.render(spec(uses=("one", "two"))) == {"ort_library.cc": cpp_bindings.ort_library(["one", "two"])}
+    assert cpp_bindings.render(spec(uses=("one", "two"))) == {
+        "ort_library.cc": cpp_bindings.ort_library(["one", "two"])
+    }
 
 
 def test_a_contrib_operator_has_no_code_of_ours() -> None:

@@ -1,7 +1,7 @@
 """Every operator, called as its declaration forbids: an error with operator, argument and value, and it goes on.
 
-What is wrong is derived from the declaration (`opmatrix.testdata.invalid_calls`): dtype, rank and size of each input, the value
-of each attribute; and here one input too many or too few. What only a kernel knows stands in a table below, and, for
+What is wrong is derived from the declaration (`opmatrix.testdata.invalid_calls`): dtype, rank and size of each input, the
+value of each attribute; and here one input too many or too few. What only a kernel knows stands in a table below, and, for
 group_norm and nms, in the tests beside this one. Each operator is called in a child process, which must not die.
 """
 
@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from opmatrix.testdata.invalid_calls import Call, InvalidCall, invalid_calls, valid_call
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator, load_operator, operator_names
-from opmatrix.matrix.cells import Cell
 from opmatrix.declaration.torch_signature import has_kernel, torch_name
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute
 from opmatrix.stages import codegen
+from opmatrix.testdata.invalid_calls import Call, InvalidCall, invalid_calls, valid_call
+
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 from tests.support.projects import ROOT
@@ -146,8 +146,8 @@ def test_in_torch(name: str, made: Callable[[str], Operator], layout: Paths, tmp
     wrong = list(invalid_calls(operator))
 
     def run() -> dict[str, str]:
-        from opmatrix.torch_library import load_library
         from opmatrix.torch_checks.invalid_calls import call
+        from opmatrix.torch_library import load_library
 
         loaded = load_library.load(layout, operator)
         right = valid_call(operator)
@@ -184,7 +184,6 @@ def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], la
 
     def run() -> dict[str, str]:
         import torch
-
         from opmatrix.export.expected_model import ExpectedModel
         from opmatrix.export.exporters import export
         from opmatrix.export.generated_modules import load_generated
@@ -242,7 +241,6 @@ def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Pat
 
     def run() -> dict[str, str]:
         from onnx import helper
-
         from opmatrix.ort_checks.fuzz import Fuzz, node_model
         from opmatrix.ort_checks.sessions import OrtSessions
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from opmatrix.testdata.invalid_calls import valid_call
+
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 
@@ -59,10 +59,9 @@ def test_sizes_below_0(tmp_path: Path) -> None:
 
     def in_torch() -> None:
         import torch
-
-        from opmatrix.torch_library import load_library
-        from opmatrix.torch_checks.invalid_calls import call as called
         from opmatrix.export.generated_modules import load_generated
+        from opmatrix.torch_checks.invalid_calls import call as called
+        from opmatrix.torch_library import load_library
 
         loaded = load_library.load(layout, operator)
         fake = load_generated(layout, "windows").fake.fake
@@ -75,7 +74,7 @@ def test_sizes_below_0(tmp_path: Path) -> None:
 
     def in_onnx_runtime() -> None:
         from opmatrix.ort_checks.fuzz import Fuzz
-        from opmatrix.ort_checks.sessions import RefusedError, OrtSessions
+        from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 
         fuzz = Fuzz(operator, OrtSessions(layout.ort_library("windows")))
         for shape, wanted in SHAPES.items():

@@ -11,10 +11,9 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import TensorProto, helper
-
-from opmatrix.files import load_module
 from opmatrix.codegen import python_modules
 from opmatrix.export.signature_gates import registered
+from opmatrix.files import load_module
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)

@@ -11,11 +11,10 @@ from types import ModuleType
 import onnx
 import pytest
 from onnx import TensorProto, helper
-
-from opmatrix.files import load_module
 from opmatrix.codegen import generated_files, python_modules
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import load_operator
+from opmatrix.files import load_module
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 
 LONG = "a sentence that goes on " * 6

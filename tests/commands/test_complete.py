@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from opmatrix.commands.complete import candidates
 
 COMMANDS = ("run", "why", "check", "clean")

@@ -7,20 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
+from opmatrix.codegen import cpp_bindings, generated_files, python_modules
+from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.declaration.validation import written
 from opmatrix.errors import CompileError, SpecError
-from opmatrix.codegen import generated_files, cpp_bindings, python_modules
-from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.matrix.cells import Cell
+from opmatrix.plan.steps import Plan, steps
+from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions
 from opmatrix.spec import Headers, OpSpec, Override, TorchOp
 from opmatrix.step import Step
-from opmatrix.plan.steps import Plan, steps
 from opmatrix.toolchain import third_party_headers
-from opmatrix.toolchain.torch_headers import TorchBuild
 from opmatrix.toolchain.ninja_file import build_ninja, sdk_ninja
+from opmatrix.toolchain.torch_headers import TorchBuild
+
 from tests.support.toolchain import TOOLCHAIN
 
 EXISTING = Paths(Path(__file__).parents[1] / "projects/existing")
@@ -121,7 +121,9 @@ def test_only_what_is_not_written_is_generated() -> None:
 
 
 def test_only_what_people_registered_may_need_to_be_made_opaque() -> None:
-    assert {n for n, o in OPERATORS.items() if "make_opaque()" in python_modules.render(o.spec, o.written)["fake.py"]} == {
+    assert {
+        n for n, o in OPERATORS.items() if "make_opaque()" in python_modules.render(o.spec, o.written)["fake.py"]
+    } == {
         "seed_norm",
         "damped",
     }

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import pytest
-
 from opmatrix.declaration.insert_case import insert_into_models
 from opmatrix.declaration.python_source import source
 from opmatrix.spec import Case, Model, Random, Values

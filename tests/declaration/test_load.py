@@ -9,14 +9,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-
-from opmatrix.declaration.validation.operator import RESERVED
-from opmatrix.errors import SpecError, UsageError
 from opmatrix.codegen.generated_files import native
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import load_operator, load_operators
-from opmatrix.engine.doit_tasks import GROUPS
 from opmatrix.declaration.torch_signature import ONLY_KERNEL
+from opmatrix.declaration.validation.operator import RESERVED
+from opmatrix.engine.doit_tasks import GROUPS
+from opmatrix.errors import SpecError, UsageError
+from opmatrix.project.paths import Paths
 
 SPEC = (
     (Path(__file__).parents[2] / "ops/group_norm/spec.py")

@@ -6,12 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-from opmatrix.wheel.settings import Dist
+from opmatrix.declaration.placeholders import reminder, require_filled
 from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
 from opmatrix.stages import link_wheel
-from opmatrix.declaration.placeholders import require_filled, reminder
+from opmatrix.wheel.settings import Dist
 
 
 @pytest.fixture

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from opmatrix.errors import UsageError
 from opmatrix.declaration.torch_schema_parser import Word, parse
+from opmatrix.errors import UsageError
 
 
 def test_every_part_is_read() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from opmatrix.engine.database import Journal, StateError
 from opmatrix.step import Fingerprint
 

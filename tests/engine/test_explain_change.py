@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-
 from opmatrix.engine.explain_change import differences
 
 DIGESTS = {

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from opmatrix.engine.live_line import describe
 from opmatrix.engine.forecast import Expected
+from opmatrix.engine.live_line import describe
 
 
 def test_the_text_behind_the_elapsed_time() -> None:

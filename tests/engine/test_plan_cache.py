@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from opmatrix.project.paths import Paths
-from opmatrix.matrix.cells import Choice
-from opmatrix.project.settings import Versions
 from opmatrix.engine import plan_cache
+from opmatrix.matrix.cells import Choice
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import Versions
 from opmatrix.step import Step
 from opmatrix.toolchain import third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-
-from opmatrix.project.paths import Paths
 from opmatrix.engine.server_pool import Pool
+from opmatrix.project.paths import Paths
 
 
 def entry(arguments: Sequence[str]) -> int:

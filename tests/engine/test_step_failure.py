@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from opmatrix import verdict
-from opmatrix.matrix.cells import Cell
-from opmatrix.engine.step_failure import StepBlocked, StepFailed, ended, leave_verdict, replays
 from opmatrix.engine.server_pool import Ending
+from opmatrix.engine.step_failure import StepBlocked, StepFailed, ended, leave_verdict, replays
+from opmatrix.matrix.cells import Cell
 from opmatrix.step import Server, Step
 from opmatrix.verdict import FailedStep, Verdict
 

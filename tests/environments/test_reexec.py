@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import opmatrix
 import pytest
-
-import pipeline
 from opmatrix.environments import reexec
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
@@ -50,8 +49,8 @@ def test_it_goes_where_the_version_is(layout: Paths, started: Started, monkeypat
     ((python, arguments, variables),) = started
     assert (python, arguments[1:]) == (str(layout.python("ort1.18")), ["-m", "opmatrix", *ARGUMENTS])
     folder, more = variables["PYTHONPATH"].split(os.pathsep)
-    assert more == "/more" and [p.name for p in Path(folder).iterdir()] == ["pipeline"]
-    assert Path(folder, "pipeline").resolve() == Path(str(pipeline.__file__)).resolve().parent
+    assert more == "/more" and [p.name for p in Path(folder).iterdir()] == ["opmatrix"]
+    assert Path(folder, "opmatrix").resolve() == Path(str(opmatrix.__file__)).resolve().parent
 
 
 def test_a_link_that_leads_elsewhere_is_mended(layout: Paths) -> None:
@@ -59,7 +58,7 @@ def test_a_link_that_leads_elsewhere_is_mended(layout: Paths) -> None:
     link.parent.mkdir()
     link.symlink_to("/where/the/checkout/was")
     reexec.python_path(layout, "ort1.18")
-    assert link.resolve() == Path(str(pipeline.__file__)).resolve().parent
+    assert link.resolve() == Path(str(opmatrix.__file__)).resolve().parent
 
 
 def test_an_environment_that_is_not_made(layout: Paths, started: Started) -> None:

@@ -42,7 +42,7 @@ def opmatrix(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 def project(opmatrix: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the folder in which `doit` and `doit dist` have run."""
     copy = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("example") / "borrowed", ignore=MADE)
-    where = Path(opmatrix.check("-c", "import pipeline; print(pipeline.__file__)").strip())
+    where = Path(opmatrix.check("-c", "import opmatrix; print(opmatrix.__file__)").strip())
     assert not where.is_relative_to(ROOT)
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     for command in ((), ("dist",)):

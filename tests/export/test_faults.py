@@ -11,11 +11,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
-
-from opmatrix.files import write_text
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
+from opmatrix.files import write_text
 from opmatrix.matrix.cells import Cell
+
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -93,7 +93,9 @@ def test_the_legacy_exporter_keeps_shapes_because_they_are_set(made: Project) ->
     """As with the tutorial's symbolic, which sets no type."""
     from opmatrix.lowering import legacy_symbolic
 
-    message = export(made, "dual_residual", LEGACY, mock.patch.object(legacy_symbolic, "set_types", lambda *given: None).start)
+    message = export(
+        made, "dual_residual", LEGACY, mock.patch.object(legacy_symbolic, "set_types", lambda *given: None).start
+    )
     shown = "output 'y_residual' has the shape ('cstDualResidualy_residual_dim_0', "
     assert shown in message
     assert "declared: (1, 3, 4, 5). A static size is lost: the symbolic must call setType" in message
@@ -156,7 +158,9 @@ def test_another_opset_than_asked_for(cell: Cell, made: Project) -> None:
     from opmatrix.lowering import legacy_symbolic
 
     register = legacy_symbolic.register
-    mock_register = mock.patch.object(legacy_symbolic, "register", lambda lowered, opset, *more: register(lowered, 18, *more))
+    mock_register = mock.patch.object(
+        legacy_symbolic, "register", lambda lowered, opset, *more: register(lowered, 18, *more)
+    )
 
     def before() -> None:
         mock_register.start()

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 from onnx import ModelProto, helper
-
 from opmatrix import verdict
-from opmatrix.errors import ExportError, UsageError, VerifyError
-from opmatrix.files import load_module
 from opmatrix.codegen import python_modules
-from opmatrix.project.paths import Paths
+from opmatrix.errors import ExportError, UsageError, VerifyError
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.function_body import with_function
+from opmatrix.files import load_module
+from opmatrix.project.paths import Paths
 from opmatrix.stages import data, verify
 from opmatrix.verdict import Verdict
+
 from tests.support.double import CELL, DYNAMIC, OPERATOR, SPEC, model, project, with_body, write_model
 
 pytestmark = pytest.mark.ort

@@ -14,13 +14,13 @@ from typing import Any
 from unittest import mock
 
 import pytest
-
-from opmatrix.errors import SpecError
-from opmatrix.files import write_text
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
+from opmatrix.errors import SpecError
+from opmatrix.files import write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.spec import Lowering
+
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -154,7 +154,9 @@ def test_the_built_in_gelu_is_no_substitute(cell: Cell, made: Project) -> None:
         from opmatrix.lowering import dynamo_translation, legacy_symbolic
 
         register = legacy_symbolic.register
-        mock.patch.object(legacy_symbolic, "register", lambda lowered, opset, *more: register(lowered, 9, *more)).start()
+        mock.patch.object(
+            legacy_symbolic, "register", lambda lowered, opset, *more: register(lowered, 9, *more)
+        ).start()
         mock.patch.object(dynamo_translation, "table", lambda *arguments: {}).start()
 
     message = export(made, "gelu", cell, before=pass_over)
@@ -191,9 +193,9 @@ def test_no_version_of_the_domain_but_the_declared_ones(made: Project) -> None:
 
 def test_a_translation_has_the_names_of_the_schema_in_torch(made: Project) -> None:
     """torch 2.6 to 2.9 pass over a function with others, silently."""
+    from opmatrix.export.generated_modules import load_generated
     from opmatrix.lowering.dynamo_translation import table
     from opmatrix.torch_library import aten_overloads
-    from opmatrix.export.generated_modules import load_generated
 
     for name, expected in (("gelu", [["self", "approximate"]]), ("inverse", [["A"], ["self"]])):
         generated = load_generated(made.layout, name)

@@ -11,17 +11,17 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import ModelProto
-
-from opmatrix.errors import ExportError, UsageError
 from opmatrix.codegen import python_modules
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.matrix.cells import Cell
+from opmatrix.errors import ExportError, UsageError
 from opmatrix.export import one_node_model
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.graph_json import graph_json
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute
 from opmatrix.stages import export_node
+
 from tests.support.double import DYNAMIC, OPERATOR, SPEC, project
 
 CELL = Cell(torch=None, exporter="node", opset=18, ort="1.31")

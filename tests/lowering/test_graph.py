@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
-
-from opmatrix.errors import ExportError
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import load_operator
+from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered, find
 from opmatrix.lowering.graph import UnsupportedModel, node_attributes, since_version
 from opmatrix.lowering.record_nodes import Tensor, record
+from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 
 X = Tensor(name="X", dtype="float64", shape=(2, None))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-
 from opmatrix.errors import UsageError
 from opmatrix.matrix.cells import (
     Cell,
@@ -10,9 +9,9 @@ from opmatrix.matrix.cells import (
     cells,
     choose_opsets,
     every_cell,
-    why_unsupported,
     ir,
     why_unreadable,
+    why_unsupported,
 )
 
 DEFAULT: dict[Exporter, tuple[int, ...]] = {"legacy": (9, 18), "dynamo": (18, 25), "node": (18,)}
@@ -36,7 +35,9 @@ def test_a_cell_without_torch_prints_and_parses() -> None:
 def test_every_cell_is_all_that_the_tables_have() -> None:
     found = [*every_cell()]
     assert len(found) == len({*found}) and {CELL, Cell(torch=None, exporter="node", opset=7, ort="1.16")} <= {*found}
-    assert all(Cell.parse(str(cell)) == cell and not why_unsupported(cell.exporter, cell.opset, cell.torch) for cell in found)
+    assert all(
+        Cell.parse(str(cell)) == cell and not why_unsupported(cell.exporter, cell.opset, cell.torch) for cell in found
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-
 from opmatrix.errors import UsageError
+from opmatrix.matrix.cells import Choice
 from opmatrix.matrix.tox_names import Factors, labels
 from opmatrix.project.paths import Paths
-from opmatrix.matrix.cells import Choice
 from opmatrix.project.settings import default_opsets, installed, with_environment
 from opmatrix.version import minor
 

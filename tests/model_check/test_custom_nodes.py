@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
-
+from opmatrix.declaration.load import Operator, load_operators
+from opmatrix.model_check.custom_nodes import faulty, node_findings, used
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.ort_libraries import needed
-from opmatrix.model_check.custom_nodes import faulty, node_findings, used
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.spec import OpSpec
 
 BUILTIN = {("com.microsoft", "Inverse"), ("com.microsoft", "BiasGelu"), ("", "Relu")}

@@ -11,19 +11,18 @@ import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
-
-from opmatrix.testdata import onnx_dataset
+from opmatrix.declaration.load import load_operator
 from opmatrix.errors import UsageError
 from opmatrix.model_check import finding
 from opmatrix.model_check.arguments import parse
-from opmatrix.model_check.model_inputs import find_inputs, spread
-from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.shape_inference import checker, inference, schemas
-from opmatrix.model_check.print_findings import FindingPrinter
 from opmatrix.model_check.default_tolerances import tolerances
+from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.model_inputs import find_inputs, spread
 from opmatrix.model_check.ort_versions import versions
+from opmatrix.model_check.print_findings import FindingPrinter
+from opmatrix.model_check.shape_inference import checker, inference, schemas
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import load_operator
+from opmatrix.testdata import onnx_dataset
 
 F, D, I64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 Shape = list[str | int | None]

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.operator_pages import operators
 from opmatrix.operator_pages.markdown import code, plain, table
+from opmatrix.project.paths import Paths
 from opmatrix.spec import (
     Attribute,
     Case,

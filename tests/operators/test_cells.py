@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator, load_operators, operator_names
 from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed
 from opmatrix.version import minor
 

@@ -8,18 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-
-from opmatrix.declaration import validation
 from opmatrix import verdict
-from opmatrix.errors import DataError
 from opmatrix.codegen import python_modules
-from opmatrix.project.paths import Paths
+from opmatrix.declaration import validation
 from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.errors import DataError
 from opmatrix.matrix.cells import Cell
+from opmatrix.ort_checks.sessions import OrtSessions, call
+from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.spec import Case, Model, Random, Tolerance, Values
 from opmatrix.stages import data, export_node, verify
-from opmatrix.ort_checks.sessions import OrtSessions, call
 from opmatrix.version import minor
 
 pytestmark = pytest.mark.ort

@@ -10,15 +10,15 @@ from types import ModuleType
 
 import pytest
 from onnx import helper
-
 from opmatrix import verdict
-from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.errors import UsageError, VerifyError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Random, Tolerance
 from opmatrix.stages import data, verify
+from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.verdict import Verdict
+
 from tests.support import double
 from tests.support.double import CELL, DYNAMIC, model, project, write_model
 

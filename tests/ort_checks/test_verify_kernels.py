@@ -7,15 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from opmatrix import verdict
-from opmatrix.errors import VerifyError
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
+from opmatrix.errors import VerifyError
 from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
-from opmatrix.stages import compile, data, codegen, export_node, headers, verify
+from opmatrix.stages import codegen, compile, data, export_node, headers, verify
 from opmatrix.verdict import Verdict
 from opmatrix.version import minor
 

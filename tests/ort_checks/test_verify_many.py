@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-
 from opmatrix import verdict
-from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.errors import DataError, VerifyError
-from opmatrix.declaration.model_inputs import node_inputs
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import node_inputs
+from opmatrix.errors import DataError, VerifyError
+from opmatrix.ort_checks.reference_evaluator import ReferenceRun
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Dims, FromKernel, Input, Model, OnnxOp, OpSpec, Output, SameAs, Tensor, Values
 from opmatrix.stages import data, verify
-from opmatrix.ort_checks.reference_evaluator import ReferenceRun
+from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.testdata.onnx_dataset import DataSet
+
 from tests.support.double import CELL
 from tests.support.many import EXACT, MASK, SPEC, decomposed, model, node, project, with_model, write_model
 

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from opmatrix.matrix.cells import ORT, Cell, why_unreadable
+
 from tests.incremental.real import RealProject
 from tests.other_versions.conftest import Needs
 from tests.other_versions.environments import environment
@@ -55,7 +55,7 @@ def test_a_declared_unsupported_cell_that_works_is_a_failure(tmp_path: Path) -> 
     cell = "torch2.13-legacy-opset18-ort1.31"
     done = project.run(f"verify:group_norm-custom@{cell}")
     assert done.returncode == 1
-    said = "pipeline/opmatrix/matrix/cells.py says that ONNX Runtime 1.31 reads opsets up to 17, not 18, but it does. Measure it anew"
+    said = "pipeline/opmatrix/matrix/cells.py says that ONNX Runtime 1.31 reads opsets up to 17, not 18, but it does. "
     assert said in done.stdout
 
 

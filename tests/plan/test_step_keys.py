@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from opmatrix.plan.step_keys import OperatorPlan
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import load_operator, load_operators
 from opmatrix.matrix.cells import Choice, why_unsupported
+from opmatrix.plan.step_keys import OperatorPlan
+from opmatrix.plan.steps import Plan, steps
+from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed, with_environment
 from opmatrix.step import Step, cell_step_name
-from opmatrix.plan.steps import Plan, steps
 from opmatrix.toolchain.find_tools import find_toolchain
 
 ROOT = Path(__file__).parents[2]

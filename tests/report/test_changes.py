@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from opmatrix import verdict
 from opmatrix.errors import ReportError
 from opmatrix.project.paths import Paths
 from opmatrix.report.changes import compare, kinds
-from opmatrix.report.report_json import document, is_wrong, parse, same, text
 from opmatrix.report.environments import Environments
+from opmatrix.report.report_json import document, is_wrong, parse, same, text
 from opmatrix.stages import report
 from opmatrix.verdict import Outcome
+
 from tests.report.many import ENVIRONMENTS, RUNTIMES, cells, records
 from tests.report.many import verdict as make
 

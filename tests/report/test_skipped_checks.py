@@ -6,15 +6,14 @@ import io
 import json
 from pathlib import Path
 
-from rich.console import Console
-
-from opmatrix.project.paths import Paths
 from opmatrix.matrix.cells import Cell
-from opmatrix.report import markdown, html_page, terminal
+from opmatrix.project.paths import Paths
+from opmatrix.report import html_page, markdown, terminal
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.report_json import document
 from opmatrix.report.skipped_checks import Skipped, read
 from opmatrix.verdict import Verdict
+from rich.console import Console
 
 OLD = [
     Skipped(torch="1.13", reason="needs torch 2.4", checks=("gradient",), ops=("norm",)),

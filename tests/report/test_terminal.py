@@ -11,18 +11,17 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from rich.console import Console
-
 from opmatrix import verdict
 from opmatrix.errors import ReportError
-from opmatrix.project.paths import Paths
 from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.report import junit, terminal
-from opmatrix.report.report_json import is_wrong
 from opmatrix.report.records import collect, totals
+from opmatrix.report.report_json import is_wrong
 from opmatrix.spec import Lowering
 from opmatrix.stages import report
 from opmatrix.verdict import CaseResult, Outcome, Verdict
+from rich.console import Console
 
 CELLS = tuple(Cell(torch="2.13", exporter="dynamo", opset=opset, ort="1.31") for opset in (18, 20, 21))
 EXPECTED: list[tuple[str, Lowering, Cell]] = [("op", "custom", cell) for cell in CELLS]
@@ -201,9 +200,7 @@ def test_junit_has_a_suite_per_cell_and_a_test_per_case() -> None:
     assert error.text == "died of SIGSEGV\N{REPLACEMENT CHARACTER}\nlast line"
 
 
-def test_a_case_that_is_unsupported_leaves_its_cell_verified(
-    layout: Paths, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_case_that_is_unsupported_leaves_its_cell_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     refused = CaseResult(case="plain_float64", model="double", outcome="unsupported", detail="no float64 kernel")
     for cell in CELLS:
         verdict.write(layout.verdict("op", "custom", cell), make(cell, cases=(RIGHT, refused)))

@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import render_files, write
-from opmatrix.scaffold.from_torch_schema import from_schema
 from opmatrix.scaffold.draft import Draft
+from opmatrix.scaffold.from_torch_schema import from_schema
 
 
 def draft(name: str = "one", *, namespace: str = "my", op_type: str = "") -> Draft:
@@ -73,9 +72,7 @@ def test_a_folder_with_several_files_names_them(layout: Paths) -> None:
         ),
     ],
 )
-def test_a_name_that_is_taken_is_refused_before_anything_is_written(
-    layout: Paths, second: Draft, message: str
-) -> None:
+def test_a_name_that_is_taken_is_refused_before_anything_is_written(layout: Paths, second: Draft, message: str) -> None:
     add(layout, draft())
     before = below(layout.root)
     with pytest.raises(UsageError) as raised:

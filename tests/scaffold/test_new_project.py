@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-
-from opmatrix.wheel import settings
+from opmatrix.commands import main
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import default_opsets, is_project
-from opmatrix.commands import main
 from opmatrix.scaffold import new_project
+from opmatrix.wheel import settings
 
 FILES = [".gitignore", "README.md", "dodo.py", "pyproject.toml", "tox.ini", "toxfile.py"]
 DOIT = [sys.executable, "-m", "doit"]

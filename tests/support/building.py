@@ -7,9 +7,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.stages import compile, codegen, headers
+from opmatrix.project.paths import Paths
+from opmatrix.stages import codegen, compile, headers
 from opmatrix.toolchain.find_tools import find_toolchain
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from onnx import ModelProto, TensorProto, helper
-
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
 from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.spec import (
     Attribute,

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
-
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
+from opmatrix.project.paths import Paths
 from opmatrix.spec import (
     Attribute,
     Case,
@@ -27,6 +26,7 @@ from opmatrix.spec import (
     Tolerance,
     Values,
 )
+
 from tests.support.double import CELL
 
 REFERENCE = """

@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 import pytest
-
+from opmatrix.declaration.torch_signature import DTYPES
+from opmatrix.errors import DataError
+from opmatrix.spec import DType, Nested, Random, Tensor, Values
 from opmatrix.testdata.arrays import array, dtype_name, seed_of
 from opmatrix.testdata.dtypes import numpy_dtype
-from opmatrix.errors import DataError
-from opmatrix.declaration.torch_signature import DTYPES
-from opmatrix.spec import DType, Nested, Random, Tensor, Values
 
 SEED = "op/case/x"
 

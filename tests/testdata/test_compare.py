@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
+from opmatrix.spec import DType, Tolerance
 from opmatrix.testdata.case_message import mismatch
 from opmatrix.testdata.compare import EXACT, Comparison, compare
 from opmatrix.testdata.dtypes import numpy_dtype
-from opmatrix.spec import DType, Tolerance
 
 LOOSE = Tolerance(rtol=1e-3, atol=1e-5)
 FLOATS: tuple[DType, ...] = ("float16", "bfloat16", "float32", "float64")

@@ -9,15 +9,14 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-
-from opmatrix.testdata import hypothesis_draw
-from opmatrix.testdata.case_arrays import case_arrays
-from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator, load_operators
+from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.declaration.torch_signature import dtype_of, dtype_tuples
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Input, Model, given
 from opmatrix.spec import MemoryLayout as Strides
+from opmatrix.testdata import hypothesis_draw
+from opmatrix.testdata.case_arrays import case_arrays
 
 OPERATORS = load_operators(Paths(Path(__file__).parents[2]))
 PRIMES = (3, 5, 7, 13, 31)

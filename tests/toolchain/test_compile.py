@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-
+from opmatrix.declaration.load import load_operator
 from opmatrix.errors import CompileError
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import load_operator
 from opmatrix.stages import compile
-from opmatrix.toolchain import ninja_file, elf_symbols
+from opmatrix.toolchain import elf_symbols, ninja_file
 from opmatrix.toolchain.find_tools import find_toolchain
+
 from tests.support.building import build, compile_program, copy_project
 
 pytestmark = pytest.mark.compile
@@ -205,7 +205,9 @@ def test_a_library_that_older_systems_cannot_load_is_refused(
     needed = elf_symbols.newest_versions(elf_symbols.read_symbols(path).versions)
     assert all(needed[kind] <= ceiling for kind, ceiling in elf_symbols.NEWEST_SYMBOL_VERSIONS.items())
     monkeypatch.setattr(elf_symbols, "NEWEST_SYMBOL_VERSIONS", {"GLIBC": (2, 2)})
-    with pytest.raises(CompileError, match=rf"{path.name} needs GLIBC_{elf_symbols.version_text(needed['GLIBC'])}, newer than"):
+    with pytest.raises(
+        CompileError, match=rf"{path.name} needs GLIBC_{elf_symbols.version_text(needed['GLIBC'])}, newer than"
+    ):
         check(path)
 
 

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from opmatrix.errors import CompileError
 from opmatrix.toolchain import elf_symbols
 
@@ -50,7 +49,9 @@ def test_no_shim_is_ever_removed() -> None:
 def test_the_newest_versions_that_a_library_asks_for() -> None:
     versions = elf_symbols.newest_versions(elf_symbols.read_symbols(Path(_ctypes.__file__)).versions)
     assert versions["GLIBC"] >= (2, 2, 5) and elf_symbols.version_text((2, 14)) == "2.14"
-    assert elf_symbols.newest_versions(["GLIBC_2.2.5", "GLIBC_2.14", "GLIBC_2.3.4", "GLIBC_PRIVATE"]) == {"GLIBC": (2, 14)}
+    assert elf_symbols.newest_versions(["GLIBC_2.2.5", "GLIBC_2.14", "GLIBC_2.3.4", "GLIBC_PRIVATE"]) == {
+        "GLIBC": (2, 14)
+    }
 
 
 def test_a_gate_takes_milliseconds_and_no_framework() -> None:

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from opmatrix.errors import CompileError
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.toolchain.odr_check import check_one_definition

@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from opmatrix.errors import ToolchainError
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.torch_signature import is_classic, stable_abi_since
+from opmatrix.errors import ToolchainError
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Input, OpSpec
-from opmatrix.toolchain import torch_headers, elf_symbols
-from opmatrix.toolchain.torch_headers import TorchBuild, find_classic_torch
+from opmatrix.toolchain import elf_symbols, torch_headers
 from opmatrix.toolchain.ninja_file import cpp_abi_ninja, sdk_ninja
+from opmatrix.toolchain.torch_headers import TorchBuild, find_classic_torch
+
 from tests.support.toolchain import TOOLCHAIN
 from tests.toolchain.test_ninja_file import LAYOUT
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import load_operator
+from opmatrix.project.paths import Paths
+
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 
@@ -57,8 +57,8 @@ def search(layout: Paths, *, seconds: float | None = None) -> str:
     from opmatrix.stages import compile
 
     def run() -> None:
-        from opmatrix.torch_checks import property_test
         from opmatrix.stages import register
+        from opmatrix.torch_checks import property_test
 
         property_test.SECONDS = property_test.SECONDS if seconds is None else seconds
         register.run(layout, load_operator(layout, "group_norm"), part="search")

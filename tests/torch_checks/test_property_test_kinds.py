@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from opmatrix.testdata import hypothesis_draw, drawn_cases
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from opmatrix.testdata import drawn_cases, hypothesis_draw
+from opmatrix.testdata.numpy_reference import Reference
+
 from tests.support.forked import forked
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
@@ -108,7 +108,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 def search(layout: Paths, kernel: str) -> str:
     """Compile a kernel; return the message of the error that the search raises, or ""."""
-    from opmatrix.stages import compile, codegen
+    from opmatrix.stages import codegen, compile
 
     operator = replace(OPERATOR, spec=replace(SPEC, kernel=kernel))
     codegen.run(layout, operator)

@@ -6,7 +6,6 @@ from typing import get_args
 
 import numpy as np
 import pytest
-
 from opmatrix.errors import RegisterError
 from opmatrix.spec import MemoryLayout
 

@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from opmatrix.wheel import declaration_text, licenses, manylinux, git_commit, vendored_modules
-from opmatrix.wheel.settings import Dist
+from opmatrix.declaration.load import load_operators
 from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import load_operators
 from opmatrix.spec import Headers, OpSpec
 from opmatrix.toolchain.elf_symbols import Symbols
+from opmatrix.wheel import declaration_text, git_commit, licenses, manylinux, vendored_modules
+from opmatrix.wheel.settings import Dist
 
 ROOT = Path(__file__).parents[2]
 OPERATORS = load_operators(Paths(ROOT))
@@ -61,7 +60,7 @@ def test_a_declaration_comes_back(spec: OpSpec) -> None:
     text = declaration_text.render(spec, "my_ops")
     assert max(map(len, text.splitlines())) <= 120
     namespace: dict[str, object] = {}
-    exec(text.replace("my_ops._opmatrix.", "pipeline."), namespace)
+    exec(text.replace("my_ops._opmatrix.", "opmatrix."), namespace)
     assert namespace["SPEC"] == replace(spec, tolerances={}, kernel=None, headers=())
 
 
@@ -85,13 +84,15 @@ def test_the_copied_modules_are_whole() -> None:
                 assert node.module in modules, f"{path}: {node.module}"
                 is_folder = f"{node.module.removeprefix('my_ops.').replace('.', '/')}/__init__.py" in held
                 assert not is_folder or inner <= modules, f"{path}: {inner}"
-        assert "pipeline" not in {word for line in text.splitlines() if "import" in line for word in line.split()}
+        assert "opmatrix" not in {word for line in text.splitlines() if "import" in line for word in line.split()}
 
 
 def test_a_file_that_imports_what_no_wheel_has_is_refused() -> None:
     held = vendored_modules.render("my_ops", version="1.0")
     text = "from opmatrix.spec import OpSpec\n"
-    assert vendored_modules.written(text, "my_ops", shown="x", held=held) == "from my_ops._opmatrix.spec import OpSpec\n"
+    assert (
+        vendored_modules.written(text, "my_ops", shown="x", held=held) == "from my_ops._opmatrix.spec import OpSpec\n"
+    )
     for module in ("opmatrix.stages.verify", "ops.nms.lowering"):
         with pytest.raises(DistError, match=rf"ops/a/lowering\.py imports {module}, which no wheel has"):
             vendored_modules.written(f"import {module}\n", "my_ops", shown="ops/a/lowering.py", held=held)

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from opmatrix.wheel import settings
-from opmatrix.wheel.settings import Dist, parse
+from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator, load_operators
+from opmatrix.wheel import settings
+from opmatrix.wheel.settings import Dist, parse
 
 NAMED = {"name": "my_ops", "version": "1.0.0"}
 KERNELS = ("add_and_round", "custom_op_one", "custom_op_two", "dual_residual", "group_norm", "nms")

@@ -12,8 +12,7 @@ from typing import Any
 
 import jinja2
 
-from opmatrix.declaration.schema_versions import versions
-from opmatrix.codegen import jinja, generated_files
+from opmatrix.codegen import generated_files, jinja
 from opmatrix.codegen.cpp import CPP_TYPES, braces, call, constant, quoted
 from opmatrix.codegen.cpp_checks import shape_checks, shape_parameters
 from opmatrix.codegen.cpp_variables import (
@@ -26,6 +25,7 @@ from opmatrix.codegen.cpp_variables import (
     kernel_parameters,
     output_part,
 )
+from opmatrix.declaration.schema_versions import versions
 from opmatrix.declaration.torch_signature import (
     KERNEL,
     ONLY_KERNEL,

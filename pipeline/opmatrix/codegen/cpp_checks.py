@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from opmatrix.codegen.cpp import WIDTH, literal, quoted
-from opmatrix.declaration.torch_signature import is_required
 from opmatrix.declaration.size_expressions import size_owners
+from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Attribute, Input, OpSpec
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 from opmatrix.codegen import cpp
 from opmatrix.codegen.cpp import CPP_TYPES, literal
 from opmatrix.codegen.cpp_checks import Check, limits, shape_counts
-from opmatrix.declaration.torch_signature import is_required, torch_name
 from opmatrix.declaration.size_expressions import size_attributes, size_owners
+from opmatrix.declaration.torch_signature import is_required, torch_name
 from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output, SameAs
 
 # What a kernel gets, item by item for a list.

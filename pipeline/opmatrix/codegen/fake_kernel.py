@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from opmatrix.declaration.torch_signature import is_required, torch_name
 from opmatrix.declaration.size_expressions import size_attributes, size_owners
+from opmatrix.declaration.torch_signature import is_required, torch_name
 from opmatrix.spec import FromKernel, Input, OpSpec, Output, SameAs
 
 ITEM = "item"  # one tensor of a variadic input

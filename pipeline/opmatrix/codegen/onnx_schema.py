@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from opmatrix.declaration import schema_versions
-from opmatrix.declaration.torch_signature import onnx_value, is_required, onnx_kind
-from opmatrix.declaration.size_expressions import size_attributes
 from opmatrix.declaration.python_source import literal
+from opmatrix.declaration.size_expressions import size_attributes
+from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 _ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}

@@ -13,8 +13,9 @@ from typing import Any
 
 import jinja2
 
+from opmatrix.codegen import fake_kernel, generated_files, jinja, onnx_schema
 from opmatrix.declaration import schema_versions
-from opmatrix.codegen import fake_kernel, jinja, generated_files, onnx_schema
+from opmatrix.declaration.python_source import literal
 from opmatrix.declaration.torch_signature import (
     ONLY_KERNEL,
     OWN_TORCH,
@@ -24,7 +25,6 @@ from opmatrix.declaration.torch_signature import (
     torch_arguments,
     torch_schema,
 )
-from opmatrix.declaration.python_source import literal
 from opmatrix.spec import Attribute, OpSpec
 
 WIDTH = 120
@@ -38,7 +38,7 @@ _PYTHON_TYPES: Mapping[str, str] = {
 
 
 def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
-    """Return the text of every file of `names.PYTHON`, by name. `spec` is one that `opmatrix.declaration.load` accepts."""
+    """Return the text of every file of `generated_files.PYTHON`, by name. `spec` is a validated one."""
     variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
     variables["own_torch"] = is_own(OWN_TORCH, spec, written)
     return {name: _environment().get_template(f"{name}.j2").render(variables) for name in generated_files.python(spec)}

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from opmatrix.commands.base import CommandBase
+from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
-from opmatrix.engine.lock import hold
-from opmatrix.commands.base import CommandBase
 from opmatrix.version import minor
 
 
@@ -58,8 +58,8 @@ class Check(CommandBase):
             if len(args) != 1:
                 raise UsageError(f"doit check takes one model, and was given {len(args)}; write {FORMS}")
             what = parse(args[0], params, layout.root, torch=minor(installed().torch))
-            from opmatrix.model_check.print_findings import FindingPrinter
             from opmatrix.commands.check_run import Parts
+            from opmatrix.model_check.print_findings import FindingPrinter
 
             teller = FindingPrinter(sys.stdout)
             with hold(layout.lock) as lock, Parts(layout, what, lock=lock, teller=teller) as parts:

@@ -8,16 +8,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from opmatrix.engine.server_pool import Ending, Pool
+from opmatrix.engine.step_failure import death, read_output
 from opmatrix.errors import UsageError
+from opmatrix.matrix.cells import ORT
 from opmatrix.model_check import finding
 from opmatrix.model_check.arguments import CheckRequest
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.print_findings import FindingPrinter
 from opmatrix.project.paths import Paths
-from opmatrix.matrix.cells import ORT
 from opmatrix.project.settings import installed, step_megabytes, step_seconds
-from opmatrix.engine.step_failure import death, read_output
-from opmatrix.engine.server_pool import Ending, Pool
 from opmatrix.version import minor
 
 Known = Mapping[str, Any]

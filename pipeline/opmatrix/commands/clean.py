@@ -9,11 +9,11 @@ from typing import Any
 from doit.cmd_clean import Clean as DoitClean
 from doit.task import Task
 
-from opmatrix.project.paths import Paths
-from opmatrix.engine.remove_stale import remove
-from opmatrix.engine.lock import hold
 from opmatrix.commands.base import CommandBase, quiet_pipe
 from opmatrix.engine.doit_tasks import StepTask
+from opmatrix.engine.lock import hold
+from opmatrix.engine.remove_stale import remove
+from opmatrix.project.paths import Paths
 
 
 class Clean(CommandBase, DoitClean):

@@ -12,9 +12,9 @@ from typing import Any
 
 from doit.cmd_base import DoitCmdBase
 
-from opmatrix.matrix.cells import ORT, TORCH
 from opmatrix.commands.base import CommandBase, quiet_pipe
 from opmatrix.commands.task_selection import steps_of_operators
+from opmatrix.matrix.cells import ORT, TORCH
 
 SHELLS = ("bash", "zsh", "fish")
 VALUES: Mapping[str, Sequence[str]] = {"torch=": ("all", *TORCH), "ort=": ("all", *ORT), "opsets=": ("all",)}

@@ -10,11 +10,11 @@ from pathlib import Path
 from doit import get_var
 from doit.task import Task
 
-from opmatrix.project.paths import Paths
-from opmatrix.matrix.cells import Choice
 from opmatrix.commands.doit_loader import VARIABLES, resume_in
-from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.doit_tasks import doit_tasks
+from opmatrix.engine.plan_cache import load_or_plan
+from opmatrix.matrix.cells import Choice
+from opmatrix.project.paths import Paths
 
 
 def tasks_of(dodo: str) -> Callable[[], Iterator[Task]]:

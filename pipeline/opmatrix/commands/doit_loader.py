@@ -16,10 +16,10 @@ from doit.globals import Globals
 from doit.loader import get_module
 from doit.task import Task
 
-from opmatrix.errors import OpmatrixError, SpecError, UsageError, did_you_mean
 from opmatrix.commands.task_selection import with_operators
-from opmatrix.engine.up_to_date import State
 from opmatrix.engine.doit_tasks import DEFAULT, StepTask
+from opmatrix.engine.up_to_date import State
+from opmatrix.errors import OpmatrixError, SpecError, UsageError, did_you_mean
 from opmatrix.step import Config, Fingerprint
 
 # What may be written as `doit NAME=VALUE`.

@@ -8,9 +8,9 @@ from typing import Any
 
 from doit.cmd_forget import Forget as DoitForget
 
-from opmatrix.project.paths import Paths
-from opmatrix.engine.lock import hold
 from opmatrix.commands.base import CommandBase
+from opmatrix.engine.lock import hold
+from opmatrix.project.paths import Paths
 
 
 class Forget(CommandBase, DoitForget):

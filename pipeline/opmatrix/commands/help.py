@@ -12,11 +12,11 @@ from doit.cmd_base import DoitCmdBase
 from doit.cmd_help import Help as DoitHelp
 from doit.exceptions import InvalidCommand
 
-from opmatrix.errors import did_you_mean
-from opmatrix.project.settings import PACKAGES
 from opmatrix.commands.base import CommandBase, quiet_pipe
 from opmatrix.commands.task_selection import steps_of_operators
 from opmatrix.engine.doit_tasks import GROUPS
+from opmatrix.errors import did_you_mean
+from opmatrix.project.settings import PACKAGES
 
 # Commands in the order in which a person meets them; what each does is said by itself.
 EVERY_DAY = ("run", "why", "list", "new", "check")

@@ -9,10 +9,10 @@ from typing import Any
 from doit.cmd_ignore import Ignore as DoitIgnore
 from doit.exceptions import InvalidCommand
 
+from opmatrix.commands.base import CommandBase
+from opmatrix.engine.lock import hold
 from opmatrix.errors import did_you_mean
 from opmatrix.project.paths import Paths
-from opmatrix.engine.lock import hold
-from opmatrix.commands.base import CommandBase
 
 
 class Ignore(CommandBase, DoitIgnore):

@@ -9,9 +9,9 @@ from doit.cmd_info import Info as DoitInfo
 from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 
-from opmatrix.errors import did_you_mean
-from opmatrix.engine.forecast import forecast
 from opmatrix.commands.base import CommandBase, quiet_pipe
+from opmatrix.engine.forecast import forecast
+from opmatrix.errors import did_you_mean
 
 
 class Info(CommandBase, DoitInfo):

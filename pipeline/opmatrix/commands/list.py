@@ -10,8 +10,8 @@ from doit.cmd_list import opt_list_status
 from doit.control import TaskControl
 from doit.task import Task
 
-from opmatrix.engine.forecast import Forecast, fate_of, forecast
 from opmatrix.commands.base import CommandBase, quiet_pipe
+from opmatrix.engine.forecast import Forecast, fate_of, forecast
 
 _STATUS = opt_list_status | {
     "help": "print task status: (R)uns, (W)aits for a step before it and runs if what that writes changes, "

@@ -15,11 +15,11 @@ from typing import NoReturn
 
 from doit.doit_cmd import DoitMain
 
+from opmatrix.commands.doit_loader import Loader
+from opmatrix.commands.help import print_versions
 from opmatrix.errors import OpmatrixError, UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
-from opmatrix.commands.help import print_versions
-from opmatrix.commands.doit_loader import Loader
 
 COMMANDS: Mapping[str, str] = {
     "run": "opmatrix.commands.run:Run",

@@ -10,11 +10,11 @@ from typing import Any
 
 from doit import doit_cmd
 
+from opmatrix.commands.base import CommandBase
+from opmatrix.commands.help import typed
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
-from opmatrix.commands.help import typed
-from opmatrix.commands.base import CommandBase
 
 
 def _option(name: str, help: str) -> dict[str, Any]:
@@ -63,14 +63,21 @@ class New(CommandBase):
 
 def _operator(given: Mapping[str, str]) -> int:
     """Write operators into the project."""
-    from opmatrix.scaffold import prompt, new_operator, render_files, write  # with jinja2, which no other command is to pay for
+    from opmatrix.scaffold import (  # with jinja2, which no other command is to pay for
+        new_operator,
+        prompt,
+        render_files,
+        write,
+    )
 
     layout, request = Paths(find_root(Path.cwd())), prompt.Request(**given)
     if sys.stdin.isatty() and sys.stdout.isatty():
         request = prompt.complete(request, check=new_operator.check_answer)
     drafts = new_operator.drafts(layout, request)
     write.refuse_what_is_there(layout, [draft.spec for draft in drafts])
-    files = write.formatted(layout.root, {p: text for draft in drafts for p, text in render_files.render(draft).items()})
+    files = write.formatted(
+        layout.root, {p: text for draft in drafts for p, text in render_files.render(draft).items()}
+    )
     write.write(layout, files)
     for line in new_operator.said(drafts, files, run=typed(layout.root)):
         print(line)

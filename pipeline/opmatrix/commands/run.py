@@ -18,14 +18,14 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Stream
 
-from opmatrix.project.paths import Paths
-from opmatrix.engine.remove_stale import collect_removed
+from opmatrix.commands.base import CommandBase
+from opmatrix.commands.task_selection import select
 from opmatrix.engine.database import REMEDY, move_aside
 from opmatrix.engine.lock import hold
-from opmatrix.commands.base import CommandBase
 from opmatrix.engine.progress_reporter import StepReporter
+from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
-from opmatrix.commands.task_selection import select
+from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected

@@ -9,8 +9,8 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Task
 
-from opmatrix.errors import did_you_mean
 from opmatrix.engine.doit_tasks import DEFAULT, StepTask
+from opmatrix.errors import did_you_mean
 
 
 def steps_of_operators(tasks: Iterable[Task]) -> dict[str, list[str]]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from doit.cmd_base import DoitCmdBase
 
-from opmatrix.project.paths import Paths
-from opmatrix.engine.remove_stale import removed_operators
-from opmatrix.engine.forecast import Forecast, forecast
 from opmatrix.commands.base import CommandBase, quiet_pipe
 from opmatrix.commands.task_selection import select
+from opmatrix.engine.forecast import Forecast, forecast
+from opmatrix.engine.remove_stale import removed_operators
+from opmatrix.project.paths import Paths
 
 
 class Why(CommandBase, DoitCmdBase):

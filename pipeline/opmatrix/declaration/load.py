@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opmatrix.declaration import validation, schema_versions, published_schema
+from opmatrix.declaration import published_schema, schema_versions, validation
+from opmatrix.declaration.torch_signature import ONLY_KERNEL, OWN_ORT, WRITTEN, is_own, overridden_in
 from opmatrix.declaration.validation import Mistake
 from opmatrix.errors import SpecError, UsageError, did_you_mean
 from opmatrix.files import line_in, load_module
-from opmatrix.project.paths import Paths
 from opmatrix.matrix.cells import Cell, why_unsupported
-from opmatrix.declaration.torch_signature import ONLY_KERNEL, OWN_ORT, WRITTEN, is_own, overridden_in
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Model, OpSpec, as_data
 
 

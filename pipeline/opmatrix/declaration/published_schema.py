@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration import schema_versions
+from opmatrix.declaration.torch_signature import torch_schema
 from opmatrix.declaration.validation import Mistake
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.torch_signature import torch_schema
 from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs, as_data
 
 Schema = Mapping[str, Any]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from opmatrix.errors import OpmatrixError
 from opmatrix.engine.file_hashes import Mark
+from opmatrix.errors import OpmatrixError
 from opmatrix.step import Fingerprint
 
 _TABLES = """

@@ -16,10 +16,10 @@ from typing import Any
 
 from doit.task import Task
 
-from opmatrix.project.paths import Paths
-from opmatrix.matrix.cells import Cell, every_cell
-from opmatrix.engine.up_to_date import State
 from opmatrix.engine.doit_tasks import StepTask
+from opmatrix.engine.up_to_date import State
+from opmatrix.matrix.cells import Cell, every_cell
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
 from opmatrix.step import Step, cell_step_name
 

@@ -10,9 +10,9 @@ from doit.control import TaskControl
 from doit.task import Task
 
 from opmatrix.engine.database import Journal
+from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.explain_change import differences
 from opmatrix.engine.up_to_date import State, missing, now
-from opmatrix.engine.doit_tasks import StepTask
 
 # "run": it runs, whatever the steps before it do. "wait": it runs if what a step before it writes changes.
 # "error": it cannot run.

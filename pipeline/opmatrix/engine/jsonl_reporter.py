@@ -11,9 +11,9 @@ from typing import IO, TYPE_CHECKING, Any
 from doit.exceptions import BaseFail
 from doit.task import Task
 
-from opmatrix.engine.step_failure import StepBlocked, StepFailed
-from opmatrix.engine.progress_reporter import StepReporter, with_dependencies
 from opmatrix.engine.doit_tasks import StepTask
+from opmatrix.engine.progress_reporter import StepReporter, with_dependencies
+from opmatrix.engine.step_failure import StepBlocked, StepFailed
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected

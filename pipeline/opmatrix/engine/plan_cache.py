@@ -15,15 +15,15 @@ from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
 
-from opmatrix.wheel.git_commit import commit
-from opmatrix.files import write_bytes
-from opmatrix.project.paths import Paths
-from opmatrix.matrix.cells import MADE, Choice
-from opmatrix.project.settings import Versions, installed, lost_headers, with_environment
 from opmatrix.engine.file_hashes import Mark, mark, settled
+from opmatrix.files import write_bytes
+from opmatrix.matrix.cells import MADE, Choice
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import Versions, installed, lost_headers, with_environment
 from opmatrix.step import Step
 from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
 from opmatrix.version import minor
+from opmatrix.wheel.git_commit import commit
 
 # The files of an operator whose text matters; of all others only that they are there.
 _DECLARING = ("spec.py", "cases.py", "lowering.py", "schema.json")
@@ -65,10 +65,10 @@ def _plan(
 ) -> tuple[Sequence[Step], Sequence[Declared]]:
     """Return the steps, and which headers of third parties are declared."""
     # Here, because these imports are a part of what a kept plan saves.
-    from opmatrix.wheel import settings
     from opmatrix.declaration.load import load_operators
-    from opmatrix.project.settings import chosen_cells, step_megabytes, step_seconds
     from opmatrix.plan.steps import Plan, steps
+    from opmatrix.project.settings import chosen_cells, step_megabytes, step_seconds
+    from opmatrix.wheel import settings
 
     operators = load_operators(layout)
     plan = Plan(

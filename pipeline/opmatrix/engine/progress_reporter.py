@@ -14,17 +14,17 @@ from doit.exceptions import BaseFail
 from doit.reporter import ConsoleReporter
 from doit.task import Task
 
-from opmatrix.project.paths import Paths
+from opmatrix.declaration.placeholders import reminder
+from opmatrix.engine.doit_tasks import DIST, REPORT, StepTask
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output, replays
 from opmatrix.project.command_text import for_shell
-from opmatrix.engine.doit_tasks import DIST, REPORT, StepTask
-from opmatrix.declaration.placeholders import reminder
+from opmatrix.project.paths import Paths
 
 ALL = 2  # the verbosity that shows the output of every step
 
 if TYPE_CHECKING:
-    from opmatrix.engine.live_line import Display
     from opmatrix.engine.forecast import Expected
+    from opmatrix.engine.live_line import Display
 
 
 class StepReporter(ConsoleReporter):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from doit.task import Task
 
-from opmatrix.project.paths import Paths
 from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import ENVIRONMENT, StepTask
+from opmatrix.project.paths import Paths
 
 # Steps that are named by an environment.
 _NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:")

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from opmatrix.engine.step_process import Entry, die_with_parent, find_entry, warm_up
 from opmatrix.engine.fork_server import Server, other_threads
+from opmatrix.engine.step_process import Entry, die_with_parent, find_entry, warm_up
 
 PRELOADS: Mapping[str, tuple[str, ...]] = {
     "onnx": ("opmatrix.stages.data", "opmatrix.stages.export_node"),

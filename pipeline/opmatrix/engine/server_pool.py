@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from opmatrix.errors import OpmatrixError
-from opmatrix.environments.reexec import python_path
-from opmatrix.project.paths import Paths
-from opmatrix.engine.step_process import Entry, find_entry, warm_up
 from opmatrix.engine.fork_server import Server
 from opmatrix.engine.server_main import ENVIRONMENT
+from opmatrix.engine.step_process import Entry, find_entry, warm_up
+from opmatrix.environments.reexec import python_path
+from opmatrix.errors import OpmatrixError
+from opmatrix.project.paths import Paths
 
 # Steps without a server of their own are forked from doit itself: it has imported what they share.
 LIGHT = "light"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from doit.exceptions import TaskFailed
 
-from opmatrix.step_log import last_running, visible_lines
 from opmatrix.step import Step
+from opmatrix.step_log import last_running, visible_lines
 
 if TYPE_CHECKING:
     from opmatrix.engine.server_pool import Ending

@@ -14,11 +14,11 @@ from doit.exceptions import BaseFail
 from doit.runner import MThreadRunner, Runner
 from doit.task import Task
 
+from opmatrix.engine.doit_tasks import REPORT, StepTask
+from opmatrix.engine.progress_reporter import StepReporter
+from opmatrix.engine.step_failure import StepBlocked, StepFailed, ended, leave_verdict
 from opmatrix.errors import OpmatrixError
 from opmatrix.project.paths import Paths
-from opmatrix.engine.step_failure import StepBlocked, StepFailed, ended, leave_verdict
-from opmatrix.engine.progress_reporter import StepReporter
-from opmatrix.engine.doit_tasks import REPORT, StepTask
 
 if TYPE_CHECKING:
     from opmatrix.engine.server_pool import Pool
@@ -92,8 +92,8 @@ class StepRunner(Runner):
             return
         if not self._seconds and self.dep_manager.get_status(task, {}).status == "up-to-date":
             return
-        from opmatrix.files import write_text  # here, as below
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
+        from opmatrix.files import write_text  # here, as below
 
         found = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)
         covered = sorted({*task.step.reads, *map(str, found.verdicts)})  # in one order, whatever was asked for

@@ -12,9 +12,9 @@ from typing import Any
 from doit.dependency import Dependency, DependencyStatus
 from doit.task import Task
 
-from opmatrix.engine.file_hashes import Fingerprints, Mark, mark
 from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import StepTask
+from opmatrix.engine.file_hashes import Fingerprints, Mark, mark
 
 _Digests = Mapping[str, str | None]
 

@@ -1,6 +1,6 @@
 """Make the project's environment in .venv: what `./run` calls when that is missing or out of date.
 
-    python -m opmatrix.environments.bootstrap        in the folder of the checkout, by the Python that the environment is for
+    python -m opmatrix.environments.bootstrap    in the checkout, by the Python that the environment is for
 
 Standard library only, for nothing is installed yet. The environment is complete when its stamp is there: copies of the
 files that it was made from. `./run` compares them on every call, so they are written last; what has no stamp, or was
@@ -331,10 +331,8 @@ def install_torch(pip: Pip, index: str | None) -> None:
 
 
 def install_project(pip: Pip) -> None:
-    """Install opmatrix editable, without the network: setuptools is in the lock."""
-    # editable_mode=compat: one line in a .pth file. The default is an import hook, paid by every start of Python.
-    options = ("--no-index", "--no-deps", "--no-build-isolation", "--config-settings", "editable_mode=compat")
-    pip.install(*options, "-e", ".")
+    """Install opmatrix editable, without the network: hatchling is in the lock, and writes one line in a .pth file."""
+    pip.install("--no-index", "--no-deps", "--no-build-isolation", "-e", ".")
 
 
 SIGNS = (  # in pip's output, the most telling first

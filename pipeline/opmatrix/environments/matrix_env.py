@@ -29,8 +29,8 @@ from opmatrix.environments.bootstrap import (
 )
 from opmatrix.errors import NoEnvironmentError, UsageError
 from opmatrix.files import write_text
-from opmatrix.project.paths import Paths
 from opmatrix.matrix.cells import ORT, TORCH
+from opmatrix.project.paths import Paths
 
 _NEEDED_BYTES = {"torch": 2_500_000_000, "ort": 300_000_000}
 # What every environment must be able to import, by the first package of its steps.

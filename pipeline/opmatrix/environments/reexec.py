@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from opmatrix.errors import UsageError, missing
-from opmatrix.project.paths import Paths
+from opmatrix.project.paths import PACKAGE, Paths
 from opmatrix.version import minor
 
 Factor = Literal["torch", "ort"]
@@ -51,10 +51,10 @@ def python_path(layout: Paths, environment: str) -> dict[str, str]:
 
     It is alone in its folder: where it is installed, its neighbours are the packages of the main environment.
     """
-    package, link = Path(__file__).parent, layout.package(environment)
-    if not link.is_symlink() or link.readlink() != package:
+    link = layout.package(environment)
+    if not link.is_symlink() or link.readlink() != PACKAGE:
         link.parent.mkdir(exist_ok=True)
         temporary = link.with_name(f".{link.name}.{os.getpid()}")
-        temporary.symlink_to(package)
+        temporary.symlink_to(PACKAGE)
         temporary.replace(link)
     return {"PYTHONPATH": os.pathsep.join([str(link.parent), *filter(None, [os.environ.get("PYTHONPATH")])])}

@@ -1,6 +1,6 @@
-"""The environments of the matrix for tox, named by opmatrix.matrix.tox_names: what the toxfile.py of a project consists of.
+"""The environments of the matrix in tox, named by opmatrix.matrix.tox_names. A project's toxfile.py calls `cells_of`.
 
-tox reads toxfile.py by itself, beside its tox.ini.
+tox reads toxfile.py by itself, in the folder of its tox.ini.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tox.report import HandledError
 from tox.session.state import State
 
 from opmatrix.errors import OpmatrixError
+from opmatrix.matrix.cells import Choice
 from opmatrix.matrix.tox_names import Factors, labels
 from opmatrix.project.paths import Paths
-from opmatrix.matrix.cells import Choice
 from opmatrix.project.settings import default_opsets, installed, with_environment
 from opmatrix.version import minor
 

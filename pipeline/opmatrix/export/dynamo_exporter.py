@@ -9,14 +9,13 @@ import torch
 from onnx import ModelProto
 
 from opmatrix.declaration.model_inputs import node_inputs
-from opmatrix.torch_library import features
-from opmatrix.lowering import dynamo_translation as translations
-from opmatrix.lowering.graph import qualified
-from opmatrix.export import skip_decomposition, dimension_names, torchlib_cache
-from opmatrix.torch_library import aten_overloads
+from opmatrix.export import dimension_names, skip_decomposition, torchlib_cache
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.export.traced_module import ExporterInput, OperatorModule, Tensors, exporter_input, strip
+from opmatrix.lowering import dynamo_translation as translations
+from opmatrix.lowering.graph import qualified
+from opmatrix.torch_library import aten_overloads, features
 
 _GUARDS = "_guards_code"
 

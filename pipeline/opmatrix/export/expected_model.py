@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from onnx import NodeProto, defs
 
 from opmatrix.errors import ExportError
+from opmatrix.export.signature import GraphSignature, graph_signature
 from opmatrix.lowering.graph import STANDARD, qualified
 from opmatrix.matrix.cells import Cell, why_unsupported
-from opmatrix.export.signature import GraphSignature, graph_signature
 from opmatrix.spec import Lowering, Model, OpSpec
 
 

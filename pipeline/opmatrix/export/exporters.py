@@ -12,10 +12,9 @@ import torch
 from onnx import ModelProto
 
 from opmatrix import step_log
-from opmatrix.testdata.case_arrays import case_arrays
-from opmatrix.errors import ExportError
 from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.torch_library import features
+from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.errors import ExportError
 from opmatrix.export import legacy_exporter
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.exporter_errors import explain
@@ -23,8 +22,9 @@ from opmatrix.export.exporter_warnings import collected, unexpected
 from opmatrix.export.generated_modules import GeneratedModules, lowered_nodes
 from opmatrix.export.model_gates import check
 from opmatrix.export.traced_module import OperatorModule, Tensors
-from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.spec import shape_of
+from opmatrix.testdata.case_arrays import case_arrays
+from opmatrix.torch_library import features
 
 
 def example_inputs(demand: ExpectedModel) -> Tensors:
@@ -60,7 +60,8 @@ def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) 
     if texts := unexpected(said):
         raise ExportError(
             f"{demand}: the {demand.cell.exporter} exporter warned: {'; '.join(texts)}. "
-            f"Mend the cause, or add the text to pipeline/opmatrix/export/exporter_warnings.py with the reason why it may be"
+            "Mend the cause, or add the text to pipeline/opmatrix/export/exporter_warnings.py with the reason why it "
+            "may be"
         )
     check(proto, demand)
     return proto

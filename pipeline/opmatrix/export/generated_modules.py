@@ -10,16 +10,16 @@ from typing import Any
 
 from onnx import NodeProto, defs
 
-from opmatrix.errors import ExportError, missing
-from opmatrix.declaration.schema_versions import version_at
-from opmatrix.declaration.model_inputs import case_arguments
-from opmatrix.files import load_module
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import load_operator
+from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.declaration.schema_versions import version_at
+from opmatrix.errors import ExportError, missing
+from opmatrix.export.expected_model import ExpectedModel
+from opmatrix.files import load_module
 from opmatrix.lowering import call_lowering
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.record_nodes import Tensor, record
-from opmatrix.export.expected_model import ExpectedModel
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering, Model, OpSpec
 
 

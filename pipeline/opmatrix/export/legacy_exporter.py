@@ -11,14 +11,13 @@ import onnx
 import torch
 from onnx import ModelProto
 
-from opmatrix.torch_library import features
-from opmatrix.lowering import legacy_symbolic as symbolics
 from opmatrix.export import dimension_names
-from opmatrix.torch_library import aten_overloads
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.export.traced_module import ExporterInput, OperatorModule, Tensors, exporter_input, strip
+from opmatrix.lowering import legacy_symbolic as symbolics
 from opmatrix.spec import FromKernel
+from opmatrix.torch_library import aten_overloads, features
 
 
 def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:

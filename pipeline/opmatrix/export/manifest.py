@@ -10,11 +10,11 @@ from typing import Any
 
 from onnx import AttributeProto, ModelProto, ValueInfoProto, helper
 
-from opmatrix.files import write_bytes, write_text
-from opmatrix.project.paths import Paths
-from opmatrix.matrix.cells import Cell
 from opmatrix.export.graph_json import graph_json
 from opmatrix.export.signature import element_dtype
+from opmatrix.files import write_bytes, write_text
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
 
 

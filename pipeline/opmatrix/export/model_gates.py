@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 from opmatrix.declaration import schema_versions
-from opmatrix.errors import ExportError, did_you_mean
 from opmatrix.declaration.model_inputs import node_inputs
-from opmatrix.lowering.graph import STANDARD, qualified
-from opmatrix.matrix.cells import ORT
+from opmatrix.declaration.torch_signature import as_float32, attribute_values, onnx_kind
+from opmatrix.errors import ExportError, did_you_mean
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.signature_gates import checker, declared_signature, inference
-from opmatrix.declaration.torch_signature import attribute_values, onnx_kind, as_float32
+from opmatrix.lowering.graph import STANDARD, qualified
+from opmatrix.matrix.cells import ORT
 from opmatrix.spec import Attribute, AttributeValue
 
 # The highest that torch 2.13 writes. A newer ONNX Runtime reads more.

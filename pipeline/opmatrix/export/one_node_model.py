@@ -8,13 +8,13 @@ from typing import Any
 from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from opmatrix.declaration import schema_versions
-from opmatrix.testdata.dtypes import numpy_dtype
 from opmatrix.declaration.model_inputs import node_inputs
-from opmatrix.matrix.cells import ir
+from opmatrix.declaration.torch_signature import attribute_values, onnx_kind, onnx_value
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.signature import ValueInfo
-from opmatrix.declaration.torch_signature import attribute_values, onnx_value, onnx_kind
+from opmatrix.matrix.cells import ir
 from opmatrix.spec import AttributeKind, Model, OpSpec
+from opmatrix.testdata.dtypes import numpy_dtype
 
 
 def one_node(demand: ExpectedModel) -> ModelProto:

@@ -14,9 +14,9 @@ import torch
 from onnx import defs
 from torch.onnx import utils
 
+from opmatrix.export.exporter_warnings import collected
 from opmatrix.matrix.cells import Exporter
 from opmatrix.matrix.probe_rows import Export
-from opmatrix.export.exporter_warnings import collected
 
 # More at either end than any exporter was seen to write, but where nothing can be measured. Below 7, which torch names
 # its oldest (ONNX_MIN_OPSET), the legacy exporter does not refuse. Above 25 it hangs on the model whether the dynamo

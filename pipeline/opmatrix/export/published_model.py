@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, ModelProto, ValueInfoProto, helper
 
-from opmatrix.testdata.arrays import Array
 from opmatrix.export.one_node_model import make_attribute, model_of
 from opmatrix.spec import AttributeKind
+from opmatrix.testdata.arrays import Array
 
 
 def kept_model(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from onnx import TensorProto, helper
 
 from opmatrix.declaration.model_inputs import GraphInput, graph_inputs
-from opmatrix.declaration.torch_signature import attribute_values, dtype_of
 from opmatrix.declaration.size_expressions import attribute_sizes, named_sizes, size
+from opmatrix.declaration.torch_signature import attribute_values, dtype_of
 from opmatrix.spec import Dims, DType, FromKernel, Model, OpSpec, Output, SameAs, shape_of
 
 Shape = tuple[int | str | None, ...]

@@ -14,10 +14,10 @@ import torch
 from onnx import ModelProto
 
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
-from opmatrix.torch_library.call import torch_attributes, torch_operator
-from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
+from opmatrix.lowering.call_lowering import Lowered
+from opmatrix.torch_library.call import torch_attributes, torch_operator
 
 Tensors = tuple[torch.Tensor, ...]
 

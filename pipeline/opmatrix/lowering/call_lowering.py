@@ -8,10 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from opmatrix.declaration.torch_signature import as_float32, attribute_values, torch_arguments
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.errors import ExportError
 from opmatrix.lowering.graph import Graph, Value
-from opmatrix.declaration.torch_signature import attribute_values, as_float32, torch_arguments
 from opmatrix.spec import Attribute, AttributeValue, Lowering, Model, OpSpec
 
 

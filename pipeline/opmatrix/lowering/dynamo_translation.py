@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from onnx import defs
 from onnxscript import values
 
-from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.declaration.torch_signature import torch_arguments
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, NodeAttribute, Value
-from opmatrix.declaration.torch_signature import torch_arguments
 from opmatrix.spec import AttributeKind, DType
+from opmatrix.testdata.dtypes import numpy_dtype
 
 _TENSORS = [
     f"tensor({name})"

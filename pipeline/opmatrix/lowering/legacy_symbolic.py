@@ -13,11 +13,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch.onnx import symbolic_helper
 
+from opmatrix.declaration.torch_signature import torch_arguments
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, Value
 from opmatrix.lowering.legacy_types import set_types
-from opmatrix.declaration.torch_signature import torch_arguments
 from opmatrix.spec import DType, Input, OpSpec
 
 # How `parse_args` unpacks an argument. It has no letter for the others: "v" leaves them as they are.

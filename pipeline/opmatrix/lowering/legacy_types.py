@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from opmatrix.lowering.graph import Value
 from opmatrix.declaration.size_expressions import attribute_sizes, size
+from opmatrix.lowering.graph import Value
 from opmatrix.spec import AttributeValue, Dims, FromKernel, OpSpec, Output, SameAs
 
 Sizes = Sequence[int | None]

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from onnx import AttributeProto, NodeProto, helper, numpy_helper
 
-from opmatrix.testdata.dtypes import numpy_dtype
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, Value
 from opmatrix.spec import DType
+from opmatrix.testdata.dtypes import numpy_dtype
 
 
 @dataclass(frozen=True, kw_only=True)

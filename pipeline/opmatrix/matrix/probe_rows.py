@@ -38,7 +38,8 @@ def conclude(path: Path, found: object, differences: Sequence[str], *, name: str
 def torch_differences(version: str, found: Sequence[Export]) -> list[str]:
     """Return what differs from the row of a torch, each with what was measured, or nothing."""
     if (row := TORCH.get(version)) is None:
-        return [f"torch {version} has no row. Add to TORCH in pipeline/opmatrix/matrix/cells.py: {torch_row(version, found)}"]
+        row_text = torch_row(version, found)
+        return [f"torch {version} has no row. Add to TORCH in pipeline/opmatrix/matrix/cells.py: {row_text}"]
     declared: Mapping[str, Iterable[int]] = {"legacy": row.legacy, "dynamo": row.dynamo}
     told = []
     for one in found:

@@ -8,14 +8,14 @@ from typing import cast
 
 from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
 
+from opmatrix.declaration.schema_versions import written
+from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.errors import did_you_mean, many
-from opmatrix.declaration.schema_versions import written
+from opmatrix.lowering.graph import STANDARD, qualified
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import ONNX_DOMAINS, called, nodes, opsets
-from opmatrix.lowering.graph import STANDARD, qualified
-from opmatrix.declaration.torch_signature import onnx_value, is_required, onnx_kind
 from opmatrix.spec import Attribute, AttributeValue, OpSpec
 
 Builtin = Collection[tuple[str, str]]

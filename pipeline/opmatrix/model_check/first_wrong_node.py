@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opmatrix.errors import many
+from opmatrix.lowering.graph import qualified
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.per_node_compare import NodeComparison
 from opmatrix.model_check.graph_walk import called
-from opmatrix.lowering.graph import qualified
+from opmatrix.model_check.per_node_compare import NodeComparison
 from opmatrix.spec import OpSpec
 
 QUESTION, AGREES = "first node", "agrees"

@@ -9,17 +9,16 @@ from typing import Any
 from onnx import ModelProto
 
 from opmatrix.declaration import schema_versions
-from opmatrix.errors import OpmatrixError
-from opmatrix.model_check.user_model import TorchModel
-from opmatrix.project.paths import Paths
-from opmatrix.torch_library import load_library
 from opmatrix.declaration.load import Operator
-from opmatrix.lowering.call_lowering import Lowered
-from opmatrix.matrix.cells import Exporter
+from opmatrix.errors import OpmatrixError
 from opmatrix.export import legacy_exporter
-from opmatrix.torch_library import aten_overloads
 from opmatrix.export.generated_modules import load_generated
 from opmatrix.export.traced_module import ExporterInput
+from opmatrix.lowering.call_lowering import Lowered
+from opmatrix.matrix.cells import Exporter
+from opmatrix.model_check.user_model import TorchModel
+from opmatrix.project.paths import Paths
+from opmatrix.torch_library import aten_overloads, load_library
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
+from opmatrix.errors import DataError, UsageError, did_you_mean
+from opmatrix.export.signature import element_dtype
+from opmatrix.model_check.type_text import shown
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.onnx_dataset import DATA_SET
-from opmatrix.errors import DataError, UsageError, did_you_mean
-from opmatrix.model_check.type_text import shown
-from opmatrix.export.signature import element_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,11 @@ def _read_npz(path: Path) -> dict[str, Array]:
 def _data_set(folder: Path, model: ModelProto) -> ModelInputs:
     wanted = inputs(model)
     try:
-        found = onnx_dataset.read(folder) if wanted else onnx_dataset.DataSet(inputs={}, outputs=onnx_dataset.read_outputs(folder))
+        found = (
+            onnx_dataset.read(folder)
+            if wanted
+            else onnx_dataset.DataSet(inputs={}, outputs=onnx_dataset.read_outputs(folder))
+        )
     except DataError as error:
         raise UsageError(str(error)) from error
     outputs = [o.name for o in model.graph.output]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel
 
 
 @dataclass(frozen=True, kw_only=True)

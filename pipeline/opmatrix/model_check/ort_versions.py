@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from opmatrix.errors import UsageError
+from opmatrix.matrix.cells import ORT
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
-from opmatrix.matrix.cells import ORT
 from opmatrix.version import numbers
 
 

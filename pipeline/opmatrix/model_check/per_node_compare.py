@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
+from opmatrix.errors import VerifyError
+from opmatrix.files import write_bytes
+from opmatrix.model_check.graph_walk import called, captured, within
+from opmatrix.model_check.model_inputs import spread
+from opmatrix.model_check.run_model import PLAIN, compare_value
+from opmatrix.ort_checks.reference_evaluator import ReferenceRun
+from opmatrix.ort_checks.sessions import OrtSessions, call
+from opmatrix.spec import OpSpec, Tolerance
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import Comparison
-from opmatrix.testdata.onnx_dataset import DATA_SET, DataSet
 from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.errors import VerifyError
-from opmatrix.files import write_bytes
-from opmatrix.model_check.model_inputs import spread
-from opmatrix.model_check.run_model import PLAIN, held
-from opmatrix.model_check.graph_walk import called, captured, within
-from opmatrix.spec import OpSpec, Tolerance
-from opmatrix.ort_checks.reference_evaluator import ReferenceRun
-from opmatrix.ort_checks.sessions import OrtSessions, call
+from opmatrix.testdata.onnx_dataset import DATA_SET, DataSet
 
 BATCH = 50  # nodes whose values are looked at in one session: all of a large model would not fit into memory
 # What these give is drawn anew each time, or is nothing but a constant.
@@ -111,7 +111,9 @@ def _hold(
         return NodeComparison(node=node, inputs=taken, skipped=str(error))
     several = len(node.output) > 1
     found = [
-        replace(compared(name, values[name], np.asarray(want), limits), subject=f"output {name!r}: " if several else "")
+        replace(
+            compare_value(name, values[name], np.asarray(want), limits), subject=f"output {name!r}: " if several else ""
+        )
         for name, want in expected.items()
         if not isinstance(want, list | dict)
     ]

@@ -10,14 +10,14 @@ from pathlib import Path
 import onnxruntime
 from onnx import ModelProto
 
-from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.compare import EXACT, Comparison, compare
 from opmatrix.errors import many
 from opmatrix.model_check import finding
-from opmatrix.model_check.model_inputs import ModelInputs
 from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.model_inputs import ModelInputs
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, call
 from opmatrix.spec import Tolerance
-from opmatrix.ort_checks.sessions import RefusedError, OrtSessions, call
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.compare import EXACT, Comparison, compare
 
 OPTIMISED, PLAIN = "optimised", "not optimised"  # settings of opmatrix.ort_checks.sessions
 Answers = Mapping[str, Sequence[Array]]
@@ -57,7 +57,7 @@ def agreement(
     known = [n for n in names if n in expected]
     found = {
         setting: [
-            held(name, actual, expected[name], limits)
+            compare_value(name, actual, expected[name], limits)
             for name, actual in zip(names, outputs, strict=True)
             if name in expected
         ]
@@ -84,7 +84,7 @@ def same(model: ModelProto, answers: Answers, limits: Mapping[str, Tolerance]) -
     """Yield where the optimised graph gives other numbers than the one as it is."""
     names = [o.name for o in model.graph.output]
     for name, optimised, plain in zip(names, answers[OPTIMISED], answers[PLAIN], strict=True):
-        found = held(name, optimised, plain, limits)
+        found = compare_value(name, optimised, plain, limits)
         if not found.ok:
             yield finding.wrong(
                 "agrees", f"the optimised graph does not agree with the graph as it is: {found}", _remedy([OPTIMISED])
@@ -100,7 +100,7 @@ def _remedy(bad: Sequence[str]) -> str:
     return ""
 
 
-def held(name: str, actual: object, expected: Array, limits: Mapping[str, Tolerance]) -> Comparison:
+def compare_value(name: str, actual: object, expected: Array, limits: Mapping[str, Tolerance]) -> Comparison:
     """Compare one value; what is no tensor cannot be compared."""
     subject = f"output {name!r}: "
     if not hasattr(actual, "dtype"):

@@ -8,14 +8,14 @@ from pathlib import Path
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, defs, helper
 
-from opmatrix.errors import many, one_line
-from opmatrix.declaration.schema_versions import version_at
 from opmatrix.codegen import python_modules
+from opmatrix.declaration.schema_versions import version_at
+from opmatrix.errors import many, one_line
+from opmatrix.export.signature_gates import registered
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.type_text import shown
 from opmatrix.model_check.graph_walk import called
-from opmatrix.export.signature_gates import registered
+from opmatrix.model_check.type_text import shown
 from opmatrix.spec import OpSpec
 
 QUESTION = "types and shapes"

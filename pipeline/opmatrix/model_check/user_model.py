@@ -15,9 +15,9 @@ from typing import Any
 import ml_dtypes
 import torch
 
-from opmatrix.testdata.arrays import Array
 from opmatrix.errors import UsageError, did_you_mean, one_line
 from opmatrix.files import line_in
+from opmatrix.testdata.arrays import Array
 
 # The third thing that the function may return: a dict of these.
 OPTIONS = ("input_names", "output_names", "dynamic")

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opmatrix.codegen.onnx_schema import onnx_type
 from opmatrix.declaration.load import Operator
-from opmatrix.operator_pages.markdown import code, codes, plain, table
 from opmatrix.declaration.torch_signature import torch_name, torch_schema
+from opmatrix.operator_pages.markdown import code, codes, plain, table
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, Model, OpSpec, Output, Override, SameAs
 
 

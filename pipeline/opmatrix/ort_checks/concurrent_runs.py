@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 from opmatrix import step_log
+from opmatrix.ort_checks.sessions import RefusedError, Session, call
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import EXACT, Comparison, compare
-from opmatrix.ort_checks.sessions import RefusedError, Session, call
 
 THREADS = 4
 ROUNDS = 8

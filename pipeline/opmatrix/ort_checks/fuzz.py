@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from onnx import ModelProto, helper
 
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.export.one_node_model import attributes
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call
+from opmatrix.spec import Model, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.drawn_cases import DrawnCase
 from opmatrix.testdata.invalid_calls import Call, invalid_calls
-from opmatrix.declaration.model_inputs import case_arguments
-from opmatrix.declaration.load import Operator
-from opmatrix.export.one_node_model import attributes
-from opmatrix.spec import Model, OpSpec
-from opmatrix.ort_checks.sessions import RefusedError, OrtSessions, Session, call
 
 OPSET, IR_VERSION = 17, 8  # any that every ONNX Runtime reads
 
@@ -90,7 +90,9 @@ def node_model(spec: OpSpec, given: Call) -> ModelProto:
     newest = spec.onnx.versions[-1]  # which has every attribute that was drawn
     names = [part.name if part.name in feeds else "" for part in spec.inputs if not part.variadic]
     names += [name for name in feeds if name not in names]
-    while not (names[-1] or any(part.variadic for part in spec.inputs)):  # as in opmatrix.declaration.model_inputs.node_inputs
+    while not (
+        names[-1] or any(part.variadic for part in spec.inputs)
+    ):  # as in opmatrix.declaration.model_inputs.node_inputs
         names.pop()
     outputs = [output.name for output in spec.outputs]
     node = helper.make_node(spec.onnx.op_type, names, outputs, domain=spec.onnx.domain)

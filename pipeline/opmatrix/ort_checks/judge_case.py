@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from opmatrix.spec import DType, Tolerance
 from opmatrix.testdata import case_message
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.compare import EXACT, Comparison, compare
-from opmatrix.spec import DType, Tolerance
 
 Outputs = tuple[Array, ...]
 

@@ -10,12 +10,12 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.errors import VerifyError
 from opmatrix.declaration.model_inputs import arguments
 from opmatrix.declaration.torch_signature import as_float32
+from opmatrix.errors import VerifyError
 from opmatrix.spec import Attribute, AttributeValue, OpSpec
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.numpy_reference import Reference
 
 
 class ReferenceRun:

@@ -10,15 +10,15 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import helper
 
-from opmatrix.testdata.compare import Comparison
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.errors import VerifyError, missing
-from opmatrix.spec import DType, OpSpec, Tolerance
 from opmatrix.ort_checks.concurrent_runs import run_concurrently
 from opmatrix.ort_checks.judge_case import ONE_THREAD, CaseRuns
 from opmatrix.ort_checks.reference_evaluator import ReferenceRun
 from opmatrix.ort_checks.sessions import OrtSessions, call
+from opmatrix.spec import DType, OpSpec, Tolerance
+from opmatrix.testdata.compare import Comparison
+from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.testdata.onnx_dataset import DataSet
 
 OPSET, IR = 17, 8  # of the warm-up's model: any that every ONNX Runtime reads
 

@@ -10,8 +10,8 @@ from typing import Protocol
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
-from opmatrix.testdata.arrays import Array
 from opmatrix.errors import VerifyError, missing
+from opmatrix.testdata.arrays import Array
 
 # They have no common base but Exception. ValueError is what Python's side raises for a wrong feed.
 ORT_ERRORS: tuple[type[Exception], ...] = (

@@ -15,13 +15,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from opmatrix.code_hash import digest, function
-from opmatrix.wheel.settings import Dist
-from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.codegen import generated_files
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
-from opmatrix.matrix.cells import Cell, Choice
-from opmatrix.project.settings import Versions
+from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.declaration.torch_signature import (
     OWN_TORCH,
     has_function_body,
@@ -30,10 +26,14 @@ from opmatrix.declaration.torch_signature import (
     is_own,
     overridden_in,
 )
+from opmatrix.matrix.cells import Cell, Choice
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import Versions
 from opmatrix.spec import Lowering, OpSpec, as_data, shape_of
 from opmatrix.step import Config, Fingerprint, Server, Step, cell_step_name
 from opmatrix.toolchain.find_tools import Toolchain
 from opmatrix.version import minor
+from opmatrix.wheel.settings import Dist
 
 
 @dataclass(frozen=True, kw_only=True)

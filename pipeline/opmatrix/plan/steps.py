@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.code_hash import digest
-from opmatrix.plan.wheel_steps import shipping
 from opmatrix.codegen import generated_files
-from opmatrix.plan.step_keys import OperatorPlan, Plan, make_step
+from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.matrix.cells import Cell, why_unreadable
+from opmatrix.plan.step_keys import OperatorPlan, Plan, make_step
+from opmatrix.plan.wheel_steps import shipping
 from opmatrix.project.settings import lost_headers
 from opmatrix.report.html_template import TEMPLATES
-from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.spec import Lowering
 from opmatrix.step import Server, Step
-from opmatrix.toolchain import third_party_headers, ninja_file
+from opmatrix.toolchain import ninja_file, third_party_headers
 from opmatrix.toolchain.ninja_file import build_ninja, cpp_abi_ninja
 from opmatrix.version import minor
 

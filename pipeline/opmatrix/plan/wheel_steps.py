@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opmatrix.wheel import manylinux, inputs, vendored_modules
-from opmatrix.wheel.settings import Dist
-from opmatrix.wheel.git_commit import commit
 from opmatrix.codegen import generated_files
-from opmatrix.plan.step_keys import Plan, make_step
 from opmatrix.declaration.torch_signature import has_kernel
+from opmatrix.plan.step_keys import Plan, make_step
 from opmatrix.spec import as_data
 from opmatrix.step import Step
-from opmatrix.toolchain import third_party_headers, ninja_file
+from opmatrix.toolchain import ninja_file, third_party_headers
+from opmatrix.wheel import inputs, manylinux, vendored_modules
+from opmatrix.wheel.git_commit import commit
+from opmatrix.wheel.settings import Dist
 
 
 def shipping(plan: Plan) -> Iterator[Step]:

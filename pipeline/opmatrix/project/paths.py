@@ -14,9 +14,16 @@ from pathlib import Path
 
 from opmatrix.matrix.cells import Cell
 
-# What comes with opmatrix: in a checkout links to native/ and requirements/, in an installed package folders.
-_NATIVE = (Path(__file__).parent / "native").resolve()
-_REQUIREMENTS = (Path(__file__).parent / "requirements").resolve()
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def shipped(name: str) -> Path:
+    """Return what ships beside the code: ``native/include``, ``native/binding``, ``requirements`` or ``LICENSE``.
+
+    An installed package contains it; in a checkout it is two folders above the package, at the top level.
+    """
+    inside = PACKAGE / name
+    return inside if inside.exists() else PACKAGE.parents[1] / name
 
 
 def _fixed(path: str) -> cached_property[Path]:
@@ -84,7 +91,7 @@ class Paths:
 
     def _headers(self, name: str) -> Path:
         own = self.native / name
-        return own if own.is_dir() else _NATIVE / name
+        return own if own.is_dir() else shipped(f"native/{name}")
 
     def kernel(self, name: str) -> Path:
         return self.native / name / "kernel.h"
@@ -101,7 +108,7 @@ class Paths:
     @cached_property
     def requirements(self) -> tuple[Path, Path]:
         """Where pins are, files per environment: those of the project go before those of the installed opmatrix."""
-        return self.root / "requirements", _REQUIREMENTS
+        return self.root / "requirements", shipped("requirements")
 
     def pins(self, environment: str) -> tuple[Path, ...]:
         """What an environment beside the main one is made from: its lock and, for torch itself, a further one."""
@@ -126,7 +133,7 @@ class Paths:
 
     def package(self, environment: str) -> Path:
         """A link to this package, for the Python of an environment."""
-        return self.environment(environment) / "package/pipeline"
+        return self.environment(environment) / "package/opmatrix"
 
     def installed(self, environment: str, package: str) -> Path:
         """A file with the version of one package: what steps that run there are keyed by."""

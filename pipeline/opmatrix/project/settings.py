@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.errors import ToolchainError, UsageError
-from opmatrix.project.paths import Paths
 from opmatrix.matrix.cells import EXPORTERS, ORT, TORCH, TORCH_EXPORTERS, Cell, Choice, Exporter, cells, why_unsupported
+from opmatrix.project.paths import Paths
 from opmatrix.version import minor
 
 PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "hypothesis")

@@ -13,11 +13,11 @@ from itertools import accumulate
 from typing import Any
 
 from opmatrix.matrix.cells import EXPORTERS
-from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.changes import kinds
-from opmatrix.report.report_json import Document
-from opmatrix.report.records import OUTCOMES
 from opmatrix.report.html_template import join
+from opmatrix.report.logs_and_graphs import Background
+from opmatrix.report.records import OUTCOMES
+from opmatrix.report.report_json import Document
 from opmatrix.verdict import Verdict, finite
 
 

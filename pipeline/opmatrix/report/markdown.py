@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from opmatrix.report import environments
-from opmatrix.report.report_json import Document
 from opmatrix.report.records import totals
+from opmatrix.report.report_json import Document
 from opmatrix.report.skipped_checks import Skipped, by_torch
 from opmatrix.report.terminal import MARKS, faults, unsupported_cases
 from opmatrix.verdict import WRONG, Outcome, Verdict

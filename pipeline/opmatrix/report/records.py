@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from opmatrix import verdict
-from opmatrix.project.paths import Paths
 from opmatrix.matrix.cells import EXPORTERS, Cell
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
 from opmatrix.verdict import WRONG, Outcome, Verdict, finite
 from opmatrix.version import numbers

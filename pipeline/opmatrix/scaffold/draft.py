@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from opmatrix.declaration import validation
-from opmatrix.errors import UsageError
 from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.errors import UsageError
 from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, Model, OpSpec, Output, SameAs, Tolerance
 
 FLOATS: tuple[DType, ...] = ("float32", "float64")

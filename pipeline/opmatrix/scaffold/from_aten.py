@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from opmatrix.declaration import validation, torch_schema_parser
+from opmatrix.declaration import torch_schema_parser, validation
+from opmatrix.declaration.torch_schema_parser import Parameter, Schema
 from opmatrix.errors import UsageError
 from opmatrix.scaffold import from_torch_schema
 from opmatrix.scaffold.draft import (
@@ -35,7 +36,6 @@ from opmatrix.spec import (
     Tolerance,
     TorchOp,
 )
-from opmatrix.declaration.torch_schema_parser import Parameter, Schema
 
 _INVERSE = {"deviation": 0.1}  # of functions from -1 to 1
 _POSITIVE = {"mean": 3.0, "deviation": 0.3}  # of functions from 1 on, or from 0
@@ -77,7 +77,9 @@ def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: st
     """
     schema = torch_schema_parser.parse(_default_overload(found, qualified))
     if refused := [*_refused(schema)]:
-        torch_schema_parser.refuse(f"{schema.qualified} of torch {found['torch']} cannot be declared:", schema.text, refused)
+        torch_schema_parser.refuse(
+            f"{schema.qualified} of torch {found['torch']} cannot be declared:", schema.text, refused
+        )
     renamed = dict.fromkeys(("self", "input"), fresh("x", [a.name for a in schema.arguments]))
     inputs = tuple(
         from_torch_schema.input_of(replace(a, name=renamed.get(a.name, a.name)), "T")
@@ -154,7 +156,9 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
             yield argument.type.at, from_torch_schema.aliased(argument.type)
         elif argument.type.name not in from_torch_schema.TENSORS and not kind_of(argument) and not argument.has_default:
             yield argument.type.at, from_torch_schema.why_no_type(argument.type)
-    kinds = ["tensor" if a.type.name in from_torch_schema.TENSORS else "number" for a in schema.arguments if not a.keyword]
+    kinds = [
+        "tensor" if a.type.name in from_torch_schema.TENSORS else "number" for a in schema.arguments if not a.keyword
+    ]
     if "number" in kinds and "tensor" in kinds[kinds.index("number") :]:
         at = schema.arguments[kinds.index("number")].at
         yield at, "it stands ahead of a tensor, and a node of ONNX has inputs first"
@@ -182,7 +186,9 @@ def _outputs(
 
 
 def _free_name(name: str) -> str:
-    reserved = any(name in names for names in validation.RESERVED.values()) or not re.fullmatch(r"[a-z][a-z0-9_]*", name)
+    reserved = any(name in names for names in validation.RESERVED.values()) or not re.fullmatch(
+        r"[a-z][a-z0-9_]*", name
+    )
     return f"aten_{operator_name(name)}" if reserved else name
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from opmatrix.declaration.torch_signature import DTYPES, to_float32
 from opmatrix.declaration.validation import RESERVED
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
 from opmatrix.errors import UsageError, did_you_mean
@@ -23,7 +24,6 @@ from opmatrix.scaffold.draft import (
     shape_rule,
     tolerances,
 )
-from opmatrix.declaration.torch_signature import DTYPES, to_float32
 from opmatrix.spec import (
     Attribute,
     AttributeValue,

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from opmatrix.declaration import torch_schema_parser
+from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type
 from opmatrix.errors import did_you_mean
 from opmatrix.scaffold.draft import FLOATS, Draft, checked, fresh, op_type_of, operator_name, shape_rule, tolerances
 from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, TorchOp
-from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type
 
 TENSORS = ("Tensor", "Tensor?", "Tensor[]")
 KINDS: Mapping[str, AttributeKind] = {

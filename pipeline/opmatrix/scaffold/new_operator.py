@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from opmatrix.declaration.placeholders import MARK, marked_lines
 from opmatrix.errors import ToolchainError, UsageError
 from opmatrix.project.paths import Paths
-from opmatrix.scaffold import from_aten, from_torch_schema, render_files, from_onnx, write
-from opmatrix.scaffold.prompt import EXAMPLE, Request
+from opmatrix.scaffold import from_aten, from_onnx, from_torch_schema, render_files, write
 from opmatrix.scaffold.draft import Draft
-from opmatrix.declaration.placeholders import MARK, marked_lines
+from opmatrix.scaffold.prompt import EXAMPLE, Request
 
 _OWN = ("ai.onnx", "com.microsoft", "com.ms.internal")
 _GIVE = (
@@ -51,7 +51,9 @@ def check_answer(request: Request) -> None:
 
 
 def _from_schema(request: Request) -> Draft:
-    return from_torch_schema.from_schema(request.schema, domain=request.domain, name=request.name, op_type=request.op_type)
+    return from_torch_schema.from_schema(
+        request.schema, domain=request.domain, name=request.name, op_type=request.op_type
+    )
 
 
 def drafts(layout: Paths, request: Request) -> tuple[Draft, ...]:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from opmatrix.wheel.settings import why_no_name
-from opmatrix.errors import UsageError
 from opmatrix.codegen import jinja
+from opmatrix.errors import UsageError
 from opmatrix.project.settings import is_project
 from opmatrix.scaffold.prompt import EXAMPLE
+from opmatrix.wheel.settings import why_no_name
 
 # By the file that each template becomes, first the one that makes a folder a project. ops/ and native/ come with the
 # first operator: git keeps no empty folder.

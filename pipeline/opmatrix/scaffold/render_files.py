@@ -10,8 +10,8 @@ import jinja2
 
 from opmatrix.codegen import cpp, jinja
 from opmatrix.codegen.cpp_variables import cpp_type, kernel_parameters
-from opmatrix.scaffold.draft import SHAPE, VALUES, Draft, fresh, is_required
 from opmatrix.declaration.python_source import bracket, names, source
+from opmatrix.scaffold.draft import SHAPE, VALUES, Draft, fresh, is_required
 from opmatrix.spec import Attribute, AttributeKind, AttributeValue, Input, OpSpec, Output, SameAs
 
 _TYPES: Mapping[AttributeKind, str] = {

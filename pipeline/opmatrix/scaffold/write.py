@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from opmatrix.declaration.load import Operator, clashes, load_operator, operator_names
 from opmatrix.errors import SpecError, UsageError
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator, clashes, load_operator, operator_names
 from opmatrix.spec import OpSpec
 
 # By a file's suffix: the program that lays it out as the project's own settings have it, and how it is given a text.

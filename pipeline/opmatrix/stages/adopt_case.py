@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from opmatrix.declaration.insert_case import insert_into_models
+from opmatrix.declaration.load import Operator
 from opmatrix.errors import UsageError
 from opmatrix.files import write_text
-from opmatrix.declaration.insert_case import insert_into_models
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator
 
 
 def run(layout: Paths, operator: Operator, *, case: str) -> None:

@@ -9,19 +9,19 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from opmatrix.testdata import onnx_dataset
+from opmatrix.declaration import load
 from opmatrix.errors import OpmatrixError, UsageError, many
-from opmatrix.files import write_bytes
-from opmatrix.model_check import finding, load_operators
-from opmatrix.model_check.model_inputs import described
-from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.user_model import TorchModel, build, to_array, told
-from opmatrix.project.paths import Paths
-from opmatrix.torch_library.call import torch_minor
-from opmatrix.declaration.load import load_operators
-from opmatrix.matrix.cells import Exporter
 from opmatrix.export.exporter_errors import explain
 from opmatrix.export.exporter_warnings import collected, unexpected
+from opmatrix.files import write_bytes
+from opmatrix.matrix.cells import Exporter
+from opmatrix.model_check import finding, load_operators
+from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.model_inputs import described
+from opmatrix.model_check.user_model import TorchModel, build, to_array, told
+from opmatrix.project.paths import Paths
+from opmatrix.testdata import onnx_dataset
+from opmatrix.torch_library.call import torch_minor
 
 PART = "capture.json"
 
@@ -35,7 +35,7 @@ def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int
     record = _Record(into / PART)
     try:
         record.doing(f"the operators of this project were loaded into torch {torch_minor()}")
-        loaded = load_operators.load(layout, load_operators(layout))
+        loaded = load_operators.load(layout, load.load_operators(layout))
         record.doing(f"{target} ran")
         model = build(target, layout.root)
         model.module.eval()

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import onnx
 
-from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.declaration.load import load_operators
 from opmatrix.errors import OpmatrixError
-from opmatrix.model_check import first_wrong_node, finding
+from opmatrix.model_check import finding, first_wrong_node
+from opmatrix.model_check.custom_nodes import used
+from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.first_wrong_node import QUESTION, first_wrong
 from opmatrix.model_check.model_inputs import find_inputs
-from opmatrix.model_check.custom_nodes import used
 from opmatrix.model_check.per_node_compare import nodewise, write_alone
-from opmatrix.model_check.default_tolerances import tolerances
-from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import load_operators
 from opmatrix.ort_checks.sessions import OrtSessions
+from opmatrix.project.paths import Paths
+from opmatrix.testdata.numpy_reference import Reference
 
 PART = "compare.json"
 

@@ -11,16 +11,16 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
+from opmatrix.declaration.load import load_operators
 from opmatrix.errors import OpmatrixError
 from opmatrix.model_check import finding
-from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.shape_inference import checker, inference, schemas
-from opmatrix.model_check.ort_libraries import Needed, needed
 from opmatrix.model_check.custom_nodes import Builtin, faulty, node_findings, used
-from opmatrix.model_check.ort_versions import parsed, versions
+from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import opsets
+from opmatrix.model_check.ort_libraries import Needed, needed
+from opmatrix.model_check.ort_versions import parsed, versions
+from opmatrix.model_check.shape_inference import checker, inference, schemas
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import load_operators
 from opmatrix.spec import OpSpec
 from opmatrix.version import minor
 

@@ -9,14 +9,14 @@ import onnx
 
 from opmatrix.errors import OpmatrixError, UsageError, VerifyError
 from opmatrix.model_check import finding
-from opmatrix.model_check.model_inputs import ModelInputs, find_inputs
+from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.model_inputs import ModelInputs, find_inputs
 from opmatrix.model_check.run_model import agreement, same
 from opmatrix.model_check.run_model import run as run_model
-from opmatrix.model_check.default_tolerances import tolerances
+from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Tolerance
-from opmatrix.ort_checks.sessions import OrtSessions
 
 PART = "run.json"
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from opmatrix.errors import ExportError, missing
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
+from opmatrix.errors import ExportError, missing
 from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
 
 Manifest = Mapping[str, Any]

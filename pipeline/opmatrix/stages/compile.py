@@ -11,9 +11,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from opmatrix.errors import CompileError, missing
-from opmatrix.files import write_text
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import (
     OWN_TORCH,
@@ -24,10 +21,13 @@ from opmatrix.declaration.torch_signature import (
     is_own,
     stable_abi_since,
 )
+from opmatrix.errors import CompileError, missing
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
-from opmatrix.toolchain import third_party_headers, ninja_file, ort_headers, elf_symbols
-from opmatrix.toolchain.torch_headers import TorchBuild, find_classic_torch
+from opmatrix.toolchain import elf_symbols, ninja_file, ort_headers, third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
+from opmatrix.toolchain.torch_headers import TorchBuild, find_classic_torch
 
 FINGERPRINTS = "sources.json"
 OTHERS = "headers.json"
@@ -62,9 +62,7 @@ def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path |
         _write_compile_commands(layout, toolchain, folder)
 
 
-def _for_one_torch(
-    layout: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool
-) -> None:
+def _for_one_torch(layout: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool) -> None:
     """Compile the binding for one torch, and link it to the kernel that all libraries of the operator share."""
     name, own = operator.name, is_own(OWN_TORCH, operator.spec, operator.written)
     if not own and not is_classic(operator.spec, torch.minor):

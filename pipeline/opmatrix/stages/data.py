@@ -10,19 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
-from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
-from opmatrix.testdata.numpy_reference import Argument, Reference
-from opmatrix.errors import DataError
+from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import GraphInput, case_arguments, graph_inputs
+from opmatrix.declaration.size_expressions import attribute_sizes, named_sizes, size
+from opmatrix.declaration.torch_signature import attribute_values, dtype_of
+from opmatrix.errors import DataError
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import attribute_values, dtype_of
-from opmatrix.declaration.size_expressions import attribute_sizes, named_sizes, size
 from opmatrix.spec import Case, Dims, FromKernel, Model, OpSpec, SameAs, shape_of
+from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
+from opmatrix.testdata.numpy_reference import Argument, Reference
+from opmatrix.testdata.onnx_dataset import DataSet
 
 
 def run(layout: Paths, operator: Operator) -> None:

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration import schema_versions
-from opmatrix.wheel import contents, licenses, manylinux, inputs, git_commit, pack
-from opmatrix.wheel.settings import Dist
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since, torch_schema
 from opmatrix.errors import DistError, missing
 from opmatrix.files import write_bytes, write_text
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since, torch_schema
-from opmatrix.toolchain import ort_headers, elf_symbols
+from opmatrix.toolchain import elf_symbols, ort_headers
 from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.wheel import contents, git_commit, inputs, licenses, manylinux, pack
+from opmatrix.wheel.settings import Dist
 
 
 def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:

@@ -13,23 +13,23 @@ from typing import Any
 import onnx
 import torch
 
-from opmatrix.errors import ExportError, missing
-from opmatrix.declaration.schema_versions import version_at
-from opmatrix.files import write_bytes
-from opmatrix.project.paths import Paths
-from opmatrix.torch_library import user_python
-from opmatrix.torch_library.call import torch_minor
 from opmatrix.declaration.load import Operator
-from opmatrix.lowering.graph import UnsupportedModel
-from opmatrix.matrix.cells import Cell
+from opmatrix.declaration.schema_versions import version_at
+from opmatrix.declaration.torch_signature import has_function_body
+from opmatrix.errors import ExportError, missing
 from opmatrix.export import manifest
 from opmatrix.export.expected_model import ExpectedModel, check_legal
 from opmatrix.export.exporters import example_inputs, export
 from opmatrix.export.function_body import with_function
 from opmatrix.export.generated_modules import GeneratedModules, ignored_attributes, load_generated, lowered_nodes
 from opmatrix.export.manifest import Exported
-from opmatrix.declaration.torch_signature import has_function_body
+from opmatrix.files import write_bytes
+from opmatrix.lowering.graph import UnsupportedModel
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering, OpSpec
+from opmatrix.torch_library import user_python
+from opmatrix.torch_library.call import torch_minor
 
 
 def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:

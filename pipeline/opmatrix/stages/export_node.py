@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 
 from onnx import defs
 
-from opmatrix.errors import ExportError
-from opmatrix.declaration.schema_versions import version_at
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
-from opmatrix.matrix.cells import Cell
+from opmatrix.declaration.schema_versions import version_at
+from opmatrix.errors import ExportError
 from opmatrix.export import manifest
 from opmatrix.export.expected_model import ExpectedModel, check_legal
 from opmatrix.export.generated_modules import generated_module
 from opmatrix.export.manifest import Exported
 from opmatrix.export.model_gates import check
 from opmatrix.export.one_node_model import one_node
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from opmatrix.errors import CompileError, missing
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel, is_own
+from opmatrix.errors import CompileError, missing
+from opmatrix.project.paths import Paths
 from opmatrix.toolchain.link_operators import link
 from opmatrix.toolchain.ninja_file import OBJECTS
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from opmatrix.declaration import placeholders
-from opmatrix.wheel.inputs import sides
-from opmatrix.wheel.settings import Dist
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import has_kernel
+from opmatrix.project.paths import Paths
 from opmatrix.toolchain.link_operators import link
+from opmatrix.wheel.inputs import sides
+from opmatrix.wheel.settings import Dist
 
 
 def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from opmatrix.files import write_text
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import load_operators
+from opmatrix.files import write_text
 from opmatrix.operator_pages import operators
+from opmatrix.project.paths import Paths
 
 
 def run(layout: Paths, *, into: Path | None = None) -> None:

@@ -6,13 +6,13 @@ and write counts.
 
 from __future__ import annotations
 
-from opmatrix.testdata import drawn_cases
-from opmatrix.errors import VerifyError
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import OWN_ORT, is_own
+from opmatrix.errors import VerifyError
 from opmatrix.ort_checks.fuzz import Fuzz
 from opmatrix.ort_checks.sessions import OrtSessions
+from opmatrix.project.paths import Paths
+from opmatrix.testdata import drawn_cases
 
 FEW = 5  # problems that are told: the others are mostly the same
 

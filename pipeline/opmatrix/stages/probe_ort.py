@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnxruntime
 from onnx import TensorProto, helper
 
-from opmatrix.project.paths import Paths
 from opmatrix.matrix.probe_rows import conclude, ort_differences
-from opmatrix.ort_checks.sessions import RefusedError, OrtSessions
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
+from opmatrix.project.paths import Paths
 from opmatrix.version import minor
 
 _OLDEST = 7  # every ONNX Runtime that we know reads this opset, in IR version 3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from opmatrix.export.probe_exporters import measure
+from opmatrix.matrix.probe_rows import conclude, torch_differences
 from opmatrix.project.paths import Paths
 from opmatrix.torch_library.call import torch_minor
-from opmatrix.matrix.probe_rows import conclude, torch_differences
-from opmatrix.export.probe_exporters import measure
 
 
 def run(layout: Paths) -> None:

@@ -8,19 +8,19 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from opmatrix.declaration import schema_versions, published_schema, placeholders
-from opmatrix.testdata import onnx_dataset
-from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.errors import UsageError
+from opmatrix.declaration import placeholders, published_schema, schema_versions
+from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
+from opmatrix.errors import UsageError
+from opmatrix.export.published_model import kept_model
 from opmatrix.files import write_bytes, write_text
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator
-from opmatrix.export.published_model import kept_model
 from opmatrix.spec import Case, Model, given, shape_of
+from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
+from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.testdata.onnx_dataset import DataSet
 
 LARGE = 4096  # elements; a case with more is kept only where there is none with less
 

@@ -17,15 +17,15 @@ from typing import Any, Literal
 import torch
 
 from opmatrix import step_log
-from opmatrix.testdata.onnx_dataset import read
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import torch_schema
 from opmatrix.errors import RegisterError, UsageError, did_you_mean
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
-from opmatrix.torch_library import load_library, user_python, features
+from opmatrix.testdata.onnx_dataset import read
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
+from opmatrix.torch_library import features, load_library, user_python
 from opmatrix.torch_library.call import torch_minor
-from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import torch_schema
 
 Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
 

@@ -13,13 +13,13 @@ from rich.console import Console
 from opmatrix import verdict
 from opmatrix.errors import ReportError
 from opmatrix.files import write_bytes, write_text
-from opmatrix.project.paths import Paths
 from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
-from opmatrix.report import logs_and_graphs, environments, junit, markdown, html_page, skipped_checks, terminal
+from opmatrix.report import environments, html_page, junit, logs_and_graphs, markdown, skipped_checks, terminal
 from opmatrix.report.changes import compare
-from opmatrix.report.report_json import Document, document, parse, same, text
 from opmatrix.report.records import checked, collect, in_order, totals
+from opmatrix.report.report_json import Document, document, parse, same, text
 from opmatrix.verdict import WRONG, CellKey, Verdict
 
 Exists = Callable[[str, str, Cell], bool]

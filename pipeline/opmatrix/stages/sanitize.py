@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from opmatrix import verdict
-from opmatrix.errors import SanitizeError, UsageError
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
-from opmatrix.matrix.cells import Cell
 from opmatrix.declaration.torch_signature import OWN_TORCH, has_kernel, has_ort_library, has_torch_library, is_own
+from opmatrix.errors import SanitizeError, UsageError
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.verdict import Outcome, Verdict
 

@@ -14,18 +14,18 @@ from typing import Any
 import onnxruntime
 
 from opmatrix import step_log, verdict
-from opmatrix.testdata import case_message, onnx_dataset
-from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.errors import DataError, UsageError, VerifyError, did_you_mean
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.matrix.cells import Cell, why_unreadable
 from opmatrix.declaration.torch_signature import has_function_body
-from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
+from opmatrix.errors import DataError, UsageError, VerifyError, did_you_mean
+from opmatrix.matrix.cells import Cell, why_unreadable
 from opmatrix.ort_checks.judge_case import CaseJudgement, judge_case
-from opmatrix.ort_checks.sessions import RefusedError, OrtSessions, TooNewError
 from opmatrix.ort_checks.run_case import ModelRunner
+from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
+from opmatrix.testdata import case_message, onnx_dataset
+from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.verdict import WRONG, CaseResult, Outcome, Verdict, finite
 from opmatrix.version import minor
 
@@ -60,7 +60,9 @@ def run(
     if found.outcome in WRONG:
         path = layout.verdict(operator.name, lowering, cell).relative_to(layout.root)
         raise VerifyError(
-            step_log.summarize_faults(case_message.faults(found), subject=str(found), where=f"{path}, or each by --case NAME")
+            step_log.summarize_faults(
+                case_message.faults(found), subject=str(found), where=f"{path}, or each by --case NAME"
+            )
         )
 
 

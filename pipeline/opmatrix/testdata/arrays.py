@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opmatrix.testdata.dtypes import numpy_dtype
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, Nested, Random, Scalar, Tensor, shape_of
+from opmatrix.testdata.dtypes import numpy_dtype
 
 Array = NDArray[Any]
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.declaration.torch_signature import as_float32, attribute_values, dtype_of
+from opmatrix.errors import DataError
+from opmatrix.spec import AttributeValue, Case, Model, OpSpec, given, shape_of
 from opmatrix.testdata import arrays
 from opmatrix.testdata.arrays import Array
-from opmatrix.errors import DataError
-from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.declaration.torch_signature import attribute_values, dtype_of, as_float32
-from opmatrix.spec import AttributeValue, Case, Model, OpSpec, given, shape_of
 
 
 def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from opmatrix.testdata.compare import Comparison
 from opmatrix.spec import Model
+from opmatrix.testdata.compare import Comparison
 from opmatrix.verdict import WRONG, CaseResult, Verdict, percent
 
 Blamed = Literal["kernel", "data", "neither"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.spec import Tolerance
+from opmatrix.testdata.arrays import Array, dtype_name
 
 
 @dataclass(frozen=True, kw_only=True)

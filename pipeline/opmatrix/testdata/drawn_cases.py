@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.errors import DataError, missing
+from opmatrix.files import write_bytes
+from opmatrix.spec import Model, OpSpec
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
 from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.errors import DataError, missing
-from opmatrix.declaration.model_inputs import case_arguments
-from opmatrix.files import write_bytes
-from opmatrix.spec import Model, OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ import hypothesis
 from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, PrimitiveProvider
 
-from opmatrix.testdata import strategies
 from opmatrix.declaration.load import Operator
 from opmatrix.spec import Model
+from opmatrix.testdata import strategies
 
 EXAMPLES = 200
 

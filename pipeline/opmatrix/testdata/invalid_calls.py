@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.declaration.size_expressions import size_owners
+from opmatrix.declaration.torch_signature import DTYPES, dtype_of, is_required
+from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, given
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays, elements
 from opmatrix.testdata.numpy_reference import Argument
-from opmatrix.declaration.model_inputs import case_arguments
-from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import DTYPES, dtype_of, is_required
-from opmatrix.declaration.size_expressions import size_owners
-from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, given
 
 ELEMENTS = 4096  # of the sound case, at most
 # In this order: the first two that an input does not take are tried on it.

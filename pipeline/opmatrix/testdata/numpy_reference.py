@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.errors import DataError
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.spec import AttributeValue, DType, OpSpec
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.dtypes import numpy_dtype
 
 # What the reference takes for one input: None for an absent one, a tuple for a variadic one.
 Argument = Array | tuple[Array, ...] | None

@@ -15,9 +15,9 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
-from opmatrix.testdata.arrays import Array
 from opmatrix.errors import DataError, missing
 from opmatrix.files import write_bytes
+from opmatrix.testdata.arrays import Array
 
 DATA_SET = "test_data_set_"
 

@@ -17,7 +17,6 @@ import numpy as np
 from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from opmatrix.testdata.case_arrays import elements
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of, dtype_tuples, is_parameter
 from opmatrix.spec import (
@@ -35,6 +34,7 @@ from opmatrix.spec import (
     given,
     shape_of,
 )
+from opmatrix.testdata.case_arrays import elements
 
 SIZES = (2, 1, 3, 4, 5, 6, 7, 13, 31, 0)
 FURTHER = (2, 1, 3, 4, 5, 6, 7, 0)  # of the axes that "..." stands for

@@ -8,12 +8,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from opmatrix.codegen import cpp_bindings
 from opmatrix.errors import CompileError
 from opmatrix.files import write_text
-from opmatrix.codegen import cpp_bindings
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
-from opmatrix.toolchain import odr_check, ninja_file, ort_headers, elf_symbols
+from opmatrix.toolchain import elf_symbols, ninja_file, odr_check, ort_headers
 from opmatrix.toolchain.find_tools import find_toolchain
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from ninja import ninja_syntax
 
 from opmatrix.codegen import generated_files
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.torch_signature import (
     ONLY_KERNEL,
     OWN_ORT,
@@ -25,9 +24,10 @@ from opmatrix.declaration.torch_signature import (
     has_torch_library,
     is_own,
 )
+from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
-from opmatrix.toolchain.torch_headers import TorchBuild
 from opmatrix.toolchain.find_tools import Toolchain
+from opmatrix.toolchain.torch_headers import TorchBuild
 
 TORCH_TARGET = "2.9"
 STUB = "stub/libtorch_cpu.so"
@@ -228,9 +228,7 @@ def shared(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> tuple[str, ...]:
     return ("kernel", "ort", "runtime", *(["torch"] if torch else []))
 
 
-def linked_ninja(
-    layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, toolchain: Toolchain
-) -> str:
+def linked_ninja(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, toolchain: Toolchain) -> str:
     """Return the text of build.ninja for libraries of several operators, by their side, ``torch`` and ``ort``, in one
     folder, linked of the objects that the operators' own compile steps have made. All of `specs` have kernels."""
     folder, text = libraries["ort"].parent, io.StringIO()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opmatrix.errors import ToolchainError
-from opmatrix.toolchain.elf_symbols import needed_libraries, has_symbol_prefix
+from opmatrix.toolchain.elf_symbols import has_symbol_prefix, needed_libraries
 from opmatrix.version import minor, older
 
 # https://gcc.gnu.org/onlinedocs/libstdc++/manual/using_dual_abi.html: std::string by its two names, in the constructor

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from opmatrix.testdata.case_arrays import case_arrays
-from opmatrix.declaration.schema_versions import version_at
-from opmatrix.project.paths import Paths
-from opmatrix.torch_library import features
-from opmatrix.torch_library.case_tensors import tensors
-from opmatrix.torch_checks.opcheck_samples import complete
-from opmatrix.torch_library.call import torch_minor
-from opmatrix.torch_library.load_library import LoadedLibrary
 from opmatrix.declaration.load import Operator
-from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, opsets_of
+from opmatrix.declaration.schema_versions import version_at
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.exporters import export
 from opmatrix.export.generated_modules import load_generated
+from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, opsets_of
+from opmatrix.project.paths import Paths
+from opmatrix.testdata.case_arrays import case_arrays
+from opmatrix.torch_checks.opcheck_samples import complete
+from opmatrix.torch_library import features
+from opmatrix.torch_library.call import torch_minor
+from opmatrix.torch_library.case_tensors import tensors
+from opmatrix.torch_library.load_library import LoadedLibrary
 
 _OPSET = 18  # both exporters write it, where there are both
 

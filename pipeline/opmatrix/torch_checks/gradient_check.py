@@ -13,19 +13,19 @@ from typing import Any
 import torch
 
 from opmatrix import step_log
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.declaration.torch_signature import as_float32, torch_arguments, torch_schema
+from opmatrix.errors import RegisterError
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Attribute, Case, Model, OpSpec
 from opmatrix.testdata.case_arrays import case_arrays, small_and_finite
 from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.errors import RegisterError
-from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.project.paths import Paths
 from opmatrix.torch_checks import gradcheck_message
 from opmatrix.torch_library import user_python
-from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.call import torch_attributes, torch_operator
+from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.user_python import Gradient
-from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import as_float32, torch_arguments, torch_schema
-from opmatrix.spec import Attribute, Case, Model, OpSpec
 
 SMALL = 1000  # elements of one tensor: a numerical derivative calls the reference some times, in fast mode
 TINY = 64  # elements of all: each is varied on its own
@@ -158,7 +158,13 @@ def _check(sample: GradSample, gradient: Gradient) -> tuple[list[str], list[dict
     for name, check in (("gradcheck", torch.autograd.gradcheck), ("gradgradcheck", torch.autograd.gradgradcheck)):
         try:
             with gradcheck_message.in_full():
-                check(sample.call, sample.leaves(), fast_mode=fast, rtol=gradcheck_message.RTOL, atol=gradcheck_message.ATOL)
+                check(
+                    sample.call,
+                    sample.leaves(),
+                    fast_mode=fast,
+                    rtol=gradcheck_message.RTOL,
+                    atol=gradcheck_message.ATOL,
+                )
         except Exception as error:  # GradcheckError, or what the formula itself raises
             return [
                 _says(sample, f"torch.autograd.{name} says: {gradcheck_message.said(str(error)) or _one_line(error)}")

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from opmatrix.declaration.load import Operator
+from opmatrix.errors import RegisterError
 from opmatrix.testdata.invalid_calls import Call, invalid_calls
 from opmatrix.testdata.numpy_reference import Argument
-from opmatrix.errors import RegisterError
 from opmatrix.torch_library.call import REFUSALS, torch_attributes
-from opmatrix.declaration.load import Operator
 
 
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:

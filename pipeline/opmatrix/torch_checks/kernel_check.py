@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
+from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.spec import Case, Model, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_message import mismatch, refused
 from opmatrix.testdata.compare import EXACT, Comparison, compare
 from opmatrix.testdata.onnx_dataset import DataSet
-from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.call import as_tuple, torch_attributes
-from opmatrix.declaration.torch_signature import dtype_of
-from opmatrix.spec import Case, Model, OpSpec
+from opmatrix.torch_library.case_tensors import arguments, tensors
 
 THREADS = 4
 

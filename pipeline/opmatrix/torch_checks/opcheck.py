@@ -7,16 +7,15 @@ from collections.abc import Iterator
 import torch
 
 from opmatrix import step_log
+from opmatrix.declaration.load import Operator
 from opmatrix.errors import RegisterError
+from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
-from opmatrix.torch_library import features
+from opmatrix.spec import FromKernel
 from opmatrix.torch_checks.opcheck_samples import OpcheckSample, complete
+from opmatrix.torch_library import aten_overloads, features
 from opmatrix.torch_library.call import as_tuple, torch_attributes
 from opmatrix.torch_library.load_library import LoadedLibrary
-from opmatrix.declaration.load import Operator
-from opmatrix.torch_library import aten_overloads
-from opmatrix.export.generated_modules import GeneratedModules, load_generated
-from opmatrix.spec import FromKernel
 
 OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 
@@ -31,9 +30,7 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
         + [
             {"case": sample.case.name, "check": test}
             for sample in list(complete(layout, operator, loaded, generated))
-            for test in (_opcheck if features.OPCHECK.available else _fake_kernel)(
-                operator, sample, loaded, generated
-            )
+            for test in (_opcheck if features.OPCHECK.available else _fake_kernel)(operator, sample, loaded, generated)
         ]
         + skipped()
     )

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from opmatrix.testdata.case_arrays import case_arrays, small_and_finite
+from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.project.paths import Paths
-from opmatrix.torch_library import user_python, features
+from opmatrix.spec import Case, Model, given
+from opmatrix.testdata.case_arrays import case_arrays, small_and_finite
+from opmatrix.torch_library import features, user_python
 from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
-from opmatrix.declaration.load import Operator
-from opmatrix.export.generated_modules import GeneratedModules
-from opmatrix.spec import Case, Model, given
 
 SMALL = 1000  # elements
 
@@ -44,7 +44,9 @@ def complete(
     gradient = user_python.gradient(layout, operator.spec)
     if gradient and not features.REGISTRATION.available:
         gradient = None
-    if gradient and not user_python.has_formula(loaded.overload.name()):  # another part in this process may have done so
+    if gradient and not user_python.has_formula(
+        loaded.overload.name()
+    ):  # another part in this process may have done so
         gradient.register(loaded.overload.name())
     spec, seen = operator.spec, set()
     for model in operator.models:

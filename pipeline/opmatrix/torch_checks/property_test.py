@@ -14,22 +14,22 @@ import numpy as np
 import torch
 
 from opmatrix import step_log
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.declaration.python_source import source
+from opmatrix.declaration.torch_signature import dtype_of, is_parameter
+from opmatrix.errors import RegisterError, one_line
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Model, OpSpec, Tolerance
 from opmatrix.testdata import drawn_cases
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.testdata.drawn_cases import DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.errors import RegisterError, one_line
-from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.files import write_text
-from opmatrix.project.paths import Paths
-from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.call import REFUSALS, as_tuple, torch_attributes
+from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
-from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import dtype_of, is_parameter
-from opmatrix.declaration.python_source import source
-from opmatrix.spec import Model, OpSpec, Tolerance
 
 PIECES = 16  # of each input, moved by one unit in the last place for how much the exact outputs move with them
 MARGIN = 8  # times that movement

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from opmatrix.errors import ExportError
 from opmatrix.declaration.torch_signature import overridden_in
+from opmatrix.errors import ExportError
 from opmatrix.spec import OpSpec
 from opmatrix.version import minor
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from opmatrix.errors import RegisterError
-from opmatrix.torch_library import aten_overloads
 from opmatrix.declaration.torch_signature import torch_arguments, torch_schema
+from opmatrix.errors import RegisterError
 from opmatrix.spec import Attribute, OpSpec
+from opmatrix.torch_library import aten_overloads
 
 _TENSORS = ("Tensor", "Optional[Tensor]", "List[Tensor]")
 _TAKEN_BY: Mapping[str, Collection[str]] = {"number": ("number", "float", "int")}  # ATen's Scalar takes all three

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from opmatrix.testdata.arrays import Array
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
-from opmatrix.torch_library.strided_tensors import strided
 from opmatrix.spec import Case, Model, OpSpec
+from opmatrix.testdata.arrays import Array
+from opmatrix.torch_library.strided_tensors import strided
 
 
 def tensors(spec: OpSpec, model: Model, case: Case, numbers: Sequence[Array]) -> list[torch.Tensor]:

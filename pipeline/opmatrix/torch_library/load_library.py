@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import OWN_TORCH, is_classic, is_own, stable_abi_since, torch_schema
 from opmatrix.errors import RegisterError, missing
 from opmatrix.project.paths import Paths
 from opmatrix.torch_library import aten_overrides, user_python
 from opmatrix.torch_library.call import inferred, torch_identity, torch_minor, torch_operator
-from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import OWN_TORCH, is_classic, is_own, stable_abi_since, torch_schema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from opmatrix.testdata.arrays import Array
 from opmatrix.errors import RegisterError
 from opmatrix.spec import MemoryLayout
+from opmatrix.testdata.arrays import Array
 
 
 def strided(array: Array, layout: MemoryLayout) -> torch.Tensor:

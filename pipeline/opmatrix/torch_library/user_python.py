@@ -18,8 +18,8 @@ import torch
 from opmatrix.errors import RegisterError, did_you_mean
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
-from opmatrix.torch_library import features
 from opmatrix.spec import OpSpec
+from opmatrix.torch_library import features
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,14 @@ from typing import Any
 
 import jinja2
 
+from opmatrix.codegen import python_modules
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.schema_versions import versions
+from opmatrix.declaration.torch_signature import has_torch_library, torch_schema
+from opmatrix.project.paths import Paths
+from opmatrix.spec import OpSpec
 from opmatrix.wheel import declaration_text, inputs, vendored_modules
 from opmatrix.wheel.settings import Dist
-from opmatrix.declaration.schema_versions import versions
-from opmatrix.codegen import python_modules
-from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import has_torch_library, torch_schema
-from opmatrix.spec import OpSpec
 
 _DECOMPOSED = "Operators that `decomposed` names become operators of ONNX itself, where the declaration says how."
 _DOMAINS = "`domains` are the versions of custom domains that the model imports; without it the first, which old libraries read."

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opmatrix.codegen import generated_files
-from opmatrix.project.paths import Paths
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import has_ort_library, has_torch_library
+from opmatrix.project.paths import Paths
 
 TEMPLATES = tuple(sorted((Path(__file__).parent / "templates").glob("*.j2")))
 

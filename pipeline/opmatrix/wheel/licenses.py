@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from opmatrix.declaration.load import Operator
+from opmatrix.errors import DistError
+from opmatrix.spec import Headers
 from opmatrix.wheel import vendored_modules
 from opmatrix.wheel.settings import TABLE, Dist
-from opmatrix.errors import DistError
-from opmatrix.declaration.load import Operator
-from opmatrix.spec import Headers
 
 _CALLED = re.compile(r"(licen[cs]e|copying|notice)", re.IGNORECASE)
 
@@ -28,8 +28,8 @@ def collect(root: Path, dist: Dist, operators: Sequence[Operator]) -> dict[str, 
         theirs = _carried(headers, root)
         if not theirs and headers.distribution:
             raise DistError(
-                f"the package {owner!r}, with whose headers operators are compiled, carries no licence. Keep its text in "
-                f"the project, and name the file: pyproject.toml: {TABLE}: third-party-licenses = "
+                f"the package {owner!r}, with whose headers operators are compiled, carries no licence. Keep its text "
+                f"in the project, and name the file: pyproject.toml: {TABLE}: third-party-licenses = "
                 f"{{{owner} = ['third_party/{owner}/LICENSE']}}"
             )
         found |= {f"{owner}/{path.name}": path.read_bytes() for path in theirs}

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import OWN_ORT, OWN_TORCH, has_ort_library, has_torch_library, is_own
 from opmatrix.errors import UsageError, did_you_mean
 from opmatrix.project.paths import Paths
-from opmatrix.declaration.load import Operator
 from opmatrix.project.settings import settings
-from opmatrix.declaration.torch_signature import OWN_ORT, OWN_TORCH, has_ort_library, has_torch_library, is_own
 
 TABLE = "[tool.opmatrix.dist]"
 FIELDS = ("name", "version", "operators", "summary", "license", "license-files", "third-party-licenses")
@@ -129,8 +129,8 @@ def _wrong_operators(asked: Any, known: Mapping[str, Operator]) -> Iterator[str]
     for operator in found:
         for file in (OWN_TORCH, OWN_ORT):
             if is_own(file, operator.spec, operator.written):
-                yield f"operators: {operator.name!r} has a binding by hand, native/{operator.name}/{file}, which " \
-                    "cannot be linked together with others: leave it out, or remove that file and write kernel.h"  # fmt: skip
+                yield f"operators: {operator.name!r} has a binding by hand, native/{operator.name}/{file}, " \
+                    "which cannot be linked together with others: leave it out, or remove that file and write kernel.h"  # fmt: skip
 
 
 def _has_library(operator: Operator) -> bool:

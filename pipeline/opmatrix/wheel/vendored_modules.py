@@ -8,11 +8,12 @@ from pathlib import Path
 
 from opmatrix import code_hash
 from opmatrix.errors import DistError
+from opmatrix.project.paths import shipped
 
 PACKAGE = "_opmatrix"
 ENTRIES = ("opmatrix.wheel_runtime.register", "opmatrix.wheel_runtime.export")
-LICENSE = code_hash.PACKAGE / "LICENSE"
-_IMPORT = re.compile(r"^(\s*(?:from|import) )(pipeline)\b", re.MULTILINE)
+LICENSE = shipped("LICENSE")
+_IMPORT = re.compile(r"^(\s*(?:from|import) )(opmatrix)\b", re.MULTILINE)
 
 
 def sources() -> tuple[Path, ...]:
@@ -33,14 +34,14 @@ def render(package: str, *, version: str) -> dict[str, str]:
 
 
 def renamed(text: str, package: str) -> str:
-    """Return Python text whose imports of the pipeline are those of the wheel."""
+    """Return Python text whose imports of opmatrix are those of the wheel."""
     return _IMPORT.sub(rf"\1{package}.{PACKAGE}", text)
 
 
 def written(text: str, package: str, *, shown: str, held: Mapping[str, object]) -> str:
     """Return a file that people wrote as the wheel has it. Raises DistError for an import of what is not in there."""
-    for module in re.findall(r"^\s*(?:from|import) ((?:pipeline|ops)\b[\w.]*)", text, re.MULTILINE):
-        path = f"{PACKAGE}/{module.removeprefix('pipeline').strip('.').replace('.', '/')}.py"
+    for module in re.findall(r"^\s*(?:from|import) ((?:opmatrix|ops)\b[\w.]*)", text, re.MULTILINE):
+        path = f"{PACKAGE}/{module.removeprefix('opmatrix').strip('.').replace('.', '/')}.py"
         if path not in held:
             raise DistError(f"{shown} imports {module}, which no wheel has: it must stand on its own there")
     return renamed(text, package)

@@ -15,9 +15,9 @@ from opmatrix.declaration import schema_versions
 from opmatrix.lowering import dynamo_translation, legacy_symbolic
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Graph
+from opmatrix.spec import Lowering, OpSpec
 from opmatrix.torch_library import aten_overloads
 from opmatrix.wheel_runtime.operators import Shipped
-from opmatrix.spec import Lowering, OpSpec
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since
-from opmatrix.wheel_runtime.operators import Shipped
 from opmatrix.spec import OpSpec
 from opmatrix.version import older
+from opmatrix.wheel_runtime.operators import Shipped
 
 OLDEST_TORCH = "2.9"
 

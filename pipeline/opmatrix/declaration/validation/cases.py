@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.spec import Case, Input, Model, OpSpec, Output, given, shape_of
 
 Sizes = dict[str, tuple[int, str]]  # a named size, and the input that first had it

@@ -8,11 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import PurePosixPath
 
-from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
-from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.errors import did_you_mean
 from opmatrix.declaration.schema_versions import MARK
-from opmatrix.matrix.cells import NODE
+from opmatrix.declaration.size_expressions import size_attributes, why_no_size
 from opmatrix.declaration.torch_signature import (
     DTYPES,
     KERNEL,
@@ -23,7 +20,10 @@ from opmatrix.declaration.torch_signature import (
     has_torch_library,
     torch_name,
 )
-from opmatrix.declaration.size_expressions import size_attributes, why_no_size
+from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
+from opmatrix.errors import did_you_mean
+from opmatrix.matrix.cells import NODE
 from opmatrix.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 
 # What an operator may not be called: its name is that of a folder, of a generated header and of a C++ namespace.

@@ -1,0 +1,1 @@
+"""What follows from an OpSpec: read, validated, versioned, published; signatures and size expressions."""

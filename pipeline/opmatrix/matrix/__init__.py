@@ -1,0 +1,1 @@
+"""Cells: which are legal, by which data, and how tox names them."""

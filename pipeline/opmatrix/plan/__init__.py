@@ -1,0 +1,1 @@
+"""The steps and the keys that decide whether they run. Runs nothing."""

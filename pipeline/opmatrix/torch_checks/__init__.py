@@ -1,0 +1,1 @@
+"""What register proves of a torch library: opcheck, gradcheck, property test, kernel check, invalid calls."""
