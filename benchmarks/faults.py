@@ -115,7 +115,7 @@ def built_there_and_back(build: Build) -> tuple[str, ...]:
 def operator_removed(build: Build) -> tuple[str, ...]:
     (build.root / "ops/b/spec.py").unlink()
     (build.root / "ops/b").rmdir()
-    del build.steps["glue:b"]
+    del build.steps["codegen:b"]
     return ()
 
 
@@ -196,8 +196,8 @@ def up_to_date(kind: type[Build], root: Path) -> Build:
     build.write("b.txt", "other")
     for name in "ab":
         build.write(f"ops/{name}/spec.py", "")
-    build.steps["glue:a"] = [SOURCE, MIDDLE]
-    build.steps["glue:b"] = ["b.txt", OTHER]
+    build.steps["codegen:a"] = [SOURCE, MIDDLE]
+    build.steps["codegen:b"] = ["b.txt", OTHER]
     build.steps["compile:a"] = [MIDDLE, LAST]
     done = build.doit()
     if sorted(build.ran()) != sorted(ALL) or build.found() != build.expected():

@@ -54,7 +54,7 @@ def test_a_mistake(
 def test_a_broken_declaration(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = project / "ops/group_norm/spec.py"
     spec.write_text(spec.read_text().replace("minimum=0.0", "minimun=0.0"))
-    assert main(["glue", "group_norm"]) == SpecError.exit_code
+    assert main(["codegen", "group_norm"]) == SpecError.exit_code
     assert "did you mean 'minimum'?" in capsys.readouterr().err
 
 
@@ -74,7 +74,7 @@ def test_outside_of_a_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["sdk"]) == UsageError.exit_code
+    assert main(["headers"]) == UsageError.exit_code
     assert "no dodo.py in" in capsys.readouterr().err
 
 

@@ -169,7 +169,7 @@ def test_every_command_works(python: Path, project: Path) -> None:
     held = zipfile.ZipFile(shipped).namelist()
     ours = {"my_ops/_opmatrix/LICENSE", "my_ops/_opmatrix/shipped/register.py", "my_ops/libmy_ops_ort.so"}
     assert ours <= {*held}  # what a wheel copies of opmatrix is in its own wheel
-    assert "sdk: removed" in run(project, *doit, "clean") and not (project / "build/report").exists()
+    assert "headers: removed" in run(project, *doit, "clean") and not (project / "build/report").exists()
     assert "6 cells: 6 verified" in run(project, *doit)
     assert written(project) == before
 

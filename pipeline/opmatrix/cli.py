@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from opmatrix.declaration import validation
@@ -33,10 +34,9 @@ Argument = tuple[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Stage:
-    """A row of the table below: what the stage does, the function that does it, and the arguments that it gets."""
+    """A row of STAGES: what the stage does, and its arguments. Its module in `stages` has the name of the command."""
 
     purpose: str
-    run: str | Callable[..., None]
     arguments: tuple[Argument, ...]
 
 
@@ -57,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options["operator"] = load_operator(layout, options["operator"])
         if "operators" in options:
             options["operators"] = [load_operator(layout, operator) for operator in options["operators"]]
-        run = STAGES[name].run
-        (import_module(run).run if isinstance(run, str) else run)(layout, **options)
+        run = _SPECIAL.get(name) or _module(name).run
+        run(layout, **options)
     except OpmatrixError as error:
         return _fail(error)
     except ModuleNotFoundError:
@@ -74,6 +74,10 @@ def warm_up() -> None:
     """Build what every step needs and none changes: a server does it once for all of its children (7 ms)."""
     _parser()
     validation.warm_up()
+
+
+def _module(stage: str) -> ModuleType:
+    return import_module(f"opmatrix.stages.{stage.replace('-', '_')}")
 
 
 def _fail(error: OpmatrixError) -> int:
@@ -159,7 +163,7 @@ def _sanitize(layout: Paths, *, operator: Operator, cell: Cell | None) -> None:
 
 
 def _probe(layout: Paths, *, factor: reexec.Factor, version: str | None) -> None:
-    import_module(f"opmatrix.stages.probe_{factor}").run(layout)
+    _module(f"probe-{factor}").run(layout)
 
 
 def _ship(stage: str, layout: Paths) -> None:
@@ -169,7 +173,7 @@ def _ship(stage: str, layout: Paths) -> None:
             f"pyproject.toml says nothing of a wheel. Write {settings.TABLE} there, with name = 'my_ops' and version "
             "= '1.0.0'; without operators = ['...'] it takes all that have a library of ours and no binding by hand"
         )
-    import_module(stage).run(layout, found, found.chosen(operators))
+    _module(stage).run(layout, found, found.chosen(operators))
 
 
 def _report(layout: Paths, **choice: str) -> None:
@@ -189,8 +193,14 @@ def _report(layout: Paths, **choice: str) -> None:
     )
 
 
-def _stage(purpose: str, run: str | Callable[..., None], *arguments: Argument) -> Stage:
-    return Stage(purpose, run, arguments)
+_SPECIAL: Mapping[str, Callable[..., None]] = {
+    "compile": _compile, "register": _register, "export": _export, "verify": _verify, "sanitize": _sanitize,
+    "probe": _probe, "link-wheel": partial(_ship, "link-wheel"), "dist": partial(_ship, "dist"), "report": _report,
+}  # fmt: skip
+
+
+def _stage(purpose: str, *arguments: Argument) -> Stage:
+    return Stage(purpose, arguments)
 
 
 def _argument(name: str, help: str | None = None, **how: Any) -> Argument:
@@ -222,95 +232,95 @@ _SESSION = (
 
 STAGES: Mapping[str, Stage] = {
     "environment": _stage(
-        "make the environment of another torch or ONNX Runtime", "opmatrix.stages.environment",
+        "make the environment of another torch or ONNX Runtime",
         _argument("name", "such as torch2.9 or ort1.18: requirements/ holds its pins"),
     ),
-    "sdk": _stage("find or fetch ONNX Runtime's headers", "opmatrix.stages.headers"),
-    "glue": _stage("write the bindings that follow from the declaration", "opmatrix.stages.codegen", _OPERATOR),
+    "headers": _stage("find or fetch ONNX Runtime's headers"),
+    "codegen": _stage("write the bindings that follow from the declaration", _OPERATOR),
     "compile": _stage(
-        "build the operator's pair of libraries", _compile, _OPERATOR,
+        "build the operator's pair of libraries", _OPERATOR,
         _flag("--debug", "with debug information, in a folder of its own"),
         _argument("--torch-root", "only the library for the torch of this environment, by its folder",
                   dest="torch", metavar="PLACE", type=_absolute),
         _SANITIZED,
     ),
-    "data": _stage("write inputs and expected outputs of every case", "opmatrix.stages.data", _OPERATOR),
-    "draw": _stage("draw inputs from the declaration that are hard on a kernel", "opmatrix.stages.draw_inputs", _OPERATOR),
+    "data": _stage("write inputs and expected outputs of every case", _OPERATOR),
+    "draw-inputs": _stage("draw inputs from the declaration that are hard on a kernel", _OPERATOR),
     "register": _stage(
-        "prove the torch library", _register, _OPERATOR,
+        "prove the torch library", _OPERATOR,
         _argument("--part", "may be given again; without it all but 'forbidden'", action="append",
                   choices=("schema", "nodes", "kernel", "search", "forbidden", "gradient")),
         _argument("--case", "hold the kernel against this case alone; nothing is written"),
         _argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION"),
         _SANITIZED, _DEBUG,
     ),
-    "adopt": _stage(
-        "add a case that register's search found to cases.py", "opmatrix.stages.adopt_case", _OPERATOR,
+    "adopt-case": _stage(
+        "add a case that register's search found to cases.py", _OPERATOR,
         _argument("case", "its name, as the search said it"),
     ),
     "publish": _stage(
         "keep the schemas of its versions, which are held against the declaration from then on",
-        "opmatrix.stages.publish", _OPERATOR,
+        _OPERATOR,
     ),
     "export": _stage(
-        "export every model in one cell, or in all default ones", _export, _OPERATOR, _CELL, _LOWERING
+        "export every model in one cell, or in all default ones", _OPERATOR, _CELL, _LOWERING
     ),
-    "agree": _stage(
-        "hold the exported nodes of all cells against each other", "opmatrix.stages.compare_exports", _OPERATOR,
+    "compare-exports": _stage(
+        "hold the exported nodes of all cells against each other", _OPERATOR,
         _argument("cells", nargs="+", type=Cell.parse, metavar="CELL"), _LOWERING,
     ),
     "verify": _stage(
-        "run every model in ONNX Runtime, in one cell or in all default ones", _verify, _OPERATOR,
+        "run every model in ONNX Runtime, in one cell or in all default ones", _OPERATOR,
         _argument("--case", "replay this case alone; no verdict is written"),
-        _argument("--not-first", "leave out what the first cell tries: several threads in one session, models of "
-                  "published versions", dest="first", action="store_false"),
+        _argument("--skip-once-checks", "leave out what is checked in one cell per torch and ONNX Runtime: several "
+                  "threads in one session, models of published versions", dest="once", action="store_false"),
         _CELL, _LOWERING, _SANITIZED, _DEBUG,
     ),
-    "fuzz": _stage(
-        "feed ONNX Runtime drawn inputs, and such as the declaration forbids", "opmatrix.stages.ort_fuzz",
+    "ort-fuzz": _stage(
+        "feed ONNX Runtime drawn inputs, and such as the declaration forbids",
         _OPERATOR, _SANITIZED,
     ),
     "sanitize": _stage(
-        "run cases, drawn and illegal inputs with sanitizers that watch both libraries", _sanitize, _OPERATOR,
+        "run cases, drawn and illegal inputs with sanitizers that watch both libraries", _OPERATOR,
         _argument("--cell", "whose models; without it the first default one", type=Cell.parse),
     ),
     "probe": _stage(
-        "measure what the table of legal cells says of a torch or an ONNX Runtime", _probe,
+        "measure what the table of legal cells says of a torch or an ONNX Runtime",
         _argument("factor", choices=("torch", "ort")),
         _argument("--version", "such as 2.9; without it that of this environment"),
     ),
-    "combine": _stage(
-        "link one ONNX Runtime library of several operators", "opmatrix.stages.link_together",
+    "link-together": _stage(
+        "link one ONNX Runtime library of several operators",
         _argument("operators", "folders of ops/, each compiled already", nargs="+", metavar="OPERATOR"),
     ),
     "check-capture": _stage(
-        "build, run and export a person's torch model", "opmatrix.stages.check_capture",
+        "build, run and export a person's torch model",
         _argument("target", "module:function or file.py:function", metavar="model"), _INTO,
         _argument("--exporter", dest="exporters", action="append", choices=TORCH_EXPORTERS, required=True),
         _argument("--opset", type=int, required=True),
     ),
     "check-read": _stage(
-        "hold a model against the declarations, without running it", "opmatrix.stages.check_read", _MODEL, _INTO,
+        "hold a model against the declarations, without running it", _MODEL, _INTO,
         _argument("--ort", "another version of ONNX Runtime, which need not be installed", default=""),
     ),
     "check-run": _stage(
-        "run a model in ONNX Runtime", "opmatrix.stages.check_run", _MODEL, _INTO,
+        "run a model in ONNX Runtime", _MODEL, _INTO,
         _argument("--of", "who expects what lies beside the model", default="test_data_set_0"), *_SESSION,
     ),
     "check-compare": _stage(
-        "name the first node that differs from its reference", "opmatrix.stages.check_compare", _MODEL, _INTO,
+        "name the first node that differs from its reference", _MODEL, _INTO,
         _flag("--differs", "the outputs are known to be wrong"),
         _flag("--own", "only the nodes of this project's operators"), *_SESSION,
     ),
-    "link": _stage("link the operators that ship into one pair of libraries", partial(_ship, "opmatrix.stages.link_wheel")),
-    "dist": _stage("build a wheel of the operators that ship", partial(_ship, "opmatrix.stages.dist")),
+    "link-wheel": _stage("link the operators that ship into one pair of libraries"),
+    "dist": _stage("build a wheel of the operators that ship"),
     "report": _stage(
-        "show and write what is known about every cell", _report,
+        "show and write what is known about every cell",
         *(_argument(f"--{name}", f"as doit's variable: default, all, or {example}", default="default")
           for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20"))),
     ),
-    "reference": _stage(
-        "write a page about every operator of the project, from its declaration", "opmatrix.stages.operator_pages",
+    "operator-pages": _stage(
+        "write a page about every operator of the project, from its declaration",
         _argument("--into", "without it build/reference", type=_absolute, metavar="FOLDER"),
     ),
 }  # fmt: skip

@@ -22,7 +22,7 @@ _IMPORT = re.compile(r"^\s*(?:from (opmatrix[\w.]*) import ([\w, ]+|\()|import (
 @cache
 def modules(stage: str) -> tuple[Path, ...]:
     """Return the files of the package that the module ``opmatrix.stages.<stage>`` runs, itself included, sorted."""
-    return reached(f"opmatrix.stages.{stage}")
+    return reached(f"opmatrix.stages.{stage.replace('-', '_')}")
 
 
 @cache

@@ -1,8 +1,9 @@
 """Every operator, called as its declaration forbids: an error with operator, argument and value, and it goes on.
 
-What is wrong is derived from the declaration (`opmatrix.testdata.invalid_calls`): dtype, rank and size of each input, the
-value of each attribute; and here one input too many or too few. What only a kernel knows stands in a table below, and, for
-group_norm and nms, in the tests beside this one. Each operator is called in a child process, which must not die.
+What is wrong is derived from the declaration (`opmatrix.testdata.invalid_calls`): dtype, rank and size of each input,
+the value of each attribute; and here one input too many or too few. What only a kernel knows stands in a table below,
+and, for group_norm and nms, in the tests beside this one. Each operator is called in a child process, which must not
+die.
 """
 
 from __future__ import annotations

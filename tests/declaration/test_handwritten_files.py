@@ -253,6 +253,6 @@ def test_a_file_more_is_another_plan() -> None:
     taken = Operator(spec=operator.spec, models=operator.models, written=operator.written | {"torch.cc"})
     before, after = configs(replace(PLAN, operators=[operator])), configs(replace(PLAN, operators=[taken]))
     assert {t.partition("@")[0] for t in before if before[t] != after[t]} == {
-        "glue:row_sums", "compile:row_sums", "register:row_sums-schema", "register:row_sums-nodes",
+        "codegen:row_sums", "compile:row_sums", "register:row_sums-schema", "register:row_sums-nodes",
         "sanitize:row_sums",
     }  # fmt: skip

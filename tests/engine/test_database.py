@@ -9,35 +9,35 @@ from opmatrix.step import Fingerprint
 
 def test_a_success_is_there_without_an_orderly_end(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "build/state.db"), None)
-    journal.record("glue:a", key="k", detail={"config": "x"})
+    journal.record("codegen:a", key="k", detail={"config": "x"})
     other = Journal(journal.name, None)
-    assert (other.key("glue:a"), other.detail("glue:a"), other.in_("glue:a")) == ("k", {"config": "x"}, True)
+    assert (other.key("codegen:a"), other.detail("codegen:a"), other.in_("codegen:a")) == ("k", {"config": "x"}, True)
     other.dump()
     journal.dump()
 
 
 def test_a_forgotten_step_is_known_but_has_no_success(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "state.db"), None)
-    journal.record("glue:a", key="k", detail={"config": "x"})
-    journal.forget("glue:a")
-    journal.forget("glue:b")
+    journal.record("codegen:a", key="k", detail={"config": "x"})
+    journal.forget("codegen:a")
+    journal.forget("codegen:b")
     journal.dump()
     again = Journal(journal.name, None)
-    assert (again.key("glue:a"), again.detail("glue:a"), again.in_("glue:a")) == (None, {"config": "x"}, False)
-    assert (again.steps, again.detail("glue:b")) == (("glue:a", "glue:b"), None)
-    again.erase(["glue:a"])
-    assert again.steps == ("glue:b",)
+    assert (again.key("codegen:a"), again.detail("codegen:a"), again.in_("codegen:a")) == (None, {"config": "x"}, False)
+    assert (again.steps, again.detail("codegen:b")) == (("codegen:a", "codegen:b"), None)
+    again.erase(["codegen:a"])
+    assert again.steps == ("codegen:b",)
     again.dump()
 
 
 def test_what_doit_notes_is_kept(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "state.db"), None)
-    journal.set("glue:a", "ignore:", "1")
+    journal.set("codegen:a", "ignore:", "1")
     journal.dump()
     again = Journal(journal.name, None)
-    assert again.get("glue:a", "ignore:") == "1"
-    again.remove("glue:a")
-    assert again.get("glue:a", "ignore:") is None
+    assert again.get("codegen:a", "ignore:") == "1"
+    again.remove("codegen:a")
+    assert again.get("codegen:a", "ignore:") is None
     again.dump()
 
 
@@ -59,8 +59,8 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 def test_what_fingerprints_stand_for_is_kept_and_in_the_end_forgotten(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "state.db"), None)
     journal.explain([Fingerprint("kept", lambda: "1"), Fingerprint("kept", lambda: "1")])
-    journal.record("glue:a", key="k", detail={"config": '{"spec": "kept", "crowd": true}'})
-    journal.record("glue:b", key="k", detail={"config": "-O3"})
+    journal.record("codegen:a", key="k", detail={"config": '{"spec": "kept", "crowd": true}'})
+    journal.record("codegen:b", key="k", detail={"config": "-O3"})
     for i in range(120):
         journal.explain([Fingerprint(f"plan{i}", lambda: "2")])
     assert journal.meaning("kept") == "1", "a step was made from it"

@@ -13,4 +13,4 @@ def test_the_text_behind_the_elapsed_time() -> None:
 def test_what_is_left_is_shared_by_the_cores() -> None:
     expected = Expected({"compile:a": 3.0, "verify:a": 1.0}, {}, 2)
     assert expected.left(set()) == 2
-    assert expected.left({"compile:a", "glue:a"}) == 0.5
+    assert expected.left({"compile:a", "codegen:a"}) == 0.5

@@ -196,7 +196,7 @@ def test_a_missing_manifest_says_how_to_write_it(faulty: Project, tmp_path: Path
 
 def test_missing_glue_says_how_to_write_it(tmp_path: Path) -> None:
     message = export(Project.copy(tmp_path / "bare"), LEGACY, output=tmp_path / "output")
-    assert "python -m opmatrix glue group_norm" in message
+    assert "python -m opmatrix codegen group_norm" in message
 
 
 def test_another_torch_is_refused(faulty: Project, tmp_path: Path) -> None:

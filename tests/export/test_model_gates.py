@@ -232,7 +232,7 @@ def test_a_default_that_differs_from_torchs_is_refused(
     ) as caught:
         check(sound(demand), other)
     assert "declared: 9.99" in str(caught.value)
-    assert str(caught.value).endswith("as in torch. Write it anew with: python -m opmatrix glue group_norm")
+    assert str(caught.value).endswith("as in torch. Write it anew with: python -m opmatrix codegen group_norm")
 
 
 def test_a_wrong_shape_rule_is_seen_though_the_exporter_says_otherwise(demand: ExpectedModel) -> None:

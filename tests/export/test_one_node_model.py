@@ -100,7 +100,7 @@ def test_the_gates_judge_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_missing_schema_names_its_command(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"schema.py is missing. Run: python -m opmatrix glue double"):
+    with pytest.raises(ExportError, match=r"schema.py is missing. Run: python -m opmatrix codegen double"):
         written(project(tmp_path))
 
 

@@ -350,7 +350,7 @@ def chain(project: Project) -> Project:
     """a.txt -> build/a.g -> build/a.so, up to date."""
     project.write("a.txt", "hello # one")
     project.write("ops/a/spec.py", "")
-    project.step("glue:a", "upper", "a.txt", "build/a.g")
+    project.step("codegen:a", "upper", "a.txt", "build/a.g")
     project.step("compile:a", "copy", "build/a.g", "build/a.so")
     assert project.doit().returncode == 0
     assert project.ran() == ["a.g", "a.so"]

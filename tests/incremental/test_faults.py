@@ -217,11 +217,11 @@ def test_the_clock_is_set(chain: Project, shift: int) -> None:
 
 def test_an_output_is_tampered_with_between_two_steps(project: Project) -> None:
     project.write("a.txt", "hello")
-    project.step("glue:a", "copy", "a.txt", "build/a.g")
-    project.step("data:b", "meddle", "a.txt", "build/b", after=["glue:a"])
+    project.step("codegen:a", "copy", "a.txt", "build/a.g")
+    project.step("data:b", "meddle", "a.txt", "build/b", after=["codegen:a"])
     project.step("compile:a", "copy", "build/a.g", "build/a.so", after=["data:b"])
     done = project.doit()
-    assert "compile:a: build/a.g was written by something else after glue:a wrote it" in done.stdout
+    assert "compile:a: build/a.g was written by something else after codegen:a wrote it" in done.stdout
     assert project.ran() == ["a.g", "b", "a.so"]
     project.steps[1]["command"][0] = "copy"
     project.doit()

@@ -33,7 +33,7 @@ def without_seconds(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_json_lines(project: Project) -> None:
-    project.step("glue:a", "upper", "a.txt", "build/a.g")
+    project.step("codegen:a", "upper", "a.txt", "build/a.g")
     project.step("data:a", "nap", "a.txt", "build/a.pb")
     project.step("compile:a", "say", "build/a.g", "build/a.so")
     project.step("verify:a", "copy", "build/a.so", "build/a.json")
@@ -41,8 +41,8 @@ def test_json_lines(project: Project) -> None:
     failed = "failed with exit code 10"
     assert without_seconds(found) == [
         {"event": "begin", "steps": 4},
-        {"event": "start", "step": "glue:a", "reason": "never ran"},
-        {"event": "end", "step": "glue:a", "outcome": "succeeded"},
+        {"event": "start", "step": "codegen:a", "reason": "never ran"},
+        {"event": "end", "step": "codegen:a", "outcome": "succeeded"},
         {"event": "start", "step": "compile:a", "reason": "never ran"},
         {"event": "end", "step": "compile:a", "outcome": "failed", "reason": failed},
         {"event": "start", "step": "data:a", "reason": "never ran"},
@@ -70,33 +70,33 @@ def test_json_lines_tell_what_a_server_took(project: Project) -> None:
 
 
 def test_json_lines_of_what_is_up_to_date_and_of_what_is_asked_for(project: Project) -> None:
-    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.step("codegen:a", "copy", "a.txt", "build/a.g")
     project.doit()
     assert without_seconds(events(project)) == [
         {"event": "begin", "steps": 1},
-        {"event": "end", "step": "glue:a", "outcome": "up-to-date"},
+        {"event": "end", "step": "codegen:a", "outcome": "up-to-date"},
         {"event": "finish"},
     ]
     assert '"outcome": "up-to-date", "seconds": 0.0}' in project.doit("-r", "jsonl").stdout, "not -0.0"
-    assert {"event": "start", "step": "glue:a", "reason": "asked for"} in events(project, "-a")
-    project.doit("ignore", "glue:a")
-    assert {"event": "end", "step": "glue:a", "outcome": "ignored", "seconds": 0.0} in events(project)
+    assert {"event": "start", "step": "codegen:a", "reason": "asked for"} in events(project, "-a")
+    project.doit("ignore", "codegen:a")
+    assert {"event": "end", "step": "codegen:a", "outcome": "ignored", "seconds": 0.0} in events(project)
 
 
 def test_json_lines_hold_notes(project: Project) -> None:
-    project.step("glue:a", "edit", "a.txt", "build/a.g")
-    note = "glue:a: a.txt was written while the step ran: it runs again next time"
+    project.step("codegen:a", "edit", "a.txt", "build/a.g")
+    note = "codegen:a: a.txt was written while the step ran: it runs again next time"
     assert {"event": "note", "reason": note} in events(project)
 
 
 def test_a_placeholder_is_told_by_each_run_of_its_steps(project: Project) -> None:
     project.write("ops/a/reference.py", "# FILL IN\n")
-    project.step("glue:a", "copy", "a.txt", "build/a.g")
-    project.step("glue:b", "copy", "a.txt", "build/b.g")
+    project.step("codegen:a", "copy", "a.txt", "build/a.g")
+    project.step("codegen:b", "copy", "a.txt", "build/b.g")
     said = "FILL IN stands in 1 line still, the first is ops/a/reference.py:1; until then it is a placeholder"
     assert [line for line in project.doit().stdout.splitlines() if "placeholder" in line] == [f"a: {said}"]
     assert "placeholder" not in project.doit().stdout
-    assert "placeholder" not in project.doit("-a", "glue:b").stdout
+    assert "placeholder" not in project.doit("-a", "codegen:b").stdout
 
 
 def test_the_page_on_events_names_all_that_there_are(project: Project) -> None:
@@ -120,15 +120,15 @@ def test_the_page_on_events_names_all_that_there_are(project: Project) -> None:
 
 @pytest.mark.parametrize("reporter", ["console", "zero", "json"])
 def test_reporters_of_doit_still_serve(project: Project, reporter: str) -> None:
-    project.step("glue:a", "edit", "a.txt", "build/a.g")
+    project.step("codegen:a", "edit", "a.txt", "build/a.g")
     done = project.doit("-r", reporter)
     assert done.returncode == 0 and "Traceback" not in done.stderr + done.stdout
 
 
 def test_plain_lines_in_a_log(project: Project) -> None:
-    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.step("codegen:a", "copy", "a.txt", "build/a.g")
     lines = project.doit().stdout.splitlines()
-    assert lines[0].startswith("[1/1] 0.") and lines[0].endswith("s glue:a")
+    assert lines[0].startswith("[1/1] 0.") and lines[0].endswith("s codegen:a")
     assert "\x1b" not in lines[0]
 
 

@@ -91,7 +91,7 @@ def test_an_input_more_and_an_input_less(chain: Project) -> None:
 
 def test_an_input_edited_while_the_step_runs(project: Project) -> None:
     project.write("a.txt", "hello")
-    project.step("glue:a", "edit", "a.txt", "build/a.g")
+    project.step("codegen:a", "edit", "a.txt", "build/a.g")
     assert "a.txt was written while the step ran: it runs again next time" in project.doit().stdout
     project.steps[0]["command"][0] = "copy"
     project.doit()
@@ -100,7 +100,7 @@ def test_an_input_edited_while_the_step_runs(project: Project) -> None:
 
 def test_an_input_edited_and_edited_back_while_the_step_runs(project: Project) -> None:
     project.write("a.txt", "hello")
-    project.step("glue:a", "and_back", "a.txt", "build/a.g")
+    project.step("codegen:a", "and_back", "a.txt", "build/a.g")
     project.doit()
     assert project.read("build/a.g") == "FOR A MOMENT"
     assert project.ran() == ["a.g"]
@@ -112,7 +112,7 @@ def test_an_input_edited_and_edited_back_while_the_step_runs(project: Project) -
 def test_a_declaration_edited_while_the_step_runs(project: Project, command: str) -> None:
     """Steps are keyed by what a declaration said when it was planned, and read it again."""
     project.write("spec.py", "hello")
-    project.step("glue:a", command, "spec.py", "build/a.g", reads=[], declared=["spec.py"])
+    project.step("codegen:a", command, "spec.py", "build/a.g", reads=[], declared=["spec.py"])
     assert "spec.py was written while the step ran: it runs again next time" in project.doit().stdout
     assert project.ran() == ["a.g"]
     project.steps[0]["command"][0] = "copy"
@@ -124,7 +124,7 @@ def test_a_declaration_edited_while_the_step_runs(project: Project, command: str
 
 def test_a_failed_step_runs_again(project: Project) -> None:
     project.write("a.txt", "hello")
-    project.step("glue:a", "say", "a.txt", "build/a.g")
+    project.step("codegen:a", "say", "a.txt", "build/a.g")
     for _ in range(2):
         assert project.doit().returncode == 1
         assert project.ran() == ["a.g"]
@@ -155,7 +155,7 @@ def test_what_a_step_no_longer_writes_goes(project: Project) -> None:
 def test_outputs_of_a_removed_operator_go(chain: Project) -> None:
     chain.write("ops/b/spec.py", "")
     for task, target in (
-        ("glue:b", "build/generated/b/b.cc"),
+        ("codegen:b", "build/generated/b/b.cc"),
         ("verify:b-custom@cell", "build/verify/b/custom/c.json"),
     ):
         chain.step(task, "copy", "a.txt", target)
@@ -181,7 +181,7 @@ def test_outputs_of_a_step_that_is_not_planned_stay(chain: Project) -> None:
 
 def test_outputs_of_an_operator_without_steps_stay(chain: Project) -> None:
     chain.write("ops/b/spec.py", "")
-    step = chain.step("glue:b", "copy", "a.txt", "build/generated/b/b.cc")
+    step = chain.step("codegen:b", "copy", "a.txt", "build/generated/b/b.cc")
     chain.doit()
     chain.steps.remove(step)
     chain.doit()
@@ -214,7 +214,7 @@ def test_a_project_that_has_moved(chain: Project, tmp_path: Path) -> None:
 
 def test_every_finished_step_is_in_the_state(chain: Project) -> None:
     state = sqlite3.connect(chain.root / "build/state.db")
-    assert dict(state.execute("select name, key is not null from step")) == {"glue:a": 1, "compile:a": 1}
+    assert dict(state.execute("select name, key is not null from step")) == {"codegen:a": 1, "compile:a": 1}
     state.close()
 
 
@@ -222,7 +222,7 @@ def test_forget_and_always(chain: Project) -> None:
     assert chain.doit("forget", "compile:a").returncode == 0
     chain.doit()
     assert chain.ran() == ["a.so"]
-    chain.doit("-a", "glue:a")
+    chain.doit("-a", "codegen:a")
     assert chain.ran() == ["a.g"]
     assert chain.doit("forget").stdout == "forgetting all tasks\n"
     chain.doit()
@@ -231,9 +231,9 @@ def test_forget_and_always(chain: Project) -> None:
 
 def test_ignore_is_told(chain: Project) -> None:
     chain.write("a.txt", "bye")
-    chain.doit("ignore", "glue:a")
+    chain.doit("ignore", "codegen:a")
     assert ": 2 ignored, as `doit ignore` was told\n" in chain.doit().stdout
-    chain.doit("forget", "glue:a")
+    chain.doit("forget", "codegen:a")
     chain.doit()
     assert chain.ran() == ["a.g", "a.so"]
 
@@ -249,21 +249,21 @@ def test_info_says_why(chain: Project) -> None:
     """In the words of `doit why`."""
     chain.steps[0]["config"] = "-O3"
     chain.write("a.txt", "bye")
-    told = chain.doit("info", "glue:a").stdout
+    told = chain.doit("info", "codegen:a").stdout
     assert "status     : run\n * a.txt " in told and "\n * config nothing -> -O3\n" in told
     assert chain.doit("info", "compile:a").returncode == 0
     assert chain.ran() == []
 
 
 def test_list_shows_groups_in_the_order_of_the_flow(chain: Project) -> None:
-    flow = ["sdk", "glue", "compile", "data", "draw", "register", "export", "verify", "report"]
-    groups = [*flow, "probe", "sanitize", "link", "dist"]  # the last ones when asked for
+    flow = ["headers", "codegen", "compile", "data", "draw-inputs", "register", "export", "verify", "report"]
+    groups = [*flow, "probe", "sanitize", "link-wheel", "dist"]  # the last ones when asked for
     lines = chain.doit("list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == groups
     assert all(len(line.split()) > 3 for line in lines)
     chain.write("build/a.so", "x")
     status = dict(line.split()[:2][::-1] for line in chain.doit("list", "--all", "-s").stdout.splitlines())
-    assert (status["glue:a"], status["compile:a"]) == ("U", "R")
+    assert (status["codegen:a"], status["compile:a"]) == ("U", "R")
 
 
 def test_clean_says_what_it_removes(chain: Project) -> None:
@@ -272,7 +272,7 @@ def test_clean_says_what_it_removes(chain: Project) -> None:
     assert chain.doit("clean", "compile").stdout == "compile:a: removed 2 files\n"
     assert not (chain.root / "build/a.so").exists() and (chain.root / "build/a.g").exists()
     told = chain.doit("clean").stdout
-    assert "glue:a: removed 2 files" in told
+    assert "codegen:a: removed 2 files" in told
     assert {p.name for p in (chain.root / "build").iterdir()} <= {"lock", "state.db", "state.db-wal", "state.db-shm"}
     chain.doit()
     assert chain.ran() == ["a.g", "a.so"]

@@ -152,7 +152,7 @@ def test_what_a_step_leaves_behind_ends_with_it(project: Project) -> None:
 def test_a_killed_run_keeps_what_finished_and_leaves_no_process(
     project: Project, number: signal.Signals, options: tuple[str, ...]
 ) -> None:
-    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.step("codegen:a", "copy", "a.txt", "build/a.g")
     project.step("compile:a", "spawn", "build/a.g", "build/a.so")
     process = project.start(*options)
     began = time.monotonic()
@@ -250,11 +250,11 @@ def test_steps_run_at_the_same_time(project: Project) -> None:
         (["opsett=all"], 2, "unknown variable 'opsett'; did you mean 'opsets'?; allowed: torch, ort, opsets\n"),
         (["verifi"], 2, "no task, operator, command or output 'verifi'; did you mean 'verify'?"),
         (["verify:b*"], 2, "no task matches 'verify:b*'"),
-        (["info", "glue:a", "opsett=all"], 2, "unknown variable 'opsett'"),
+        (["info", "codegen:a", "opsett=all"], 2, "unknown variable 'opsett'"),
     ],
 )
 def test_what_is_not_known_is_an_error(project: Project, arguments: list[str], code: int, text: str) -> None:
-    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.step("codegen:a", "copy", "a.txt", "build/a.g")
     done = project.doit(*arguments)
     assert text in done.stderr and "Traceback" not in done.stderr
     assert done.returncode == code
@@ -262,12 +262,12 @@ def test_what_is_not_known_is_an_error(project: Project, arguments: list[str], c
 
 
 def test_a_sub_folder_starts_no_second_state(project: Project) -> None:
-    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.step("codegen:a", "copy", "a.txt", "build/a.g")
     project.write("ops/a/spec.py", "")
     assert project.doit().returncode == 0
     there = sorted(p.name for p in project.root.iterdir())
     assert project.doit("-k", folder="ops/a").stdout == "1 step, all up to date\n"
-    assert project.doit("list", "-k", folder="ops/a").stdout.startswith("sdk")
+    assert project.doit("list", "-k", folder="ops/a").stdout.startswith("headers")
     assert project.doit(folder="ops/a", DOIT_SEEK_FILE="1").stdout == "1 step, all up to date\n"
     assert project.doit(folder="ops/a").returncode == 3
     assert sorted(p.name for p in project.root.iterdir()) == there
@@ -275,7 +275,7 @@ def test_a_sub_folder_starts_no_second_state(project: Project) -> None:
 
 
 def test_variables_reach_a_run_from_a_sub_folder(project: Project) -> None:
-    project.step("glue:a", "copy", "a.txt", "build/a.g")
+    project.step("codegen:a", "copy", "a.txt", "build/a.g")
     project.write("ops/a/spec.py", "")
     done = project.doit("-k", "opsets=all", folder="ops/a")
     assert done.returncode == 0 and project.ran() == ["a.g"]

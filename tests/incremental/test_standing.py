@@ -21,7 +21,7 @@ def plan(project: Project, *cells: str, code: str = "1", command: str = "verify"
     for cell in cells:
         verdict = f"build/verify/my_op/custom/{cell}.json"
         manifest = f"build/export/my_op/custom/{cell.rpartition('-')[0]}/export.json"
-        config = json.dumps({"code": code, "first": cell == cells[0]})
+        config = json.dumps({"code": code, "once": cell == cells[0]})
         project.step(f"export:my_op-custom@{cell.rpartition('-')[0]}", "copy", "lowering.txt", manifest, config=config)
         step = {"group": "verify", "name": f"my_op-custom@{cell}", "command": [command, manifest, verdict]}
         project.steps.append(step | {"reads": [manifest, "library.txt"], "writes": [verdict], "config": config})

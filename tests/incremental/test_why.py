@@ -49,11 +49,11 @@ def test_an_edit_and_what_may_follow(chain: Project) -> None:
     chain.write("a.txt", "bye")
     told = chain.doit("why").stdout.splitlines()
     assert told == [
-        f"glue:a: a.txt {digest('hello # one')} -> {digest('bye')}",
-        "compile:a: after glue:a, if build/a.g changes",
+        f"codegen:a: a.txt {digest('hello # one')} -> {digest('bye')}",
+        "compile:a: after codegen:a, if build/a.g changes",
         "2 steps: 1 would run, 1 would run if what they read changes",
     ]
-    assert status(chain) == {"glue:a": "R", "compile:a": "W"}
+    assert status(chain) == {"codegen:a": "R", "compile:a": "W"}
     assert chain.ran() == [], "why runs nothing"
 
 
@@ -65,15 +65,15 @@ def test_a_change_of_its_own_beside_one_that_may_follow(chain: Project) -> None:
 
 def test_an_output_in_the_middle_is_deleted(chain: Project) -> None:
     (chain.root / "build/a.g").unlink()
-    assert why(chain) == {"glue:a": "build/a.g is missing", "compile:a": "after glue:a, if build/a.g changes"}
+    assert why(chain) == {"codegen:a": "build/a.g is missing", "compile:a": "after codegen:a, if build/a.g changes"}
     chain.doit()
     assert chain.ran() == ["a.g"]
 
 
 def test_a_fresh_checkout(chain: Project) -> None:
     shutil.rmtree(chain.root / "build")
-    assert why(chain) == {"glue:a": "never ran", "compile:a": "never ran"}
-    assert status(chain) == {"glue:a": "R", "compile:a": "R"}
+    assert why(chain) == {"codegen:a": "never ran", "compile:a": "never ran"}
+    assert status(chain) == {"codegen:a": "R", "compile:a": "R"}
 
 
 def test_a_step_that_failed(chain: Project) -> None:
@@ -82,28 +82,28 @@ def test_a_step_that_failed(chain: Project) -> None:
     chain.doit()
     edited = f"a.txt {digest('hello # one')} -> {digest('bye')}"
     again = "did not succeed when it last ran, or was forgotten"
-    assert why(chain)["glue:a"] == f"{edited}; the command upper -> say; {again}"
+    assert why(chain)["codegen:a"] == f"{edited}; the command upper -> say; {again}"
 
 
 def test_a_missing_input(chain: Project) -> None:
     (chain.root / "a.txt").unlink()
     assert why(chain) == {
-        "glue:a": "cannot run: its input a.txt does not exist, and no step writes it",
-        "compile:a": "after glue:a, if build/a.g changes",
+        "codegen:a": "cannot run: its input a.txt does not exist, and no step writes it",
+        "compile:a": "after codegen:a, if build/a.g changes",
     }
-    assert status(chain) == {"glue:a": "E", "compile:a": "W"}
+    assert status(chain) == {"codegen:a": "E", "compile:a": "W"}
 
 
 def test_an_ignored_step(chain: Project) -> None:
     chain.write("a.txt", "bye")
-    chain.doit("ignore", "glue:a")
-    assert why(chain)["glue:a"] == "left out: `doit ignore` was told to leave it out"
-    assert status(chain)["glue:a"] == "I"
+    chain.doit("ignore", "codegen:a")
+    assert why(chain)["codegen:a"] == "left out: `doit ignore` was told to leave it out"
+    assert status(chain)["codegen:a"] == "I"
 
 
 def test_a_removed_operator(chain: Project) -> None:
     shutil.rmtree(chain.root / "ops/a")
-    chain.steps = [{"group": "sdk", "name": "", "command": ["nothing"]}]
+    chain.steps = [{"group": "headers", "name": "", "command": ["nothing"]}]
     assert "a is no longer in ops/: what was built for it would be removed" in chain.doit("why").stdout
     assert (chain.root / "build/a.so").exists()
 
@@ -111,7 +111,7 @@ def test_a_removed_operator(chain: Project) -> None:
 def test_a_selection_with_what_it_depends_on(chain: Project) -> None:
     chain.write("a.txt", "bye")
     chain.step("data:b", "copy", "a.txt", "build/b.pb")
-    assert list(why(chain, "compile:a")) == ["glue:a", "compile:a"]
+    assert list(why(chain, "compile:a")) == ["codegen:a", "compile:a"]
     assert list(why(chain, "data:*")) == ["data:b"]
     assert "no task, operator, command or output 'datta'; did you mean 'data'?" in chain.doit("why", "datta").stderr
 
@@ -124,7 +124,7 @@ CHANGES: dict[str, Callable[[Project, random.Random], object]] = {
     "tamper": lambda p, r: p.write(r.choice(["build/a.g", "build/a.so", "build/b.pb"]), str(r.random())),
     "flag": lambda p, r: r.choice(p.steps).update(config=str(r.random())),
     "input more": lambda p, r: p.steps[3]["reads"].append("c.txt"),
-    "forget": lambda p, r: p.doit("forget", r.choice(["glue:a", "compile:a"])),
+    "forget": lambda p, r: p.doit("forget", r.choice(["codegen:a", "compile:a"])),
     "database": lambda p, r: (p.root / "build/state.db").unlink(),
 }
 
@@ -134,7 +134,7 @@ def test_what_is_said_is_what_happens(project: Project) -> None:
     dice = random.Random(4)
     for name in "abc":
         project.write(f"{name}.txt", f"hello # {name}")
-    project.step("glue:a", "upper", "a.txt", "build/a.g")
+    project.step("codegen:a", "upper", "a.txt", "build/a.g")
     project.step("compile:a", "copy", "build/a.g", "build/a.so")
     project.step("data:b", "upper", "b.txt", "build/b.pb")
     project.step("verify:a", "copy", "build/a.so", "build/a.json", reads=["build/a.so", "build/b.pb"])
@@ -170,8 +170,8 @@ def _content(project: Project) -> list[object]:
 def test_a_field_of_a_declaration_is_told_by_its_name(tmp_path: Path) -> None:
     real = RealProject.copy(tmp_path)
     shutil.rmtree(real.root / "ops/group_norm/published")  # which would refuse the edit
-    assert real.doit("glue").returncode == 0
+    assert real.doit("codegen").returncode == 0
     real.replace("ops/group_norm/spec.py", "default=1e-5", "default=1e-6")
-    told = real.doit("why", "glue").stdout.splitlines()
-    assert told[0] == "glue:group_norm: spec.py: attributes[epsilon].default 1e-05 -> 1e-06"
+    told = real.doit("why", "codegen").stdout.splitlines()
+    assert told[0] == "codegen:group_norm: spec.py: attributes[epsilon].default 1e-05 -> 1e-06"
     assert told[1] == "1 step: 1 would run"

@@ -35,7 +35,7 @@ F = TensorProto.FLOAT
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Return a project with everything built that a model may need."""
     made = Project.copy(tmp_path_factory.mktemp("check"), operators=OPERATORS, seconds=20)
-    done = made.doit("glue", "compile")
+    done = made.doit("codegen", "compile")
     assert done.returncode == 0, done.stdout + done.stderr
     return made
 

@@ -204,7 +204,7 @@ def test_a_library_that_cannot_serve(path: str, text: str, message: str, tmp_pat
     project = Project.copy(tmp_path, operators=())
     project.bring(name)
     (project.root / "native" / path).write_text(text)
-    for stage in (["sdk"], ["glue", name]):
+    for stage in (["headers"], ["codegen", name]):
         assert pipeline(project, *stage).returncode == 0
     done = pipeline(project, "compile", name)
     assert done.returncode == 6 and message in done.stderr, done.stderr

@@ -136,7 +136,7 @@ def test_a_forbidden_call_that_is_answered_is_told(project: Project) -> None:
         "_int64(info_, name, &value))) return value < 0 && *name == 'm' ? 0 : value;",
     )
     try:
-        done = project.doit("compile:nms", "draw:nms")
+        done = project.doit("compile:nms", "draw-inputs:nms")
     finally:
         for path, text in originals.items():
             (project.root / path).write_text(text)
@@ -144,7 +144,7 @@ def test_a_forbidden_call_that_is_answered_is_told(project: Project) -> None:
     torch = pipeline(project, "register", "nms", "--part", "forbidden")
     assert "nms in torch computes what its declaration forbids: dtype of valid: int32\n" in torch
     assert "nms in ONNX Runtime computes what its declaration forbids: value of max_boxes: -1\n" in pipeline(
-        project, "fuzz", "nms"
+        project, "ort-fuzz", "nms"
     )
 
 

@@ -37,7 +37,7 @@ def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
             part = step.name.partition("@")[0].removeprefix(f"{operator}-")
             kind = f"{step.group} {part}" if step.group in ("register", "verify") else step.group
             found.setdefault(kind, set()).add(not made.isdisjoint(map(Path, step.reads)))
-    free = {"glue", "data", "draw", "export", "register schema", "register nodes", "register gradient"}
+    free = {"codegen", "data", "draw-inputs", "export", "register schema", "register nodes", "register gradient"}
     assert {kind for kind in free if found[kind] != {False}} == set()
     keyed = {"compile", "register kernel", "register search", "verify custom"}
     assert {kind for kind in keyed if found[kind] != {True}} == set()
@@ -81,7 +81,7 @@ def test_a_step_says_what_it_is_for() -> None:
     for step in of_cells:
         assert step.lowering and step.cell
         assert step.name == cell_step_name(step.group, "group_norm", step.lowering, step.cell)
-    without = {"sdk", "environment", "report", "probe", "link", "dist"}
+    without = {"headers", "environment", "report", "probe", "link-wheel", "dist"}
     assert {step.group for step in found if step.operator != "group_norm"} <= without
     assert all(step.lowering and step.cell for step in found if step.verdict), "a step that dies leaves a verdict"
 
@@ -98,7 +98,7 @@ def test_a_step_is_the_same_whatever_else_is_planned() -> None:
 def test_every_torch_and_every_onnx_runtime_is_tried_by_several_threads() -> None:
     found = planned("all", "1.16,1.31")
     verify = {name.partition("@")[2]: s for name, s in found.items() if name.startswith("verify:group_norm-custom@")}
-    first = {cell for cell, step in verify.items() if "--not-first" not in step.command}
+    first = {cell for cell, step in verify.items() if "--skip-once-checks" not in step.command}
     torches = [t for t in with_environment(Paths(ROOT))[0] if not why_unsupported("legacy", 18, t)]
     assert len(torches) > 2
     assert first == {f"torch{t}-legacy-opset18-ort{o}" for t in torches for o in ("1.16", "1.31")}

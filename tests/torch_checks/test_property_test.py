@@ -88,7 +88,7 @@ def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths)
         path.write_text(original)
     found = re.fullmatch(
         rf"group_norm-(found_\w+) in torch: ({re.escape(expected)}.*)\. The smallest that hypothesis found: (.*)\. "
-        r"Keep it as a case with: python -m opmatrix adopt group_norm \1",
+        r"Keep it as a case with: python -m opmatrix adopt-case group_norm \1",
         message,
         re.DOTALL,
     )

@@ -135,7 +135,7 @@ def test_a_kernel_that_is_wrong_for_one_kind_alone(kind: str, layout: Paths) -> 
     assert old in KERNEL
     message = search(layout, KERNEL.replace(old, new, 1))
     assert re.search(expected, message, re.DOTALL), message
-    assert "Keep it as a case with: python -m opmatrix adopt each found_" in message
+    assert "Keep it as a case with: python -m opmatrix adopt-case each found_" in message
 
 
 @pytest.mark.parametrize("kind", STRIDES)

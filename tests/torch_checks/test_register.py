@@ -28,7 +28,7 @@ def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[s
 
 def prepare(project: Project, *stages: str, operator: str = "group_norm") -> Project:
     for stage in stages:
-        done = pipeline(project, stage, *(() if stage == "sdk" else (operator,)))
+        done = pipeline(project, stage, *(() if stage == "headers" else (operator,)))
         assert done.returncode == 0, done.stderr
     return project
 
@@ -36,7 +36,7 @@ def prepare(project: Project, *stages: str, operator: str = "group_norm") -> Pro
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = Project.copy(tmp_path_factory.mktemp("built"))
-    return prepare(project, "sdk", "glue", "compile", "data")
+    return prepare(project, "headers", "codegen", "compile", "data")
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_the_kernel_part_runs_every_case(built: Project) -> None:
 )
 def test_one_process_runs_several_parts(parts: tuple[str, ...], built: Project) -> None:
     """The gradient part defines the operator itself; the compiled library defines it once more."""
-    done = pipeline(prepare(built, "draw"), "register", "group_norm", *parts)
+    done = pipeline(prepare(built, "draw-inputs"), "register", "group_norm", *parts)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert manifest(built.layout, "gradient") and manifest(built.layout, "kernel")
 
@@ -111,7 +111,7 @@ AFTER_CHECKS = "  if (x.numel() == 0) return;\n"
 )
 def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected: str, few: Project) -> None:
     few.replace("native/group_norm/kernel.h", AFTER_CHECKS, f"{AFTER_CHECKS}  {fault}\n")
-    prepare(few, "sdk", "glue", "compile", "data")
+    prepare(few, "headers", "codegen", "compile", "data")
     done = register(few, "kernel")
     assert done.returncode == 8
     assert f"group_norm-seed in torch: {expected}" in done.stderr
@@ -125,7 +125,7 @@ def test_of_many_wrong_cases_a_few_are_told_in_full_and_each_is_replayed(few: Pr
     few.replace("native/group_norm/kernel.h", AFTER_CHECKS, f"{AFTER_CHECKS}  epsilon += 1;\n")
     cases = few.layout.cases("group_norm")
     cases.write_text(cases.read_text() + FEW.replace('static("float64")', 'static("float64"), flat("float32")'))
-    prepare(few, "sdk", "glue", "compile", "data")
+    prepare(few, "headers", "codegen", "compile", "data")
     lines = register(few, "kernel").stderr.splitlines()
     assert len(lines) == 4 and re.match(r"group_norm in torch: \d+ more cases are wrong: \w+, ", lines[-1]), lines
     assert lines[-1].endswith("In full: each by python -m opmatrix register group_norm --part kernel --case NAME")
@@ -143,7 +143,7 @@ def test_of_many_wrong_cases_a_few_are_told_in_full_and_each_is_replayed(few: Pr
 
 def after_the_build(few: Project, old: str, new: str) -> str:
     """Return what register says of a declaration that is edited once its library is built."""
-    prepare(few, "sdk", "glue", "compile")
+    prepare(few, "headers", "codegen", "compile")
     few.unpublish("group_norm")
     few.replace("ops/group_norm/spec.py", old, new)
     done = register(few, "schema")
@@ -164,7 +164,7 @@ def test_a_default_that_differs_is_shown_beside_the_declared_one(few: Project) -
 
 
 def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
-    prepare(few, "sdk", "glue", "compile")
+    prepare(few, "headers", "codegen", "compile")
     fake = few.layout.generated("group_norm") / "fake.py"
     fake.write_text(fake.read_text().replace("x.new_empty(x.shape)", "x.new_empty(x.shape).mT"))
     done = register(few, "schema")
@@ -174,7 +174,7 @@ def test_a_wrong_fake_kernel_is_named_by_opcheck(few: Project) -> None:
 
 
 def test_a_fake_kernel_that_is_wrong_in_its_second_output_is_named(few: Project) -> None:
-    prepare(few, "sdk", "glue", "compile", operator="dual_residual")
+    prepare(few, "headers", "codegen", "compile", operator="dual_residual")
     fake = few.layout.generated("dual_residual") / "fake.py"
     text = fake.read_text()
     line = next(line for line in text.splitlines() if line.startswith("    y_residual = "))
@@ -186,7 +186,7 @@ def test_a_fake_kernel_that_is_wrong_in_its_second_output_is_named(few: Project)
 
 
 def test_a_gradient_that_does_not_trace_is_named_by_opcheck(few: Project) -> None:
-    prepare(few, "sdk", "glue", "compile")
+    prepare(few, "headers", "codegen", "compile")
     few.replace("ops/group_norm/torch_op.py", "    weights = ", "    assert num_groups.item()\n    weights = ")
     done = register(few, "schema")
     assert done.returncode == 8
@@ -238,7 +238,7 @@ def test_a_definition_in_python_that_differs_is_named(old: str, new: str, expect
 def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
     """The kernel is right, and so is everything in ONNX Runtime."""
     few.replace("native/binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;")
-    prepare(few, "sdk", "glue", "compile", "data")
+    prepare(few, "headers", "codegen", "compile", "data")
     done = register(few, "kernel")
     assert done.returncode == 8
     assert "group_norm-sliced_float64 in torch: " in done.stderr
@@ -246,7 +246,7 @@ def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
 
 
 def test_a_library_of_another_name_is_found_out(few: Project) -> None:
-    prepare(few, "sdk", "glue", "compile")
+    prepare(few, "headers", "codegen", "compile")
     few.unpublish("group_norm")
     few.replace("ops/group_norm/spec.py", "mynamespace::custom_group_norm", "mynamespace::another_norm")
     done = register(few, "schema")
@@ -269,7 +269,7 @@ def test_a_definition_for_older_versions_of_torch_computes_the_same(few: Project
     """As if this torch had no torch.library.custom_op, which came with 2.4."""
     few.replace("ops/add_and_round/torch_op.py", 'hasattr(torch.library, "custom_op")', "False")
     for operator in ("custom_op_one", "custom_op_two", "add_and_round"):
-        prepare(few, "glue", operator=operator)
+        prepare(few, "codegen", operator=operator)
     prepare(few, "data", operator="add_and_round")
     for part in ("schema", "kernel"):
         done = register(few, part, "add_and_round")

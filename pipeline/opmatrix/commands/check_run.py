@@ -124,8 +124,8 @@ class Parts:
 
     def _link(self, names: Sequence[str]) -> bool:
         """Link one library of operators that share a domain; return whether there is one."""
-        log = self._layout.log(f"combine:{self._layout.combined(names).name}")
-        ending = self._run(["combine", *names], log)
+        log = self._layout.log(f"link-together:{self._layout.combined(names).name}")
+        ending = self._run(["link-together", *names], log)
         if ending.status:
             said = read_output(log) or self._end(ending, log)
             self._teller.print([Finding(question="libraries", mark="wrong", text=said)])

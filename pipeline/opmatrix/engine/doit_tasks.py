@@ -13,24 +13,24 @@ ENVIRONMENT = "environment"
 # In the order in which data flows. The report runs whatever failed before it: it reports what there is.
 GROUPS: Mapping[str, str] = {
     ENVIRONMENT: "make the environments of other versions of torch and ONNX Runtime",
-    "sdk": "find or fetch ONNX Runtime's headers",
-    "glue": "write the bindings that follow from each declaration",
+    "headers": "find or fetch ONNX Runtime's headers",
+    "codegen": "write the bindings that follow from each declaration",
     "compile": "build each operator's pair of libraries",
     "data": "write inputs and expected outputs of every case",
-    "draw": "draw inputs that are hard on a kernel, and compute what is expected",
+    "draw-inputs": "draw inputs that are hard on a kernel, and compute what is expected",
     "register": "prove each torch library: schema, values, gradients",
     "export": "export each operator through both exporters, at every opset",
     "verify": "run every model in ONNX Runtime against the expected outputs",
     "report": "show and write what is known about every cell",
     "probe": "measure which cells are legal, and compare with pipeline/opmatrix/matrix/cells.py, when asked for",
     "sanitize": "run each pair of libraries under AddressSanitizer and UBSan, when asked for",
-    "link": "link the operators that ship into one pair of libraries, when asked for",
+    "link-wheel": "link the operators that ship into one pair of libraries, when asked for",
     "dist": "build a wheel of the operators that ship, when asked for",
 }
 REPORT = "report"
 DIST = "dist"
 # What `doit` runs where no task is named. An environment is made for the steps that run in it.
-DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", "link", "dist", ENVIRONMENT))
+DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", "link-wheel", "dist", ENVIRONMENT))
 
 
 class StepTask(Task):

@@ -24,7 +24,7 @@ from opmatrix.spec import Lowering
 from opmatrix.step import Step, cell_step_name
 
 # What a step's config may hold and a sibling's need not: it tells cells apart, and nothing of what they were made from.
-_OWN = "first"
+_OWN = "once"
 
 
 @dataclass(frozen=True, kw_only=True)

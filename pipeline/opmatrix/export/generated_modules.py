@@ -75,7 +75,7 @@ def generated_module(layout: Paths, name: str, module: str) -> ModuleType:
     try:
         return load_module(path, f"{name}_{module}")
     except FileNotFoundError as error:
-        raise ExportError(missing(path, run=f"python -m opmatrix glue {name}")) from error
+        raise ExportError(missing(path, run=f"python -m opmatrix codegen {name}")) from error
 
 
 def lowered_nodes(demand: ExpectedModel, generated: GeneratedModules) -> tuple[NodeProto, ...]:

@@ -118,7 +118,7 @@ def defaults(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
         if not _same(found, wanted := as_float32(declared, declared.default)):
             yield (
                 f"the ONNX schema has the default {found!r} for attribute {declared.name!r}, declared: {wanted!r}, as "
-                f"in torch. Write it anew with: python -m opmatrix glue {demand.spec.name}"
+                f"in torch. Write it anew with: python -m opmatrix codegen {demand.spec.name}"
             )
 
 

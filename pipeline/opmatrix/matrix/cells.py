@@ -264,7 +264,8 @@ def _row(factor: str, table: Mapping[str, _Row], version: str) -> _Row:
     if version in table:
         return table[version]
     raise UsageError(f"{factor} {version}: it has no row in pipeline/opmatrix/matrix/cells.py, which has "
-                     f"{', '.join(table)}. Measure it: `python -m opmatrix probe {factor}` prints the row to add")  # fmt: skip
+                     f"{', '.join(table)}. Measure it: `python -m opmatrix probe {factor}` prints the row "
+                     "to add")  # fmt: skip
 
 
 def _span(opsets: range) -> str:

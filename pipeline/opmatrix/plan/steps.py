@@ -51,8 +51,8 @@ def steps(plan: Plan) -> Iterator[Step]:
             yield from (_export(op, lowering, cell) for cell in exported)
             if len(exported) > 1 and operator.spec.torch:
                 yield _compare_exports(op, lowering, exported)
-            firsts = _once_cells(cells)
-            yield from (_verify(op, lowering, cell, first=cell in firsts) for cell in cells)
+            once_cells = _once_cells(cells)
+            yield from (_verify(op, lowering, cell, once=cell in once_cells) for cell in cells)
             verdicts += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
         if has_ort_library(operator.spec) and (here := [cell for cell in cells if plan.is_main(cell)]):
             yield _sanitize(op, here[0])
@@ -149,7 +149,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
 def _sdk(plan: Plan) -> Step:
     return make_step(
         plan,
-        "sdk",
+        "headers",
         writes=[plan.layout.sdk],
         setting=plan.environ.get("OPMATRIX_ORT_INCLUDE", ""),
         lost=lost_headers(plan.layout),
@@ -159,7 +159,7 @@ def _sdk(plan: Plan) -> Step:
 def _glue(op: OperatorPlan) -> Step:
     folder = op.layout.generated(op.name)
     return op.step(
-        "glue",
+        "codegen",
         writes=[folder / name for name in generated_files.generated(op.spec, op.written)],
         code=generated_files.TEMPLATES,
         spec=op.keys.codegen,
@@ -237,7 +237,7 @@ def _data(op: OperatorPlan) -> Step:
 
 def _draw(op: OperatorPlan) -> Step:
     return op.step(
-        "draw",
+        "draw-inputs",
         reads=[op.layout.reference(op.name)],
         writes=[op.layout.drawn(op.name)],
         server="onnx",
@@ -292,27 +292,27 @@ def _compare_exports(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell]
         f"-{lowering}-agreement@torch{'+'.join(dict.fromkeys(c.torch for c in cells if c.torch))}",
         "--lowering", lowering, *map(str, cells),
         lowering=lowering,
-        stage="agree",
-        command="agree",
+        stage="compare-exports",
+        command="compare-exports",
         reads=[op.layout.manifest(op.name, lowering, cell) for cell in cells],
     )  # fmt: skip
 
 
-def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, first: bool) -> Step:
+def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> Step:
     layout, spec = op.layout, op.spec
     verdict = layout.verdict(spec.name, lowering, cell)
     return op.cell_step(
         "verify",
         lowering,
         cell,
-        *([] if first else ["--not-first"]),
+        *([] if once else ["--skip-once-checks"]),
         reads=[
             *([layout.ort_library(spec.name)] if lowering == "custom" and has_ort_library(spec) else ()),
             *(layout.reference(name) for name in (spec.name, *spec.uses)),
             layout.manifest(spec.name, lowering, cell),
             *op.function_models(lowering, cell),
             layout.data_manifest(spec.name),
-            *(op.published_files if lowering == "custom" and first else ()),
+            *(op.published_files if lowering == "custom" and once else ()),
         ],
         writes=[verdict],
         server="ort",
@@ -321,7 +321,7 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, first: bool) ->
         used=op.keys.used,
         models=op.keys.models,
         tolerances=op.keys.tolerances[lowering],
-        first=first,
+        once=once,
         published=op.operator.published if lowering == "custom" else (),
         environment=op.plan.environment(ort=cell.ort),
         uses=_VERIFYING,
@@ -351,7 +351,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         writes=[verdict],
         after=[f"sanitize:{name}" for name in spec.uses],  # which compiles in the same folders
         verdict=verdict,
-        stages=[digest(stage) for stage in ("compile", "register", "draw", "verify", "fuzz")],
+        stages=[digest(stage) for stage in ("compile", "register", "draw-inputs", "verify", "ort-fuzz")],
         compiler=op.plan.toolchain.identity,
         flags=[*op.plan.toolchain.compiler, op.plan.toolchain.linker],
         headers=third_party_headers.versions(spec),
@@ -376,7 +376,7 @@ def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
         reads=verdicts,
         any_cell=bool(verdicts),  # without one it fails
         operators={o.name: o.where for o in plan.operators},  # a cell that is no longer theirs goes away
-        drawn=[digest("export"), digest("node"), digest("register")],
+        drawn=[digest("export"), digest("export-node"), digest("register")],
         found=plan.layout.covered,
         writes=plan.layout.reports,
         code=TEMPLATES,

@@ -29,7 +29,7 @@ def _link(plan: Plan, dist: Dist) -> Step:
     libraries = {side: layout.linked_library(dist.name, side) for side in inputs.sides(chosen)}
     return make_step(
         plan,
-        "link",
+        "link-wheel",
         reads=[
             layout.sdk,
             *(path for folder in (layout.include, layout.binding) for path in sorted(folder.rglob("*.*"))),

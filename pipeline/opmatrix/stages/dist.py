@@ -61,7 +61,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
 def _library(layout: Paths, dist: Dist, side: str) -> Path:
     path = layout.linked_library(dist.name, side)
     if not path.is_file():
-        raise DistError(missing(path, run="python -m opmatrix link"))
+        raise DistError(missing(path, run="python -m opmatrix link-wheel"))
     return path
 
 

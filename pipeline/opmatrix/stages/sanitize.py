@@ -27,7 +27,7 @@ from opmatrix.verdict import Outcome, Verdict
 # Of the runtimes, libstdc++ is there as well: without it the first C++ exception would end the process.
 RUNTIMES = ("libasan.so", "libubsan.so", "libstdc++.so")
 # What is run as it is: it loads no library of ours.
-UNWATCHED = ("compile", "draw")
+UNWATCHED = ("compile", "draw-inputs")
 # Python and the frameworks free little when they end: what leaks cannot be told from that.
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:strict_string_checks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
@@ -43,7 +43,7 @@ def run(layout: Paths, operator: Operator, *, cell: Cell) -> None:
     environ = {**os.environ, "LD_PRELOAD": ":".join(_runtimes()), **OPTIONS}
     try:
         for command in _commands(operator, cell):
-            words = command if command[0] == "draw" else (*command, "--sanitized")
+            words = command if command[0] == "draw-inputs" else (*command, "--sanitized")
             _run(layout, words, os.environ if command[0] in UNWATCHED else environ)
     except SanitizeError as error:
         detail = str(error)
@@ -67,8 +67,8 @@ def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
     yield "verify", spec.name, "--cell", str(cell)
     if has_kernel(spec):
         if spec.torch is None:
-            yield "draw", spec.name  # no step does: in torch there is nothing to search
-        yield "fuzz", spec.name
+            yield "draw-inputs", spec.name  # no step does: in torch there is nothing to search
+        yield "ort-fuzz", spec.name
 
 
 def _run(layout: Paths, arguments: Sequence[str], environ: Mapping[str, str]) -> None:

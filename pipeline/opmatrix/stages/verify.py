@@ -37,7 +37,7 @@ def run(
     lowering: Lowering,
     cell: Cell,
     case: str | None = None,
-    first: bool = True,
+    once: bool = True,
 ) -> None:
     """Judge all cases of one cell and write the verdict; with `case`, print how that one went and write nothing.
 
@@ -46,7 +46,7 @@ def run(
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
     started = time.perf_counter()
-    bench = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, first=first)
+    bench = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
     results: tuple[CaseResult, ...] = ()
     detail = ""
     try:
@@ -88,7 +88,7 @@ class CellVerifier:
     lowering: Lowering
     cell: Cell
     only: str | None
-    first: bool
+    once: bool
 
     def __post_init__(self) -> None:
         """Raise UsageError for an unknown case; that of a function body is the case that it comes from."""
@@ -128,7 +128,7 @@ class CellVerifier:
 
     def _kept(self) -> tuple[int, ...]:
         """Return the published versions whose models this cell runs."""
-        return self.operator.published if self.lowering == "custom" and self.first else ()
+        return self.operator.published if self.lowering == "custom" and self.once else ()
 
     def _published(self, version: int, setting: RunConfig) -> CaseResult:
         """Return the result of the model that is kept of a published version: others have models like it."""
@@ -171,7 +171,7 @@ class CellVerifier:
             return
         found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
         # Of what ONNX Runtime computes itself, nothing is ours that threads could share.
-        shared = self.first and setting.runtime.library
+        shared = self.once and setting.runtime.library
         ours = {name: data for name, data in found.items() if shared and isinstance(data, DataSet)}
         crowd = trial.crowded(ours)
         ignored = case_message.ignored_attributes(name, model, said.get("dropped", ()))

@@ -53,6 +53,6 @@ def read(path: Path, operator: str) -> list[DrawnCase]:
     try:
         found: list[DrawnCase] = pickle.loads(path.read_bytes())
     except (FileNotFoundError, pickle.UnpicklingError, EOFError, AttributeError) as error:
-        run = f"python -m opmatrix draw {operator}"
+        run = f"python -m opmatrix draw-inputs {operator}"
         raise DataError(missing(path, run=run, problem="is missing or damaged")) from error
     return found

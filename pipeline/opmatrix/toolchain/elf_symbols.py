@@ -193,8 +193,8 @@ def _check_ceiling(path: Path, found: Symbols) -> None:
     for kind, newest in NEWEST_SYMBOL_VERSIONS.items():
         if (needed := asked.get(kind, ())) > newest:
             raise CompileError(
-                f"{path.name} needs {kind}_{version_text(needed)}, newer than {kind}_{version_text(newest)}, which is the "
-                f"newest that it may: an older system could not load it. See which function asks for it with "
+                f"{path.name} needs {kind}_{version_text(needed)}, newer than {kind}_{version_text(newest)}, which is "
+                f"the newest that it may: an older system could not load it. See which function asks for it with "
                 f"`objdump -T '{path}'`, or compile on an older system"
             )
 

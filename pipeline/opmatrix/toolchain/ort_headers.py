@@ -58,7 +58,7 @@ def recorded(layout: Paths) -> Mapping[str, Any]:
     try:
         found: Mapping[str, Any] = json.loads(layout.sdk.read_text())
     except FileNotFoundError as error:
-        raise CompileError(missing(layout.sdk, run="python -m opmatrix sdk")) from error
+        raise CompileError(missing(layout.sdk, run="python -m opmatrix headers")) from error
     return found
 
 

@@ -87,5 +87,5 @@ def _remedy(operator: Operator) -> str:
         return f"It is torch's own: choose another case, or bound the override in ops/{operator.name}/spec.py"
     return (
         f"The binding, the fake kernel or the gradient does not do what the schema promises: mend torch_op.py, or "
-        f"write them anew with: python -m opmatrix glue {operator.name}, then compile {operator.name}"
+        f"write them anew with: python -m opmatrix codegen {operator.name}, then compile {operator.name}"
     )

@@ -53,7 +53,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
     shown = " ".join(source(dict(part)) for part in (model.types, model.attributes, model.cases[0].inputs) if part)
     raise RegisterError(
         f"{operator.name}-{model.name} in torch: {problem}. The smallest that hypothesis found: {shown}. "
-        f"Keep it as a case with: python -m opmatrix adopt {operator.name} {model.name}"
+        f"Keep it as a case with: python -m opmatrix adopt-case {operator.name} {model.name}"
     )
 
 

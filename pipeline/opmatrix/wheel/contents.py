@@ -19,7 +19,10 @@ from opmatrix.wheel import declaration_text, inputs, vendored_modules
 from opmatrix.wheel.settings import Dist
 
 _DECOMPOSED = "Operators that `decomposed` names become operators of ONNX itself, where the declaration says how."
-_DOMAINS = "`domains` are the versions of custom domains that the model imports; without it the first, which old libraries read."
+_DOMAINS = (
+    "`domains` are the versions of custom domains that the model imports; "
+    "without it the first, which old libraries read."
+)
 
 
 def files(layout: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: str) -> dict[str, bytes]:

@@ -130,7 +130,8 @@ def _wrong_operators(asked: Any, known: Mapping[str, Operator]) -> Iterator[str]
         for file in (OWN_TORCH, OWN_ORT):
             if is_own(file, operator.spec, operator.written):
                 yield f"operators: {operator.name!r} has a binding by hand, native/{operator.name}/{file}, " \
-                    "which cannot be linked together with others: leave it out, or remove that file and write kernel.h"  # fmt: skip
+                    "which cannot be linked together with others: leave it out, or remove that file and write " \
+                    "kernel.h"  # fmt: skip
 
 
 def _has_library(operator: Operator) -> bool:
