@@ -21,7 +21,7 @@ def test_a_page_is_current(name: str) -> None:
 
 
 def test_every_page_of_the_folder_is_made() -> None:
-    """operators.md is made by `python -m opmatrix operator-pages` and is not committed: a new operator changes no page."""
+    """`python -m opmatrix operator-pages` makes operators.md, which is not committed: an operator changes no page."""
     assert {path.name for path in (ROOT / "docs/reference").iterdir()} - {"operators.md"} == {*MADE}
 
 
