@@ -1,8 +1,8 @@
 """The format of a project: what its files import from opmatrix, and the names that they use.
 
-A project names its format in pyproject.toml, ``[tool.opmatrix] format = 1``. The number rises when opmatrix would misread
-or reject the files of older projects; `opmatrix update` then rewrites them. A project that names none has format 0: its
-files import the package `pipeline`.
+A project names its format in pyproject.toml, ``[tool.opmatrix] format = 1``. The number rises when opmatrix would
+misread or reject the files of older projects; `opmatrix update` then rewrites them. A project that names none has
+format 0: its files import the package `pipeline`.
 """
 
 from __future__ import annotations
