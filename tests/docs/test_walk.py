@@ -80,7 +80,7 @@ def test_a_true_page_passes(tmp_path: Path) -> None:
 
             '''console
             $ test -f written
-            $ cd .. && ./run python -c 'import pipeline, sys; print(sys.argv)'
+            $ cd .. && ./run python -c 'import opmatrix, sys; print(sys.argv)'
             ['-c']
             '''
 
