@@ -40,7 +40,7 @@ class Parts:
 
     def check(self) -> None:
         """Print everything. Raises UsageError for what is no model, or no function that builds one."""
-        folder = self._layout.checked(self._asked.label)
+        folder = self._layout.model_check(self._asked.label)
         self._teller.title(self._shown(self._asked.model))
         if not self._asked.function:
             self._model(self._asked.model, folder, of="test_data_set_0")
@@ -124,7 +124,7 @@ class Parts:
 
     def _link(self, names: Sequence[str]) -> bool:
         """Link one library of operators that share a domain; return whether there is one."""
-        log = self._layout.log(f"link-together:{self._layout.combined(names).name}")
+        log = self._layout.log(f"link-together:{self._layout.combined_folder(names).name}")
         ending = self._run(["link-together", *names], log)
         if ending.status:
             said = read_output(log) or self._end(ending, log)
@@ -141,7 +141,7 @@ class Parts:
         path = folder / f"{part}.json"
         path.unlink(missing_ok=True)
         log = self._layout.log(
-            f"check:{folder.relative_to(self._layout.checked('')).as_posix().replace('/', '-')}-{part}"
+            f"check:{folder.relative_to(self._layout.model_check('')).as_posix().replace('/', '-')}-{part}"
         )
         arguments = [f"check-{part}", model, "--into", str(folder), *options]
         ending = self._run(arguments, log, server)

@@ -59,7 +59,7 @@ def bring_up_to_date(layout: Paths, name: str, environ: Mapping[str, str]) -> No
     except (SetupError, OSError, subprocess.CalledProcessError) as error:
         raise NoEnvironmentError(f"environment {name}: {error}") from error
     for package, found in installed(folder).items():
-        write_text(layout.installed(name, package), f"{found}\n")
+        write_text(layout.installed_version(name, package), f"{found}\n")
 
 
 def installed(environment: Path) -> dict[str, str]:

@@ -51,7 +51,7 @@ def python_path(layout: Paths, environment: str) -> dict[str, str]:
 
     It is alone in its folder: where it is installed, its neighbours are the packages of the main environment.
     """
-    link = layout.package(environment)
+    link = layout.package_link(environment)
     if not link.is_symlink() or link.readlink() != PACKAGE:
         link.parent.mkdir(exist_ok=True)
         temporary = link.with_name(f".{link.name}.{os.getpid()}")

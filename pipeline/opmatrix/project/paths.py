@@ -96,7 +96,7 @@ class Paths:
     def kernel(self, name: str) -> Path:
         return self.native / name / "kernel.h"
 
-    def own(self, name: str, file: str) -> Path:
+    def handwritten(self, name: str, file: str) -> Path:
         """A file of an operator's C++: ``kernel.h``, or a binding that is written by hand, ``torch.cc``, ``ort.cc``."""
         return self.native / f"{name}/{file}"
 
@@ -131,11 +131,11 @@ class Paths:
         """A folder that is there when an environment is complete."""
         return self.environment(environment) / "stamp"
 
-    def package(self, environment: str) -> Path:
+    def package_link(self, environment: str) -> Path:
         """A link to this package, for the Python of an environment."""
         return self.environment(environment) / "package/opmatrix"
 
-    def installed(self, environment: str, package: str) -> Path:
+    def installed_version(self, environment: str, package: str) -> Path:
         """A file with the version of one package: what steps that run there are keyed by."""
         return self.environment(environment) / f"versions/{package}"
 
@@ -144,7 +144,7 @@ class Paths:
     build = _fixed("build")
     state = _fixed("build/state.db")
     lock = _fixed("build/lock")
-    sdk = _fixed("build/sdk.json")
+    ort_headers = _fixed("build/headers.json")
     reference_pages = _fixed("build/reference")
 
     def plan(self, choice: str = "") -> Path:
@@ -155,7 +155,7 @@ class Paths:
     def generated(self, name: str) -> Path:
         return self.build / f"generated/{name}"
 
-    def compiled(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
+    def compile_folder(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
         """The folder in which one ninja builds one operator: build.ninja, objects, libraries.
 
         `torch`, such as "2.6", is one that has a library of its own; what depends on none is a folder further up.
@@ -164,27 +164,27 @@ class Paths:
         return self.build / f"{kind}/{name}" / (f"torch{torch}" if torch else "")
 
     @property
-    def _special(self) -> bool:
+    def _instrumented(self) -> bool:
         return self.sanitized or self.debug
 
-    def other_headers(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
+    def discovered_headers(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
         """A list of what the compiler has read for an operator beside the project's own files."""
-        return self.compiled(name, debug=debug, torch=torch) / "headers.txt"
+        return self.compile_folder(name, debug=debug, torch=torch) / "headers.txt"
 
     def torch_library(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
         """The library that gives torch the operator: one for many versions, or that of `torch` alone."""
-        return self.compiled(name, debug=debug, torch=torch) / f"lib{name}_torch.so"
+        return self.compile_folder(name, debug=debug, torch=torch) / f"lib{name}_torch.so"
 
     def ort_library(self, name: str, *, debug: bool = False) -> Path:
-        return self.compiled(name, debug=debug) / f"lib{name}_ort.so"
+        return self.compile_folder(name, debug=debug) / f"lib{name}_ort.so"
 
     def torch_version(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
         """The torch that a library over its C++ headers was compiled for."""
-        return self.compiled(name, debug=debug, torch=torch) / "torch.txt"
+        return self.compile_folder(name, debug=debug, torch=torch) / "torch.txt"
 
     def objects(self, name: str, *stems: str) -> tuple[Path, ...]:
         """What an operator gives to libraries: its own, those of operators that use it, and those that ship."""
-        return tuple(self.compiled(name) / f"{stem}.o" for stem in stems)
+        return tuple(self.compile_folder(name) / f"{stem}.o" for stem in stems)
 
     def data(self, name: str, model: str, case: int) -> Path:
         """One test data set in the layout of ONNX's backend tests: input_<i>.pb and output_<i>.pb."""
@@ -194,41 +194,41 @@ class Paths:
         """The fingerprints of all test data of an operator: who reads those files is keyed by this one."""
         return self.build / f"data/{name}/data.json"
 
-    def registered(self, name: str, part: str, *, torch: str) -> Path:
+    def register_manifest(self, name: str, part: str, *, torch: str) -> Path:
         """The manifest of one part of the register stage, such as "schema" or "kernel"."""
-        folder = self.compiled(name) if self._special else self.build / "register" / name
+        folder = self.compile_folder(name) if self._instrumented else self.build / "register" / name
         return folder / f"{part}@torch{torch}.json"
 
     # Where hypothesis keeps what it would otherwise write to the current folder.
     hypothesis = _fixed("build/hypothesis")
 
-    def drawn(self, name: str) -> Path:
+    def drawn_inputs(self, name: str) -> Path:
         """Inputs that were drawn from the declaration, with the answers of the reference."""
         return self.build / f"draw/{name}/drawn.pickle"
 
-    def found(self, name: str, case: str) -> Path:
+    def failing_case(self, name: str, case: str) -> Path:
         """A case that the search found: what is wrong with it, then its text for cases.py."""
         return self.build / "register" / name / "found" / f"{case}.txt"
 
-    def exported(self, name: str, lowering: str, cell: Cell) -> Path:
+    def export_folder(self, name: str, lowering: str, cell: Cell) -> Path:
         return self.build / f"export/{name}/{lowering}/{cell.export_name}"
 
     def manifest(self, name: str, lowering: str, cell: Cell) -> Path:
-        return self.exported(name, lowering, cell) / "export.json"
+        return self.export_folder(name, lowering, cell) / "export.json"
 
-    def pictures(self, name: str, lowering: str, cell: Cell) -> Path:
+    def graph_drawings(self, name: str, lowering: str, cell: Cell) -> Path:
         """The models of a cell as the report draws them: no other step reads it."""
-        return self.exported(name, lowering, cell) / "pictures.json"
+        return self.export_folder(name, lowering, cell) / "pictures.json"
 
     def model(self, name: str, lowering: str, cell: Cell, model: str) -> Path:
-        return self.exported(name, lowering, cell) / f"{model}/model.onnx"
+        return self.export_folder(name, lowering, cell) / f"{model}/model.onnx"
 
     def function_model(self, name: str, cell: Cell, model: str) -> Path:
         """The custom model with a function body for its node. It lies with the decomposed one, whose nodes it has."""
         return self.model(name, "decomposed", cell, model).with_name("model_with_functions.onnx")
 
     def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
-        folder = self.compiled(name) if self._special else self.build / "verify" / name
+        folder = self.compile_folder(name) if self._instrumented else self.build / "verify" / name
         return folder / lowering / f"{cell}.json"
 
     def sanitized_verdict(self, name: str) -> Path:
@@ -240,27 +240,27 @@ class Paths:
         group, _, name = task.partition(":")
         return self.build / "log" / group / f"{name or group}.log"
 
-    def of_operator(self, name: str) -> Iterator[Path]:
+    def operator_files(self, name: str) -> Iterator[Path]:
         """Yield every folder and log under build/ that holds one operator's results and nothing else."""
         yield from self.build.glob(f"*/{name}")
         for end in ("", "-*", "@*"):
             yield from self.build.glob(f"log/*/{name}{end}.log")
 
-    def probed(self, environment: str) -> Path:
+    def probe_result(self, environment: str) -> Path:
         """What was measured of one torch or ONNX Runtime, ``torch2.9``."""
         return self.build / f"probe/{environment}.json"
 
-    def combined(self, names: Sequence[str]) -> Path:
+    def combined_folder(self, names: Sequence[str]) -> Path:
         """The folder in which one ONNX Runtime library is linked of several operators."""
         joined = "+".join(names)
         short = joined if len(joined) < 100 else hashlib.sha256(joined.encode()).hexdigest()[:16]
         return self.build / f"combined/{short}"
 
     def combined_library(self, names: Sequence[str]) -> Path:
-        folder = self.combined(names)
+        folder = self.combined_folder(names)
         return folder / f"lib{folder.name}_ort.so"
 
-    def checked(self, label: str) -> Path:
+    def model_check(self, label: str) -> Path:
         """What `doit check` finds out about one model."""
         return self.build / "check" / label
 
@@ -272,23 +272,23 @@ class Paths:
     report_page = _fixed("build/report/index.html")
 
     @property
-    def reports(self) -> tuple[Path, ...]:
+    def report_files(self) -> tuple[Path, ...]:
         """Every file that the report step writes anew."""
         folder = self.report
         return (self.report_data, folder / "junit.xml", folder / "summary.md", self.report_page)
 
     # The verdicts that a report tells, those of earlier runs that stand among them: a path a line.
-    covered = _fixed("build/report/verdicts.txt")
+    verdict_list = _fixed("build/report/verdicts.txt")
     # The folder in which one ninja links the libraries that ship.
-    linked = _fixed("build/linked")
+    link_folder = _fixed("build/linked")
 
     def linked_library(self, name: str, side: str) -> Path:
         """What a wheel called `name` gives "torch" or "ort"."""
-        return self.linked / f"lib{name}_{side}.so"
+        return self.link_folder / f"lib{name}_{side}.so"
 
     # The folder that holds the wheel, and nothing else.
     dist = _fixed("build/dist")
     # What is known of the wheel; it is in there as well.
     dist_record = _fixed("build/dist.json")
     # A list of the wheels in `dist`, whose names are known only once they are made.
-    wheels = _fixed("build/dist.txt")
+    wheel_list = _fixed("build/dist.txt")

@@ -73,7 +73,7 @@ def lost_headers(layout: Paths) -> list[str]:
     """Return the headers that the sdk stage once found, and that are not there as they were: they lie outside the
     checkout, where anyone may empty a cache."""
     try:
-        found = json.loads(layout.sdk.read_text())
+        found = json.loads(layout.ort_headers.read_text())
         listed = {Path(found["path"]) / name: digest for name, digest in found["files"].items()}
     except (FileNotFoundError, ValueError, KeyError):  # never ran, or was edited: the step writes it anew
         return []
