@@ -265,8 +265,8 @@ class Pip:
                     lines.append(line.rstrip())
                     if line.startswith(("Collecting", "Installing")) and time.monotonic() - spoken > 5:
                         spoken = time.monotonic()
-                        # "Collecting numpy==2.4.6 (from ...)" -> "collecting numpy==2.4.6"
-                        say(f"  {self.elapsed()}: {re.split(r' \(from|: ', line.strip())[0].lower()}")
+                        package = re.split(r" \(from|: ", line.strip())[0]  # of "Collecting numpy==2.4.6 (from ...)"
+                        say(f"  {self.elapsed()}: {package.lower()}")
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise

@@ -40,13 +40,15 @@ _PYTHONS = {f"torch{v}": row.python for v, row in TORCH.items()} | {f"ort{v}": r
 
 
 def bring_up_to_date(project: Paths, name: str, environ: Mapping[str, str]) -> None:
-    """Make the environment unless it matches its pins. Raises NoEnvironmentError, and UsageError for an unknown name."""
+    """Make the environment unless it matches its pins. Raises NoEnvironmentError, or UsageError for an unknown one."""
     if name not in _PYTHONS:
         raise UsageError(f"no environment {name!r}; allowed: {', '.join(_PYTHONS)}")
     if lost := [path for path in project.pins(name) if not path.is_file()]:
         raise UsageError(f"environment {name}: its pins are missing, {lost[0].relative_to(project.root)}")
     folder = project.environment(name)
-    paths = VenvPaths(root=project.root, name=str(folder.relative_to(project.root)), needed=_NEEDED_BYTES[_factor(name)])
+    paths = VenvPaths(
+        root=project.root, name=str(folder.relative_to(project.root)), needed=_NEEDED_BYTES[_factor(name)]
+    )
     paths.lock.parent.mkdir(parents=True, exist_ok=True)
     try:
         python = find_python(name, newest=_PYTHONS[name], environ=environ)

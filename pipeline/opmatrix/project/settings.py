@@ -21,6 +21,7 @@ from opmatrix.matrix.cells import EXPORTERS, ORT, TORCH, TORCH_EXPORTERS, Cell, 
 from opmatrix.project.paths import Paths
 from opmatrix.version import minor
 
+
 @dataclass(frozen=True, kw_only=True)
 class Versions:
     """The installed versions that results depend on, as their packages print them: ``2.13.0+cpu``."""
