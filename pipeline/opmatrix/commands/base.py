@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,10 @@ class CommandBase(Command):
 
     For an unknown option doit 0.37 prints the constructors of all options; for any usage error it exits with 3.
     """
+
+    @cached_property
+    def _paths(self) -> Paths:
+        return Paths(Path.cwd())
 
     def parse_execute(self, in_args: Sequence[str]) -> Any:
         try:
@@ -45,7 +50,7 @@ class LockedCommand(CommandBase):
     """Hold the lock of the build folder while the command runs. Raises LockedError when another run holds it."""
 
     def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
-        with hold(Paths(Path.cwd()).lock) as self._lock:
+        with hold(self._paths.lock) as self._lock:
             return int(super().execute(params, args) or 0)
 
 

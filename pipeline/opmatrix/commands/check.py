@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from opmatrix.commands.base import CommandBase, option
 from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, UsageError
-from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.version import minor
 
@@ -46,17 +44,16 @@ class Check(CommandBase):
         # Imported here, because doit imports this module for every command.
         from opmatrix.model_check.arguments import FORMS, parse
 
-        paths = Paths(Path.cwd())
         try:
             if len(args) != 1:
                 raise UsageError(f"doit check takes one model, and was given {len(args)}; write {FORMS}")
-            request = parse(args[0], params, paths.root, torch=minor(installed().torch))
+            request = parse(args[0], params, self._paths.root, torch=minor(installed().torch))
             from opmatrix.commands.check_run import ModelCheck
             from opmatrix.model_check.print_findings import FindingPrinter
 
             printer = FindingPrinter(sys.stdout)
-            with hold(paths.lock) as lock:
-                ModelCheck(paths, request, lock=lock, printer=printer).run()
+            with hold(self._paths.lock) as lock:
+                ModelCheck(self._paths, request, lock=lock, printer=printer).run()
         except OpmatrixError as error:
             print(error, file=sys.stderr, flush=True)
             return 2

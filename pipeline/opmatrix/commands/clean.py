@@ -13,7 +13,6 @@ from opmatrix.commands.base import LockedCommand, end_with_pipe
 from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.remove_stale import remove
 from opmatrix.errors import many
-from opmatrix.project.paths import Paths
 
 
 class Clean(LockedCommand, DoitClean):
@@ -30,19 +29,18 @@ class Clean(LockedCommand, DoitClean):
     def clean_tasks(self, tasks: Iterable[Task], dryrun: bool, cleanforget: bool) -> None:
         if dryrun:
             end_with_pipe()
-        paths = Paths(Path.cwd())
         verb = "would remove" if dryrun else "removed"
         for task in {t.name: t for t in tasks if isinstance(t, StepTask)}.values():
-            there = [path for path in (*map(Path, task.step.writes), paths.log(task.name)) if path.is_file()]
+            there = [path for path in (*map(Path, task.step.writes), self._paths.log(task.name)) if path.is_file()]
             if there:
                 self.outstream.write(f"{task.name}: {verb} {many(len(there), 'file')}\n")
             if not dryrun:
-                _remove_files(there, paths.build)
+                _remove_files(there, self._paths.build)
                 if cleanforget:
                     self.dep_manager.remove(task.name)
-        for path in sorted(paths.build.iterdir()) if self._everything else ():
-            if not path.name.startswith((paths.lock.name, paths.state.name)):
-                self.outstream.write(f"{verb} {path.relative_to(paths.root)}\n")
+        for path in sorted(self._paths.build.iterdir()) if self._everything else ():
+            if not path.name.startswith((self._paths.lock.name, self._paths.state.name)):
+                self.outstream.write(f"{verb} {path.relative_to(self._paths.root)}\n")
                 if not dryrun:
                     remove(path)
         self.dep_manager.close()

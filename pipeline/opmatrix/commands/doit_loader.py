@@ -20,7 +20,7 @@ from opmatrix.commands.task_selection import with_operators
 from opmatrix.engine.doit_tasks import DEFAULT, StepTask
 from opmatrix.engine.up_to_date import State
 from opmatrix.errors import OpmatrixError, SpecError, UsageError, did_you_mean
-from opmatrix.step import Config, Fingerprint
+from opmatrix.step import Config
 
 # Variables of the command line: `doit NAME=VALUE`.
 VARIABLES = ("torch", "ort", "opsets")
@@ -54,7 +54,9 @@ class Loader(NamespaceTaskLoader):
         if cmd.name not in SINGLE_TASK_COMMANDS:
             pos_args[:] = with_operators(pos_args, tasks)  # in place: doit passes this list to the command
         journal = cmd.dep_manager.backend
-        if fingerprints := _fingerprints(tasks):
+        # Of a plan that this command made; a plan from the cache has no Config.
+        configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
+        if fingerprints := [f for config in configs if isinstance(config, Config) for f in config.fingerprints]:
             journal.explain(fingerprints)
         cmd.dep_manager = Globals.dep_manager = State(journal, root=Path.cwd(), tasks=tasks)
         return list(tasks)
@@ -74,14 +76,6 @@ def resume_in(root: Path, arguments: Sequence[str]) -> None:
         kept = [a for a in arguments if a not in ("-k", "--seek-file")]
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-m", "doit", *kept])
-
-
-def _fingerprints(tasks: Sequence[Task]) -> list[Fingerprint]:
-    """Return the fingerprints of a plan that this command made; a plan from the cache has none."""
-    configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
-    if not isinstance(next(iter(configs), None), Config):
-        return []
-    return [f for config in configs if isinstance(config, Config) for f in config.fingerprints]
 
 
 def _reject_other_tasks(tasks: Sequence[Task]) -> None:

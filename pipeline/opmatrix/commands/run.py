@@ -24,7 +24,6 @@ from opmatrix.engine.database import REMEDY, move_aside
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
-from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
@@ -58,7 +57,7 @@ class Run(LockedCommand, DoitRun):
         try:
             return super().execute(params, args)
         except sqlite3.DatabaseError as error:
-            print(_describe(error, Paths(Path.cwd()).state), file=sys.stderr)
+            print(_describe(error, self._paths.state), file=sys.stderr)
             return ERROR
         except KeyboardInterrupt:
             print("interrupted; what had finished is kept", file=sys.stderr)
@@ -79,8 +78,8 @@ class Run(LockedCommand, DoitRun):
         self.control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
         if single:
             _drop_dependencies(self.control)
-        paths, cores = Paths(Path.cwd()), max(1, num_process)
-        removed = collect_removed(paths, self.task_list, self.dep_manager.journal)
+        cores = max(1, num_process)
+        removed = collect_removed(self._paths, self.task_list, self.dep_manager.journal)
         with _stream(outfile) as out:
             runner = (ThreadRunner if num_process > 1 else StepRunner)(
                 self.dep_manager,
@@ -89,7 +88,7 @@ class Run(LockedCommand, DoitRun):
                 always,
                 Stream(verbosity, force_verbosity),
                 *([num_process] if num_process > 1 else ()),
-                layout=paths,
+                layout=self._paths,
                 entry=self.entry,
                 lock=self._lock,
                 terminal=_terminal_variables(out),

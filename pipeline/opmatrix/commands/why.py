@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from doit.cmd_base import DoitCmdBase
 
@@ -12,7 +11,6 @@ from opmatrix.commands.task_selection import select
 from opmatrix.engine.forecast import Forecast, forecast
 from opmatrix.engine.remove_stale import removed_operators
 from opmatrix.errors import many
-from opmatrix.project.paths import Paths
 
 
 class Why(CommandBase, DoitCmdBase):
@@ -33,7 +31,7 @@ class Why(CommandBase, DoitCmdBase):
         for name, one in forecasts.items():
             if one.fate != "up-to-date":
                 self.outstream.write(f"{name}: {_reasons(one)}\n")
-        for operator in removed_operators(Paths(Path.cwd()), self.task_list, self.dep_manager.journal):
+        for operator in removed_operators(self._paths, self.task_list, self.dep_manager.journal):
             self.outstream.write(f"{operator} is no longer in ops/: what was built for it would be removed\n")
         self.outstream.write(_summary(forecasts) + "\n")
         self.dep_manager.close()

@@ -197,18 +197,17 @@ def check_machine() -> None:
 
 def check_compiler(environ: Mapping[str, str]) -> None:
     """Raise SetupError without a C++ compiler, before the long download."""
-    path = environ.get("PATH")
-    if setting := environ.get("CXX"):
-        if not shutil.which(setting.split()[0], path=path):
-            raise SetupError(
-                NO_COMPILER, f"CXX is {setting!r}, which is no program: set it to the path of g++ or clang++."
-            )
-    elif not shutil.which("g++", path=path) and not shutil.which("clang++", path=path):
-        raise SetupError(
-            NO_COMPILER,
-            "no C++ compiler: neither g++ nor clang++ is on PATH. Install one (Debian, Ubuntu: apt install g++), "
-            "or set CXX to its path.",
-        )
+    setting = environ.get("CXX")
+    names = [setting.split()[0]] if setting else ["g++", "clang++"]
+    if any(shutil.which(name, path=environ.get("PATH")) for name in names):
+        return
+    message = (
+        f"CXX is {setting!r}, which is no program: set it to the path of g++ or clang++."
+        if setting
+        else "no C++ compiler: neither g++ nor clang++ is on PATH. Install one (Debian, Ubuntu: apt install g++), "
+        "or set CXX to its path."
+    )
+    raise SetupError(NO_COMPILER, message)
 
 
 def check_disk(paths: VenvPaths) -> None:
@@ -349,21 +348,15 @@ def explain(lines: Sequence[str], *, paths: VenvPaths) -> SetupError:
     log = f"The log is '{paths.log}'."
     if code == DISK_FULL:
         return _disk_full(paths)
-    if code == NO_NETWORK:
-        found = re.search(r"(?:host='|Looking in indexes: )([^\s',]+)", text)
-        index = found[1] if found else "its package index"
-        return SetupError(
-            code,
-            f"no network: pip cannot reach {index}. Check the connection and pip's "
-            f"settings (PIP_INDEX_URL, a proxy), then run again. {log}",
-        )
-    if code == WRONG_FILE:
-        return SetupError(
-            code,
-            "a download is not the file that requirements/ pins, so it was not installed. If pip's cache is not at "
-            f"fault (pip cache purge), the index gives another file: do not use it. {log}{last}",
-        )
-    return SetupError(code, f"pip failed. {log}{last}")
+    index = re.search(r"(?:host='|Looking in indexes: )([^\s',]+)", text)
+    messages = {
+        NO_NETWORK: f"no network: pip cannot reach {index[1] if index else 'its package index'}. Check the connection "
+        f"and pip's settings (PIP_INDEX_URL, a proxy), then run again. {log}",
+        WRONG_FILE: "a download is not the file that requirements/ pins, so it was not installed. If pip's cache is "
+        f"not at fault (pip cache purge), the index gives another file: do not use it. {log}{last}",
+        PIP_FAILED: f"pip failed. {log}{last}",
+    }
+    return SetupError(code, messages[code])
 
 
 # The lock, and interruption.

@@ -15,18 +15,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from opmatrix.environments.bootstrap import (
-    TORCH_INDEX,
-    Pip,
-    SetupError,
-    VenvPaths,
-    check_machine,
-    make_room,
-    only_one,
-    read_stamp,
-    say,
-    write_stamp,
-)
+from opmatrix.environments import bootstrap
+from opmatrix.environments.bootstrap import SetupError, VenvPaths, say
 from opmatrix.errors import NoEnvironmentError, UsageError
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import ORT, TORCH
@@ -46,17 +36,16 @@ def bring_up_to_date(project: Paths, name: str, environ: Mapping[str, str]) -> N
     if lost := [path for path in project.pins(name) if not path.is_file()]:
         raise UsageError(f"environment {name}: its pins are missing, {lost[0].relative_to(project.root)}")
     folder = project.environment(name)
-    paths = VenvPaths(
-        root=project.root, name=str(folder.relative_to(project.root)), needed=_NEEDED_BYTES[_factor(name)]
-    )
+    relative = str(folder.relative_to(project.root))
+    paths = VenvPaths(root=project.root, name=relative, needed=_NEEDED_BYTES[_factor(name)])
     paths.lock.parent.mkdir(parents=True, exist_ok=True)
     try:
         python = find_python(name, newest=_PYTHONS[name], environ=environ)
         wanted = {path.name: path.read_bytes() for path in project.pins(name)} | {"made": _version(python).encode()}
-        with only_one(paths.lock) as lock:
-            if read_stamp(paths) != wanted:
+        with bootstrap.only_one(paths.lock) as lock:
+            if bootstrap.read_stamp(paths) != wanted:
                 _make(project, name, paths, python=python, environ=environ, lock=lock)
-                write_stamp(paths, wanted)
+                bootstrap.write_stamp(paths, wanted)
     except (SetupError, OSError, subprocess.CalledProcessError) as error:
         raise NoEnvironmentError(f"environment {name}: {error}") from error
     for package, found in installed(folder).items():
@@ -89,16 +78,16 @@ def _factor(name: str) -> str:
 
 
 def _make(project: Paths, name: str, paths: VenvPaths, *, python: str, environ: Mapping[str, str], lock: int) -> None:
-    check_machine()
-    make_room(paths)
+    bootstrap.check_machine()
+    bootstrap.make_room(paths)
     say(f"making the environment in {paths.name} (Python {_version(python)})")
     subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", paths.environment], check=True)
     # The pip of the main environment, which installs for the other Python.
-    pip = Pip(paths=paths, command=(sys.executable, "-m", "pip", "--python", str(paths.python)), lock=lock)
+    pip = bootstrap.Pip(paths=paths, command=(sys.executable, "-m", "pip", "--python", str(paths.python)), lock=lock)
     lock_file, *torch = project.pins(name)
     pip.install("--require-hashes", "--no-deps", "-r", str(lock_file))
     for pins in torch:  # a CPU build, which needs none of the dependencies of torch's other builds
-        index = environ.get("OPMATRIX_TORCH_INDEX", TORCH_INDEX)
+        index = environ.get("OPMATRIX_TORCH_INDEX", bootstrap.TORCH_INDEX)
         say(f"installing torch from {index or 'what pip is configured with'}")
         pip.install(*(("--index-url", index) if index else ()), "--no-deps", "-r", str(pins))
     _check_imports(name, paths)

@@ -151,9 +151,9 @@ class Paths:
     def _instrumented(self) -> bool:
         return self.sanitized or self.debug
 
-    def discovered_headers(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
+    def discovered_headers(self, name: str, *, torch: str | None = None) -> Path:
         """A list of the files outside the project that the compiler read for an operator."""
-        return self.compile_folder(name, debug=debug, torch=torch) / "headers.txt"
+        return self.compile_folder(name, torch=torch) / "headers.txt"
 
     def torch_library(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
         """The library that registers the operator in torch: one for many versions, or that of the version `torch`."""
@@ -162,9 +162,9 @@ class Paths:
     def ort_library(self, name: str, *, debug: bool = False) -> Path:
         return self.compile_folder(name, debug=debug) / f"lib{name}_ort.so"
 
-    def torch_version(self, name: str, *, debug: bool = False, torch: str | None = None) -> Path:
+    def torch_version(self, name: str, *, torch: str | None = None) -> Path:
         """A file with the torch version that a library over the C++ ABI was compiled for."""
-        return self.compile_folder(name, debug=debug, torch=torch) / "torch.txt"
+        return self.compile_folder(name, torch=torch) / "torch.txt"
 
     def objects(self, name: str, *stems: str) -> tuple[Path, ...]:
         """Object files of an operator, for its libraries, those of operators that use it, and those of a wheel."""
@@ -248,13 +248,11 @@ class Paths:
     report_data = _fixed("build/report/report.json")
     # The last report with other results, which the new one is compared with.
     previous_report = _fixed("build/report/previous.json")
-    report_page = _fixed("build/report/index.html")
 
     @property
     def report_files(self) -> tuple[Path, ...]:
         """Every file that the report step writes."""
-        folder = self.report
-        return (self.report_data, folder / "junit.xml", folder / "summary.md", self.report_page)
+        return (self.report_data, *(self.report / name for name in ("junit.xml", "summary.md", "index.html")))
 
     # The verdict files of a report, valid ones of earlier runs included: one path per line.
     verdict_list = _fixed("build/report/verdicts.txt")
