@@ -97,15 +97,12 @@ class Run(LockedCommand, DoitRun):
             return int(runner.run_all(self.control.task_dispatcher()))
 
     def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int) -> Any:
-        """Return a reporter. One of opmatrix gets the notes, and a function for the time left, called when a step
-        runs."""
+        """Return a reporter. One of opmatrix also gets the notes, and a function that forecasts the run."""
         found = self.reporters[name](out, {})
         if isinstance(found, StepReporter):
 
             def expect() -> Expected:
-                from opmatrix.engine.forecast import (
-                    expected,
-                )  # imported here: a run with nothing to do has no use of it
+                from opmatrix.engine.forecast import expected  # imported only when a step runs
 
                 return expected(self.control, self.dep_manager, cores=cores)
 
