@@ -147,9 +147,8 @@ class Paths:
         kind = "sanitize" if self.sanitized else "debug" if debug or self.debug else "compile"
         return self.build / f"{kind}/{name}" / (f"torch{torch}" if torch else "")
 
-    @property
-    def _instrumented(self) -> bool:
-        return self.sanitized or self.debug
+    def _results(self, stage: str, name: str) -> Path:
+        return self.compile_folder(name) if self.sanitized or self.debug else self.build / stage / name
 
     def discovered_headers(self, name: str, *, torch: str | None = None) -> Path:
         """A list of the files outside the project that the compiler read for an operator."""
@@ -179,8 +178,7 @@ class Paths:
 
     def register_manifest(self, name: str, part: str, *, torch: str) -> Path:
         """The manifest of one part of the register stage, such as "schema" or "kernel"."""
-        folder = self.compile_folder(name) if self._instrumented else self.build / "register" / name
-        return folder / f"{part}@torch{torch}.json"
+        return self._results("register", name) / f"{part}@torch{torch}.json"
 
     # hypothesis' database, which is otherwise in the current folder.
     hypothesis = _fixed("build/hypothesis")
@@ -210,8 +208,7 @@ class Paths:
         return self.model(name, "decomposed", cell, model).with_name("model_with_functions.onnx")
 
     def verdict(self, name: str, lowering: str, cell: Cell) -> Path:
-        folder = self.compile_folder(name) if self._instrumented else self.build / "verify" / name
-        return folder / lowering / f"{cell}.json"
+        return self._results("verify", name) / lowering / f"{cell}.json"
 
     # What the sanitizers found in an operator.
     sanitized_verdict = _named("build/sanitize/{}/verdict.json")
