@@ -335,7 +335,7 @@ def _probe(root: Path, rows: Sequence[Row]) -> Probe:
 
 def _measured(root: Path, row: Row, found: Probe) -> str:
     """Return the row that was measured. Raises UpdateError where nothing was."""
-    path = Paths(root).probed(str(row))
+    path = Paths(root).probe_result(str(row))
     if not path.is_file():
         raise UpdateError(f"`{found.command}` has not measured {row}:\n{found.printed.strip()[-3000:]}")
     measured = json.loads(path.read_text())

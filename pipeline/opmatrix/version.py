@@ -1,11 +1,10 @@
-"""Versions such as 2.13.0+cpu, by their leading numbers. `packaging.version` takes 3 ms to import, which each doit
-command would pay."""
+"""Compare versions such as 2.13.0+cpu by major and minor, without `packaging.version`, whose import takes 3 ms."""
 
 from __future__ import annotations
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version as numbers, which compare as versions do: 2.9 is older than 2.13."""
+    """Return ``(2, 13)`` for ``2.13``, which compares as a version does."""
     return tuple(map(int, version.split(".")))
 
 
@@ -15,5 +14,5 @@ def minor(version: str) -> str:
 
 
 def older(version: str, than: str) -> bool:
-    """Return whether one version, such as 2.9 or 2.9.1, is older than another, by major and minor."""
+    """Return whether `version`, such as 2.9 or 2.9.1, is older than `than`, by major and minor."""
     return numbers(minor(version)) < numbers(minor(than))

@@ -97,8 +97,8 @@ def test_headers_outside_of_the_project(tmp_path: Path) -> None:
 def test_what_registers_itself_is_in_no_other_library(tmp_path: Path) -> None:
     layout = copy("row_sums", tmp_path)
     for file in ("kernel.h", "ort.cc"):
-        layout.own("row_sums", file).parent.mkdir(parents=True, exist_ok=True)
-        layout.own("row_sums", file).touch()
+        layout.handwritten("row_sums", file).parent.mkdir(parents=True, exist_ok=True)
+        layout.handwritten("row_sums", file).touch()
     copy("damped", tmp_path)
     text = layout.spec("damped").read_text().replace("brought::damped", "brought::other")
     layout.spec("damped").write_text(text.replace("    tolerances", '    uses=("row_sums",),\n    tolerances'))
@@ -205,9 +205,9 @@ def reading(plan: Plan, path: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("find", "tasks"),
     [
-        (lambda: EXISTING.own("row_sums", "ort.cc"), {"compile:row_sums", "sanitize:row_sums"}),
+        (lambda: EXISTING.handwritten("row_sums", "ort.cc"), {"compile:row_sums", "sanitize:row_sums"}),
         (lambda: EXISTING.root / "third_party/total.h", {"compile:row_sums", "sanitize:row_sums"}),
-        (lambda: EXISTING.own("damped", "torch.cc"), {"compile:damped", "sanitize:damped"}),
+        (lambda: EXISTING.handwritten("damped", "torch.cc"), {"compile:damped", "sanitize:damped"}),
         (
             lambda: EXISTING.torch_library("damped"),
             {f"register:damped-{part}@torch2.13" for part in ("schema", "nodes", "kernel", "search")},
@@ -242,7 +242,7 @@ def test_another_torch_has_a_library_of_its_own_of_the_same_kernel() -> None:
     for torch in ("1.13", "2.15"):
         made = planned[f"compile:damped@torch{torch}"]
         assert [Path(p).parent.name for p in made.writes] == [f"torch{torch}"]
-        assert str(EXISTING.compiled("damped") / "kernel.o") in made.reads
+        assert str(EXISTING.compile_folder("damped") / "kernel.o") in made.reads
         assert {*made.writes} <= {*planned[f"register:damped-kernel@torch{torch}"].reads}
         assert made.task in planned[f"register:damped-schema@torch{torch}"].after
 

@@ -79,7 +79,7 @@ def another(**fields: Any) -> Callable[[Command], None]:
 
 def lose_a_header(command: Command) -> None:
     found = '{"path": "nowhere", "files": {"onnxruntime_c_api.h": "0"}}'
-    command.layout.sdk.write_text(found)
+    command.layout.ort_headers.write_text(found)
 
 
 @pytest.mark.parametrize(

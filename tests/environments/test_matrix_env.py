@@ -47,7 +47,7 @@ def asked(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...
 
 
 def version(layout: Paths, package: str) -> str:
-    return layout.installed("torch2.9", package).read_text()
+    return layout.installed_version("torch2.9", package).read_text()
 
 
 def test_it_is_made_once(layout: Paths, asked: list[tuple[str, ...]]) -> None:
@@ -81,7 +81,7 @@ def test_an_interrupted_try_starts_clean(
         patch.setattr(matrix_env, "_check_imports", stop)
         with pytest.raises(KeyboardInterrupt):
             stage.run(layout, "torch2.9")
-    assert not layout.stamp("torch2.9").exists() and not layout.installed("torch2.9", "torch").exists()
+    assert not layout.stamp("torch2.9").exists() and not layout.installed_version("torch2.9", "torch").exists()
     rest = layout.environment("torch2.9") / "rest"
     rest.touch()
     stage.run(layout, "torch2.9")

@@ -54,7 +54,7 @@ def test_it_goes_where_the_version_is(layout: Paths, started: Started, monkeypat
 
 
 def test_a_link_that_leads_elsewhere_is_mended(layout: Paths) -> None:
-    link = layout.package("ort1.18")
+    link = layout.package_link("ort1.18")
     link.parent.mkdir()
     link.symlink_to("/where/the/checkout/was")
     reexec.python_path(layout, "ort1.18")

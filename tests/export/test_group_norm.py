@@ -74,7 +74,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def files(layout: Paths) -> dict[str, bytes]:
-    root = layout.exported("group_norm", "custom", LEGACY).parent
+    root = layout.export_folder("group_norm", "custom", LEGACY).parent
     return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
 
 

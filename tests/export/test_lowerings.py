@@ -171,7 +171,7 @@ def test_a_refused_model_stands_in_the_manifest(cell: Cell, made: Project) -> No
     assert "approximate='tanh' is another one" in found["tanh"]["refused"]
     assert not made.layout.model("gelu", "custom", cell, "tanh").exists()
     assert {tuple(custom(model)) for name, model in found.items() if name != "tanh"} == {("com.microsoft::Gelu",)}
-    pictures = json.loads(made.layout.pictures("gelu", "custom", cell).read_text())
+    pictures = json.loads(made.layout.graph_drawings("gelu", "custom", cell).read_text())
     assert {name: [n["op"] for n in drawn["nodes"]] for name, drawn in pictures.items()} == {
         name: ["Gelu"] for name in found if name != "tanh"
     }

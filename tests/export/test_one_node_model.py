@@ -66,7 +66,7 @@ def test_one_node_with_the_declared_names(tmp_path: Path) -> None:
     assert made.ir_version == 8
     manifest = json.loads(layout.manifest("double", "custom", CELL).read_text())
     assert (manifest["cell"], list(manifest["models"])) == ("node-opset18", ["dynamic"])
-    assert json.loads(layout.pictures("double", "custom", CELL).read_text()) == {"dynamic": graph_json(made)}
+    assert json.loads(layout.graph_drawings("double", "custom", CELL).read_text()) == {"dynamic": graph_json(made)}
 
 
 @pytest.mark.parametrize("opset", [7, 9, 25])

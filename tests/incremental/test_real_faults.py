@@ -43,7 +43,7 @@ def test_a_header_in_front_in_the_include_path(real: RealProject, place: str) ->
 def test_a_header_of_onnx_runtime_is_edited(real: RealProject, tmp_path: Path) -> None:
     """Those lie outside the checkout, where the step sdk found them."""
     assert real.run().returncode == 0
-    found = Path(json.loads(real.layout.sdk.read_text())["path"])
+    found = Path(json.loads(real.layout.ort_headers.read_text())["path"])
     folder = shutil.copytree(found, tmp_path / "headers")
     environment = {"OPMATRIX_ORT_INCLUDE": str(folder)}
     assert real.run("compile", **environment).returncode == 0

@@ -525,7 +525,7 @@ def test_a_combined_library_has_equal_bytes_and_no_path_of_the_project(project: 
         ).read_bytes()
 
     first = made()
-    shutil.rmtree(project.layout.combined(["custom_op_one", "custom_op_two", "group_norm"]))
+    shutil.rmtree(project.layout.combined_folder(["custom_op_one", "custom_op_two", "group_norm"]))
     assert made() == first
     assert str(project.root).encode() not in first
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opmatrix import verdict
 from opmatrix.declaration.load import Operator, load_operators, operator_names
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
@@ -59,8 +60,8 @@ def unexpected(records: Iterable[str], valid: Iterable[str]) -> set[str]:
 def test_the_report_holds_these_cells_and_otherwise_valid_ones_of_earlier_runs(
     records: dict[str, dict[str, Any]],
 ) -> None:
-    judged = map(LAYOUT.judged, map(Path, LAYOUT.covered.read_text().splitlines()))
-    assert not unexpected(records, (f"{operator}-{lowering}@{cell}" for operator, lowering, cell in judged))
+    verdicts = (verdict.read(Path(line)) for line in LAYOUT.verdict_list.read_text().splitlines())
+    assert not unexpected(records, map(str, verdicts))
 
 
 def test_a_cell_of_an_earlier_run_may_be_in_the_report_and_a_cell_of_no_run_may_not() -> None:
@@ -84,7 +85,7 @@ OPCHECKS = {"test_schema", "test_autograd_registration", "test_faketensor", "tes
 
 def checks(name: str, part: str) -> dict[str, set[str]]:
     """Return what was proved of each case in one part of register."""
-    path = LAYOUT.registered(name, part, torch=minor(installed().torch))
+    path = LAYOUT.register_manifest(name, part, torch=minor(installed().torch))
     found: dict[str, set[str]] = {}
     for result in json.loads(path.read_text())["results"]:
         if "case" in result:

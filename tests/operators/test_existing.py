@@ -68,7 +68,7 @@ def test_the_schema_gate_is_whole(name: str, project: Project) -> None:
     """opcheck's tests and both exporters, with the compiled library in place, also where it gives torch no schema."""
 
     def checks(part: str) -> list[str]:
-        manifest = json.loads(project.layout.registered(name, part, torch="2.13").read_text())
+        manifest = json.loads(project.layout.register_manifest(name, part, torch="2.13").read_text())
         return [result["check"] for result in manifest["results"]]
 
     assert set(checks("schema")) == {

@@ -70,7 +70,7 @@ def library(layout: Paths, old: Environment, name: str) -> str:
 
 
 def test_the_library_shows_one_function_and_takes_the_kernel_as_it_is(layout: Paths, old: Environment) -> None:
-    folder = layout.compiled("group_norm", torch=old.torch)
+    folder = layout.compile_folder("group_norm", torch=old.torch)
     found = read_symbols(folder / "libgroup_norm_torch.so")
     assert found.defined == {"opmatrix_error"}
     assert {"libtorch_cpu.so", "libc10.so"} <= {*found.needed}
@@ -145,7 +145,7 @@ def test_a_kernel_runs_on_torchs_own_threads(layout: Paths, old: Environment) ->
 def test_register(part: str, layout: Paths, old: Environment) -> None:
     done = old.stage(layout.root, "register", "group_norm", "--part", part)
     assert done.returncode == 0, done.stderr
-    manifest = json.loads(layout.registered("group_norm", part, torch=old.torch).read_text())
+    manifest = json.loads(layout.register_manifest("group_norm", part, torch=old.torch).read_text())
     skipped = {r["skipped"] for r in manifest["results"] if "skipped" in r}
     lacks = {"schema": "2.4", "gradient": "2.4", "nodes": "2.6"}.get(part)
     expected = {f"skipped: needs torch {lacks}"} if lacks and old.torch in ("1.13", "2.0") else set()

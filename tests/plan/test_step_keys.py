@@ -110,7 +110,7 @@ def test_what_takes_a_library_of_its_own_has_a_step_that_compiles_it() -> None:
     layout = Paths(ROOT)
     library = str(layout.torch_library("group_norm", torch="2.6"))
     assert compiled.writes == (library,)
-    assert str(layout.installed("torch2.6", "torch")) in compiled.reads
+    assert str(layout.installed_version("torch2.6", "torch")) in compiled.reads
     assert library in old["register:group_norm-kernel@torch2.6"].reads
     assert old["register:group_norm-schema@torch2.6"].after == ("compile:group_norm@torch2.6",)
     assert "compile:group_norm@torch2.15" not in new, "one library serves 2.9 and newer"

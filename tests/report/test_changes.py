@@ -149,7 +149,7 @@ def test_each_run_is_compared_with_the_one_before(runs: Runs) -> None:
 def test_a_report_that_is_made_once_more_says_the_same(runs: Runs) -> None:
     runs("verified", "verified")
     runs("verified", "failed")
-    written = {path: path.read_bytes() for path in (*runs.layout.reports, runs.layout.previous_report)}
+    written = {path: path.read_bytes() for path in (*runs.layout.report_files, runs.layout.previous_report)}
     assert told(runs("verified", "failed")) == {"broken": 1}
     assert {path: path.read_bytes() for path in written} == written
 

@@ -130,7 +130,7 @@ def test_the_log_is_that_of_the_step_that_failed(tmp_path: Path, task: str) -> N
     wrong = replace(verdict("op", CELL, "failed"), blocked_by=FailedStep(group=group, name=name))
     for log, text in ((f"verify:{wrong}", "old"), (task, "error: no such thing")):
         write_text(layout.log(log), text)
-    write_text(layout.pictures("op", "custom", CELL), json.dumps(BACKGROUND.pictures))
+    write_text(layout.graph_drawings("op", "custom", CELL), json.dumps(BACKGROUND.pictures))
     found = logs_and_graphs.read(layout, wrong)
     assert found.log == "error: no such thing"
     assert bool(found.pictures) == (group == "compile")
@@ -139,7 +139,7 @@ def test_the_log_is_that_of_the_step_that_failed(tmp_path: Path, task: str) -> N
 @pytest.mark.parametrize("damaged", ["", "{", "[]"])
 def test_pictures_that_cannot_be_read_are_none(tmp_path: Path, damaged: str) -> None:
     layout = Paths(tmp_path)
-    path = layout.pictures("op", "custom", CELL)
+    path = layout.graph_drawings("op", "custom", CELL)
     path.parent.mkdir(parents=True)
     path.write_text(damaged)
     assert logs_and_graphs.read(layout, verdict("op", CELL)).pictures == {}

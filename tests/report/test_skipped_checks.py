@@ -31,7 +31,7 @@ RECORDS = [record(op, torch) for torch in ("2.0", "2.13", "1.13") for op in ("no
 
 
 def manifest(layout: Paths, op: str, part: str, torch: str, *results: dict[str, str]) -> None:
-    path = layout.registered(op, part, torch=torch)
+    path = layout.register_manifest(op, part, torch=torch)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"results": results}))
 
@@ -49,7 +49,7 @@ def test_it_is_read_from_what_register_wrote(tmp_path: Path) -> None:
     for torch in ("1.13", "2.0"):
         manifest(layout, "norm", "gradient", torch, left_out("gradient"))
     manifest(layout, "other", "gradient", "1.13", left_out("gradient"))
-    layout.registered("norm", "nodes", torch="1.13").write_text("damaged")
+    layout.register_manifest("norm", "nodes", torch="1.13").write_text("damaged")
     assert list(read(layout, RECORDS)) == OLD
     assert read(layout, [r for r in RECORDS if r.cell.torch == "2.13"]) == ()
 

@@ -245,8 +245,8 @@ OTHERS = tuple(
 def cover(layout: Paths, cells: Iterable[Cell]) -> None:
     """Do what the runner does before a report: say which verdicts it covers."""
     paths = [layout.verdict("op", "custom", cell) for cell in cells]
-    layout.covered.parent.mkdir(parents=True, exist_ok=True)
-    layout.covered.write_text("".join(f"{path}\n" for path in paths))
+    layout.verdict_list.parent.mkdir(parents=True, exist_ok=True)
+    layout.verdict_list.write_text("".join(f"{path}\n" for path in paths))
 
 
 @pytest.fixture
@@ -259,7 +259,7 @@ def several(layout: Paths) -> Paths:
 
 
 def written(layout: Paths) -> list[bytes]:
-    return [path.read_bytes() for path in layout.reports]
+    return [path.read_bytes() for path in layout.report_files]
 
 
 def test_the_files_are_the_same_whatever_was_asked_for(several: Paths, capsys: pytest.CaptureFixture[str]) -> None:

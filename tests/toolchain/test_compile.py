@@ -47,7 +47,7 @@ def libraries(layout: Paths) -> tuple[Path, Path]:
 
 def outputs(layout: Paths) -> dict[str, tuple[bytes, int]]:
     """Return content and time stamp of everything that ninja made."""
-    paths = [*layout.compiled(NAME).glob("*.o"), *libraries(layout)]
+    paths = [*layout.compile_folder(NAME).glob("*.o"), *libraries(layout)]
     return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in paths}
 
 
@@ -134,8 +134,8 @@ def test_a_warning_is_an_error(layout: Paths) -> None:
 def test_an_interrupted_build_is_repaired(layout: Paths) -> None:
     """What is killed leaves a temporary file, never half an output."""
     before = outputs(layout)
-    (layout.compiled(NAME) / "kernel.o.new").write_bytes(b"half")
-    (layout.compiled(NAME) / "torch.o").unlink()
+    (layout.compile_folder(NAME) / "kernel.o.new").write_bytes(b"half")
+    (layout.compile_folder(NAME) / "torch.o").unlink()
     build(layout)
     assert {n: c for n, (c, _) in outputs(layout).items()} == {n: c for n, (c, _) in before.items()}
 
@@ -145,7 +145,7 @@ def test_an_edited_kernel_compiles_nothing_else(tmp_path: Path) -> None:
     layout = copy_project(tmp_path)
 
     def compiled() -> dict[str, str]:
-        log = (layout.compiled(NAME) / ".ninja_log").read_text().splitlines()[1:]
+        log = (layout.compile_folder(NAME) / ".ninja_log").read_text().splitlines()[1:]
         return {line.split("\t")[3]: line for line in log}
 
     build(layout)

@@ -47,7 +47,9 @@ def register(project: Project) -> str:
 def test_a_right_formula_passes_in_silence(project: Project) -> None:
     assert register(project) == ""
     assert (project.root / "output").read_text() == ""
-    results = json.loads(project.layout.registered("group_norm", "gradient", torch="2.13").read_text())["results"]
+    results = json.loads(project.layout.register_manifest("group_norm", "gradient", torch="2.13").read_text())[
+        "results"
+    ]
     checks = {(r["case"], r["check"]) for r in results}
     assert {("sliced_float64", "gradcheck"), ("expanded_float64", "gradcheck")} <= checks
     assert ("flat_float64", "gradgradcheck") in checks
@@ -118,7 +120,7 @@ def prove(project: Project, part: Literal["schema", "gradient"]) -> str:
 
 
 def written(project: Project) -> list[dict[str, str]]:
-    data = json.loads(project.layout.registered("add_and_round", "gradient", torch="2.13").read_text())
+    data = json.loads(project.layout.register_manifest("add_and_round", "gradient", torch="2.13").read_text())
     results: list[dict[str, str]] = data["results"]
     return results
 

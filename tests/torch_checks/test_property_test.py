@@ -120,7 +120,7 @@ def test_what_was_found_becomes_a_case(layout: Paths) -> None:
     from opmatrix.errors import UsageError
     from opmatrix.stages import adopt_case
 
-    name = next(layout.found("group_norm", "x").parent.glob("*.txt")).stem
+    name = next(layout.failing_case("group_norm", "x").parent.glob("*.txt")).stem
     cases = layout.cases("group_norm")
     original, before = cases.read_text(), load_operator(layout, "group_norm").models
     try:

@@ -102,7 +102,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     headers.run(layout)
     reference = Reference(layout, SPEC)
     models = hypothesis_draw.collect(OPERATOR, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis)
-    drawn_cases.write(layout.drawn("each"), [drawn_cases.evaluate(SPEC, model, reference) for model in models])
+    drawn_cases.write(layout.drawn_inputs("each"), [drawn_cases.evaluate(SPEC, model, reference) for model in models])
     return layout
 
 

@@ -53,7 +53,7 @@ def register(project: Project, part: str, operator: str = "group_norm") -> subpr
 
 
 def manifest(layout: Paths, part: str) -> list[dict[str, object]]:
-    data = json.loads(layout.registered("group_norm", part, torch="2.13").read_text())
+    data = json.loads(layout.register_manifest("group_norm", part, torch="2.13").read_text())
     results: list[dict[str, object]] = data["results"]
     return results
 
@@ -133,7 +133,8 @@ def test_of_many_wrong_cases_a_few_are_told_in_full_and_each_is_replayed(few: Pr
     done = pipeline(few, "register", "group_norm", "--part", "kernel", "--case", last)
     assert done.returncode == 8 and done.stderr.startswith(f"group_norm-{last} in torch: ")
     assert (
-        len(done.stderr.splitlines()) == 1 and not few.layout.registered("group_norm", "kernel", torch="2.13").exists()
+        len(done.stderr.splitlines()) == 1
+        and not few.layout.register_manifest("group_norm", "kernel", torch="2.13").exists()
     )
     unknown = pipeline(few, "register", "group_norm", "--case", "sed")
     assert unknown.returncode == 2 and "group_norm has no case 'sed'; it has seed, " in unknown.stderr

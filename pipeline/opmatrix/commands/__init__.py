@@ -1,1 +1,1 @@
-"""What a person types: one module per command of doit, its program, and the dodo.py of a project."""
+"""The command line: one module per doit command, the program `doit` runs, and the tasks of a project's dodo.py."""

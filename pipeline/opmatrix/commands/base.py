@@ -1,4 +1,4 @@
-"""What our commands say of words that they cannot read, and to a pipe that nobody reads any longer."""
+"""Base classes of the commands: usage errors, the lock of the build folder, and closed pipes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from doit.cmd_base import Command
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand
 
+from opmatrix.engine.lock import hold
 from opmatrix.errors import OpmatrixError, UsageError, did_you_mean
+from opmatrix.project.paths import Paths
 
 
 class CommandBase(Command):
-    """doit 0.37 answers an unknown option with the constructors of all options, and any mistake with 3."""
+    """Print usage errors in one line and exit with 2.
+
+    For an unknown option doit 0.37 prints the constructors of all options; for any usage error it exits with 3.
+    """
+
+    @cached_property
+    def _paths(self) -> Paths:
+        return Paths(Path.cwd())
 
     def parse_execute(self, in_args: Sequence[str]) -> Any:
         try:
             return super().parse_execute(in_args)
         except CmdParseError as error:
-            if {"-h", "--help"} & {*in_args}:  # doit has `help COMMAND` alone
+            if {"-h", "--help"} & {*in_args}:  # doit 0.37 has only `help COMMAND`
                 print(self.help())
                 return 0
-            print(f"doit {self.name}: {_words(str(error), self.cmd_options)}", file=sys.stderr)
+            print(f"doit {self.name}: {_usage_error(str(error), self.cmd_options)}", file=sys.stderr)
         except InvalidCommand as error:
             error.cmd_used, error.bin_name = self.name, self.bin_name
             print(f"doit {self.name}: {error}", file=sys.stderr)
@@ -35,13 +46,26 @@ class CommandBase(Command):
         return UsageError.exit_code
 
 
-def quiet_pipe() -> None:
-    """End like other programs where a reader has gone, as in `doit list --all | head`, without a traceback."""
+class LockedCommand(CommandBase):
+    """Hold the lock of the build folder while the command runs. Raises LockedError when another run holds it."""
+
+    def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
+        with hold(self._paths.lock) as self._lock:
+            return int(super().execute(params, args) or 0)
+
+
+def option(name: str, help: str, default: Any = "") -> dict[str, Any]:
+    """Return doit's form of the option ``--name``, whose value has the type of `default`."""
+    return {"name": name, "long": name.replace("_", "-"), "type": type(default), "default": default, "help": help}
+
+
+def end_with_pipe() -> None:
+    """End without a traceback when the reader of a pipe has ended, as in `doit list --all | head`."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
-def _words(error: str, options: Sequence[Mapping[str, Any]]) -> str:
-    """Return what doit's parser says, in the words of a command line. `options` are those of the command itself."""
+def _usage_error(error: str, options: Sequence[Mapping[str, Any]]) -> str:
+    """Return the message of doit's option parser with the options as the user writes them. `options`: the command's."""
     longs = {option["name"]: f"--{option['long']}" for option in options if option.get("long")}
     if value := re.match(r"Error parsing parameter '(\w+)' <class '(\w+)'>\.\s*(.*?)\s*$", error, re.DOTALL):
         kind = {"int": "a whole number", "float": "a number"}.get(value[2], value[2])

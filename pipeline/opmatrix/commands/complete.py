@@ -1,6 +1,6 @@
 """`doit tabcompletion`: completion of commands, options, steps and cells in bash, zsh and fish. A doit command.
 
-A shell's part is a few lines that ask this command what fits the line so far, so that it knows every step there is.
+The script of each shell, in completion/, passes the line so far to this command, which knows every step.
 """
 
 from __future__ import annotations
@@ -12,34 +12,30 @@ from typing import Any
 
 from doit.cmd_base import DoitCmdBase
 
-from opmatrix.commands.base import CommandBase, quiet_pipe
+from opmatrix.commands.base import CommandBase, end_with_pipe, option
 from opmatrix.commands.task_selection import steps_of_operators
 from opmatrix.matrix.cells import ORT, TORCH
 
-SHELLS = ("bash", "zsh", "fish")
 VALUES: Mapping[str, Sequence[str]] = {"torch=": ("all", *TORCH), "ort=": ("all", *ORT), "opsets=": ("all",)}
 
 
 class Complete(CommandBase, DoitCmdBase):
-    """doit's own completes neither ./run doit nor variables, and needs the package bash-completion."""
+    """Complete `./run doit` and variables too, without the package bash-completion, which doit 0.37 needs."""
 
     name = "tabcompletion"
     doc_purpose = "completion for a shell: source <(./run doit tabcompletion), or --shell zsh, fish"
     doc_usage = "[--shell bash | zsh | fish]"
     cmd_options = (
-        {
-            "name": "shell",
-            "long": "shell",
-            "type": str,
-            "default": "bash",
-            "choices": tuple((shell, "") for shell in SHELLS),
-            "help": "print its part",
-        },
-        {"name": "line", "long": "line", "type": str, "default": "", "help": "for a shell: print what may follow"},
+        option("shell", "print its part", "bash") | {"choices": [(shell, "") for shell in ("bash", "zsh", "fish")]},
+        option("line", "for a shell: print what may follow"),
     )
 
+    def __init__(self, cmds: Any = None, **others: Any) -> None:
+        super().__init__(cmds=cmds, **others)
+        self._commands = cmds
+
     def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
-        quiet_pipe()
+        end_with_pipe()
         if not params["line"]:
             print((Path(__file__).parent / "completion" / params["shell"]).read_text(), end="")
             return 0
@@ -59,17 +55,14 @@ class Complete(CommandBase, DoitCmdBase):
         sys.stdout.writelines(f"{found}\n" for found in candidates(words, [*self._commands], options, tasks))
         return 0
 
-    def __init__(self, cmds: Any = None, **others: Any) -> None:
-        super().__init__(cmds=cmds, **others)
-        self._commands = cmds
-
 
 def candidates(
     words: Sequence[str], commands: Sequence[str], options: Sequence[str], tasks: Sequence[str]
 ) -> list[str]:
-    """Return what the last of `words`, which begin with ``doit``, may become; `options` are those of its command.
+    """Return the completions of the last of `words`, which begin with ``doit``; `options` are those of its command.
 
-    A group comes before its steps: ``verify`` and ``verify:`` until a colon is typed. Nothing for the name of a file.
+    Until a colon is typed, a group is completed, not its steps: ``verify`` and ``verify:``. File names are left to the
+    shell.
     """
     *before, last = words
     named = next((word for word in before[1:] if word in commands), "")
@@ -77,8 +70,8 @@ def candidates(
         return [option for option in options if option.startswith(last)]
     name, equals, value = last.partition("=")
     if equals:
-        kept, comma, part = value.rpartition(",")
-        return [f"{name}={kept}{comma}{v}" for v in VALUES.get(f"{name}=", ()) if v.startswith(part)]
+        earlier, comma, part = value.rpartition(",")
+        return [f"{name}={earlier}{comma}{v}" for v in VALUES.get(f"{name}=", ()) if v.startswith(part)]
     if named in ("check", "new", "tabcompletion"):
         return []
     if ":" in last:

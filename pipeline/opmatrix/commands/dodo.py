@@ -1,4 +1,4 @@
-"""What the dodo.py of a project consists of."""
+"""The task creator that the dodo.py of a project calls."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from opmatrix.project.paths import Paths
 def tasks_of(dodo: str) -> Callable[[], Iterator[Task]]:
     """Return the task creator of the project whose dodo.py is `dodo`: the steps of every operator in every cell.
 
-    `doit torch=2.9 ort=1.18 opsets=18` chooses cells. A doit that was started in another folder begins again here.
+    `doit torch=2.9 ort=1.18 opsets=18` chooses cells. A doit that was started in another folder starts again here.
     """
-    layout = Paths(Path(dodo).resolve().parent)
-    resume_in(layout.root, sys.argv[1:])
+    paths = Paths(Path(dodo).resolve().parent)
+    resume_in(paths.root, sys.argv[1:])
 
     def task_pipeline() -> Iterator[Task]:
         choice = Choice(**{name: get_var(name, "default") for name in VARIABLES})
-        return doit_tasks(load_or_plan(layout, choice=choice, environ=os.environ))
+        return doit_tasks(load_or_plan(paths, choice=choice, environ=os.environ))
 
     return task_pipeline

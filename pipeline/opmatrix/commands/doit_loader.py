@@ -1,4 +1,4 @@
-"""Load the tasks: one project, one state, known variables. A doit loader."""
+"""The doit loader `opmatrix`: load the tasks of the current project, and check tasks and variables."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from opmatrix.engine.doit_tasks import DEFAULT, StepTask
 from opmatrix.engine.up_to_date import State
 from opmatrix.errors import OpmatrixError, SpecError, UsageError, did_you_mean
 from opmatrix.project.format import check_format
-from opmatrix.step import Config, Fingerprint
+from opmatrix.step import Config
 
-# What may be written as `doit NAME=VALUE`.
+# Variables of the command line: `doit NAME=VALUE`.
 VARIABLES = ("torch", "ort", "opsets")
-# Commands that are asked of one thing, where an operator's name does not stand for its steps.
-OF_ONE = ("help", "info", "tabcompletion")
+# Commands of one task, where the name of an operator is not replaced by its steps.
+SINGLE_TASK_COMMANDS = ("help", "info", "tabcompletion")
 
 
 class Loader(NamespaceTaskLoader):
-    """dodo.py of the current folder, and no other: the state, the lock and the settings lie beside it."""
+    """Load dodo.py of the current folder, which also has the state, the lock and the settings."""
 
     cmd_options = ()
 
     def setup(self, opt_values: dict[str, Any]) -> None:
-        gc.disable()  # a graph is no garbage, and this process then waits; to look for some costs every command 10 ms
+        gc.disable()  # a collection finds nothing in the task graph, and costs every command 10 ms
         try:
             _check_variables(list(doit_cmd._CMDLINE_VARS or {}))
             if Path("dodo.py").is_file():  # doit names a missing one itself
@@ -48,26 +48,28 @@ class Loader(NamespaceTaskLoader):
         return {"default_tasks": list(DEFAULT), **super().load_doit_config()}
 
     def load_tasks(self, cmd: Command, pos_args: list[str]) -> list[Task]:
-        """Return the tasks, and put our State into the place of the doit Dependency that is open."""
+        """Return the tasks, and replace doit's open Dependency by opmatrix's State."""
         try:
             tasks = super().load_tasks(cmd, pos_args)
-            _refuse_others(tasks)
+            _reject_other_tasks(tasks)
         except OpmatrixError as error:
             _exit(error)
-        if cmd.name not in OF_ONE:
-            pos_args[:] = with_operators(pos_args, tasks)  # the list that doit then gives to the command
+        if cmd.name not in SINGLE_TASK_COMMANDS:
+            pos_args[:] = with_operators(pos_args, tasks)  # in place: doit passes this list to the command
         journal = cmd.dep_manager.backend
-        if fingerprints := _fingerprints(tasks):
+        # Of a plan that this command made; a plan from the cache has no Config.
+        configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
+        if fingerprints := [f for config in configs if isinstance(config, Config) for f in config.fingerprints]:
             journal.explain(fingerprints)
         cmd.dep_manager = Globals.dep_manager = State(journal, root=Path.cwd(), tasks=tasks)
         return list(tasks)
 
 
 def resume_in(root: Path, arguments: Sequence[str]) -> None:
-    """Start doit again in `root`, if it was started in another folder.
+    """Start doit again in `root` if it was started in another folder, else return.
 
-    doit reads pyproject.toml in the folder where it is started alone, so with ``-k`` from a sub-folder it would run
-    the steps without our settings and keep a second state. Returns where nothing is to be done.
+    doit reads pyproject.toml only in the folder where it is started. With ``-k`` in a subfolder it would run the steps
+    without the project's settings and write a second state.
     """
     from doit.loader import initial_workdir
 
@@ -79,23 +81,15 @@ def resume_in(root: Path, arguments: Sequence[str]) -> None:
         os.execv(sys.executable, [sys.executable, "-m", "doit", *kept])
 
 
-def _fingerprints(tasks: Sequence[Task]) -> list[Fingerprint]:
-    """Return the fingerprints of a plan that was made by this command; a kept one has none."""
-    configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
-    if not isinstance(next(iter(configs), None), Config):
-        return []
-    return [f for config in configs if isinstance(config, Config) for f in config.fingerprints]
-
-
-def _refuse_others(tasks: Sequence[Task]) -> None:
-    # Groups have no actions. Any other task would be taken for done without being run.
+def _reject_other_tasks(tasks: Sequence[Task]) -> None:
+    # Groups have no actions. Any other task would count as done without having run.
     if others := [task.name for task in tasks if task.actions and not isinstance(task, StepTask)]:
         raise SpecError(f"dodo.py: found task {others[0]!r}, allowed: what opmatrix plans, which alone is run and "
                         "recorded here. Keep tasks of your own in the dodo.py of another folder")  # fmt: skip
 
 
 def _check_variables(given: Sequence[str]) -> None:
-    # doit takes any name (and tells nobody which were given): `doit opsett=all` would run the default in silence.
+    # doit accepts any name: `doit opsett=all` would run the default cells without a warning.
     for name in given:
         if name not in VARIABLES:
             allowed = ", ".join(VARIABLES)
@@ -103,6 +97,6 @@ def _check_variables(given: Sequence[str]) -> None:
 
 
 def _exit(error: OpmatrixError) -> NoReturn:
-    # doit shows a traceback for every error that is not its own.
+    # doit shows a traceback for every exception that is not one of its own.
     print(error, file=sys.stderr, flush=True)
     raise SystemExit(error.exit_code) from error

@@ -1,4 +1,4 @@
-"""`doit help` and `doit --version`: what can be typed, and what runs. A doit command."""
+"""`doit help` and `doit --version`. A doit command, and `doit_command`, the text by which a project calls doit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from doit.cmd_base import DoitCmdBase
 from doit.cmd_help import Help as DoitHelp
 from doit.exceptions import InvalidCommand
 
-from opmatrix.commands.base import CommandBase, quiet_pipe
+from opmatrix.commands.base import CommandBase, end_with_pipe
 from opmatrix.commands.task_selection import steps_of_operators
 from opmatrix.engine.doit_tasks import GROUPS
-from opmatrix.errors import did_you_mean
+from opmatrix.errors import did_you_mean, many
 from opmatrix.project.settings import PACKAGES
 
-# Commands in the order in which a person meets them; what each does is said by itself.
+# Commands in the order in which a new user needs them; each has its purpose in `doc_purpose`.
 EVERY_DAY = ("run", "why", "list", "new", "check")
 STATE = ("clean", "forget", "ignore", "info")
 ABOUT = ("help", "tabcompletion")
@@ -45,7 +45,7 @@ VARIABLES = (
 
 
 class Help(CommandBase, DoitHelp):
-    """doit's own lists its commands by the alphabet, and says nothing of a name that it does not know."""
+    """Print the commands in the order of use, and an error for an unknown name, unlike doit 0.37."""
 
     name = "help"
     doc_purpose = "what can be typed; of a command its options, of a task what it does"
@@ -56,37 +56,37 @@ class Help(CommandBase, DoitHelp):
             if not Path("dodo.py").is_file():
                 near = did_you_mean(args[0], self.cmds)
                 raise InvalidCommand(f"no command {args[0]!r}{near}; tasks are known in a project alone")
-            return int(DoitCmdBase.execute(self, params, args))  # with the tasks, by way of _execute
+            return int(DoitCmdBase.execute(self, params, args))  # loads the tasks, then calls _execute
         return int(super().execute(params, args))
 
     def print_usage(self, cmds: Mapping[str, Any]) -> None:
-        quiet_pipe()
-        purposes = {name: command.doc_purpose.replace("./run doit", typed()) for name, command in cmds.items()}
-        print(usage(purposes, groups=GROUPS, doit=typed()))
+        end_with_pipe()
+        purposes = {name: command.doc_purpose.replace("./run doit", doit_command()) for name, command in cmds.items()}
+        print(usage(purposes, groups=GROUPS, doit=doit_command()))
 
     def _execute(self, pos_args: Sequence[str]) -> int:
         (name,) = pos_args
         tasks, operators = {task.name for task in self.task_list}, steps_of_operators(self.task_list)
         if name in operators and name not in tasks:
-            count = len(operators[name])
-            print(f"{name}: an operator, ops/{name}/, of {count} step{'s' * (count > 1)}\nmore: {typed()} why {name}")
+            steps = many(len(operators[name]), "step")
+            print(f"{name}: an operator, ops/{name}/, of {steps}\nmore: {doit_command()} why {name}")
             return 0
         if name not in tasks:
             near = did_you_mean(name, [*self.cmds, *tasks, *operators])
-            raise InvalidCommand(f"no command, task or operator {name!r}{near}; see `{typed()} help`")
+            raise InvalidCommand(f"no command, task or operator {name!r}{near}; see `{doit_command()} help`")
         group = name.partition(":")[0]
-        more = f"{typed()} list --all {group}" if name == group else f"{typed()} info {name}"
+        more = f"{doit_command()} list --all {group}" if name == group else f"{doit_command()} info {name}"
         print(f"{name}: {GROUPS[group]}\nmore: {more}")
         return 0
 
 
-def typed(root: Path = Path()) -> str:
-    """Return how doit is called in a project: in a checkout through ./run."""
+def doit_command(root: Path = Path()) -> str:
+    """Return the command that runs doit in a project: ``./run doit`` in a checkout of opmatrix, else ``doit``."""
     return "./run doit" if (root / "run").is_file() else "doit"
 
 
 def usage(purposes: Mapping[str, str], *, groups: Mapping[str, str], doit: str) -> str:
-    """Return what `doit help` says. `purposes` are those of the commands, `groups` those of the tasks."""
+    """Return the text of `doit help`. `purposes`: of each command; `groups`: what the tasks of each group do."""
 
     def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
         return "\n".join([f"{title}:", *(f"  {left:<31} {right}" for left, right in rows)])
@@ -109,8 +109,8 @@ def usage(purposes: Mapping[str, str], *, groups: Mapping[str, str], doit: str) 
 
 
 def print_versions() -> None:
-    """Say what runs: of opmatrix, of what results depend on, and from where."""
-    quiet_pipe()
+    """Print the versions of opmatrix and of the packages that results depend on, and opmatrix's folder."""
+    end_with_pipe()
     print(f"opmatrix {metadata.version('opmatrix')} in {Path(__file__).parents[1]}")
     print(f"Python {sys.version.split()[0]}")
     for package in ("doit", "ninja", *PACKAGES):

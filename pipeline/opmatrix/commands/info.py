@@ -1,4 +1,4 @@
-"""`doit info STEP`: files that a step reads and writes, and why it runs, as `doit why` says it. doit's `info`."""
+"""`doit info STEP`: print the files that a step reads and writes, and why it runs. doit's `info` command."""
 
 from __future__ import annotations
 
@@ -9,31 +9,27 @@ from doit.cmd_info import Info as DoitInfo
 from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 
-from opmatrix.commands.base import CommandBase, quiet_pipe
+from opmatrix.commands.base import CommandBase, end_with_pipe
+from opmatrix.commands.task_selection import require_steps
 from opmatrix.engine.forecast import forecast
-from opmatrix.errors import did_you_mean
 
 
 class Info(CommandBase, DoitInfo):
-    """doit's own raises KeyError for a step that it does not know (0.37)."""
+    """Print an error for an unknown step, where doit 0.37 raises KeyError."""
 
     name = "info"
     doc_purpose = "files that a step reads and writes, and whether it would run"
     doc_usage = "STEP"
 
     def _execute(self, pos_args: Sequence[str], hide_status: bool = False) -> Any:
-        quiet_pipe()
+        end_with_pipe()
         if len(pos_args) != 1:
             raise InvalidCommand(f"takes one step, and was given {len(pos_args)}; see `doit list --all`")
-        known = {task.name for task in self.task_list}
-        if pos_args[0] not in known:
-            near = did_you_mean(pos_args[0], known)
-            raise InvalidCommand(f"no step {pos_args[0]!r}{near}; see `doit list --all`")
-        control = TaskControl(self.task_list)
-        self._found = forecast(control.tasks, pos_args, self.dep_manager)
-        self._name = pos_args[0]
+        require_steps(pos_args, self.task_list)
+        found = forecast(TaskControl(self.task_list).tasks, pos_args, self.dep_manager).get(pos_args[0])
+        self._reasons = found.reasons if found else ()  # of a group: none
         return super()._execute(pos_args, hide_status)
 
     def get_reasons(self, reasons: object) -> str:
-        """Return why the step runs; what doit's own says is of its own checker."""
-        return "\n".join(f" * {reason}" for reason in self._found[self._name].reasons)
+        """Return the reasons that `doit why` prints, not those of doit's checker."""
+        return "\n".join(f" * {reason}" for reason in self._reasons)

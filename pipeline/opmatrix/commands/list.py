@@ -1,16 +1,17 @@
-"""`doit list`: its status is what `doit why` says. doit's `list` command."""
+"""`doit list`: print the tasks, with the status that `doit why` computes. doit's `list` command."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 from doit.cmd_list import List as DoitList
 from doit.cmd_list import opt_list_status
 from doit.control import TaskControl
 from doit.task import Task
 
-from opmatrix.commands.base import CommandBase, quiet_pipe
+from opmatrix.commands.base import CommandBase, end_with_pipe
 from opmatrix.engine.forecast import Forecast, fate_of, forecast
 
 _STATUS = opt_list_status | {
@@ -20,34 +21,27 @@ _STATUS = opt_list_status | {
 
 
 class List(CommandBase, DoitList):
-    """doit's own looks at each task alone: one whose input is about to be written anew passes for up to date."""
+    """Print a status that considers earlier steps.
+
+    doit 0.37 considers each task alone: it calls a task up to date whose input an earlier step is about to write.
+    """
 
     name = "list"
     doc_purpose = "the stages; --all for every step, --status for which would run"
     STATUS_MAP: ClassVar[Mapping[str, str]] = DoitList.STATUS_MAP | {"wait": "W"}
     cmd_options = tuple(_STATUS if option["name"] == "status" else option for option in DoitList.cmd_options)
 
-    # doit gives what these parameters name.
-    def _execute(
-        self,
-        subtasks: bool = False,
-        quiet: bool = True,
-        status: bool = False,
-        private: bool = False,
-        list_deps: bool = False,
-        template: str | None = None,
-        sort: str = "name",
-        pos_args: Sequence[str] = (),
-    ) -> int:
-        quiet_pipe()
-        self._found: Mapping[str, Forecast] = {}
-        if status:
-            control = TaskControl(self.task_list)
-            self._found = forecast(control.tasks, control.tasks, self.dep_manager)
-        return int(super()._execute(subtasks, quiet, status, private, list_deps, template, sort, pos_args))
+    def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
+        end_with_pipe()
+        return int(super().execute(params, args) or 0)
+
+    @cached_property
+    def _forecasts(self) -> Mapping[str, Forecast]:
+        tasks = TaskControl(self.task_list).tasks
+        return forecast(tasks, tasks, self.dep_manager)
 
     def _print_task(self, template: str, task: Task, status: bool, list_deps: bool, tasks: Mapping[str, Task]) -> None:
-        letter = {"status": self.STATUS_MAP[fate_of(task, self._found)]} if status else {}
+        letter = {"status": self.STATUS_MAP[fate_of(task, self._forecasts)]} if status else {}
         self.outstream.write(template.format(name=task.name, doc=task.doc, **letter))
         if list_deps:
             self.outstream.write("".join(f" -  {path}\n" for path in sorted(task.file_dep)) + "\n")

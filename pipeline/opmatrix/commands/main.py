@@ -1,9 +1,8 @@
-"""doit with the commands, state and display of opmatrix: what `doit` becomes in a project, and what `opmatrix` is.
+"""The program `opmatrix`, and `doit` in a project: doit with the commands, state and reporters of opmatrix.
 
-A project's pyproject.toml names one thing, the loader `opmatrix`, which doit finds among the entry points of what is
-installed. All else stands here, so that a newer opmatrix brings its new commands to a project that is older. An entry
-point for each command would do that as well, and would take `run` and `list` away from every other doit project of the
-same environment.
+A project's pyproject.toml names only the loader `opmatrix`, which doit finds among the installed entry points. All else
+is here, so that an older project gets the commands of a newer opmatrix. An entry point per command would also replace
+`run` and `list` in every other doit project of the same environment.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "info": "opmatrix.commands.info:Info",
     "update": "opmatrix.commands.update:Update",
     "tabcompletion": "opmatrix.commands.complete:Complete",
-    # What doit has and steps in servers cannot: each says why.
+    # Commands of doit that do not work with steps in servers: each raises an error with the reason.
     "reset-dep": "opmatrix.commands.removed:ResetDep",
     "dumpdb": "opmatrix.commands.removed:DumpDb",
     "strace": "opmatrix.commands.removed:Strace",
@@ -43,19 +42,19 @@ REPORTERS: Mapping[str, str] = {
     "progress": "opmatrix.engine.progress_reporter:Progress",
     "jsonl": "opmatrix.engine.jsonl_reporter:JsonLines",
 }
-# What [tool.doit] of a pyproject.toml may say otherwise.
+# Defaults, which [tool.doit] of a pyproject.toml overrides.
 SETTINGS: Mapping[str, object] = {
     "backend": "journal",
     "dep_file": str(Paths(Path()).state),
     "continue": True,  # one broken operator or cell must not hide the others
     "reporter": "progress",
 }
-# Those that need no project.
+# Commands that need no project.
 _ANYWHERE = ("new", "help", "tabcompletion", "--help", "-h", "--version")
 
 
 class Program(DoitMain):
-    """doit's program for the project in the current folder. Its pyproject.toml goes before what stands here."""
+    """doit's program for the project in the current folder, whose pyproject.toml overrides `SETTINGS`."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -72,18 +71,18 @@ class Program(DoitMain):
     print_version = staticmethod(print_versions)
 
     def run(self, all_args: Sequence[str]) -> int:
-        if "" in all_args:  # of a shell's variable that is not set; doit 0.37 shows a traceback
+        if "" in all_args:  # such as an unset shell variable; doit 0.37 shows a traceback
             print("doit: an argument is empty; leave it out", file=sys.stderr)
             return UsageError.exit_code
-        # doit answers --help by itself, with its own list of commands (0.37), and takes -h for an option of `run`.
+        # doit 0.37 prints its own list of commands for --help, and takes -h for an option of `run`.
         return int(super().run(["help"] if all_args[:1] in (["--help"], ["-h"]) else all_args) or 0)
 
 
 def hand_over() -> NoReturn:
-    """Go on as `Program`: what doit calls for the loader that a project's pyproject.toml names.
+    """Run `Program` instead of doit's own: the entry point of the loader `opmatrix`.
 
-    doit asks for it before it looks at its arguments, and offers no other place that knows a project and comes before
-    the commands.
+    doit loads it before it reads its arguments; there is no other hook that knows the project before the commands are
+    loaded.
     """
     if Path(sys.argv[0]).stem not in ("doit", "__main__"):
         raise UsageError("this is a project of opmatrix; in Python use opmatrix.commands.main.Program().run([...])")
@@ -91,7 +90,7 @@ def hand_over() -> NoReturn:
 
 
 def main() -> int:
-    """Run `opmatrix COMMAND`: as `doit COMMAND`, and in a folder that is no project yet."""
+    """Run `opmatrix COMMAND`: as `doit COMMAND`, but some commands also outside a project."""
     arguments = sys.argv[1:]
     try:
         if not Path("dodo.py").is_file() and not (arguments and arguments[0] in _ANYWHERE):

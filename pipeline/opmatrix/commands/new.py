@@ -1,4 +1,4 @@
-"""`doit new`: write the files of an operator. A doit command; all that it knows stands in opmatrix.scaffold."""
+"""`doit new`: write the files of an operator or of a project, which opmatrix.scaffold renders. A doit command."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from typing import Any
 from doit import doit_cmd
 
 from opmatrix.commands.base import CommandBase
-from opmatrix.commands.help import typed
+from opmatrix.commands.base import option as _option
+from opmatrix.commands.help import doit_command
 from opmatrix.errors import UsageError
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
 
 
-def _option(name: str, help: str) -> dict[str, Any]:
-    return {"name": name, "long": name.replace("_", "-"), "type": str, "default": "", "help": help}
-
-
 class New(CommandBase):
-    """No tasks are loaded: an operator with a mistake in it keeps nobody from another one."""
+    """Load no tasks, so that a mistake in one operator does not prevent a new one."""
 
     name = "new"
     doc_purpose = "write the files of a new operator: green at once, the places to fill in marked"
@@ -48,7 +45,7 @@ class New(CommandBase):
 
     def parse_execute(self, in_args: Sequence[str]) -> int:
         try:
-            return int(super().parse_execute(_typed(in_args, command=self.name)))
+            return int(super().parse_execute(_as_typed(in_args, command=self.name)))
         except (KeyboardInterrupt, EOFError):
             print("\ndoit new: interrupted; nothing was written", file=sys.stderr)
             return 130
@@ -64,12 +61,8 @@ class New(CommandBase):
 
 def _operator(given: Mapping[str, str]) -> int:
     """Write operators into the project."""
-    from opmatrix.scaffold import (  # with jinja2, which no other command is to pay for
-        new_operator,
-        prompt,
-        render_files,
-        write,
-    )
+    # Imported here: they import jinja2, which no other command needs.
+    from opmatrix.scaffold import new_operator, prompt, render_files, write
 
     layout, request = Paths(find_root(Path.cwd())), prompt.Request(**given)
     check_format(layout.root)
@@ -81,7 +74,7 @@ def _operator(given: Mapping[str, str]) -> int:
         layout.root, {p: text for draft in drafts for p, text in render_files.render(draft).items()}
     )
     write.write(layout, files)
-    for line in new_operator.said(drafts, files, run=typed(layout.root)):
+    for line in new_operator.said(drafts, files, run=doit_command(layout.root)):
         print(line)
     return 0
 
@@ -102,11 +95,9 @@ def _project(asked: str, given: Mapping[str, str]) -> int:
     return 0
 
 
-def _typed(given: Sequence[str], *, command: str) -> list[str]:
-    """Return the arguments as they were typed.
-
-    doit takes every one with '=' in it away, as a variable, and most schemas have a default.
-    """
+def _as_typed(given: Sequence[str], *, command: str) -> list[str]:
+    """Return the arguments as they were typed: doit 0.37 removes each with '=' in it, such as a schema with a default,
+    as a variable."""
     if not doit_cmd._CMDLINE_VARS or command not in sys.argv:
         return list(given)
     return sys.argv[sys.argv.index(command) + 1 :]

@@ -1,4 +1,4 @@
-"""Commands of doit that would do harm here, or nothing: each says why, and what to type instead."""
+"""Commands of doit that do not work here: each raises an error with the reason and with what to type instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmatrix.commands.base import CommandBase
 
 
 class RemovedCommand(CommandBase, Command):
-    """A command with a reason. doit takes no command of its own away, but lets one of the same name go before it."""
+    """Raise `reason`. doit 0.37 cannot remove its own commands, but a command of the same name replaces one."""
 
     reason = ""
 

@@ -1,4 +1,4 @@
-"""`doit [TASK ...]`: one run at a time per build folder, in warm servers. doit's `run` command."""
+"""`doit [TASK ...]`: run what is not up to date, steps in fork servers. doit's `run` command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
@@ -18,14 +18,12 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Stream
 
-from opmatrix.commands.base import CommandBase
+from opmatrix.commands.base import LockedCommand
 from opmatrix.commands.task_selection import select
 from opmatrix.engine.database import REMEDY, move_aside
-from opmatrix.engine.lock import hold
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
-from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
@@ -34,8 +32,8 @@ INTERRUPTED = 130
 ERROR = 3
 
 
-class Run(CommandBase, DoitRun):
-    """run steps, one run at a time"""
+class Run(LockedCommand, DoitRun):
+    """Run steps, one run at a time per build folder."""
 
     name = "run"
     doc_purpose = "run what is not up to date"
@@ -48,19 +46,18 @@ class Run(CommandBase, DoitRun):
         opt_num_process,
         opt_single,
     )
-    # What the child of a server calls with the arguments of a step.
+    # The function that the child of a server calls with the arguments of a step.
     entry: ClassVar[str] = "opmatrix.cli:main"
 
-    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+    def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
         if params["num_process"] < 0:
             raise InvalidCommand(f"--process takes a number from 0 on, found {params['num_process']}")
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
         try:
-            with hold(Paths(Path.cwd()).lock) as self._lock:
-                return int(super().execute(params, args))
+            return super().execute(params, args)
         except sqlite3.DatabaseError as error:
-            print(_describe(error, Paths(Path.cwd()).state), file=sys.stderr)
+            print(_describe(error, self._paths.state), file=sys.stderr)
             return ERROR
         except KeyboardInterrupt:
             print("interrupted; what had finished is kept", file=sys.stderr)
@@ -77,47 +74,47 @@ class Run(CommandBase, DoitRun):
         single: bool,
         force_verbosity: bool,
     ) -> int:
-        """Do what doit's own does, with our runners, for which it has no option."""
+        """Do what doit's Run does, with opmatrix's runners, for which doit 0.37 has no option."""
         self.control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
         if single:
-            _cut_off(self.control)
-        layout = Paths(Path.cwd())
-        removed = collect_removed(layout, self.task_list, self.dep_manager.journal)
+            _drop_dependencies(self.control)
+        cores = max(1, num_process)
+        removed = collect_removed(self._paths, self.task_list, self.dep_manager.journal)
         with _stream(outfile) as out:
-            arguments = [self.dep_manager, self._reporter(reporter, out, removed, cores=max(1, num_process))]
-            arguments += [continue_, always]
-            arguments.append(Stream(verbosity, force_verbosity))
-            if num_process > 1:
-                arguments.append(num_process)
-            kind = ThreadRunner if num_process > 1 else StepRunner
-            runner = kind(
-                *arguments,
-                layout=layout,
+            runner = (ThreadRunner if num_process > 1 else StepRunner)(
+                self.dep_manager,
+                self._reporter(reporter, out, removed, cores=cores),
+                continue_,
+                always,
+                Stream(verbosity, force_verbosity),
+                *([num_process] if num_process > 1 else ()),
+                layout=self._paths,
                 entry=self.entry,
                 lock=self._lock,
-                terminal=_terminal(out),
-                cores=max(1, num_process),
+                terminal=_terminal_variables(out),
+                cores=cores,
             )
             return int(runner.run_all(self.control.task_dispatcher()))
 
     def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int) -> Any:
-        """Make a reporter; ours can ask what is to be expected, which it does where something runs and is shown."""
-        made = self.reporters[name](out, {})
-        if isinstance(made, StepReporter):
+        """Return a reporter. One of opmatrix also gets the notes, and a function that forecasts the run."""
+        found = self.reporters[name](out, {})
+        if isinstance(found, StepReporter):
 
             def expect() -> Expected:
-                from opmatrix.engine.forecast import expected  # here, for a run with nothing to do pays for it
+                from opmatrix.engine.forecast import expected  # imported only when a step runs
 
                 return expected(self.control, self.dep_manager, cores=cores)
 
-            made.expect = expect
+            found.expect = expect
             for note in notes:
-                made.note(note)
-        return made
+                found.note(note)
+        return found
 
 
 def _describe(error: sqlite3.DatabaseError, state: Path) -> str:
-    """Say what is wrong with the state, and move a damaged one away. Raises `error` if the fault is ours."""
+    """Return the message for a state that cannot be used, and move a damaged one aside. Raises `error` for a fault of
+    opmatrix."""
     if isinstance(error, sqlite3.OperationalError):
         return f"cannot write {state}: {error}. {REMEDY}"
     if type(error) is not sqlite3.DatabaseError:
@@ -125,8 +122,8 @@ def _describe(error: sqlite3.DatabaseError, state: Path) -> str:
     return f"{state} is damaged ({error}); it was moved to {move_aside(state)}. Run doit again"
 
 
-def _cut_off(control: TaskControl) -> None:
-    """Leave out what the selected tasks depend on: doit's option ``--single``."""
+def _drop_dependencies(control: TaskControl) -> None:
+    """Remove the dependencies of the selected tasks: doit's option ``--single``."""
     for name in control.selected_tasks:
         task = control.tasks[name]
         for part in [control.tasks[n] for n in task.task_dep] if task.has_subtask else [task]:
@@ -134,17 +131,17 @@ def _cut_off(control: TaskControl) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    # As Ctrl-C: doit then closes the state, and we end the servers.
+    # As Ctrl-C does: doit then closes the state, and the runner ends the servers.
     raise KeyboardInterrupt
 
 
-def _terminal(out: IO[str]) -> dict[str, str]:
-    """Return what tells the report, which prints into a log, how our terminal looks."""
+def _terminal_variables(out: IO[str]) -> dict[str, str]:
+    """Return the variables that describe this terminal to the report step, which prints into a log."""
     if not out.isatty():
         return {}
     colour = {} if os.environ.get("NO_COLOR") else {"FORCE_COLOR": "1"}
     columns = os.get_terminal_size(out.fileno()).columns
-    return colour | ({"COLUMNS": str(columns)} if columns else {})  # 0: a terminal that does not know
+    return colour | ({"COLUMNS": str(columns)} if columns else {})  # 0: an unknown width
 
 
 def _stream(outfile: str | IO[str]) -> AbstractContextManager[IO[str]]:

@@ -1,4 +1,4 @@
-"""Which tasks a command line names."""
+"""The tasks that a command line selects: by task, operator, output or pattern."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opmatrix.errors import did_you_mean
 
 
 def steps_of_operators(tasks: Iterable[Task]) -> dict[str, list[str]]:
-    """Return the steps that `doit` runs for each operator by itself, by its name."""
+    """Return the steps that `doit` runs by default for each operator, by its name."""
     found: dict[str, list[str]] = {}
     for task in tasks:
         if isinstance(task, StepTask) and task.step.operator and task.step.group in DEFAULT:
@@ -23,7 +23,7 @@ def steps_of_operators(tasks: Iterable[Task]) -> dict[str, list[str]]:
 
 
 def with_operators(names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
-    """Return what a command line names, with the steps of an operator in the place of its name."""
+    """Return the names with each operator's name replaced by the steps of that operator."""
     known = {task.name for task in tasks}
     if known.issuperset(names):
         return list(names)
@@ -32,9 +32,9 @@ def with_operators(names: Sequence[str], tasks: Sequence[Task]) -> list[str]:
 
 
 def select(tasks: Sequence[Task], names: Sequence[str] | None, *, commands: Sequence[str]) -> TaskControl:
-    """Return doit's control of the tasks, with those selected that `names` says: all, where it says nothing.
+    """Return doit's TaskControl with the tasks `names` selected, or all of them for None.
 
-    Raises InvalidCommand for a name, output or pattern that is unknown, with the nearest one that is known.
+    Raises InvalidCommand for an unknown name, output or pattern, with the nearest known one.
     """
     control = TaskControl(tasks)
     try:
@@ -54,3 +54,10 @@ def select(tasks: Sequence[Task], names: Sequence[str] | None, *, commands: Sequ
         if "*" in pattern and not fnmatch.filter(control.tasks, pattern):
             raise InvalidCommand(f"no task matches {pattern!r}; see `doit list --all`")
     return control
+
+
+def require_steps(names: Iterable[str], tasks: Iterable[Task]) -> None:
+    """Raise InvalidCommand for the first name that is no task, with the nearest one."""
+    known = {task.name for task in tasks}
+    if unknown := next((name for name in names if name not in known), None):
+        raise InvalidCommand(f"no step {unknown!r}{did_you_mean(unknown, known)}; see `doit list --all`")

@@ -1,21 +1,20 @@
-"""`doit why [TASK ...]`: what would run, and why. A doit command."""
+"""`doit why [TASK ...]`: print what would run, and why. A doit command."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from doit.cmd_base import DoitCmdBase
 
-from opmatrix.commands.base import CommandBase, quiet_pipe
+from opmatrix.commands.base import CommandBase, end_with_pipe
 from opmatrix.commands.task_selection import select
 from opmatrix.engine.forecast import Forecast, forecast
 from opmatrix.engine.remove_stale import removed_operators
-from opmatrix.project.paths import Paths
+from opmatrix.errors import many
 
 
 class Why(CommandBase, DoitCmdBase):
-    """doit 0.37 has no dry run (#48) and tells no reasons but those of one task (#329)."""
+    """A dry run with reasons. doit 0.37 has no dry run (#48) and prints the reasons of one task only (#329)."""
 
     name = "why"
     doc_purpose = "say which steps would run, and why; nothing runs"
@@ -26,27 +25,27 @@ class Why(CommandBase, DoitCmdBase):
     )
 
     def _execute(self) -> int:
-        quiet_pipe()
+        end_with_pipe()
         control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
-        found = forecast(control.tasks, control.selected_tasks, self.dep_manager)
-        for name, one in found.items():
+        forecasts = forecast(control.tasks, control.selected_tasks, self.dep_manager)
+        for name, one in forecasts.items():
             if one.fate != "up-to-date":
-                self.outstream.write(f"{name}: {_because(one)}\n")
-        for operator in removed_operators(Paths(Path.cwd()), self.task_list, self.dep_manager.journal):
+                self.outstream.write(f"{name}: {_reasons(one)}\n")
+        for operator in removed_operators(self._paths, self.task_list, self.dep_manager.journal):
             self.outstream.write(f"{operator} is no longer in ops/: what was built for it would be removed\n")
-        self.outstream.write(_summary(found) + "\n")
+        self.outstream.write(_summary(forecasts) + "\n")
         self.dep_manager.close()
         return 0
 
 
-def _because(one: Forecast) -> str:
+def _reasons(one: Forecast) -> str:
     prefix = "cannot run: " if one.fate == "error" else "left out: " if one.fate == "ignore" else ""
     return prefix + "; ".join(one.reasons)
 
 
-def _summary(found: Mapping[str, Forecast]) -> str:
-    fates = [one.fate for one in found.values()]
-    steps = f"{len(fates)} step{'s' * (len(fates) != 1)}"
+def _summary(forecasts: Mapping[str, Forecast]) -> str:
+    fates = [one.fate for one in forecasts.values()]
+    steps = many(len(fates), "step")
     words = {
         "run": "would run",
         "wait": "would run if what they read changes",
@@ -54,5 +53,5 @@ def _summary(found: Mapping[str, Forecast]) -> str:
         "ignore": "left out",
         "up-to-date": "up to date",
     }
-    told = [f"{fates.count(fate)} {text}" for fate, text in words.items() if fate in fates]
-    return f"{steps}, all up to date" if set(fates) <= {"up-to-date"} else f"{steps}: {', '.join(told)}"
+    counts = [f"{fates.count(fate)} {text}" for fate, text in words.items() if fate in fates]
+    return f"{steps}, all up to date" if set(fates) <= {"up-to-date"} else f"{steps}: {', '.join(counts)}"

@@ -113,7 +113,7 @@ def _read(layout: Paths, name: str) -> tuple[Operator | None, list[str]]:
             mistakes += _lines(layout, path, wrong)
             # An unknown field does not hide what the known ones say; a missing or mistyped one does.
             sound[path] = all("unknown field" in m.text for m in wrong)
-    written = frozenset(file for file in WRITTEN if layout.own(name, file).is_file())
+    written = frozenset(file for file in WRITTEN if layout.handwritten(name, file).is_file())
     if sound.get(spec_path):
         mistakes += _lines(layout, spec_path, validation.declaration(spec, name))
         mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.written(spec, written)]

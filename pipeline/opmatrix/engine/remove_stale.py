@@ -23,7 +23,7 @@ def collect_removed(layout: Paths, tasks: Sequence[Task], journal: Journal) -> l
     """
     told = []
     for operator, steps in removed_operators(layout, tasks, journal).items():
-        for path in layout.of_operator(operator):
+        for path in layout.operator_files(operator):
             remove(path)
         journal.erase(steps)
         told.append(f"{operator} is no longer in {layout.ops.name}/: what was built for it is removed")

@@ -1,1 +1,1 @@
-"""Virtual environments: the main one, those of the matrix, tox's names for them."""
+"""Virtual environments: the main one, those of the matrix, and those of tox."""

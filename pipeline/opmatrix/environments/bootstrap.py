@@ -2,9 +2,9 @@
 
     python -m opmatrix.environments.bootstrap    in the checkout, by the Python that the environment is for
 
-Standard library only, for nothing is installed yet. The environment is complete when its stamp is there: copies of the
-files that it was made from. `./run` compares them on every call, so they are written last; what has no stamp, or was
-made from other pins, is removed and made anew. The exit codes stand in `./run`.
+Standard library only, because nothing is installed yet. The stamp, copies of the files that the environment is made
+from, is written last, and `./run` compares it on every call: an environment without one, or of other pins, is removed
+and made again. The exit codes are listed in `./run`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ TORCH = Path("requirements/torch-cpu.txt")
 PROJECT = Path("pyproject.toml")
 STAMP = "stamp"  # the folder in .venv that `./run` compares
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-NEEDED_BYTES = 2_000_000_000  # 1.3 GB installed, and the downloads on their way
+NEEDED_BYTES = 2_000_000_000  # 1.3 GB installed, and the downloads
 
 WRONG_FILE, NO_NETWORK, PIP_FAILED, WRONG_MACHINE, NO_COMPILER, DISK_FULL = 65, 69, 70, 71, 73, 74
 INTERRUPTED = 130
 
 
 class SetupError(Exception):
-    """Why there is no environment, in one sentence that says what to do, and the exit code that it gets."""
+    """The reason why there is no environment, what to do, and the exit code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class SetupError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class VenvPaths:
-    """The paths of one environment: in one folder of the checkout, all named .venv*."""
+    """The paths of one environment, which all begin with .venv."""
 
     root: Path
     name: str = ".venv"
@@ -107,7 +107,7 @@ def main() -> int:
 
 
 def bring_up_to_date(paths: VenvPaths, environ: Mapping[str, str], *, lock: int) -> None:
-    """Do the least that the difference between the stamp and the checkout asks for."""
+    """Install what changed since the stamp was written: only opmatrix, or the whole environment."""
     wanted = stamp(paths.root, environ)
     found = read_stamp(paths)
     if found == wanted:  # another ./run made it while this one waited for the lock
@@ -123,7 +123,7 @@ def bring_up_to_date(paths: VenvPaths, environ: Mapping[str, str], *, lock: int)
 
 
 def make(paths: VenvPaths, environ: Mapping[str, str], *, lock: int) -> None:
-    """Make the environment from nothing."""
+    """Make the whole environment."""
     make_room(paths)
     python = f"Python {platform.python_version()}"
     say(f"making the environment in .venv ({python}): 0.3 GB to download, 1.3 GB on disk")
@@ -131,7 +131,7 @@ def make(paths: VenvPaths, environ: Mapping[str, str], *, lock: int) -> None:
     with tempfile.TemporaryDirectory(prefix="opmatrix-pip-") as folder:
         pip = Pip(paths=paths, command=find_pip(paths, Path(folder)), lock=lock)
         say(f"installing the {len(requirements(LOCK.read_text()))} packages of {LOCK}")
-        # The lock is whole but for what it leaves out on purpose (main.in), so pip need not ask what is missing.
+        # --no-deps: the lock file is complete, except for what main.in leaves out on purpose.
         pip.install("--require-hashes", "--no-deps", "-r", str(LOCK))
         install_torch(pip, environ.get("OPMATRIX_TORCH_INDEX"))
         install_project(pip)
@@ -139,7 +139,7 @@ def make(paths: VenvPaths, environ: Mapping[str, str], *, lock: int) -> None:
 
 
 def make_room(paths: VenvPaths) -> None:
-    """Remove what an earlier try or other pins left behind. Raises SetupError for a disk that is too full."""
+    """Remove an incomplete environment or one of other pins. Raises SetupError for a full disk."""
     paths.log.unlink(missing_ok=True)
     if paths.environment.exists():
         say(f"removing {paths.name}, which is incomplete or made from other pins")
@@ -148,19 +148,19 @@ def make_room(paths: VenvPaths) -> None:
 
 
 def stamp(root: Path, environ: Mapping[str, str]) -> dict[str, bytes]:
-    """Return what the environment depends on: its pins, the project's metadata, where it stands, its Python."""
+    """Return what the environment depends on: its pins, the project's metadata, its path and its Python."""
     files = {path.name: (root / path).read_bytes() for path in (LOCK, TORCH, PROJECT)}
     made = f"{root}\n{environ.get('OPMATRIX_PYTHON', '')}\n"
     return {**files, "made": os.fsencode(made)}
 
 
 def read_stamp(paths: VenvPaths) -> dict[str, bytes]:
-    """Return what a complete environment was made from, or nothing."""
+    """Return the stamp of a complete environment, or nothing."""
     return {path.name: path.read_bytes() for path in paths.stamp.glob("*")} if paths.python.exists() else {}
 
 
 def write_stamp(paths: VenvPaths, content: Mapping[str, bytes]) -> None:
-    """Write the whole stamp or none: without one, the next try starts clean."""
+    """Write the whole stamp or nothing: without a stamp, the next call starts clean."""
     temporary = paths.stamp.with_name("stamp.new")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
@@ -171,15 +171,15 @@ def write_stamp(paths: VenvPaths, content: Mapping[str, bytes]) -> None:
 
 
 def requirements(text: str) -> set[str]:
-    """Return the names that a lock file pins, some of them once per version of Python."""
+    """Return the package names in a lock file, which pins some packages once per version of Python."""
     return set(re.findall(r"^([A-Za-z0-9._-]+)==", text, flags=re.MULTILINE))
 
 
-# What this machine must have.
+# Requirements of the machine.
 
 
 def check_machine() -> None:
-    """The wheels are made for Linux x86-64 with glibc 2.28 or newer, torch's and ONNX Runtime's among them."""
+    """Raise SetupError unless this is Linux x86-64 with glibc 2.28, which torch's and ONNX Runtime's wheels need."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise SetupError(
             WRONG_MACHINE,
@@ -196,19 +196,18 @@ def check_machine() -> None:
 
 
 def check_compiler(environ: Mapping[str, str]) -> None:
-    """Ask for the compiler before the long download, not after it."""
-    path = environ.get("PATH")
-    if setting := environ.get("CXX"):
-        if not shutil.which(setting.split()[0], path=path):
-            raise SetupError(
-                NO_COMPILER, f"CXX is {setting!r}, which is no program: set it to the path of g++ or clang++."
-            )
-    elif not shutil.which("g++", path=path) and not shutil.which("clang++", path=path):
-        raise SetupError(
-            NO_COMPILER,
-            "no C++ compiler: neither g++ nor clang++ is on PATH. Install one (Debian, Ubuntu: apt install g++), "
-            "or set CXX to its path.",
-        )
+    """Raise SetupError without a C++ compiler, before the long download."""
+    setting = environ.get("CXX")
+    names = [setting.split()[0]] if setting else ["g++", "clang++"]
+    if any(shutil.which(name, path=environ.get("PATH")) for name in names):
+        return
+    message = (
+        f"CXX is {setting!r}, which is no program: set it to the path of g++ or clang++."
+        if setting
+        else "no C++ compiler: neither g++ nor clang++ is on PATH. Install one (Debian, Ubuntu: apt install g++), "
+        "or set CXX to its path."
+    )
+    raise SetupError(NO_COMPILER, message)
 
 
 def check_disk(paths: VenvPaths) -> None:
@@ -225,23 +224,23 @@ def _disk_full(paths: VenvPaths) -> SetupError:
     return SetupError(DISK_FULL, f"the disk is full: {free}. Make room (or set TMPDIR) and run again.")
 
 
-# pip, and what is installed with it.
+# pip, and what it installs.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pip:
-    """A pip that installs into the environment. Its output goes to the log; only a failure shows some of it."""
+    """A pip that installs into the environment. Its output goes to the log, and parts of it into the error."""
 
     paths: VenvPaths
     command: tuple[str, ...]
-    lock: int  # inherited by pip: should this process be killed, the next one waits until its pip has ended
+    lock: int  # pip inherits it, so that after a kill of this process the next one waits for pip to end
     started: float = field(default_factory=time.monotonic)
 
     def elapsed(self) -> str:
         return f"{time.monotonic() - self.started:.0f} s"
 
     def install(self, *arguments: str) -> None:
-        """Raise SetupError with a reading of pip's last words."""
+        """Run `pip install`. Raises SetupError with the reason that its output gives."""
         command = [*self.command, "install", "--no-input", "--disable-pip-version-check", "--retries", "2", *arguments]
         lines: list[str] = []
         spoken = time.monotonic()
@@ -255,7 +254,7 @@ class Pip:
                 encoding="utf-8",
                 errors="replace",
                 pass_fds=(self.lock,),
-                process_group=0,  # Ctrl-C comes here alone, and ends pip with all that it started
+                process_group=0,  # Ctrl-C reaches this process only, which ends pip and its children
             ) as process,
         ):
             print("$", *command, file=log)
@@ -265,7 +264,8 @@ class Pip:
                     lines.append(line.rstrip())
                     if line.startswith(("Collecting", "Installing")) and time.monotonic() - spoken > 5:
                         spoken = time.monotonic()
-                        say(f"  {self.elapsed()}: {_shortened(line)}")
+                        package = re.split(r" \(from|: ", line.strip())[0]  # of "Collecting numpy==2.4.6 (from ...)"
+                        say(f"  {self.elapsed()}: {package.lower()}")
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
@@ -273,13 +273,8 @@ class Pip:
             raise explain(lines, paths=self.paths)
 
 
-def _shortened(line: str) -> str:
-    """``Collecting numpy==2.4.6 (from ...)`` becomes ``collecting numpy==2.4.6``."""
-    return re.split(r" \(from|: ", line.strip())[0].lower()
-
-
 def find_pip(paths: VenvPaths, folder: Path) -> tuple[str, ...]:
-    """Return a command that runs pip for the environment: as a wheel where there is one, for a wheel needs no install.
+    """Return a command that runs pip for the environment. The first of:
 
     1. the wheel that comes with this Python (ensurepip; Debian's python3-pip-whl, Fedora's python-pip-wheel)
     2. a pip that this Python can import
@@ -313,11 +308,10 @@ def _wheel_folders() -> Iterator[Path]:
 
 
 def install_torch(pip: Pip, index: str | None) -> None:
-    """Install torch's CPU build, which is on no general index.
+    """Install torch's CPU build from pip's configured sources (a mirror, PIP_FIND_LINKS), else from PyTorch's index.
 
-    It comes from whatever pip is configured with here (a mirror, PIP_FIND_LINKS), else from PyTorch's own index. That
-    one is asked for torch alone: asked for every package, it costs seconds where it answers and minutes where it does
-    not. `index` replaces it; the empty text forbids it.
+    `index` replaces PyTorch's index; the empty string forbids it. Only torch is requested from it: requests for all
+    packages take seconds, and minutes without a connection.
     """
     say("installing torch, the CPU build (200 MB)")
     arguments = ("--require-hashes", "--no-deps", "-r", str(TORCH))
@@ -331,11 +325,11 @@ def install_torch(pip: Pip, index: str | None) -> None:
 
 
 def install_project(pip: Pip) -> None:
-    """Install opmatrix editable, without the network: hatchling is in the lock, and writes one line in a .pth file."""
+    """Install opmatrix editable, without the network: hatchling is in the lock file."""
     pip.install("--no-index", "--no-deps", "--no-build-isolation", "-e", ".")
 
 
-SIGNS = (  # in pip's output, the most telling first
+SIGNS = (  # patterns in pip's output, the most specific first
     (DISK_FULL, r"No space left on device|\[Errno 28\]|Disk quota exceeded"),
     (WRONG_FILE, r"DO NOT MATCH THE HASHES"),
     (
@@ -347,36 +341,30 @@ SIGNS = (  # in pip's output, the most telling first
 
 
 def explain(lines: Sequence[str], *, paths: VenvPaths) -> SetupError:
-    """Read pip's output and return the failure that it tells of."""
+    """Return the error for pip's output."""
     text = "\n".join(lines)
     code = next((code for code, pattern in SIGNS if re.search(pattern, text)), PIP_FAILED)
     last = "".join(f"\n  {line.strip()}" for line in lines if re.match(r"ERROR|error:| +(Expected|Got) ", line))
     log = f"The log is '{paths.log}'."
     if code == DISK_FULL:
         return _disk_full(paths)
-    if code == NO_NETWORK:
-        found = re.search(r"(?:host='|Looking in indexes: )([^\s',]+)", text)
-        index = found[1] if found else "its package index"
-        return SetupError(
-            code,
-            f"no network: pip cannot reach {index}. Check the connection and pip's "
-            f"settings (PIP_INDEX_URL, a proxy), then run again. {log}",
-        )
-    if code == WRONG_FILE:
-        return SetupError(
-            code,
-            "a download is not the file that requirements/ pins, so it was not installed. If pip's cache is not at "
-            f"fault (pip cache purge), the index gives another file: do not use it. {log}{last}",
-        )
-    return SetupError(code, f"pip failed. {log}{last}")
+    index = re.search(r"(?:host='|Looking in indexes: )([^\s',]+)", text)
+    messages = {
+        NO_NETWORK: f"no network: pip cannot reach {index[1] if index else 'its package index'}. Check the connection "
+        f"and pip's settings (PIP_INDEX_URL, a proxy), then run again. {log}",
+        WRONG_FILE: "a download is not the file that requirements/ pins, so it was not installed. If pip's cache is "
+        f"not at fault (pip cache purge), the index gives another file: do not use it. {log}{last}",
+        PIP_FAILED: f"pip failed. {log}{last}",
+    }
+    return SetupError(code, messages[code])
 
 
-# One at a time, and nothing left running.
+# The lock, and interruption.
 
 
 @contextlib.contextmanager
 def only_one(path: Path) -> Iterator[int]:
-    """Hold the lock: two first calls at once must not write one environment."""
+    """Hold the lock, so that two first calls do not write one environment."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

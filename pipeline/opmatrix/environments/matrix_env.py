@@ -1,7 +1,7 @@
-"""Make the environment of another torch or ONNX Runtime, beside the main one: ``.venv-matrix/torch2.9``.
+"""Make an environment of the matrix, with another torch or ONNX Runtime: ``.venv-matrix/torch2.9``.
 
-It holds what steps import there, and no tool: doit, compiler and report stay in the main environment. What it is made
-from stands in requirements/. As with the main one, the stamp is written last, and what has none is made anew.
+It contains what steps import and no tools: doit, compiler and report run in the main environment. Its pins are in
+requirements/. As in the main environment, the stamp is written last, and an environment without one is made again.
 """
 
 from __future__ import annotations
@@ -15,62 +15,52 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from opmatrix.environments.bootstrap import (
-    TORCH_INDEX,
-    Pip,
-    SetupError,
-    VenvPaths,
-    check_machine,
-    make_room,
-    only_one,
-    read_stamp,
-    say,
-    write_stamp,
-)
+from opmatrix.environments import bootstrap
+from opmatrix.environments.bootstrap import SetupError, VenvPaths, say
 from opmatrix.errors import NoEnvironmentError, UsageError
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import ORT, TORCH
 from opmatrix.project.paths import Paths
 
 _NEEDED_BYTES = {"torch": 2_500_000_000, "ort": 300_000_000}
-# What every environment must be able to import, by the first package of its steps.
+# What an environment must be able to import.
 _IMPORTS = {"torch": "torch, onnx, onnxscript, numpy, hypothesis", "ort": "onnxruntime, onnx, numpy"}
-# The newest CPython that each environment can have.
+# The newest CPython for which each environment has wheels.
 _PYTHONS = {f"torch{v}": row.python for v, row in TORCH.items()} | {f"ort{v}": row.python for v, row in ORT.items()}
 
 
-def bring_up_to_date(layout: Paths, name: str, environ: Mapping[str, str]) -> None:
-    """Make the environment, unless it stands as its pins say. Raises NoEnvironmentError with the reason in a sentence,
-    UsageError for an unknown one."""
+def bring_up_to_date(project: Paths, name: str, environ: Mapping[str, str]) -> None:
+    """Make the environment unless it matches its pins. Raises NoEnvironmentError, or UsageError for an unknown one."""
     if name not in _PYTHONS:
         raise UsageError(f"no environment {name!r}; allowed: {', '.join(_PYTHONS)}")
-    if lost := [path for path in layout.pins(name) if not path.is_file()]:
-        raise UsageError(f"environment {name}: its pins are missing, {lost[0].relative_to(layout.root)}")
-    folder = layout.environment(name)
-    paths = VenvPaths(root=layout.root, name=str(folder.relative_to(layout.root)), needed=_NEEDED_BYTES[_factor(name)])
+    if lost := [path for path in project.pins(name) if not path.is_file()]:
+        raise UsageError(f"environment {name}: its pins are missing, {lost[0].relative_to(project.root)}")
+    folder = project.environment(name)
+    relative = str(folder.relative_to(project.root))
+    paths = VenvPaths(root=project.root, name=relative, needed=_NEEDED_BYTES[_factor(name)])
     paths.lock.parent.mkdir(parents=True, exist_ok=True)
     try:
         python = find_python(name, newest=_PYTHONS[name], environ=environ)
-        wanted = {path.name: path.read_bytes() for path in layout.pins(name)} | {"made": _version(python).encode()}
-        with only_one(paths.lock) as lock:
-            if read_stamp(paths) != wanted:
-                _make(layout, name, paths, python=python, environ=environ, lock=lock)
-                write_stamp(paths, wanted)
+        wanted = {path.name: path.read_bytes() for path in project.pins(name)} | {"made": _version(python).encode()}
+        with bootstrap.only_one(paths.lock) as lock:
+            if bootstrap.read_stamp(paths) != wanted:
+                _make(project, name, paths, python=python, environ=environ, lock=lock)
+                bootstrap.write_stamp(paths, wanted)
     except (SetupError, OSError, subprocess.CalledProcessError) as error:
         raise NoEnvironmentError(f"environment {name}: {error}") from error
     for package, found in installed(folder).items():
-        write_text(layout.installed(name, package), f"{found}\n")
+        write_text(project.installed_version(name, package), f"{found}\n")
 
 
 def installed(environment: Path) -> dict[str, str]:
-    """Return the version of every package of an environment, without starting its Python."""
+    """Return the version of every package of an environment, without running its Python."""
     sites = [str(site) for site in environment.glob("lib/python3.*/site-packages")]
     found = metadata.distributions(path=sites)
     return {re.sub(r"[-_.]+", "-", package.name).lower(): package.version for package in found}
 
 
 def find_python(name: str, *, newest: str, environ: Mapping[str, str]) -> str:
-    """Return a CPython of 3.11 to `newest`: the one that runs this, or one on PATH. Raises SetupError."""
+    """Return a CPython from 3.11 to `newest`: the running one, or one on PATH. Raises SetupError."""
     last = int(newest.partition(".")[2])
     if sys.version_info[1] <= last:
         return sys.executable
@@ -87,17 +77,17 @@ def _factor(name: str) -> str:
     return "torch" if name.startswith("torch") else "ort"
 
 
-def _make(layout: Paths, name: str, paths: VenvPaths, *, python: str, environ: Mapping[str, str], lock: int) -> None:
-    check_machine()
-    make_room(paths)
+def _make(project: Paths, name: str, paths: VenvPaths, *, python: str, environ: Mapping[str, str], lock: int) -> None:
+    bootstrap.check_machine()
+    bootstrap.make_room(paths)
     say(f"making the environment in {paths.name} (Python {_version(python)})")
     subprocess.run([python, "-m", "venv", "--without-pip", "--symlinks", paths.environment], check=True)
-    # The main environment has a pip; what is installed here is for the other Python.
-    pip = Pip(paths=paths, command=(sys.executable, "-m", "pip", "--python", str(paths.python)), lock=lock)
-    lock_file, *torch = layout.pins(name)
+    # The pip of the main environment, which installs for the other Python.
+    pip = bootstrap.Pip(paths=paths, command=(sys.executable, "-m", "pip", "--python", str(paths.python)), lock=lock)
+    lock_file, *torch = project.pins(name)
     pip.install("--require-hashes", "--no-deps", "-r", str(lock_file))
-    for pins in torch:  # a CPU build, which needs none of the packages that torch's other builds ask for
-        index = environ.get("OPMATRIX_TORCH_INDEX", TORCH_INDEX)
+    for pins in torch:  # a CPU build, which needs none of the dependencies of torch's other builds
+        index = environ.get("OPMATRIX_TORCH_INDEX", bootstrap.TORCH_INDEX)
         say(f"installing torch from {index or 'what pip is configured with'}")
         pip.install(*(("--index-url", index) if index else ()), "--no-deps", "-r", str(pins))
     _check_imports(name, paths)
@@ -105,7 +95,7 @@ def _make(layout: Paths, name: str, paths: VenvPaths, *, python: str, environ: M
 
 
 def _check_imports(name: str, paths: VenvPaths) -> None:
-    """Raise SetupError for an environment in which steps could not start, such as a torch that wants CUDA."""
+    """Raise SetupError for an environment in which steps cannot start, such as one whose torch needs CUDA."""
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {"ORT_DISABLE_TELEMETRY": "1"}
     command = [str(paths.python), "-c", f"import {_IMPORTS[_factor(name)]}"]
     done = subprocess.run(command, capture_output=True, text=True, env=environ)
@@ -116,7 +106,7 @@ def _check_imports(name: str, paths: VenvPaths) -> None:
 
 
 def _version(python: str) -> str:
-    """Return ``3.11`` for the path of an interpreter, or nothing where it is none."""
+    """Return ``3.11`` for the path of an interpreter, or "" for another path."""
     program = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         return subprocess.run([python, "-c", program], capture_output=True, text=True).stdout.strip()

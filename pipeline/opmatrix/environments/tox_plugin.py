@@ -1,6 +1,6 @@
-"""The environments of the matrix in tox, named by opmatrix.matrix.tox_names. A project's toxfile.py calls `cells_of`.
+"""Environments of the matrix in tox, named by opmatrix.matrix.tox_names.
 
-tox reads toxfile.py by itself, in the folder of its tox.ini.
+tox reads a project's toxfile.py, in the folder of its tox.ini, which calls `cells_of`.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import default_opsets, installed, with_environment
 from opmatrix.version import minor
 
-# The cells of the installed torch and ONNX Runtime: a tox.ini that names it names no version.
+# The tox environment of the installed torch and ONNX Runtime: a tox.ini with this name needs no version.
 DEFAULT = "cells"
 
 
 def cells_of(toxfile: str) -> tuple[Callable[[], Iterable[str]], Callable[[ConfigSet, State], None]]:
     """Return tox_extend_envs and tox_add_core_config for the project whose toxfile.py is `toxfile`."""
-    layout = Paths(Path(toxfile).resolve().parent)
+    paths = Paths(Path(toxfile).resolve().parent)
 
     @cache
     def factors() -> Factors:
-        torches, orts = with_environment(layout)
-        return Factors.of(torches=[*torches], orts=[*orts], default=default_opsets(layout))
+        torches, orts = with_environment(paths)
+        return Factors.of(torches=[*torches], orts=[*orts], default=default_opsets(paths))
 
     @impl
     def tox_extend_envs() -> Iterable[str]:
-        """Name every legal environment."""
-        with _told():
+        """Return the name of every legal environment."""
+        with _as_tox_error():
             return (DEFAULT, *factors().names())
 
     @impl
     def tox_add_core_config(core_conf: ConfigSet, state: State) -> None:
-        """Say what each of them runs, and why a name that was asked for is none."""
-        with _told():
+        """Configure each environment. Raises HandledError for a requested name that is none."""
+        with _as_tox_error():
             for name in state.conf.options.env if hasattr(state.conf.options, "env") else ():
                 factors().choice(name)
             for name in tox_extend_envs():
@@ -59,8 +59,8 @@ def cells_of(toxfile: str) -> tuple[Callable[[], Iterable[str]], Callable[[Confi
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Have tox say what is wrong as a message, where it would show a traceback."""
+def _as_tox_error() -> Iterator[None]:
+    """Make tox print errors as messages, without a traceback."""
     try:
         yield
     except OpmatrixError as error:
@@ -68,7 +68,7 @@ def _told() -> Iterator[None]:
 
 
 def _settings(name: str, choice: Choice | None, state: State) -> dict[str, object]:
-    # The Python that tox runs in is the one that opmatrix is installed in; tox's own environments stay empty.
+    # doit runs in tox's own Python, where opmatrix is installed; the environments that tox makes stay empty.
     python, chosen = sys.executable, str(choice or "").split()
     command = [python, "-m", "doit", "-n", str(len(os.sched_getaffinity(0))), *chosen]
     return {

@@ -46,7 +46,7 @@ def write(layout: Paths, operator: str, lowering: Lowering, cell: Cell, exported
             models[one.name]["dropped"] = one.dropped
     manifest = {"op": operator, "lowering": lowering, "cell": cell.export_name, "models": models}
     write_text(layout.manifest(*of), json.dumps(manifest, indent=1) + "\n")
-    write_text(layout.pictures(*of), json.dumps(pictures, separators=(",", ":")) + "\n")
+    write_text(layout.graph_drawings(*of), json.dumps(pictures, separators=(",", ":")) + "\n")
 
 
 def describe(proto: ModelProto, content: bytes) -> dict[str, Any]:

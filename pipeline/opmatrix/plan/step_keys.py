@@ -189,7 +189,7 @@ class OperatorPlan:
             "register",
             f"-{what}@torch{torch}",
             "--part", what, *(["--torch", torch] if environment else []),
-            writes=[self.layout.registered(self.name, what, torch=torch)],
+            writes=[self.layout.register_manifest(self.name, what, torch=torch)],
             spec=self.keys.runtime,
             environment=environment,
             uses=("torch", *uses),
@@ -314,7 +314,7 @@ def make_step(
     the packages: by their versions here, or by the files that hold those of another environment.
     """
     if environment:
-        reads = [*reads, *(plan.layout.installed(environment, package) for package in uses)]
+        reads = [*reads, *(plan.layout.installed_version(environment, package) for package in uses)]
     else:
         config |= {package: getattr(plan.versions, package) for package in uses}
     return Step(

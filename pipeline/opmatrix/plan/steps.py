@@ -81,7 +81,7 @@ def _environment(plan: Plan, name: str) -> Step:
         name,
         name=name,
         reads=layout.pins(name),
-        writes=[layout.installed(name, package) for package in packages],
+        writes=[layout.installed_version(name, package) for package in packages],
         seconds=_INSTALLING,
     )
 
@@ -101,7 +101,7 @@ def _probes(plan: Plan) -> Iterator[Step]:
                 factor, *(["--version", version] if environment else []),
                 name=f"{factor}{version}",
                 stage=f"probe_{factor}",
-                writes=[plan.layout.probed(f"{factor}{version}")],
+                writes=[plan.layout.probe_result(f"{factor}{version}")],
                 server=server,
                 environment=environment,
                 uses=uses,
@@ -136,7 +136,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
         yield op.register(
             "search",
             torch=torch,
-            reads=[*op.torch_code(torch), op.layout.drawn(op.name), reference],
+            reads=[*op.torch_code(torch), op.layout.drawn_inputs(op.name), reference],
             tolerances=keys.tolerances.get("custom"),
             uses=("hypothesis", "numpy"),
         )
@@ -150,7 +150,7 @@ def _sdk(plan: Plan) -> Step:
     return make_step(
         plan,
         "headers",
-        writes=[plan.layout.sdk],
+        writes=[plan.layout.ort_headers],
         setting=plan.environ.get("OPMATRIX_ORT_INCLUDE", ""),
         lost=lost_headers(plan.layout),
     )
@@ -175,7 +175,7 @@ def _compile(op: OperatorPlan) -> Step:
     return op.step(
         "compile",
         reads=[
-            layout.sdk,
+            layout.ort_headers,
             *(layout.generated(name) / file for file in generated_files.native(spec, op.written)),
             *(path for other in spec.uses for path in layout.objects(other, "kernel", "ort")),
             *layout.native_sources(name),
@@ -190,7 +190,7 @@ def _compile(op: OperatorPlan) -> Step:
                 ]
             ),
         ],
-        found=layout.other_headers(name),
+        found=layout.discovered_headers(name),
         ninja=build_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.written),
         compiler=op.plan.toolchain.identity,
         headers=third_party_headers.versions(spec),
@@ -207,16 +207,16 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
         f"@{environment}",
         "--torch-root", str(layout.environment(environment).relative_to(layout.root)),
         reads=[
-            layout.sdk,
+            layout.ort_headers,
             *(layout.generated(name) / file for file in generated_files.native(spec, op.written)),
             *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, op.written) else ()),
             *layout.native_sources(name),
             *third_party_headers.files(spec, layout.root),
-            layout.installed(environment, "torch"),
+            layout.installed_version(environment, "torch"),
         ],
         writes=[layout.torch_library(name, torch=torch)],
         after=[f"compile:{name}"],
-        found=layout.other_headers(name, torch=torch),
+        found=layout.discovered_headers(name, torch=torch),
         ninja=cpp_abi_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.written),
         compiler=op.plan.toolchain.identity,
         headers=third_party_headers.versions(spec),
@@ -239,7 +239,7 @@ def _draw(op: OperatorPlan) -> Step:
     return op.step(
         "draw-inputs",
         reads=[op.layout.reference(op.name)],
-        writes=[op.layout.drawn(op.name)],
+        writes=[op.layout.drawn_inputs(op.name)],
         server="onnx",
         spec=op.keys.runtime,
         models=op.keys.models,
@@ -276,7 +276,7 @@ def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
         cell,
         writes=[
             layout.manifest(spec.name, lowering, cell),
-            layout.pictures(spec.name, lowering, cell),
+            layout.graph_drawings(spec.name, lowering, cell),
             *op.model_files(lowering, cell),
             *bodies,
         ],
@@ -339,14 +339,14 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         lowering="custom",
         cell=cell,
         reads=[
-            layout.sdk,
+            layout.ort_headers,
             *(layout.generated(o.name) / file for o in compiled for file in generated_files.native(o.spec, o.written)),
             *dict.fromkeys(path for o in compiled for path in layout.native_sources(o.name)),
             *third_party_headers.files(spec, layout.root),
             *(layout.reference(o.name) for o in compiled),
             layout.data_manifest(spec.name),
             layout.manifest(spec.name, "custom", cell),
-            *([layout.drawn(spec.name)] if spec.torch else ()),
+            *([layout.drawn_inputs(spec.name)] if spec.torch else ()),
         ],
         writes=[verdict],
         after=[f"sanitize:{name}" for name in spec.uses],  # which compiles in the same folders
@@ -377,7 +377,7 @@ def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
         any_cell=bool(verdicts),  # without one it fails
         operators={o.name: o.where for o in plan.operators},  # a cell that is no longer theirs goes away
         drawn=[digest("export"), digest("export-node"), digest("register")],
-        found=plan.layout.covered,
-        writes=plan.layout.reports,
+        found=plan.layout.verdict_list,
+        writes=plan.layout.report_files,
         code=TEMPLATES,
     )  # fmt: skip

@@ -31,7 +31,7 @@ def _link(plan: Plan, dist: Dist) -> Step:
         plan,
         "link-wheel",
         reads=[
-            layout.sdk,
+            layout.ort_headers,
             *(path for folder in (layout.include, layout.binding) for path in sorted(folder.rglob("*.*"))),
             *(path for spec in specs for path in layout.objects(spec.name, *ninja_file.shared(spec))),
         ],
@@ -56,7 +56,7 @@ def _dist(plan: Plan, dist: Dist | None) -> Step:
             *(layout.root / file for file in licenses),
         ],
         writes=[layout.dist_record] if dist else [],
-        found=layout.wheels,
+        found=layout.wheel_list,
         code=(*inputs.TEMPLATES, *vendored_modules.sources(), vendored_modules.LICENSE, manylinux.POLICY),
         declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
         settings=as_data(dist) if dist else None,

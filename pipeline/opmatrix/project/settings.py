@@ -1,6 +1,6 @@
-"""A project as it stands on this machine: its root, its settings, and the versions that are installed.
+"""A project on this machine: its root, its settings in pyproject.toml, the installed versions, and the chosen cells.
 
-Nothing is imported to learn a version: doit asks on every command.
+Versions are read without importing the packages, because every doit command needs them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,6 @@ from opmatrix.errors import ToolchainError, UsageError
 from opmatrix.matrix.cells import EXPORTERS, ORT, TORCH, TORCH_EXPORTERS, Cell, Choice, Exporter, cells, why_unsupported
 from opmatrix.project.paths import Paths
 from opmatrix.version import minor
-
-PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "hypothesis")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +34,11 @@ class Versions:
     hypothesis: str
 
 
+PACKAGES = tuple(field.name for field in fields(Versions))
+
+
 def find_root(start: Path) -> Path:
-    """Return the nearest folder from `start` upwards that holds a dodo.py."""
+    """Return the nearest folder from `start` upwards with a dodo.py. Raises UsageError."""
     for folder in (start, *start.parents):
         if (folder / "dodo.py").is_file():
             return folder
@@ -46,7 +47,7 @@ def find_root(start: Path) -> Path:
 
 
 def is_project(folder: Path) -> bool:
-    """Return whether a folder is a project of opmatrix: another doit project has another loader."""
+    """Return whether a folder is a project of opmatrix, not another doit project, by the loader in pyproject.toml."""
     if not (folder / "dodo.py").is_file():
         return False
     try:
@@ -58,7 +59,7 @@ def is_project(folder: Path) -> bool:
 
 
 def installed() -> Versions:
-    """Return the versions of the environment. Raises ToolchainError for a package that is missing."""
+    """Return the versions of the environment. Raises ToolchainError for a missing package."""
     found = {}
     for package in PACKAGES:
         try:
@@ -69,22 +70,21 @@ def installed() -> Versions:
     return Versions(**found)
 
 
-def lost_headers(layout: Paths) -> list[str]:
-    """Return the headers that the sdk stage once found, and that are not there as they were: they lie outside the
-    checkout, where anyone may empty a cache."""
+def lost_headers(paths: Paths) -> list[str]:
+    """Return the headers of the headers stage that have since changed or gone: they are in a cache outside the
+    checkout."""
     try:
-        found = json.loads(layout.sdk.read_text())
+        found = json.loads(paths.ort_headers.read_text())
         listed = {Path(found["path"]) / name: digest for name, digest in found["files"].items()}
-    except (FileNotFoundError, ValueError, KeyError):  # never ran, or was edited: the step writes it anew
+    except (FileNotFoundError, ValueError, KeyError):  # no file, or an edited one: the step writes it again
         return []
     return [p.name for p, d in listed.items() if not p.is_file() or hashlib.sha256(p.read_bytes()).hexdigest() != d]
 
 
-def settings(layout: Paths, table: str) -> Mapping[str, Any]:
+def settings(paths: Paths, table: str) -> Mapping[str, Any]:
     """Return the table [tool.opmatrix.<table>] of the project's pyproject.toml, or an empty one."""
-    path = layout.root / "pyproject.toml"
     try:
-        read = tomllib.loads(path.read_text())
+        read = tomllib.loads((paths.root / "pyproject.toml").read_text())
     except FileNotFoundError:
         return {}
     except tomllib.TOMLDecodeError as error:
@@ -93,27 +93,27 @@ def settings(layout: Paths, table: str) -> Mapping[str, Any]:
     return found
 
 
-def step_seconds(layout: Paths) -> float:
+def step_seconds(paths: Paths) -> float:
     """Return the time limit of a step: pyproject.toml's [tool.opmatrix.limits] seconds, else 300."""
-    return _limit(layout, "seconds", 300)
+    return _limit(paths, "seconds", 300)
 
 
-def step_megabytes(layout: Paths) -> float:
-    """Return the memory limit of a step: [tool.opmatrix.limits] megabytes, else half of what the machine has."""
+def step_megabytes(paths: Paths) -> float:
+    """Return the memory limit of a step: [tool.opmatrix.limits] megabytes, else half of the machine's memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return _limit(layout, "megabytes", memory // 2_000_000)
+    return _limit(paths, "megabytes", memory // 2_000_000)
 
 
-def _limit(layout: Paths, name: str, default: float) -> float:
-    found = settings(layout, "limits").get(name, default)
+def _limit(paths: Paths, name: str, default: float) -> float:
+    found = settings(paths, "limits").get(name, default)
     if not isinstance(found, int | float) or not found > 0:
         raise UsageError(f"pyproject.toml: [tool.opmatrix.limits]: {name}: found {found!r}, allowed: a number above 0")
     return float(found)
 
 
-def default_opsets(layout: Paths) -> Mapping[Exporter, Sequence[int]]:
-    """Return the opsets per exporter that pyproject.toml names under [tool.opmatrix.opsets]."""
-    named = settings(layout, "opsets")
+def default_opsets(paths: Paths) -> Mapping[Exporter, Sequence[int]]:
+    """Return the opsets per exporter in [tool.opmatrix.opsets] of pyproject.toml. Raises UsageError."""
+    named = settings(paths, "opsets")
     where = "pyproject.toml: [tool.opmatrix.opsets]"
     for exporter in EXPORTERS:
         opsets = named.get(exporter)
@@ -126,24 +126,24 @@ def default_opsets(layout: Paths) -> Mapping[Exporter, Sequence[int]]:
     return {e: tuple(named[e]) for e in EXPORTERS}
 
 
-def chosen_cells(layout: Paths, choice: Choice = Choice(), *, versions: Versions | None = None) -> tuple[Cell, ...]:  # noqa: B008 - it is frozen
-    """Return the cells of the doit variables; by default those of this environment. Raises UsageError."""
+def chosen_cells(paths: Paths, choice: Choice = Choice(), *, versions: Versions | None = None) -> tuple[Cell, ...]:  # noqa: B008 - it is frozen
+    """Return the cells that the doit variables choose, by default those of this environment. Raises UsageError."""
     versions = versions or installed()
-    torches, orts = with_environment(layout, versions=versions)
+    torches, orts = with_environment(paths, versions=versions)
     torch, ort = minor(versions.torch), minor(versions.onnxruntime)
-    found = cells(choice, default=default_opsets(layout), torch=torch, ort=ort, torches=torches, orts=orts)
+    found = cells(choice, default=default_opsets(paths), torch=torch, ort=ort, torches=torches, orts=orts)
     return tuple(found)
 
 
 def with_environment(
-    layout: Paths, *, versions: Versions | None = None
+    paths: Paths, *, versions: Versions | None = None
 ) -> tuple[Mapping[str, bool], Mapping[str, bool]]:
-    """Return the versions of torch and of ONNX Runtime that there are pins for, and whether their environment is
-    made, as that of the main ones is."""
+    """Return the versions of torch and of ONNX Runtime with pins, each with whether it has an environment. The
+    installed versions have one."""
     versions = versions or installed()
 
     def found(factor: str, known: Iterable[str], main: str) -> Mapping[str, bool]:
-        pinned = [v for v in known if v == main or all(p.is_file() for p in layout.pins(f"{factor}{v}"))]
-        return {v: v == main or layout.stamp(f"{factor}{v}").is_dir() for v in pinned}
+        pinned = [v for v in known if v == main or all(p.is_file() for p in paths.pins(f"{factor}{v}"))]
+        return {v: v == main or paths.stamp(f"{factor}{v}").is_dir() for v in pinned}
 
     return found("torch", TORCH, minor(versions.torch)), found("ort", ORT, minor(versions.onnxruntime))

@@ -38,7 +38,7 @@ def _versions(layout: Paths, name: str) -> dict[str, str]:
     found = {}
     for package in PACKAGES:
         with suppress(FileNotFoundError):
-            found[package] = layout.installed(name, package).read_text().strip()
+            found[package] = layout.installed_version(name, package).read_text().strip()
     there = {package: version for package, version in found.items() if version}
     return {"python": _python(layout, name), **there} if there else {}
 

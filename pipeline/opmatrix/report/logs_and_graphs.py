@@ -31,7 +31,7 @@ def read(layout: Paths, found: Verdict) -> Background:
     log = _end(layout.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{found}"))
     if blocked and blocked.group == "export":
         return Background(log=log)
-    return Background(log=log, pictures=_pictures(layout.pictures(found.op, found.lowering, found.cell)))
+    return Background(log=log, pictures=_pictures(layout.graph_drawings(found.op, found.lowering, found.cell)))
 
 
 def _end(path: Path) -> str:

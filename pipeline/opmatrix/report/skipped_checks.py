@@ -38,7 +38,7 @@ def read(layout: Paths, verdicts: Iterable[Verdict]) -> tuple[Skipped, ...]:
     places = sorted({(v.cell.torch, v.op) for v in verdicts if v.cell.torch}, key=lambda p: (numbers(p[0]), p[1]))
     lacking: dict[tuple[str, str, str], list[str]] = {}  # by torch, reason and check
     for torch, op in places:
-        for check, reason in _of(layout.registered(op, "*", torch=torch)):
+        for check, reason in _of(layout.register_manifest(op, "*", torch=torch)):
             lacking.setdefault((torch, reason, check), []).append(op)
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for (torch, reason, check), ops in lacking.items():

@@ -11,7 +11,7 @@ from opmatrix.project.paths import Paths
 
 def run(layout: Paths, operator: Operator, *, case: str) -> None:
     """Add `case` to MODELS. Raises UsageError where it was not found, or is there already."""
-    path, cases = layout.found(operator.name, case), layout.cases(operator.name)
+    path, cases = layout.failing_case(operator.name, case), layout.cases(operator.name)
     shown = cases.relative_to(layout.root)
     if any(c.name == case for m in operator.models for c in m.cases):
         raise UsageError(f"{shown} has the case {case!r} already")

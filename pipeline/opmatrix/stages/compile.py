@@ -45,7 +45,7 @@ def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path |
         _for_one_torch(layout, operator, toolchain=toolchain, torch=find_classic_torch(torch), debug=debug)
         return
     name = operator.name
-    folder = layout.compiled(name, debug=debug)
+    folder = layout.compile_folder(name, debug=debug)
     own = is_own(OWN_TORCH, operator.spec, operator.written)
     installed = find_classic_torch(toolchain.torch_include.parent) if own else None
     text = ninja_file.build_ninja(layout, operator.spec, toolchain=toolchain, written=operator.written, debug=debug)
@@ -72,12 +72,17 @@ def _for_one_torch(layout: Paths, operator: Operator, *, toolchain: Toolchain, t
             else "it has no library"
         )
         raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch-root")
-    shared = [layout.compiled(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS]
+    shared = [layout.compile_folder(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS]
     if has_kernel_object(operator.spec, operator.written) and (lost := [p for p in shared if not p.is_file()]):
         raise CompileError(missing(lost[0], run=f"python -m opmatrix compile {name}"))
     text = ninja_file.cpp_abi_ninja(layout, operator.spec, toolchain=toolchain, written=operator.written, debug=debug)
     _build(
-        layout, operator, layout.compiled(name, debug=debug, torch=torch.minor), text, toolchain=toolchain, torch=torch
+        layout,
+        operator,
+        layout.compile_folder(name, debug=debug, torch=torch.minor),
+        text,
+        toolchain=toolchain,
+        torch=torch,
     )
     if layout.sanitized:
         return

@@ -53,7 +53,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
         if other != path:  # else an upload of build/dist/* would take the last one along
             other.unlink()
     write_bytes(path, packed)
-    write_text(layout.wheels, f"{path}\n")
+    write_text(layout.wheel_list, f"{path}\n")
     write_text(layout.dist_record, text)
     print(f"{path.relative_to(layout.root)}: {len(packed):,} bytes, sha256 {_digest(packed)}")
 

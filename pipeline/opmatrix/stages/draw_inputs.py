@@ -13,5 +13,5 @@ def run(layout: Paths, operator: Operator) -> None:
     reference = Reference(layout, operator.spec)
     models = hypothesis_draw.collect(operator, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis)
     drawn_cases.write(
-        layout.drawn(operator.name), [drawn_cases.evaluate(operator.spec, model, reference) for model in models]
+        layout.drawn_inputs(operator.name), [drawn_cases.evaluate(operator.spec, model, reference) for model in models]
     )

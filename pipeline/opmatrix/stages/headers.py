@@ -12,7 +12,7 @@ from opmatrix.toolchain import ort_headers
 
 
 def run(layout: Paths) -> None:
-    """Write `layout.sdk`: path, version and origin of the headers, and a fingerprint of each. Raises SdkError."""
+    """Write path, version and origin of ONNX Runtime's headers, and a hash of each file. Raises SdkError."""
     headers = ort_headers.find_headers(os.environ, cache=ort_headers.cache_folder(os.environ), say=print)
     found = {
         "path": str(headers.path),
@@ -23,5 +23,5 @@ def run(layout: Paths) -> None:
             p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(headers.path.glob("onnxruntime_*.h"))
         },
     }
-    write_text(layout.sdk, json.dumps(found, indent=2) + "\n")
+    write_text(layout.ort_headers, json.dumps(found, indent=2) + "\n")
     print(f"ONNX Runtime {headers.version} headers: {headers.origin}")

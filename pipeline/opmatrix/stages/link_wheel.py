@@ -17,7 +17,9 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
     """Write both libraries to build/linked/. Raises CompileError with the linker's own message, or the gate's, and
     DistError for a placeholder."""
     placeholders.require_filled(layout, [o.name for o in operators])
-    for made in layout.linked.glob("*.o"):  # ninja looks at time stamps alone, and this is the one thing to compile
+    for made in layout.link_folder.glob(
+        "*.o"
+    ):  # ninja looks at time stamps alone, and this is the one thing to compile
         made.unlink()
     libraries = {side: layout.linked_library(dist.name, side) for side in sides(operators)}
     link(layout, [o.spec for o in operators if has_kernel(o.spec)], libraries, called=dist.name)

@@ -21,7 +21,7 @@ def run(layout: Paths, operator: Operator) -> None:
     """Raises VerifyError for inputs that ONNX Runtime and the reference do not treat alike, and for forbidden ones that
     are not refused."""
     fuzz = Fuzz(operator, OrtSessions(layout.ort_library(operator.name), sanitized=layout.sanitized))
-    tried = drawn_cases.read(layout.drawn(operator.name), operator.name)
+    tried = drawn_cases.read(layout.drawn_inputs(operator.name), operator.name)
     # A binding that is written by hand refuses what its author chose to.
     forbidden = () if is_own(OWN_ORT, operator.spec, operator.written) else fuzz.illegal_problems()
     if found := [*fuzz.drawn_problems(tried), *forbidden]:

@@ -21,7 +21,9 @@ def run(layout: Paths) -> None:
     ir = max((version for version in range(3, _TRIED) if _reads(ir=version, opset=_OLDEST)), default=0)
     opset = max((opset for opset in range(_OLDEST, _TRIED) if _reads(ir=ir, opset=opset)), default=0)
     differences = ort_differences(version, ir=ir, opset=opset)
-    conclude(layout.probed(f"ort{version}"), {"ir": ir, "opset": opset}, differences, name=f"ONNX Runtime {version}")
+    conclude(
+        layout.probe_result(f"ort{version}"), {"ir": ir, "opset": opset}, differences, name=f"ONNX Runtime {version}"
+    )
 
 
 def _reads(*, ir: int, opset: int) -> bool:

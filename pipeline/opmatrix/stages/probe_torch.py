@@ -14,4 +14,6 @@ def run(layout: Paths) -> None:
     """Write what each export made. Raises ProbeError with each difference, and with the row that would be right."""
     version, found = torch_minor(), list(measure())
     differences = torch_differences(version, found)
-    conclude(layout.probed(f"torch{version}"), [asdict(one) for one in found], differences, name=f"torch {version}")
+    conclude(
+        layout.probe_result(f"torch{version}"), [asdict(one) for one in found], differences, name=f"torch {version}"
+    )

@@ -49,7 +49,7 @@ def run(layout: Paths, operator: Operator, *, part: Part) -> None:
     """Prove one part and write its manifest. Raises RegisterError with what disagrees."""
     results = _results(layout, operator, part)
     manifest = {"op": operator.name, "part": part, "torch": torch.__version__, "schema": torch_schema(operator.spec)}
-    path = layout.registered(operator.name, part, torch=torch_minor())
+    path = layout.register_manifest(operator.name, part, torch=torch_minor())
     write_text(path, json.dumps(manifest | {"results": results}, indent=1) + "\n")
 
 

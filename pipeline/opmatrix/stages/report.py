@@ -40,7 +40,7 @@ def run(layout: Paths, expected: Sequence[CellKey], *, exists: Exists = lambda *
     report = document(verdicts, environments.read(layout, verdicts, here), left_out)
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)
-    data, xml, summary, html = layout.reports
+    data, xml, summary, html = layout.report_files
     write_text(data, text(report))
     write_bytes(xml, junit.render(verdicts))
     write_text(summary, markdown.render(report, verdicts, left_out))
@@ -62,7 +62,7 @@ def run(layout: Paths, expected: Sequence[CellKey], *, exists: Exists = lambda *
 def _earlier(layout: Paths, expected: Set[Path]) -> Iterator[Verdict]:
     """Yield the other verdicts, of earlier runs, that the runner found to hold."""
     try:
-        listed = layout.covered.read_text().splitlines()
+        listed = layout.verdict_list.read_text().splitlines()
     except FileNotFoundError:
         return
     for path in map(Path, listed):

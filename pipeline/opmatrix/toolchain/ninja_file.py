@@ -105,7 +105,7 @@ def cpp_abi_ninja(
     text = io.StringIO()
     comment = f"How {name} is compiled for one torch: `python -m opmatrix compile {name} --torch-root PLACE`."
     ninja = _begin(text, comment, layout, spec, toolchain=toolchain, debug=debug)
-    source = layout.own(name, OWN_TORCH) if own else layout.generated(name) / OWN_TORCH
+    source = layout.handwritten(name, OWN_TORCH) if own else layout.generated(name) / OWN_TORCH
     ours = _shell("-I" + str(layout.binding / "classic"))
     flags = "$own $torch" if own else f"$binding $classic {_shell(*_QUIET)} {ours} $torch"
     ninja.build(["torch.o"], "object", [_path(source)], implicit=[IDENTITY, TORCH], variables={"more": flags})
@@ -183,7 +183,7 @@ def _objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: S
     if sources:
         sources[layout.binding / "runtime.cc"] = "$binding"
     own = {file: flags for file, flags in _OWN_FLAGS.items() if is_own(file, spec, written)}
-    sources |= {layout.own(spec.name, file): flags for file, flags in own.items()}
+    sources |= {layout.handwritten(spec.name, file): flags for file, flags in own.items()}
     for source, flags in sources.items():
         known = [IDENTITY, *([TORCH] if "$torch" in flags else [])]
         ninja.build([f"{source.stem}.o"], "object", [_path(source)], implicit=known, variables={"more": flags})
@@ -241,7 +241,7 @@ def linked_ninja(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str,
         """Relative, as ninja's folder is: a library is then of the same bytes in any folder."""
         made = [(spec, stem) for spec in of for stem in ("kernel", binding)]
         made.append((specs[0], "runtime"))  # the same for all
-        return tuple(os.path.relpath(layout.compiled(spec.name) / f"{stem}.o", folder) for spec, stem in made)
+        return tuple(os.path.relpath(layout.compile_folder(spec.name) / f"{stem}.o", folder) for spec, stem in made)
 
     if "torch" in libraries:
         of = [spec for spec in specs if has_torch_library(spec)]

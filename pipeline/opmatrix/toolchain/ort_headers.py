@@ -56,9 +56,9 @@ class Headers:
 def recorded(layout: Paths) -> Mapping[str, Any]:
     """Return what the sdk stage found. Raises CompileError where it did not run."""
     try:
-        found: Mapping[str, Any] = json.loads(layout.sdk.read_text())
+        found: Mapping[str, Any] = json.loads(layout.ort_headers.read_text())
     except FileNotFoundError as error:
-        raise CompileError(missing(layout.sdk, run="python -m opmatrix headers")) from error
+        raise CompileError(missing(layout.ort_headers, run="python -m opmatrix headers")) from error
     return found
 
 

@@ -40,7 +40,7 @@ SECONDS = 60.0  # for that: a step that is stopped says nothing of what it has f
 def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, Any]]:
     """Return how much was tried. Raises RegisterError with the smallest case that was found, and writes that down."""
     judge = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
-    tried = drawn_cases.read(layout.drawn(operator.name), operator.name)
+    tried = drawn_cases.read(layout.drawn_inputs(operator.name), operator.name)
     with torch.no_grad():
         first = next((one for one in tried if judge.problem(one)), None)
         if first is None:
@@ -49,7 +49,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
         found = _shrunk(layout, operator, judge, first, examples=FURTHER * len(tried))
         problem = judge.problem(found)
     model = found.model
-    write_text(layout.found(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
+    write_text(layout.failing_case(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
     shown = " ".join(source(dict(part)) for part in (model.types, model.attributes, model.cases[0].inputs) if part)
     raise RegisterError(
         f"{operator.name}-{model.name} in torch: {problem}. The smallest that hypothesis found: {shown}. "
