@@ -48,7 +48,7 @@ class Step:
     `config` is everything else that the result depends on, as text: fields of the declaration, versions, flags.
     `declared` are the files that a part of it was read from, which the step reads again.
     `asks` are further arguments that choose what the step says, and nothing of what it writes: no reason to run it.
-    `found` is a file that lists, one a line, what else the step reads: known once it has run, or as it begins.
+    `discovered_inputs` is a file that lists, one a line, what else the step reads: known once it has run, or as it begins.
     `after` names tasks that must have succeeded before, beyond those that write what this one reads.
     `server` names the set of imports that a step is forked from; None runs it in a plain thread. `environment` is the
     one whose Python that is, such as "torch2.9"; None is the main one.
@@ -67,7 +67,7 @@ class Step:
     writes: tuple[str, ...] = ()
     config: str = ""
     declared: tuple[str, ...] = ()
-    found: str | None = None
+    discovered_inputs: str | None = None
     after: tuple[str, ...] = ()
     server: Server | None = None
     environment: str | None = None

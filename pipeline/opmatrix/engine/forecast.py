@@ -98,16 +98,16 @@ def _of_step(task: StepTask, state: State, writers: Mapping[str, str], found: Ma
     # What a step reads and another one is about to write says nothing yet.
     unsettled = {p: writers[p] for p in task.file_dep if p in writers and found[writers[p]].fate != "up-to-date"}
     try:
-        inputs, outputs = state.look(task)
+        inputs, outputs = state.digests(task)
     except OSError as error:
         return Forecast(fate="error", reasons=(f"{error.filename}: {error.strerror}",))
-    unsettled = {state.short(path): writer for path, writer in unsettled.items()}
-    if lacking := [path for path in missing(task, inputs, state.short) if path not in unsettled]:
+    unsettled = {state.relative(path): writer for path, writer in unsettled.items()}
+    if lacking := [path for path in missing(task, inputs, state.relative) if path not in unsettled]:
         return Forecast(fate="error", reasons=(f"its input {lacking[0]} does not exist, and no step writes it",))
     before = state.journal.detail(task.name)
     known = before["inputs"] if before else {}
     inputs |= {path: known[path] for path in unsettled if path in known}
-    if not state.is_fresh(task, inputs=inputs, outputs=outputs):
+    if not state.is_up_to_date(task, inputs=inputs, outputs=outputs):
         made = now(task, inputs=inputs, outputs=outputs)
         return Forecast(fate="run", reasons=tuple(_reasons(task, state.journal, before, made)))
     if unsettled:

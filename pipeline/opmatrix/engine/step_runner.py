@@ -88,7 +88,7 @@ class StepRunner(Runner):
     def _look_around(self, task: Task, tasks: Sequence[Task]) -> None:
         """Write down which verdicts the report covers, where it is about to be made anew: those of this run, and those
         that stand beside them."""
-        if not isinstance(task, StepTask) or not task.step.found:
+        if not isinstance(task, StepTask) or not task.step.discovered_inputs:
             return
         if not self._seconds and self.dep_manager.get_status(task, {}).status == "up-to-date":
             return
@@ -97,7 +97,7 @@ class StepRunner(Runner):
 
         found = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)
         covered = sorted({*task.step.reads, *map(str, found.verdicts)})  # in one order, whatever was asked for
-        write_text(Path(task.step.found), "".join(f"{path}\n" for path in covered))
+        write_text(Path(task.step.discovered_inputs), "".join(f"{path}\n" for path in covered))
         if found.stale and isinstance(self.reporter, StepReporter):
             names = _some(found.stale)
             self.reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")

@@ -33,7 +33,7 @@ class State(Dependency):
         self._tasks = tasks
         self._prefix = f"{root}/"
         self._files = Fingerprints(journal.files())
-        self._look_once = True  # until a step begins: what several steps read is then looked at once
+        self._cache_digests = True  # until a step begins: what several steps read is then looked at once
         self._seen: dict[str, str | None] = {}
         self._before: dict[str, _Digests] = {}
         self._made: dict[str, tuple[str | None, str]] = {}  # what steps have written: fingerprint, step
@@ -54,18 +54,18 @@ class State(Dependency):
         if not isinstance(task, StepTask):
             return result
         try:
-            inputs, outputs = self.look(task)
+            inputs, outputs = self.digests(task)
         except OSError as error:
             result.status, result.error_reason = "error", f"{error.filename}: {error.strerror}"
             return result
-        for path in missing(task, inputs, self.short):
+        for path in missing(task, inputs, self.relative):
             result.add_reason("missing_file_dep", path, "error")
             result.error_reason = f"its input {path} does not exist, and no step writes it"
         if result.status == "error":
             return result
         self._before[task.name] = inputs
         self._made |= {path: (digest, task.name) for path, digest in outputs.items()}
-        if not self.is_fresh(task, inputs=inputs, outputs=outputs):
+        if not self.is_up_to_date(task, inputs=inputs, outputs=outputs):
             result.status = "run"
         return result
 
@@ -83,14 +83,14 @@ class State(Dependency):
         self._made |= {path: (digest, task.name) for path, digest in outputs.items()}
         if self.changed_meanwhile(task):
             return
-        inputs = {**self.look(task)[0], **self._given(task)}
+        inputs = {**self.digests(task)[0], **self._digests_at_start(task)}
         self._remove_dropped(task, outputs)
         detail = now(task, inputs=inputs, outputs=outputs)
         self.journal.record(task.name, key=_key(task, inputs, outputs), detail=detail)
 
     def begin(self, task: StepTask) -> None:
         """Forget the success of a step that is about to run, and note when its inputs were last written."""
-        self._look_once = False
+        self._cache_digests = False
         declared = {path: self._planned[path] for path in task.step.declared}
         self._marks[task.name] = {path: mark(path) for path in task.file_dep} | declared
         self.journal.forget(task.name)
@@ -103,42 +103,42 @@ class State(Dependency):
 
         An input since the step began or since the step before had written it, a declaration since it was planned.
         """
-        for path, digest in self._given(task).items():
+        for path, digest in self._digests_at_start(task).items():
             made, writer = self._made.get(path, (digest, ""))
             if made != digest:
                 return f"{path} was written by something else after {writer} wrote it"
         marks = self._marks.get(task.name, {})
-        changed = (self.short(path) for path, before in sorted(marks.items()) if mark(path) != before)
+        changed = (self.relative(path) for path, before in sorted(marks.items()) if mark(path) != before)
         return next((f"{path} was written while the step ran" for path in changed), None)
 
-    def is_fresh(self, task: StepTask, *, inputs: _Digests, outputs: _Digests) -> bool:
+    def is_up_to_date(self, task: StepTask, *, inputs: _Digests, outputs: _Digests) -> bool:
         """Return whether a step that reads and has written files of these fingerprints need not run."""
         return _key(task, inputs, outputs) == self.journal.key(task.name)
 
-    def look(self, task: StepTask) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    def digests(self, task: StepTask) -> tuple[dict[str, str | None], dict[str, str | None]]:
         """Return the fingerprints of what a step reads and writes, by path in the project. Raises OSError."""
-        found = _found(task.step.found) if task.step.found else ()
+        found = _listed_paths(task.step.discovered_inputs) if task.step.discovered_inputs else ()
         return self._digests({*task.file_dep, *found}), self._digests(task.targets)
 
     def unchanged(self, known: _Digests) -> bool:
         """Return whether files, by path in the project, have the fingerprints that they had. Raises OSError."""
         return all(self._files.digest(f"{self._prefix}{path}") == digest for path, digest in known.items())
 
-    def _given(self, task: StepTask) -> _Digests:
+    def _digests_at_start(self, task: StepTask) -> _Digests:
         """Return the fingerprints that the inputs had as the step began, without what it was found to read."""
         before = self._before[task.name]
-        return {path: before[path] for path in map(self.short, task.file_dep)}
+        return {path: before[path] for path in map(self.relative, task.file_dep)}
 
     def _digests(self, paths: Any) -> dict[str, str | None]:
-        digest = self._digest_seen if self._look_once else self._files.digest
-        return {self.short(path): digest(path) for path in sorted(paths)}
+        digest = self._digest_seen if self._cache_digests else self._files.digest
+        return {self.relative(path): digest(path) for path in sorted(paths)}
 
     def _digest_seen(self, path: str) -> str | None:
         if path not in self._seen:
             self._seen[path] = self._files.digest(path)
         return self._seen[path]
 
-    def short(self, path: str) -> str:
+    def relative(self, path: str) -> str:
         """Return a path relative to the project: its place on disk must not make a step stale."""
         return path.removeprefix(self._prefix)
 
@@ -146,7 +146,7 @@ class State(Dependency):
         """Remove what the step wrote when it last succeeded and now no longer writes, such as a case's data."""
         known = (self.journal.detail(task.name) or {}).get("outputs", {})
         if dropped := [path for path in known if path not in outputs]:
-            written = {self.short(path) for other in self._tasks for path in other.targets}
+            written = {self.relative(path) for other in self._tasks for path in other.targets}
             for path in dropped:
                 if path not in written:
                     Path(self._prefix, path).unlink(missing_ok=True)
@@ -157,7 +157,7 @@ def missing(task: StepTask, inputs: _Digests, short: Callable[[str], str]) -> li
     return [path for path in map(short, task.file_dep) if inputs[path] is None]
 
 
-def _found(listed: str) -> list[str]:
+def _listed_paths(listed: str) -> list[str]:
     try:
         return Path(listed).read_text().splitlines()
     except (OSError, UnicodeDecodeError):
