@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from opmatrix import step_log
 from opmatrix.engine.server_pool import Ending
-from opmatrix.engine.step_failure import ended, leave_verdict, read_output
+from opmatrix.engine.step_failure import failure_of, leave_verdict, read_output
 from opmatrix.matrix.cells import Cell
 from opmatrix.step import Step
 from opmatrix.verdict import read
@@ -85,7 +85,7 @@ def crashed(tmp_path: Path, log: str, *, group: str, command: tuple[str, ...]) -
         server="ort",
         verdict=str(tmp_path / "verdict.json"),
     )
-    leave_verdict(step, ended(step, Ending(status=-11, seconds=0.4, cpu=0.0, stopped=""), tmp_path / "log"))
+    leave_verdict(step, failure_of(step, Ending(status=-11, seconds=0.4, cpu=0.0, stopped=""), tmp_path / "log"))
     return read(tmp_path / "verdict.json").detail
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from opmatrix.engine.server_pool import Ending, Pool
-from opmatrix.engine.step_failure import death, read_output
+from opmatrix.engine.step_failure import death_message, read_output
 from opmatrix.errors import UsageError
 from opmatrix.matrix.cells import ORT
 from opmatrix.model_check import finding
@@ -159,7 +159,7 @@ class Parts:
 
     def _end(self, ending: Ending, log: Path, arguments: Sequence[str] = ()) -> str:
         """Return how a process ended that did not end well, and where more is to be read."""
-        died = death(ending, seconds=self._seconds, megabytes=self._megabytes)
+        died = death_message(ending, seconds=self._seconds, megabytes=self._megabytes)
         how = died or f"failed: {''.join(read_output(log).splitlines()[-1:])}"
         replay = f". Replay: {shlex.join(['python', '-m', 'opmatrix', *arguments])}" if arguments else ""
         return f"{how}. Log: {self._shown(str(log))}{replay}"
