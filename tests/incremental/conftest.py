@@ -294,7 +294,7 @@ class Project:
         self.write("steps.json", json.dumps(self.steps))
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
-        return os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"} | more
+        return os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PYTHONDONTWRITEBYTECODE": "1"} | more
 
 
 def hear_interrupts() -> None:

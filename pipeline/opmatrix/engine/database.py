@@ -65,7 +65,7 @@ class Journal:
         self._notes: dict[str, dict[str, Any]] = {}
         for task, field, value in self._database.execute("select task, field, value from note"):
             self._notes.setdefault(task, {})[field] = json.loads(value)
-        self._files = {
+        self.files: dict[str, tuple[Mark, str]] = {  # the marks and digests of files that earlier commands read
             row[0]: ((row[1], row[2], row[3], row[4]), row[5]) for row in self._database.execute("select * from file")
         }
 
@@ -90,7 +90,7 @@ class Journal:
         self._database.executescript("update step set key = null; delete from note; delete from file;")
         self._keys = dict.fromkeys(self._keys)
         self._notes.clear()
-        self._files.clear()
+        self.files.clear()
 
     def dump(self) -> None:
         self._database.close()
@@ -151,12 +151,8 @@ class Journal:
             self._database.execute("delete from step where name = ?", (step,))
             self._database.execute("delete from duration where name = ?", (step,))
 
-    def files(self) -> dict[str, tuple[Mark, str]]:
-        """Return the marks and digests of files that earlier commands read."""
-        return self._files
-
     def save_files(self, files: Mapping[str, tuple[Mark, str]]) -> None:
-        self._files |= files
+        self.files |= files
         rows = ((path, *mark, digest) for path, (mark, digest) in files.items())
         with self._database:  # commits, or rolls back
             self._database.execute("begin immediate")

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from doit.task import Task
 
@@ -88,8 +87,10 @@ class _Journal:
         known = self.state.journal.detail(step.task)
         if self.state.journal.key(step.task) is None or not known or "config" not in known:
             return False
+        before, now = json.loads(known["config"] or "{}"), json.loads(step.config or "{}")
         return (
-            _same_config(step, json.loads(known["config"] or "{}"))
+            # The parts that both have. The versions of another environment are among the inputs instead.
+            all(before[part] == now[part] for part in before.keys() & now.keys() if part != _PER_CELL)
             and self.state.unchanged(known["inputs"])
             and self.state.unchanged(known["outputs"])
             and (step.group == "export" or self._is_exported(step))
@@ -109,9 +110,3 @@ def _in_cell(sibling: Step, cell: Cell) -> Step:
     """Return the step of another cell, with the sibling's inputs and outputs, which must not be used."""
     assert sibling.lowering
     return replace(sibling, name=cell_step_name(sibling.group, sibling.operator, sibling.lowering, cell), cell=cell)
-
-
-def _same_config(step: Step, known: Mapping[str, Any]) -> bool:
-    """Compare the parts that both have. The versions of another environment are among the inputs instead."""
-    now: Mapping[str, Any] = json.loads(step.config or "{}")
-    return all(known[part] == now[part] for part in known.keys() & now.keys() if part != _PER_CELL)

@@ -28,7 +28,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], lookup: Looku
     return [
         *_files(before["inputs"], now["inputs"]),
         *_configuration(before["config"], now["config"], lookup),
-        *_command(before["command"], now["command"]),
+        *([f"the command {_words(before['command'], now['command'])}"] if before["command"] != now["command"] else []),
         *_outputs(before["outputs"], now["outputs"]),
     ]
 
@@ -46,11 +46,6 @@ def _outputs(before: Mapping[str, str], now: Mapping[str, str | None]) -> Iterat
     yield from _few([f"{path} was written by something else" for path in edited])
     yield from _few([f"{path} is to be written, too" for path, d in now.items() if d and path not in before])
     yield from _few([f"{path} is no longer to be written" for path in before if path not in now])
-
-
-def _command(before: list[str], now: list[str]) -> Iterator[str]:
-    if before != now:
-        yield f"the command {_words(before, now)}"
 
 
 def _configuration(before: str, now: str, lookup: Lookup) -> Iterator[str]:

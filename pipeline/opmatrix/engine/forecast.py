@@ -36,10 +36,18 @@ def forecast(tasks: Mapping[str, Task], names: Iterable[str], state: State) -> d
     """
     writers = {path: task.name for task in tasks.values() for path in task.targets}
     found: dict[str, Forecast] = {}
-    for name in _dependency_order(tasks, names):
-        task = tasks[name]
-        if isinstance(task, StepTask):
-            found[name] = _forecast_step(task, state, writers, found)
+    visited: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name not in visited:
+            visited.add(name)
+            for dependency in tasks[name].task_dep:
+                visit(dependency)
+            if isinstance(task := tasks[name], StepTask):
+                found[name] = _forecast_step(task, state, writers, found)
+
+    for name in names:
+        visit(name)
     return found
 
 
@@ -79,19 +87,6 @@ def expected(control: TaskControl, state: State, *, cores: int) -> Expected:
 
     running = {step: seconds(step) for step, one in found.items() if one.fate in ("run", "wait")}
     return Expected(running, {step: "; ".join(one.reasons) for step, one in found.items() if one.reasons}, cores)
-
-
-def _dependency_order(tasks: Mapping[str, Task], names: Iterable[str]) -> list[str]:
-    ordered: dict[str, None] = {}
-    waiting = list(reversed(list(names)))
-    while waiting:
-        name = waiting[-1]
-        before = [dep for dep in tasks[name].task_dep if dep not in ordered]
-        if before and name not in ordered:
-            waiting += reversed(before)
-        else:
-            ordered[waiting.pop()] = None
-    return list(ordered)
 
 
 def _forecast_step(task: StepTask, state: State, writers: Mapping[str, str], found: Mapping[str, Forecast]) -> Forecast:

@@ -96,7 +96,11 @@ class Progress(StepReporter):
         if isinstance(task, StepTask):
             with self._guard:
                 self._running[task.name] = time.monotonic()
-                self._show_running()
+                if self._live and not self._display:
+                    from opmatrix.engine.live_line import Display  # rich takes 50 ms to import
+
+                    self._display = Display(self.outstream, self._total)
+                self._update()
 
     def add_success(self, task: Task) -> None:
         if isinstance(task, StepTask):
@@ -173,13 +177,6 @@ class Progress(StepReporter):
         }
         parts = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return f"{steps} in {time.monotonic() - self._began:.1f} s: {parts}"
-
-    def _show_running(self) -> None:
-        if self._live and not self._display:
-            from opmatrix.engine.live_line import Display  # rich takes 50 ms to import
-
-            self._display = Display(self.outstream, self._total)
-        self._update()
 
     def _update(self) -> None:
         if self._display and self._expected:

@@ -35,7 +35,7 @@ class State(Dependency):
         self.journal = journal
         self._tasks = tasks
         self._prefix = f"{root}/"
-        self._files = Fingerprints(journal.files())
+        self._files = Fingerprints(journal.files)
         self._cache_digests = True  # until a step begins: a file that several steps read is then hashed once
         self._cached: dict[str, str | None] = {}
         self._inputs_at_start: dict[str, _Digests] = {}
