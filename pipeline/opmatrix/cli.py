@@ -21,6 +21,7 @@ from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.environments import reexec
 from opmatrix.errors import OpmatrixError, ToolchainError, UsageError
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
+from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, find_root, installed
 from opmatrix.spec import Lowering
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = options.pop("stage")
         libraries = {kind: options.pop(kind, False) for kind in ("sanitized", "debug")}
         paths = Paths(find_root(Path.cwd()), **libraries)
+        check_format(paths.root)
         factor, version = _requested_version(name, options)
         if version:
             words = sys.argv[1:] if arguments is None else arguments
