@@ -19,7 +19,7 @@ from typing import Any
 from opmatrix.declaration import validation
 from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.environments import reexec
-from opmatrix.errors import OpmatrixError, ToolchainError, UsageError
+from opmatrix.errors import OpmatrixError, UsageError
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
@@ -34,31 +34,33 @@ Stage = tuple[str, tuple[Argument, ...]]  # what the stage does, and its argumen
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one stage. Returns 0, or the exit code of the error that it printed to stderr."""
     try:
-        options = vars(_parser().parse_args(arguments))
-        name = options.pop("stage")
-        libraries = {kind: options.pop(kind, False) for kind in ("sanitized", "debug")}
-        paths = Paths(find_root(Path.cwd()), **libraries)
-        check_format(paths.root)
-        factor, version = _requested_version(name, options)
-        if version:
-            words = sys.argv[1:] if arguments is None else arguments
-            reexec.in_environment(paths, words, factor=factor, version=version)
-        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads it on import
-        if "operator" in options:
-            options["operator"] = load_operator(paths, options["operator"])
-        if "operators" in options:
-            options["operators"] = [load_operator(paths, operator) for operator in options["operators"]]
-        run = _SPECIAL.get(name) or _module(name).run
-        run(paths, **options)
-    except OpmatrixError as error:
-        return _fail(error)
-    except ModuleNotFoundError:
         try:
-            installed()  # raises where the Python is not that of the environment, as without ./run
-        except ToolchainError as error:
-            return _fail(error)
-        raise
+            _run(sys.argv[1:] if arguments is None else arguments)
+        except ModuleNotFoundError:
+            installed()  # raises ToolchainError if this Python is not that of the environment, as without ./run
+            raise
+    except OpmatrixError as error:
+        print(error, file=sys.stderr, flush=True)
+        return error.exit_code
     return 0
+
+
+def _run(arguments: Sequence[str]) -> None:
+    options = vars(_parser().parse_args(arguments))
+    name = options.pop("stage")
+    libraries = {kind: options.pop(kind, False) for kind in ("sanitized", "debug")}
+    paths = Paths(find_root(Path.cwd()), **libraries)
+    check_format(paths.root)
+    factor, version = _requested_version(name, options)
+    if version:
+        reexec.in_environment(paths, arguments, factor=factor, version=version)
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads it on import
+    if "operator" in options:
+        options["operator"] = load_operator(paths, options["operator"])
+    if "operators" in options:
+        options["operators"] = [load_operator(paths, operator) for operator in options["operators"]]
+    run = _SPECIAL.get(name) or _module(name).run
+    run(paths, **options)
 
 
 def warm_up() -> None:
@@ -69,11 +71,6 @@ def warm_up() -> None:
 
 def _module(stage: str) -> ModuleType:
     return import_module(f"opmatrix.stages.{stage.replace('-', '_')}")
-
-
-def _fail(error: OpmatrixError) -> int:
-    print(error, file=sys.stderr, flush=True)
-    return error.exit_code
 
 
 def _requested_version(stage: str, options: Mapping[str, Any]) -> tuple[reexec.Factor, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,21 +23,20 @@ _WITH_LIBRARY = ("register", "verify")  # groups whose steps load the compiled l
 _CASE = "case "  # `step_log.now_running` with this prefix names a case that --case takes
 
 
+@dataclass(eq=False, repr=False)
 class StepFailed(TaskFailed):
     """A step that ran and did not succeed. `died`: it did not end by itself; `case`: during this case, if known."""
 
-    def __init__(
-        self,
-        step: Step,
-        *,
-        summary: str,
-        output: str = "",
-        log: Path | None = None,
-        died: bool = False,
-        case: str = "",
-    ) -> None:
-        super().__init__(f"{step.task}: {summary}")
-        self.step, self.summary, self.output, self.log, self.died, self.case = step, summary, output, log, died, case
+    step: Step
+    _: KW_ONLY
+    summary: str
+    output: str = ""
+    log: Path | None = None
+    died: bool = False
+    case: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__(f"{self.step.task}: {self.summary}")
 
     @property
     def detail(self) -> str:
