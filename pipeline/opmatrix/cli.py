@@ -28,7 +28,7 @@ from opmatrix.spec import Lowering
 from opmatrix.wheel import settings
 
 Argument = tuple[str, Mapping[str, Any]]  # the name and the options of `add_argument`
-Stage = tuple[str, tuple[Argument, ...]]  # what the stage does, and its arguments
+Stage = tuple[str, *tuple[Argument, ...]]  # what the stage does, and its arguments
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,7 +89,7 @@ def _requested_version(stage: str, options: Mapping[str, Any]) -> tuple[reexec.F
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m opmatrix", description="Run one stage of the pipeline by hand.")
     stages = parser.add_subparsers(title="stages", required=True, metavar="STAGE", dest="stage")
-    for name, (purpose, arguments) in STAGES.items():
+    for name, (purpose, *arguments) in STAGES.items():
         stage = stages.add_parser(name, help=purpose, description=purpose)
         for argument, options in arguments:
             stage.add_argument(argument, **options)
@@ -174,10 +174,6 @@ _SPECIAL: Mapping[str, Callable[..., None]] = {
 }  # fmt: skip
 
 
-def _stage(purpose: str, *arguments: Argument) -> Stage:
-    return purpose, arguments
-
-
 def _argument(name: str, help: str | None = None, **options: Any) -> Argument:
     return name, {"help": help, **options}
 
@@ -206,22 +202,22 @@ _SESSION = (
 )  # fmt: skip
 
 STAGES: Mapping[str, Stage] = {
-    "environment": _stage(
+    "environment": (
         "make the environment of another torch or ONNX Runtime",
         _argument("name", "such as torch2.9 or ort1.18: requirements/ holds its pins"),
     ),
-    "headers": _stage("find or fetch ONNX Runtime's headers"),
-    "codegen": _stage("write the bindings that follow from the declaration", _OPERATOR),
-    "compile": _stage(
+    "headers": ("find or fetch ONNX Runtime's headers",),
+    "codegen": ("write the bindings that follow from the declaration", _OPERATOR),
+    "compile": (
         "build the operator's pair of libraries", _OPERATOR,
         _flag("--debug", "with debug information, in a folder of its own"),
         _argument("--torch-root", "only the library for the torch of this environment, by its folder",
                   dest="torch", metavar="PLACE", type=_absolute),
         _SANITIZED,
     ),
-    "data": _stage("write inputs and expected outputs of every case", _OPERATOR),
-    "draw-inputs": _stage("draw inputs from the declaration that are hard on a kernel", _OPERATOR),
-    "register": _stage(
+    "data": ("write inputs and expected outputs of every case", _OPERATOR),
+    "draw-inputs": ("draw inputs from the declaration that are hard on a kernel", _OPERATOR),
+    "register": (
         "prove the torch library", _OPERATOR,
         _argument("--part", "may be given again; without it all but 'forbidden'", action="append",
                   choices=("schema", "nodes", "kernel", "search", "forbidden", "gradient")),
@@ -229,72 +225,72 @@ STAGES: Mapping[str, Stage] = {
         _argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION"),
         _SANITIZED, _DEBUG,
     ),
-    "adopt-case": _stage(
+    "adopt-case": (
         "add a case that register's search found to cases.py", _OPERATOR,
         _argument("case", "its name, as the search said it"),
     ),
-    "publish": _stage(
+    "publish": (
         "keep the schemas of its versions, which are held against the declaration from then on",
         _OPERATOR,
     ),
-    "export": _stage(
+    "export": (
         "export every model in one cell, or in all default ones", _OPERATOR, _CELL, _LOWERING
     ),
-    "compare-exports": _stage(
+    "compare-exports": (
         "hold the exported nodes of all cells against each other", _OPERATOR,
         _argument("cells", nargs="+", type=Cell.parse, metavar="CELL"), _LOWERING,
     ),
-    "verify": _stage(
+    "verify": (
         "run every model in ONNX Runtime, in one cell or in all default ones", _OPERATOR,
         _argument("--case", "replay this case alone; no verdict is written"),
         _argument("--skip-once-checks", "leave out what is checked in one cell per torch and ONNX Runtime: several "
                   "threads in one session, models of published versions", dest="once", action="store_false"),
         _CELL, _LOWERING, _SANITIZED, _DEBUG,
     ),
-    "ort-fuzz": _stage(
+    "ort-fuzz": (
         "feed ONNX Runtime drawn inputs, and such as the declaration forbids",
         _OPERATOR, _SANITIZED,
     ),
-    "sanitize": _stage(
+    "sanitize": (
         "run cases, drawn and illegal inputs with sanitizers that watch both libraries", _OPERATOR,
         _argument("--cell", "whose models; without it the first default one", type=Cell.parse),
     ),
-    "probe": _stage(
+    "probe": (
         "measure what the table of legal cells says of a torch or an ONNX Runtime",
         _argument("factor", choices=("torch", "ort")),
         _argument("--version", "such as 2.9; without it that of this environment"),
     ),
-    "link-together": _stage(
+    "link-together": (
         "link one ONNX Runtime library of several operators",
         _argument("operators", "folders of ops/, each compiled already", nargs="+", metavar="OPERATOR"),
     ),
-    "check-capture": _stage(
+    "check-capture": (
         "build, run and export a person's torch model",
         _argument("target", "module:function or file.py:function", metavar="model"), _INTO,
         _argument("--exporter", dest="exporters", action="append", choices=TORCH_EXPORTERS, required=True),
         _argument("--opset", type=int, required=True),
     ),
-    "check-read": _stage(
+    "check-read": (
         "hold a model against the declarations, without running it", _MODEL, _INTO,
         _argument("--ort", "another version of ONNX Runtime, which need not be installed", default=""),
     ),
-    "check-run": _stage(
+    "check-run": (
         "run a model in ONNX Runtime", _MODEL, _INTO,
         _argument("--of", "who expects what lies beside the model", default="test_data_set_0"), *_SESSION,
     ),
-    "check-compare": _stage(
+    "check-compare": (
         "name the first node that differs from its reference", _MODEL, _INTO,
         _flag("--differs", "the outputs are known to be wrong"),
         _flag("--own", "only the nodes of this project's operators"), *_SESSION,
     ),
-    "link-wheel": _stage("link the operators that ship into one pair of libraries"),
-    "dist": _stage("build a wheel of the operators that ship"),
-    "report": _stage(
+    "link-wheel": ("link the operators that ship into one pair of libraries",),
+    "dist": ("build a wheel of the operators that ship",),
+    "report": (
         "show and write what is known about every cell",
         *(_argument(f"--{name}", f"as doit's variable: default, all, or {example}", default="default")
           for name, example in (("torch", "2.9,2.13"), ("ort", "1.18,1.31"), ("opsets", "18,20"))),
     ),
-    "operator-pages": _stage(
+    "operator-pages": (
         "write a page about every operator of the project, from its declaration",
         _argument("--into", "without it build/reference", type=_absolute, metavar="FOLDER"),
     ),

@@ -21,6 +21,8 @@ from opmatrix.errors import many
 from opmatrix.project.command_text import for_shell
 from opmatrix.project.paths import Paths
 
+_IGNORED = "ignored, as `doit ignore` was told"
+_OUTCOMES = ("run", "up to date", "failed", _IGNORED)  # in the order of the last line
 ALL = 2  # doit -v 2: show the output of every step
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ class Progress(StepReporter):
         self._display: Display | None = None
         self._running: dict[str, float] = {}
         self._ended: set[str] = set()
-        self._ran = self._up_to_date = self._ignored = 0
+        self._counts = Counter(dict.fromkeys(_OUTCOMES, 0))
         self._failed: list[StepFailed] = []
         self._blocked: list[StepBlocked] = []
         self._notes: list[str] = []
@@ -104,7 +106,7 @@ class Progress(StepReporter):
 
     def add_success(self, task: Task) -> None:
         if isinstance(task, StepTask):
-            self._ran += 1
+            self._counts["run"] += 1
             self._operators.add(task.step.operator)
             self._report_ran |= task.name == REPORT
             self._show_end(task, "")
@@ -121,18 +123,18 @@ class Progress(StepReporter):
             self._ended.add(task.name)
             return
         self._report_ran |= task.name == REPORT
+        self._counts["failed"] += 1
         self._failed.append(fail)
         self._show_end(task, " FAILED")
 
     def skip_uptodate(self, task: Task) -> None:
-        self._up_to_date += isinstance(task, StepTask)
+        self._counts["up to date"] += isinstance(task, StepTask)
         self._ended.add(task.name)
         if task.name == DIST:
             self.note(_output(DIST))
 
     def skip_ignore(self, task: Task) -> None:
-        if isinstance(task, StepTask):
-            self._ignored += 1
+        self._counts[_IGNORED] += isinstance(task, StepTask)
 
     def note(self, text: str) -> None:
         """Print `text` at the end of the run."""
@@ -160,33 +162,26 @@ class Progress(StepReporter):
         """Return whether the report has printed the failure already: it covers all verdicts."""
         return failure.step.task == REPORT or (self._report_ran and failure.step.verdict is not None)
 
-    @property
     def _done(self) -> int:
-        return self._ran + self._up_to_date + self._ignored + len(self._failed) + len(self._blocked)
+        return self._counts.total() + len(self._blocked)
 
     def _summary(self) -> str:
         steps = many(self._total, "step")
-        if self._up_to_date == self._total:
+        if self._counts["up to date"] == self._total:
             return f"{steps}, all up to date"
-        counts = {
-            "run": self._ran,
-            "up to date": self._up_to_date,
-            "failed": len(self._failed),
-            "ignored, as `doit ignore` was told": self._ignored,
-            "not run": self._total - self._ran - self._up_to_date - self._ignored - len(self._failed),
-        }
+        counts = {**self._counts, "not run": self._total - self._counts.total()}
         parts = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return f"{steps} in {time.monotonic() - self._began:.1f} s: {parts}"
 
     def _update(self) -> None:
         if self._display and self._expected:
             left = self._expected.left(self._ended)
-            self._display.update(done=self._done, running=list(self._running), left=left)
+            self._display.update(done=self._done(), running=list(self._running), left=left)
 
     def _show_end(self, task: StepTask, word: str) -> None:
         with self._guard:
             seconds = time.monotonic() - self._running.pop(task.name, time.monotonic())
-            line = f"[{self._done}/{self._total}] {seconds:.1f}s {task.name}{word}"
+            line = f"[{self._done()}/{self._total}] {seconds:.1f}s {task.name}{word}"
             self._ended.add(task.name)
             self._update()
             if word or not self._display:
