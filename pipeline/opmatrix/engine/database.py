@@ -36,7 +36,7 @@ class StateError(OpmatrixError, exit_code=3):
 
 
 class Journal:
-    """A commit per step, so that a killed run keeps finished steps (doit writes at the end of a run, #463).
+    """Commits after each step, so that a killed run keeps finished steps (doit writes at the end of a run, #463).
 
     Each step has a `key`, a hash over all that it depends on and has written, and a `detail`, what was hashed, to
     explain why a step runs. To forget a step clears its key and keeps its detail.

@@ -33,14 +33,14 @@ class EarlierVerdicts:
     stale: tuple[str, ...]
 
 
-def valid_earlier_verdicts(layout: Paths, tasks: Sequence[Task], state: State) -> EarlierVerdicts:
+def valid_earlier_verdicts(paths: Paths, tasks: Sequence[Task], state: State) -> EarlierVerdicts:
     """Check each verdict of an operator that this run plans, in a cell that it does not plan."""
     journal = _Journal(state, {task.name: task.step for task in tasks if isinstance(task, StepTask)})
     verdicts: list[Path] = []
     stale: dict[str, None] = {}
     for step in sorted(journal.unplanned(), key=lambda step: step.task):
         assert step.lowering and step.cell
-        path = layout.verdict(step.operator, step.lowering, step.cell)
+        path = paths.verdict(step.operator, step.lowering, step.cell)
         if not path.is_file():
             continue
         if journal.is_valid(step) or _is_wrong(path):

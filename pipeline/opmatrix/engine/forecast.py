@@ -35,7 +35,7 @@ def forecast(tasks: Mapping[str, Task], names: Iterable[str], state: State) -> d
     `tasks` are those of a TaskControl, which adds the steps that write a step's inputs to its `task_dep`.
     """
     writers = {path: task.name for task in tasks.values() for path in task.targets}
-    found: dict[str, Forecast] = {}
+    forecasts: dict[str, Forecast] = {}
     visited: set[str] = set()
 
     def visit(name: str) -> None:
@@ -44,18 +44,18 @@ def forecast(tasks: Mapping[str, Task], names: Iterable[str], state: State) -> d
             for dependency in tasks[name].task_dep:
                 visit(dependency)
             if isinstance(task := tasks[name], StepTask):
-                found[name] = _forecast_step(task, state, writers, found)
+                forecasts[name] = _forecast_step(task, state, writers, forecasts)
 
     for name in names:
         visit(name)
-    return found
+    return forecasts
 
 
-def fate_of(task: Task, found: Mapping[str, Forecast]) -> Fate:
+def fate_of(task: Task, forecasts: Mapping[str, Forecast]) -> Fate:
     """Return the fate of a step; of a group, the most severe fate of its steps."""
-    if task.name in found:
-        return found[task.name].fate
-    fates = {found[name].fate for name in task.task_dep if name in found}
+    if task.name in forecasts:
+        return forecasts[task.name].fate
+    fates = {forecasts[name].fate for name in task.task_dep if name in forecasts}
     order: tuple[Fate, ...] = ("error", "run", "wait")
     return next((fate for fate in order if fate in fates), "up-to-date")
 
@@ -75,7 +75,7 @@ class Expected:
 
 def expected(control: TaskControl, state: State, *, cores: int) -> Expected:
     """Estimate each step by its last duration, else by the mean of its group, else 0."""
-    found = forecast(control.tasks, control.selected_tasks, state)
+    forecasts = forecast(control.tasks, control.selected_tasks, state)
     known = state.journal.durations()
     groups: dict[str, list[float]] = {}
     for step, took in known.items():
@@ -85,15 +85,17 @@ def expected(control: TaskControl, state: State, *, cores: int) -> Expected:
         group = groups.get(step.partition(":")[0], [0.0])
         return known.get(step, sum(group) / len(group))
 
-    running = {step: seconds(step) for step, one in found.items() if one.fate in ("run", "wait")}
-    return Expected(running, {step: "; ".join(one.reasons) for step, one in found.items() if one.reasons}, cores)
+    running = {step: seconds(step) for step, one in forecasts.items() if one.fate in ("run", "wait")}
+    return Expected(running, {step: "; ".join(one.reasons) for step, one in forecasts.items() if one.reasons}, cores)
 
 
-def _forecast_step(task: StepTask, state: State, writers: Mapping[str, str], found: Mapping[str, Forecast]) -> Forecast:
+def _forecast_step(
+    task: StepTask, state: State, writers: Mapping[str, str], forecasts: Mapping[str, Forecast]
+) -> Forecast:
     if state.status_is_ignore(task):
         return Forecast(fate="ignore", reasons=("`doit ignore` was told to leave it out",))
     # The digest of an input that another step will write is not known yet.
-    unsettled = {p: writers[p] for p in task.file_dep if p in writers and found[writers[p]].fate != "up-to-date"}
+    unsettled = {p: writers[p] for p in task.file_dep if p in writers and forecasts[writers[p]].fate != "up-to-date"}
     try:
         inputs, outputs = state.digests(task)
     except OSError as error:

@@ -31,37 +31,37 @@ Headers = tuple[str, str | None]  # an include folder and the distribution that 
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def load_or_plan(layout: Paths, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
+def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
     """Return the steps of a project, from the cache if it is valid. Raises OpmatrixError for an invalid project."""
     read_at, versions, toolchain = time.time_ns(), installed(), find_toolchain(environ)
     choice = choice.plain(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
-    path = layout.plan(str(choice))
-    marks = _marks(layout)
+    path = paths.plan(str(choice))
+    marks = _marks(paths)
     key = (
-        str(layout.root),
+        str(paths.root),
         choice,
         astuple(versions),
         astuple(toolchain),
         environ.get("OPMATRIX_ORT_INCLUDE"),
-        lost_headers(layout),
-        with_environment(layout, versions=versions) if MADE in vars(choice).values() else None,
-        commit(layout.root),
+        lost_headers(paths),
+        with_environment(paths, versions=versions) if MADE in vars(choice).values() else None,
+        commit(paths.root),
         marks,
     )
     with suppress(Exception):  # a missing, damaged or older cache
         cached_key, headers, cached = pickle.loads(path.read_bytes())
-        if cached_key == key and headers == _headers(layout, headers):
+        if cached_key == key and headers == _headers(paths, headers):
             return [Step(**step) for step in cached]
-    steps, declared = _plan(layout, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
+    steps, declared = _plan(paths, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
     if all(settled(found, read_at) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that is not writable has no cache
-            content = key, _headers(layout, declared), [vars(step) for step in steps]
+            content = key, _headers(paths, declared), [vars(step) for step in steps]
             write_bytes(path, pickle.dumps(content, protocol=5))
     return steps
 
 
 def _plan(
-    layout: Paths, *, choice: Choice, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
+    paths: Paths, *, choice: Choice, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
 ) -> tuple[Sequence[Step], Sequence[Headers]]:
     """Return the steps and the declared third-party headers."""
     # Imported here: a cached plan saves the time of these imports too.
@@ -70,38 +70,38 @@ def _plan(
     from opmatrix.project.settings import chosen_cells, step_megabytes, step_seconds
     from opmatrix.wheel import settings
 
-    operators = load_operators(layout)
+    operators = load_operators(paths)
     plan = Plan(
-        layout=layout,
+        layout=paths,
         operators=operators,
-        cells=chosen_cells(layout, choice, versions=versions),
+        cells=chosen_cells(paths, choice, versions=versions),
         versions=versions,
         toolchain=toolchain,
         environ=environ,
         choice=choice,
-        dist=settings.read(layout, operators),
-        seconds=step_seconds(layout),
-        megabytes=step_megabytes(layout),
+        dist=settings.read(paths, operators),
+        seconds=step_seconds(paths),
+        megabytes=step_megabytes(paths),
     )
     return tuple(steps(plan)), [(h.folder, h.distribution) for o in operators for h in o.spec.headers]
 
 
-def _headers(layout: Paths, declared: Iterable[Headers]) -> dict[Headers, object]:
+def _headers(paths: Paths, declared: Iterable[Headers]) -> dict[Headers, object]:
     """Return the state of the declared headers as installed now. Most projects declare none."""
     if not declared:
         return {}
     from opmatrix.toolchain.third_party_headers import state  # imported here as in _plan
 
-    return {(folder, distribution): state(layout.root, folder, distribution) for folder, distribution in declared}
+    return {(folder, distribution): state(paths.root, folder, distribution) for folder, distribution in declared}
 
 
-def _marks(layout: Paths) -> dict[str, Mark | None]:
+def _marks(paths: Paths) -> dict[str, Mark | None]:
     """Return every file that a plan may depend on, with its mark if the content matters."""
     code = {path: mark(path) for path in _files(_PACKAGE)}
-    ops = {path: mark(path) if path.endswith(_DECLARATION_FILES) else None for path in _files(str(layout.ops))}
-    native = dict.fromkeys(_files(str(layout.native)))
-    pins = {path: None for folder in dict.fromkeys(layout.requirements) for path in _files(str(folder))}
-    settings = str(layout.root / "pyproject.toml")
+    ops = {path: mark(path) if path.endswith(_DECLARATION_FILES) else None for path in _files(str(paths.ops))}
+    native = dict.fromkeys(_files(str(paths.native)))
+    pins = {path: None for folder in dict.fromkeys(paths.requirements) for path in _files(str(folder))}
+    settings = str(paths.root / "pyproject.toml")
     return {settings: mark(settings), **code, **ops, **native, **pins}
 
 

@@ -16,21 +16,21 @@ from opmatrix.project.paths import Paths
 _NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:")
 
 
-def collect_removed(layout: Paths, tasks: Sequence[Task], journal: Journal) -> list[str]:
+def collect_removed(paths: Paths, tasks: Sequence[Task], journal: Journal) -> list[str]:
     """Remove the outputs of each operator whose folder in ops/ is gone, and return a message for each.
 
     A step that is only not planned this time keeps its outputs: `doit opsets=18` keeps those of the other opsets.
     """
     messages = []
-    for operator, steps in removed_operators(layout, tasks, journal).items():
-        for path in layout.of_operator(operator):
+    for operator, steps in removed_operators(paths, tasks, journal).items():
+        for path in paths.of_operator(operator):
             remove(path)
         journal.erase(steps)
-        messages.append(f"{operator} is no longer in {layout.ops.name}/: what was built for it is removed")
+        messages.append(f"{operator} is no longer in {paths.ops.name}/: what was built for it is removed")
     return messages
 
 
-def removed_operators(layout: Paths, tasks: Sequence[Task], journal: Journal) -> dict[str, list[str]]:
+def removed_operators(paths: Paths, tasks: Sequence[Task], journal: Journal) -> dict[str, list[str]]:
     """Return the operators whose folder is gone, each with its steps in the journal."""
     present = {task.step.operator for task in tasks if isinstance(task, StepTask)}
     gone: dict[str, list[str]] = {}
@@ -39,7 +39,7 @@ def removed_operators(layout: Paths, tasks: Sequence[Task], journal: Journal) ->
             continue
         # A step of an operator that is gone is not planned, so its name in the journal is all that is known.
         operator = task.partition(":")[2].partition("@")[0].partition("-")[0]
-        if operator not in present and not layout.op(operator).exists():
+        if operator not in present and not paths.op(operator).exists():
             gone.setdefault(operator, []).append(task)
     return gone
 

@@ -57,9 +57,9 @@ class Pool:
     """
 
     def __init__(
-        self, layout: Paths, *, entry: str, lock: int, started: Callable[[str, float, float], None] | None = None
+        self, paths: Paths, *, entry: str, lock: int, started: Callable[[str, float, float], None] | None = None
     ) -> None:
-        self._layout, self._entry, self._lock, self._started = layout, entry, lock, started
+        self._paths, self._entry, self._lock, self._started = paths, entry, lock, started
         self._clients: dict[str, _Client] = {}
         self._starting: dict[str, threading.Lock] = {}
         self._importing: set[int] = set()
@@ -116,20 +116,20 @@ class Pool:
         self._clients.clear()
 
     def _start(self, server: str) -> _Client:
-        log = self._layout.log(f"server:{server}")
+        log = self._paths.log(f"server:{server}")
         log.parent.mkdir(parents=True, exist_ok=True)
         client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         began = time.monotonic()
         with server_end, log.open("wb") as output:
             imports, _, environment = server.partition("@")
-            python = str(self._layout.python(environment)) if environment else sys.executable
-            variables = python_path(self._layout, environment) if environment else {}
+            python = str(self._paths.python(environment)) if environment else sys.executable
+            variables = python_path(self._paths, environment) if environment else {}
             process = subprocess.Popen(
                 [python, "-m", "opmatrix.engine.server_main", imports, self._entry, str(os.getpid())],
                 stdin=server_end.fileno(),
                 stdout=output,
                 stderr=output,
-                cwd=self._layout.root,
+                cwd=self._paths.root,
                 env={**os.environ, **ENVIRONMENT, **variables},
                 pass_fds=(self._lock,),
                 start_new_session=True,  # Ctrl-C in the terminal goes to doit only, which then ends the servers
@@ -148,7 +148,7 @@ class Pool:
         return client
 
     def _fork(self) -> _Client:
-        log = self._layout.log(f"server:{LIGHT}")
+        log = self._paths.log(f"server:{LIGHT}")
         log.parent.mkdir(parents=True, exist_ok=True)
         client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         entry = find_entry(self._entry)

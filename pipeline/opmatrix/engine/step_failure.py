@@ -119,7 +119,7 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
     from opmatrix import verdict  # imported here: a run with nothing to do does without
 
     cause = failure.cause.step if isinstance(failure, StepBlocked) else None
-    found = verdict.Verdict(
+    failed = verdict.Verdict(
         op=step.operator,
         lowering=step.lowering,
         cell=step.cell,
@@ -127,4 +127,4 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
         detail=failure.detail,
         blocked_by=verdict.FailedStep(group=cause.group, name=cause.name) if cause else None,
     )
-    verdict.write(path, found)
+    verdict.write(path, failed)

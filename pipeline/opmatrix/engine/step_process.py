@@ -24,14 +24,13 @@ _PR_SET_CHILD_SUBREAPER = 36
 def find_entry(name: str) -> Entry:
     """Return the function of a name ``package.module:function``."""
     module, _, function = name.partition(":")
-    found: Entry = getattr(importlib.import_module(module), function)
-    return found
+    entry: Entry = getattr(importlib.import_module(module), function)
+    return entry
 
 
 def warm_up(entry: Entry) -> None:
     """Call the function `warm_up` of an entry's module, if it has one, for all child processes."""
-    prepare = getattr(sys.modules[entry.__module__], "warm_up", None)
-    if prepare:
+    if prepare := getattr(sys.modules[entry.__module__], "warm_up", None):
         prepare()
 
 
