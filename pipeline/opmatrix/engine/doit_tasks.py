@@ -22,7 +22,7 @@ GROUPS: Mapping[str, str] = {
     "export": "export each operator through both exporters, at every opset",
     "verify": "run every model in ONNX Runtime against the expected outputs",
     "report": "show and write what is known about every cell",
-    "probe": "measure which cells are legal, and compare with pipeline/opmatrix/matrix/cells.py, when asked for",
+    "probe": "measure which cells are legal, and compare with matrix/cells.py, when asked for",
     "sanitize": "run each pair of libraries under AddressSanitizer and UBSan, when asked for",
     "link-wheel": "link the operators that ship into one pair of libraries, when asked for",
     "dist": "build a wheel of the operators that ship, when asked for",
