@@ -105,13 +105,13 @@ def _compile(paths: Paths, *, operator: Operator, torch: Path | None) -> None:
 
 def _register(paths: Paths, *, operator: Operator, part: Sequence[str] | None, case: str | None, **_: object) -> None:
     register = _module("register")
-    if case is not None:
-        if part not in (None, ["kernel"]):
-            raise UsageError("--case replays what the part 'kernel' tries; leave out other parts")
+    if case is None:
+        for one in register.parts(paths, operator, asked=part):
+            register.run(paths, operator, part=one)
+    elif part in (None, ["kernel"]):
         register.replay(paths, operator, case=case)
-        return
-    for one in register.parts(paths, operator, asked=part):
-        register.run(paths, operator, part=one)
+    else:
+        raise UsageError("--case replays what the part 'kernel' tries; leave out other parts")
 
 
 def _cells(paths: Paths, operator: Operator, cell: Cell | None) -> tuple[Cell, ...]:

@@ -88,5 +88,5 @@ class Step:
 
 
 def cell_step_name(group: str, operator: str, lowering: Lowering, cell: Cell) -> str:
-    """Return the name of the step of one cell. An exported model depends on no ONNX Runtime version."""
+    """Return the name of the step of one cell; an export step depends on no ONNX Runtime version."""
     return f"{operator}-{lowering}@{cell.export_name if group == 'export' else cell}"

@@ -56,8 +56,7 @@ def summarize_faults(faults: Mapping[str, str], *, subject: str, where: str) -> 
     lines, others = list(faults.values()), [name for names in list(faults)[_FULL_FAULTS:] for name in names.split(", ")]
     if not others:
         return "\n".join(lines)
-    logged = LOGGED in os.environ
-    if logged:
+    if logged := LOGGED in os.environ:
         detail("\n".join(lines[_FULL_FAULTS:]))
     cases = "1 more case is" if len(others) == 1 else f"{len(others)} more cases are"
     named = ", ".join(others[:_MOST_NAMES]) + (", ..." if len(others) > _MOST_NAMES else "")
