@@ -1,4 +1,4 @@
-"""The code of a stage, as something that its results depend on."""
+"""Hash the code that a stage runs. The hash is part of a step's configuration: changed code runs its steps again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from opmatrix.step import Fingerprint
 
 PACKAGE = Path(__file__).parent
 
-# The house imports absolutely and one statement a line (ruff holds this), so that a pattern finds every import:
-# an ast walk over the package costs 30 ms, which each doit command would pay.
+# The package imports absolutely, one statement per line (ruff checks this), so this pattern finds every import.
+# Walking the ast of the package would take 30 ms in each doit command.
 _IMPORT = re.compile(r"^\s*(?:from (opmatrix[\w.]*) import ([\w, ]+|\()|import (opmatrix[\w.]*))", re.MULTILINE)
 
 
@@ -27,15 +27,15 @@ def modules(stage: str) -> tuple[Path, ...]:
 
 @cache
 def reached(module: str) -> tuple[Path, ...]:
-    """Return the files of the package that a module of it imports, directly or not, itself included, sorted."""
-    found: set[Path] = set()
+    """Return the files of the package that one of its modules imports, directly or not, itself included, sorted."""
+    files: set[Path] = set()
     waiting = [_file(module)]
     while waiting:
         path = waiting.pop()
-        if path and path not in found:
-            found.add(path)
+        if path and path not in files:
+            files.add(path)
             waiting += [_file(name) for name in _imports(path)]
-    return tuple(sorted(found))
+    return tuple(sorted(files))
 
 
 @cache
@@ -61,28 +61,28 @@ def _digest(path: Path) -> bytes:
 def digest(stage: str, *further: Path) -> Fingerprint:
     """Return a fingerprint of the code of a stage and of `further` files, such as its templates."""
     files = (*modules(stage), *sorted(further))
-    named = b"".join(_shown(p).encode() + b"\0" + _digest(p) for p in files)
+    content = b"".join(_relative(p).encode() + b"\0" + _digest(p) for p in files)
 
     def explain() -> str:
-        return json.dumps({_shown(p): _digest(p).hex()[:16] for p in files})
+        return json.dumps({_relative(p): _digest(p).hex()[:16] for p in files})
 
-    return Fingerprint(hashlib.sha256(named).hexdigest()[:16], explain)
+    return Fingerprint(hashlib.sha256(content).hexdigest()[:16], explain)
 
 
-def _shown(path: Path) -> str:
-    """Return the path below the package, the same in a checkout and installed; LICENSE is beside it in a checkout."""
+def _relative(path: Path) -> str:
+    """Return a path that is the same in a checkout and installed. LICENSE is outside the package in a checkout."""
     return path.relative_to(PACKAGE.parent).as_posix() if path.is_relative_to(PACKAGE) else path.name
 
 
 def function(path: Path, name: str, *, others: Iterable[str]) -> str:
-    """Return a fingerprint of the function `name` of a file and of all that it may use there, "" without one.
+    """Return a hash of the function `name` of a file and of what it may use there; "" where the file has no such name.
 
-    That is the file without comments, and without those of the functions `others` that nothing else in it names.
+    The hash covers the file without comments and without those functions of `others` that nothing else in it names.
     """
     text = path.read_bytes()
     try:
         tree = ast.parse(text)
-    except SyntaxError:  # whoever runs it will say so
+    except SyntaxError:  # running the file reports it
         return hashlib.sha256(text).hexdigest()[:16]
     if not {name, "*"} & set(_bound(tree)):
         return ""
@@ -94,7 +94,7 @@ def function(path: Path, name: str, *, others: Iterable[str]) -> str:
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:
-    """Yield every name that anything in a module is bound to, "*" for names that are not told."""
+    """Yield every name that a module binds, "*" for those of a star import."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):

@@ -1,7 +1,7 @@
-"""Every error that a user can meet, each kind with its exit code.
+"""The errors that a user can get, each kind with its exit code, and phrases that messages share.
 
-A message says what happened, where, what is allowed, and what to do next. Only `opmatrix.cli` and `opmatrix.engine`
-turn errors into exit codes; a traceback is printed for a fault of opmatrix itself, never for a mistake of its user.
+A message states what happened, where, what is allowed, and what to do next. Only `opmatrix.cli`, `opmatrix.commands`
+and `opmatrix.engine` turn errors into exit codes. A traceback means a bug of opmatrix, never a mistake of its user.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class OpmatrixError(Exception):
-    """A mistake or a missing thing that the user can fix."""
+    """An error that the user can fix."""
 
     exit_code = 1
 
@@ -24,7 +24,7 @@ class UsageError(OpmatrixError, exit_code=2):
 
 
 class SpecError(OpmatrixError, exit_code=3):
-    """A declaration or a case that cannot hold. Carries every mistake that was found, one per line."""
+    """An invalid declaration or case. The message lists every mistake, one per line."""
 
 
 class SdkError(OpmatrixError, exit_code=4):
@@ -36,23 +36,23 @@ class ToolchainError(OpmatrixError, exit_code=5):
 
 
 class CompileError(OpmatrixError, exit_code=6):
-    """The compiler or the linker refused, or a library needs or shows symbols that it must not."""
+    """The compiler or linker failed, or a library imports or exports a forbidden symbol."""
 
 
 class DataError(OpmatrixError, exit_code=7):
-    """A case or a reference that gives no usable test data."""
+    """A case or reference function from which no valid test data can be made."""
 
 
 class RegisterError(OpmatrixError, exit_code=8):
-    """The torch library does not hold what the declaration says."""
+    """The torch library does not do what the declaration says."""
 
 
 class ExportError(OpmatrixError, exit_code=9):
-    """A model that could not be exported, or that a gate refused."""
+    """A model could not be exported, or a gate rejected it."""
 
 
 class VerifyError(OpmatrixError, exit_code=10):
-    """ONNX Runtime and the expected outputs disagree, or a session could not be made."""
+    """ONNX Runtime and the expected outputs differ, or a session could not be created."""
 
 
 class ReportError(OpmatrixError, exit_code=11):
@@ -60,23 +60,23 @@ class ReportError(OpmatrixError, exit_code=11):
 
 
 class SanitizeError(OpmatrixError, exit_code=12):
-    """A sanitizer found a fault in a kernel or a binding, or there is no sanitizer."""
+    """A sanitizer found a bug in a kernel or a binding, or the compiler has no sanitizer."""
 
 
 class NoEnvironmentError(OpmatrixError, exit_code=13):
-    """The environment of another torch or ONNX Runtime could not be made."""
+    """The environment of another torch or ONNX Runtime could not be created."""
 
 
 class ProbeError(OpmatrixError, exit_code=14):
-    """What was measured of a torch or an ONNX Runtime differs from what the table of legal cells says."""
+    """A probe of torch or ONNX Runtime differs from the table of legal cells."""
 
 
 class DistError(OpmatrixError, exit_code=16):
-    """A wheel that cannot be made, or that nobody could use."""
+    """A wheel that cannot be built, or that could not be installed or imported."""
 
 
 def one_line(text: object) -> str:
-    """Return a string, or the message of an error, as one line: every run of white space is one space."""
+    """Return a string or the message of an error as one line, with single spaces."""
     return " ".join(str(text).split())
 
 
@@ -86,11 +86,11 @@ def many(count: int, noun: str) -> str:
 
 
 def did_you_mean(found: str, allowed: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or nothing."""
+    """Return ``; did you mean 'x'?`` for the nearest of `allowed`, or ""."""
     near = difflib.get_close_matches(found, list(allowed), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def missing(path: object, *, run: str, problem: str = "is missing") -> str:
-    """Return the message for a file that another command writes: what is wrong with it, and that command."""
+    """Return the message for a file that another command writes: the problem, and that command."""
     return f"{path} {problem}. Run: {run}"

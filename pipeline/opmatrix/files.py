@@ -9,9 +9,9 @@ from types import ModuleType
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write under a temporary name in the same folder, then rename: a reader never sees half a file.
+    """Write under a temporary name, then rename, so that a reader never sees half a file.
 
-    A file that holds `content` already is left alone.
+    A file that already has this content is not touched.
     """
     try:
         if path.read_bytes() == content:
@@ -28,12 +28,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """As `write_bytes`, in UTF-8."""
+    """Call `write_bytes` with the text in UTF-8."""
     write_bytes(path, text.encode())
 
 
 def line_in(path: Path | str, error: BaseException) -> int | None:
-    """Return the line of a Python file that does not compile, or the last one that `error` came through."""
+    """Return the line of a syntax error in a Python file, else the last line of the file in the traceback."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
@@ -41,9 +41,9 @@ def line_in(path: Path | str, error: BaseException) -> int | None:
 
 
 def load_module(path: Path, name: str) -> ModuleType:
-    """Execute a Python file as a module that is not registered anywhere.
+    """Execute a Python file as a module that is not in sys.modules.
 
-    Without bytecode: a cached one is found by time stamp and size, so it would survive an edit that keeps both.
+    Without a bytecode cache: Python validates it by time stamp and size, and an edit may keep both.
     """
     module = ModuleType(name)
     module.__file__ = str(path)

@@ -1,4 +1,4 @@
-"""A step: one unit of work that is repeated only when what it reads, or its configuration, has changed."""
+"""A step: one unit of work, run again only when its inputs or its configuration change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:  # doit needs neither to run a step
+if TYPE_CHECKING:  # not needed to run a step
     from opmatrix.matrix.cells import Cell
     from opmatrix.spec import Lowering
 
@@ -14,25 +14,25 @@ Server = Literal["onnx", "torch", "export", "ort"]
 
 
 class Fingerprint(str):
-    """A digest that can still say, as JSON, what it stands for. Only `doit why` asks."""
+    """A digest whose `explain` returns, as JSON, the data that was hashed. `doit why` prints it."""
 
     explain: Callable[[], str]
 
     def __new__(cls, digest: str, explain: Callable[[], str]) -> Fingerprint:
-        made = super().__new__(cls, digest)
-        made.explain = explain
-        return made
+        fingerprint = super().__new__(cls, digest)
+        fingerprint.explain = explain
+        return fingerprint
 
 
 class Config(str):
-    """The configuration of a step as text, with the fingerprints that stand in it: until it is kept as a mere text."""
+    """The configuration of a step as a string, with the fingerprints in it. It is pickled as a plain string."""
 
     fingerprints: tuple[Fingerprint, ...]
 
     def __new__(cls, text: str, fingerprints: tuple[Fingerprint, ...]) -> Config:
-        made = super().__new__(cls, text)
-        made.fingerprints = fingerprints
-        return made
+        config = super().__new__(cls, text)
+        config.fingerprints = fingerprints
+        return config
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str(self),)
@@ -40,20 +40,21 @@ class Config(str):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step, as `opmatrix.plan.steps` plans it and `opmatrix.engine` carries it out.
+    """One step. `opmatrix.plan.steps` plans it, `opmatrix.engine` runs it.
 
-    `operator`, `lowering` and `cell` say what the step is for, as far as it is for one of each.
-    `command` is what follows ``python -m opmatrix``: every step can be run by hand. `reads` and `writes` are files, as
-    text: doit wants it so, and there are thousands on each command.
-    `config` is everything else that the result depends on, as text: fields of the declaration, versions, flags.
-    `declared` are the files that a part of it was read from, which the step reads again.
-    `asks` are further arguments that choose what the step says, and nothing of what it writes: no reason to run it.
-    `found` is a file that lists, one a line, what else the step reads: known once it has run, or as it begins.
-    `after` names tasks that must have succeeded before, beyond those that write what this one reads.
-    `server` names the set of imports that a step is forked from; None runs it in a plain thread. `environment` is the
-    one whose Python that is, such as "torch2.9"; None is the main one.
-    `verdict` is where a step that dies leaves its outcome for the report. `seconds` is its time limit,
-    `megabytes` that of the memory that it and its children may use together.
+    `operator`, `lowering` and `cell`: what the step is for; unset where it is for several.
+    `command`: what follows ``python -m opmatrix``, so that every step can be run by hand.
+    `asks`: further arguments, which select what the step prints but not what it writes. A change does not rerun it.
+    `reads` and `writes`: files, as strings because doit takes strings and each command handles thousands.
+    `config`: all else that the result depends on, as a string: fields of the declaration, versions, flags.
+    `declared`: the files from which part of `config` was read; the step reads them again.
+    `discovered_inputs`: a file that lists further inputs, one path per line, like ninja's depfile. The step writes it;
+    for the report, the engine does before the step runs.
+    `after`: tasks that must succeed before, besides those that write one of `reads`.
+    `server`: the set of preloaded imports that the step is forked from; None forks it from doit itself.
+    `environment`: the environment whose Python runs the step, such as "torch2.9"; None is the main one.
+    `verdict`: the file that gets the outcome of a step that dies, for the report.
+    `seconds`: the time limit. `megabytes`: the memory limit of the step and its child processes together.
     """
 
     group: str
@@ -67,7 +68,7 @@ class Step:
     writes: tuple[str, ...] = ()
     config: str = ""
     declared: tuple[str, ...] = ()
-    found: str | None = None
+    discovered_inputs: str | None = None
     after: tuple[str, ...] = ()
     server: Server | None = None
     environment: str | None = None
@@ -87,5 +88,5 @@ class Step:
 
 
 def cell_step_name(group: str, operator: str, lowering: Lowering, cell: Cell) -> str:
-    """Return the name of the step of one cell: a model, which an export makes, depends on no ONNX Runtime."""
+    """Return the name of the step of one cell; an export step depends on no ONNX Runtime version."""
     return f"{operator}-{lowering}@{cell.export_name if group == 'export' else cell}"

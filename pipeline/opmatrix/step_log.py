@@ -1,4 +1,7 @@
-"""What a step says for its log alone: what it is at, so that a crash can be named, and what is too long to be shown."""
+"""The log of a step: mark which case runs now, so that a crash names it, and write details that only the log shows.
+
+A line that begins with ``# `` is in the log and not in the terminal. `opmatrix.engine.step_failure` reads the log.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,28 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-LOGGED = "OPMATRIX_LOGGED"  # what the process of a step finds in its environment: what it prints goes to a log
+LOGGED = "OPMATRIX_LOGGED"  # set in the environment of a step whose output goes to a log
 
 _MARK = "# "
-_AT = "# at "
-_FEW = 3  # faults that are told in full
-_NAMES = 12
+_RUNNING = "# at "
+_FULL_FAULTS = 3  # faults printed in full
+_MOST_NAMES = 12
 
 
 def now_running(what: str) -> None:
-    """Say what is about to be tried, such as ``case seed``: one line of the log, and nothing by hand."""
+    """Write to the log what runs next, such as ``case seed``. Print nothing where the stage runs by hand."""
     if LOGGED in os.environ:
-        print(f"{_AT}{what}", flush=True)
+        print(f"{_RUNNING}{what}", flush=True)
 
 
 def detail(text: str) -> None:
-    """Print what is there to be looked up: a log has it, and nobody is shown it."""
+    """Print lines that are in the log but not in the terminal."""
     print("\n".join(f"{_MARK}{line}" for line in text.splitlines()), flush=True)
 
 
 @contextmanager
 def capture_stdout() -> Iterator[None]:
-    """Tell aside what is written to the standard output meanwhile, by C++ as well: an exporter that fails begins with a
-    graph."""
+    """Pass standard output, that of C++ too, to `detail`: an exporter that fails first prints a whole graph."""
     sys.stdout.flush()
     outside = os.dup(1)
     with tempfile.TemporaryFile() as file:
@@ -47,24 +49,26 @@ def capture_stdout() -> Iterator[None]:
 
 
 def summarize_faults(faults: Mapping[str, str], *, subject: str, where: str) -> str:
-    """Return the first faults in full, and of the others, by the names of their cases, one line that says `where` they
-    stand: a log has all of them."""
-    lines, others = list(faults.values()), [name for names in list(faults)[_FEW:] for name in names.split(", ")]
+    """Return the first faults in full and one line with the case names of the others; the log gets all in full.
+
+    `faults` maps names of cases, joined with ", ", to messages. `where` is another file with all faults.
+    """
+    lines, others = list(faults.values()), [name for names in list(faults)[_FULL_FAULTS:] for name in names.split(", ")]
     if not others:
         return "\n".join(lines)
     if logged := LOGGED in os.environ:
-        detail("\n".join(lines[_FEW:]))
+        detail("\n".join(lines[_FULL_FAULTS:]))
     cases = "1 more case is" if len(others) == 1 else f"{len(others)} more cases are"
-    named = ", ".join(others[:_NAMES]) + (", ..." if len(others) > _NAMES else "")
+    named = ", ".join(others[:_MOST_NAMES]) + (", ..." if len(others) > _MOST_NAMES else "")
     log = "the log, and " if logged else ""
-    return "\n".join([*lines[:_FEW], f"{subject}: {cases} wrong: {named}. In full: {log}{where}"])
+    return "\n".join([*lines[:_FULL_FAULTS], f"{subject}: {cases} wrong: {named}. In full: {log}{where}"])
 
 
 def visible_lines(log: str) -> str:
-    """Return the lines of a log that people are shown."""
+    """Return the lines of a log that are shown in the terminal."""
     return "\n".join(line for line in log.splitlines() if not line.startswith(_MARK))
 
 
 def last_running(log: str) -> str:
-    """Return what a step said last that it was at, or nothing."""
-    return next((line.removeprefix(_AT) for line in reversed(log.splitlines()) if line.startswith(_AT)), "")
+    """Return the last argument of `now_running` in a log, or ""."""
+    return next((line.removeprefix(_RUNNING) for line in reversed(log.splitlines()) if line.startswith(_RUNNING)), "")

@@ -44,9 +44,9 @@ def test_what_doit_notes_is_kept(tmp_path: Path) -> None:
 def test_files(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "state.db"), None)
     journal.save_files({"a": ((1, 2, 3, 4), "digest")})
-    assert journal.files() == {"a": ((1, 2, 3, 4), "digest")}
+    assert journal.files == {"a": ((1, 2, 3, 4), "digest")}
     journal.remove_all()
-    assert journal.files() == {}
+    assert journal.files == {}
     journal.dump()
 
 

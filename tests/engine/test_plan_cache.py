@@ -38,7 +38,7 @@ class Command:
         monkeypatch.setattr(plan_cache, "find_toolchain", lambda environ: self.toolchain)
         monkeypatch.setattr(plan_cache, "_plan", self._plan)
 
-    def _plan(self, layout: Paths, **_: Any) -> tuple[tuple[Step, ...], list[plan_cache.Declared]]:
+    def _plan(self, layout: Paths, **_: Any) -> tuple[tuple[Step, ...], list[plan_cache.Headers]]:
         self.anew += 1
         return (STEP,), [("third_party", None), ("include", "cmeel-eigen")]
 

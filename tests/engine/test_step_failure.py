@@ -4,7 +4,7 @@ from pathlib import Path
 
 from opmatrix import verdict
 from opmatrix.engine.server_pool import Ending
-from opmatrix.engine.step_failure import StepBlocked, StepFailed, ended, leave_verdict, replays
+from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of, leave_verdict, replay_commands
 from opmatrix.matrix.cells import Cell
 from opmatrix.step import Server, Step
 from opmatrix.verdict import FailedStep, Verdict
@@ -33,33 +33,33 @@ def step(tmp_path: Path, server: Server | None = "ort") -> Step:
 def test_the_last_lines_of_a_server_step_and_all_of_a_light_one(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("$ command\n" + "\n".join(f"line {i}" for i in range(100)) + "\n")
-    tail = ended(step(tmp_path), ending(-11, 0.42, ""), log)
+    tail = failure_of(step(tmp_path), ending(-11, 0.42, ""), log)
     assert tail.summary == "died of SIGSEGV after 0.4 s" and tail.died
     assert tail.output.splitlines() == [f"line {i}" for i in range(70, 100)]
-    whole = ended(step(tmp_path, server=None), ending(6, 0.42, ""), log)
+    whole = failure_of(step(tmp_path, server=None), ending(6, 0.42, ""), log)
     assert whole.output.splitlines() == [f"line {i}" for i in range(100)] and not whole.died
 
 
 def test_a_time_limit(tmp_path: Path) -> None:
-    failure = ended(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
+    failure = failure_of(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
     assert (failure.summary, failure.output) == ("did not end within 2 s and was stopped", "")
 
 
 def test_a_memory_limit(tmp_path: Path) -> None:
-    failure = ended(step(tmp_path), ending(-9, 2.1, "memory"), tmp_path / "none")
+    failure = failure_of(step(tmp_path), ending(-9, 2.1, "memory"), tmp_path / "none")
     assert failure.summary == "took more than 8000 MB of memory and was stopped" and failure.died
 
 
 def test_a_crash_of_a_library_says_how_to_debug_it(tmp_path: Path) -> None:
-    crash = ended(step(tmp_path), ending(-11, 0.4, ""), tmp_path / "none")
+    crash = failure_of(step(tmp_path), ending(-11, 0.4, ""), tmp_path / "none")
     assert crash.detail.splitlines() == [
         "died of SIGSEGV after 0.4 s",
         f"Replay: python -m opmatrix verify my_op --cell {CELL}",
         "Debug: python -m opmatrix compile my_op --debug && "
         f"gdb --args python -m opmatrix verify my_op --cell {CELL} --debug",
     ]
-    late = ended(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
-    wrong = ended(step(tmp_path), ending(10, 2.1, ""), tmp_path / "none")
+    late = failure_of(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
+    wrong = failure_of(step(tmp_path), ending(10, 2.1, ""), tmp_path / "none")
     assert "Debug" in late.detail and "Debug" not in wrong.detail
 
 
@@ -67,7 +67,7 @@ def test_verdicts_name_operator_lowering_and_cell(tmp_path: Path) -> None:
     failed = StepFailed(step(tmp_path), summary="died of SIGABRT after 0.1 s", output="last words", died=True)
     leave_verdict(failed.step, failed)
     found = verdict.read(tmp_path / "verdict.json")
-    detail = "\n".join(["died of SIGABRT after 0.1 s", "last words", *replays(failed)])
+    detail = "\n".join(["died of SIGABRT after 0.1 s", "last words", *replay_commands(failed)])
     assert found == Verdict(op="my_op", lowering="custom", cell=Cell.parse(CELL), outcome="failed", detail=detail)
 
 

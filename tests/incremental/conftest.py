@@ -41,7 +41,7 @@ def task_steps():
     for step in json.loads((ROOT / "steps.json").read_text()):
         for field in ("reads", "writes", "declared"):
             step[field] = tuple(str(ROOT / p) for p in step.get(field, ()))
-        for field in {"verdict", "found"} & step.keys():
+        for field in {"verdict", "discovered_inputs"} & step.keys():
             step[field] = str(ROOT / step[field])
         of, _, cell = step["name"].partition("@")
         operator, _, lowering = of.partition("-")
@@ -294,7 +294,7 @@ class Project:
         self.write("steps.json", json.dumps(self.steps))
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
-        return os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"} | more
+        return os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PYTHONDONTWRITEBYTECODE": "1"} | more
 
 
 def hear_interrupts() -> None:

@@ -126,7 +126,7 @@ def test_nobody_reads_on(project: Project) -> None:
         done = subprocess.run(
             ["bash", "-c", line],
             cwd=project.root,
-            env=os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"},
+            env=os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PYTHONUNBUFFERED": "1"},
             capture_output=True,
             text=True,
         )
@@ -158,7 +158,7 @@ def test_where_no_project_is_yet(tmp_path_factory: pytest.TempPathFactory, typed
     done = subprocess.run(
         [*program, *words],
         cwd=tmp_path_factory.mktemp("empty"),
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline")},
         capture_output=True,
         text=True,
     )
@@ -171,7 +171,7 @@ def test_colours(project: Project, colours: bool) -> None:
     """In a terminal. What rich does to draw the live line moves the cursor, and stays."""
     ours, theirs = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")} | {
-        "PYTHONPATH": str(REPOSITORY), "TERM": "xterm-256color", "COLUMNS": "100",
+        "PYTHONPATH": str(REPOSITORY / "pipeline"), "TERM": "xterm-256color", "COLUMNS": "100",
     }  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-m", "doit", "data:good"],
@@ -219,7 +219,8 @@ def test_completion_in_bash(project: Project, typed: str, found: list[str]) -> N
     done = subprocess.run(
         [shell, "-c", BASH, "bash", typed],
         cwd=project.root,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY), "PATH": f"{project.root}:{Path(sys.executable).parent}:/bin"},
+        env=os.environ
+        | {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PATH": f"{project.root}:{Path(sys.executable).parent}:/bin"},
         capture_output=True,
         text=True,
     )
@@ -243,7 +244,7 @@ def test_what_bash_makes_of_it(project: Project) -> None:
     shell = subprocess.Popen(
         ["bash", "--norc", "--noprofile", "-i"],
         cwd=project.root,
-        env={"PATH": f"{project.root}:/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "TERM": "dumb"},
+        env={"PATH": f"{project.root}:/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY / "pipeline"), "TERM": "dumb"},
         stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
     )  # fmt: skip
     # Each TAB completes a little more; Ctrl-A and "echo " make the line a harmless one.
@@ -266,7 +267,7 @@ def test_completion_in_fish(project: Project) -> None:
     done = subprocess.run(
         ["fish", "-c", line],
         cwd=project.root,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY), "PATH": path},
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PATH": path},
         capture_output=True,
         text=True,
     )

@@ -237,7 +237,7 @@ def inside(project: Project, script: str) -> subprocess.CompletedProcess[str]:
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
         pytest.skip("no mount namespaces here")
     project.doit("list")  # writes steps.json
-    doit = f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={REPOSITORY} {sys.executable} -m doit"
+    doit = f"PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={REPOSITORY / 'pipeline'} {sys.executable} -m doit"
     return subprocess.run(
         ["unshare", "-rm", "sh", "-c", script.replace("DOIT", doit)],
         cwd=project.root, capture_output=True, text=True, timeout=60,

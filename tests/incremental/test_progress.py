@@ -139,7 +139,7 @@ def test_the_live_line_in_a_terminal(project: Project) -> None:
         project.steps[-1]["command"].append("1.2")
     project.doit("list")
     ours, theirs = pty.openpty()
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "TERM": "xterm", "COLUMNS": "120"}
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "pipeline"), "TERM": "xterm", "COLUMNS": "120"}
     for first in (True, False):
         if not first:
             project.write("a.txt", "bye")

@@ -27,7 +27,7 @@ def plan(project: Project, *cells: str, code: str = "1", command: str = "verify"
         project.steps.append(step | {"reads": [manifest, "library.txt"], "writes": [verdict], "config": config})
         project.steps[-1]["verdict"] = verdict
         verdicts.append(verdict)
-    report = {"group": "report", "name": "", "command": ["report_all"], "asks": verdicts, "found": COVERED}
+    report = {"group": "report", "name": "", "command": ["report_all"], "asks": verdicts, "discovered_inputs": COVERED}
     project.steps.append(report | {"reads": verdicts, "writes": ["build/report/report.json"]})
 
 

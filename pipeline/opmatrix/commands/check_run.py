@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.engine.server_pool import Ending, Pool
-from opmatrix.engine.step_failure import death, read_output
+from opmatrix.engine.step_failure import death_message, read_output
 from opmatrix.errors import UsageError
 from opmatrix.matrix.cells import ORT
 from opmatrix.model_check import finding
@@ -155,7 +155,7 @@ class ModelCheck:
 
     def _failure(self, ending: Ending, log: Path, arguments: Sequence[str] = ()) -> str:
         """Return how a process failed, its log, and the command that runs it again."""
-        died = death(ending, seconds=self._seconds, megabytes=self._megabytes)
+        died = death_message(ending, seconds=self._seconds, megabytes=self._megabytes)
         how = died or f"failed: {''.join(read_output(log).splitlines()[-1:])}"
         replay = f". Replay: {shlex.join(['python', '-m', 'opmatrix', *arguments])}" if arguments else ""
         return f"{how}. Log: {self._shown(str(log))}{replay}"

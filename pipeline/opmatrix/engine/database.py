@@ -1,4 +1,4 @@
-"""The state database: what each step was made from when it last succeeded. A doit backend."""
+"""The state database: what each step depended on when it last succeeded. A doit backend on sqlite3."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ create table if not exists note (task text, field text, value text, primary key 
 
 REMEDY = "Is the folder writable, and is there space left?"
 
-# What no step was made from any more.
-_FORGET_MEANINGS = """
+# Delete the meanings of fingerprints that no step's detail has any more.
+_DELETE_UNUSED = """
 with config(text) as (select json_extract(detail, '$.config') from step where detail is not null)
 delete from meaning where fingerprint not in
 (select part.value from config, json_each(case when json_valid(text) then text else '{}' end) as part)
@@ -32,14 +32,14 @@ delete from meaning where fingerprint not in
 
 
 class StateError(OpmatrixError, exit_code=3):
-    """The state cannot be read or written."""
+    """The state database cannot be read or written."""
 
 
 class Journal:
-    """sqlite3, a commit per step, so that a killed run keeps what it finished (doit writes at the end, #463).
+    """Commits after each step, so that a killed run keeps finished steps (doit writes at the end of a run, #463).
 
-    A step has one `key`, over everything that it depends on and has written, and the parts of the key as `detail`,
-    which is read only to say why a step runs. A forgotten step keeps its detail: the key alone is cleared.
+    Each step has a `key`, a hash over all that it depends on and has written, and a `detail`, what was hashed, to
+    explain why a step runs. To forget a step clears its key and keeps its detail.
     """
 
     desc = "sqlite3, one commit per step"
@@ -53,22 +53,23 @@ class Journal:
         except (sqlite3.OperationalError, OSError) as error:
             raise StateError(f"cannot open {path}: {error}. {REMEDY}") from error
         except sqlite3.DatabaseError as error:
-            aside = move_aside(path)
-            told = f"{path} is no usable database ({error}); it was moved to {aside}, and every step runs once more"
-            print(told, file=sys.stderr)
+            broken = move_aside(path)
+            problem = f"{path} is no usable database ({error}); it was moved to {broken}, and every step runs once more"
+            print(problem, file=sys.stderr)
             self._open(path)
 
     def _open(self, path: Path) -> None:
-        self._database = _connect(path)
+        self._database = sqlite3.connect(path, isolation_level=None, timeout=10)
+        self._database.executescript("pragma journal_mode = wal; pragma synchronous = normal;" + _TABLES)
         self._keys: dict[str, str | None] = dict(self._database.execute("select name, key from step"))
         self._notes: dict[str, dict[str, Any]] = {}
         for task, field, value in self._database.execute("select task, field, value from note"):
             self._notes.setdefault(task, {})[field] = json.loads(value)
-        self._files = {
+        self.files: dict[str, tuple[Mark, str]] = {  # the marks and digests of files that earlier commands read
             row[0]: ((row[1], row[2], row[3], row[4]), row[5]) for row in self._database.execute("select * from file")
         }
 
-    # What doit asks of a backend. Little is kept here: whether a task is to be ignored.
+    # The interface of a doit backend. Its only value is whether a task is ignored.
 
     def get(self, task: str, field: str) -> Any:
         return self._notes.get(task, {}).get(field)
@@ -89,16 +90,16 @@ class Journal:
         self._database.executescript("update step set key = null; delete from note; delete from file;")
         self._keys = dict.fromkeys(self._keys)
         self._notes.clear()
-        self._files.clear()
+        self.files.clear()
 
     def dump(self) -> None:
         self._database.close()
 
-    # What `State` asks of it.
+    # The interface for `State` and the commands.
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """Every step that ever ran here."""
+        """The names of all steps that ever ran."""
         return tuple(self._keys)
 
     def key(self, step: str) -> str | None:
@@ -107,37 +108,37 @@ class Journal:
 
     def detail(self, step: str) -> dict[str, Any] | None:
         """Return the parts of the last key, also of a forgotten one; None for a step that never ran."""
-        found = self._database.execute("select detail from step where name = ?", (step,)).fetchone()
-        return json.loads(found[0]) if found and found[0] else None
+        row = self._database.execute("select detail from step where name = ?", (step,)).fetchone()
+        return json.loads(row[0]) if row and row[0] else None
 
     def record(self, step: str, *, key: str, detail: Mapping[str, Any]) -> None:
         self._keys[step] = key
         self._database.execute("insert or replace into step values (?, ?, ?)", (step, key, json.dumps(detail)))
 
     def explain(self, fingerprints: Iterable[Fingerprint]) -> None:
-        """Keep what the fingerprints of a new plan stand for, beside what steps were made from before."""
+        """Store the meanings of the fingerprints of a new plan. Those of recorded steps stay."""
         rows = {str(fingerprint): fingerprint.explain() for fingerprint in set(fingerprints)}
         with self._database:  # commits, or rolls back
             self._database.execute("begin immediate")
             if self._database.execute("select count(*) from meaning").fetchone()[0] > 10 * len(rows) + 100:
-                self._database.execute(_FORGET_MEANINGS)
+                self._database.execute(_DELETE_UNUSED)
             self._database.executemany("insert or ignore into meaning values (?, ?)", rows.items())
 
     def meaning(self, fingerprint: str) -> str | None:
-        """Return the text that a fingerprint in a `detail` stands for, if it is known."""
+        """Return what was hashed into a fingerprint in a `detail`, as JSON, or None if unknown."""
         query = "select text from meaning where fingerprint = ?"
-        found: tuple[str] | None = self._database.execute(query, (fingerprint,)).fetchone()
-        return found[0] if found else None
+        row: tuple[str] | None = self._database.execute(query, (fingerprint,)).fetchone()
+        return row[0] if row else None
 
     def took(self, step: str, seconds: float) -> None:
         self._database.execute("insert or replace into duration values (?, ?)", (step, seconds))
 
     def durations(self) -> dict[str, float]:
-        """Return how long each step took when it last ran, in seconds."""
+        """Return the seconds that each step last took."""
         return dict(self._database.execute("select name, seconds from duration"))
 
     def forget(self, step: str) -> None:
-        """Forget the success of a step, but not that it ran."""
+        """Forget that a step succeeded, but not that it ran."""
         if self._keys.get(step) is not None:
             self._database.execute("update step set key = null where name = ?", (step,))
         elif step not in self._keys:
@@ -150,12 +151,8 @@ class Journal:
             self._database.execute("delete from step where name = ?", (step,))
             self._database.execute("delete from duration where name = ?", (step,))
 
-    def files(self) -> dict[str, tuple[Mark, str]]:
-        """Return the marks and fingerprints of files that were found before."""
-        return self._files
-
     def save_files(self, files: Mapping[str, tuple[Mark, str]]) -> None:
-        self._files |= files
+        self.files |= files
         rows = ((path, *mark, digest) for path, (mark, digest) in files.items())
         with self._database:  # commits, or rolls back
             self._database.execute("begin immediate")
@@ -163,17 +160,9 @@ class Journal:
 
 
 def move_aside(path: Path) -> Path:
-    """Move a damaged database away, which makes every step run once more; return where it is now."""
-    aside = path.with_suffix(".broken")
-    path.replace(aside)
+    """Rename a damaged database and return its new path. Every step then runs once more."""
+    broken = path.with_suffix(".broken")
+    path.replace(broken)
     for extra in ("-wal", "-shm"):
         path.with_name(path.name + extra).unlink(missing_ok=True)
-    return aside
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, isolation_level=None, timeout=10)
-    database.execute("pragma journal_mode = wal")
-    database.execute("pragma synchronous = normal")
-    database.executescript(_TABLES)
-    return database
+    return broken

@@ -1,4 +1,4 @@
-"""Steps as doit's tasks."""
+"""Turn steps into doit's tasks. GROUPS are the task groups, such as `doit verify`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from doit.task import Task
 from opmatrix.step import Step
 
 ENVIRONMENT = "environment"
-# In the order in which data flows. The report runs whatever failed before it: it reports what there is.
+# In the order of the data flow. The report also runs after failures and covers the verdicts that exist.
 GROUPS: Mapping[str, str] = {
     ENVIRONMENT: "make the environments of other versions of torch and ONNX Runtime",
     "headers": "find or fetch ONNX Runtime's headers",
@@ -22,22 +22,22 @@ GROUPS: Mapping[str, str] = {
     "export": "export each operator through both exporters, at every opset",
     "verify": "run every model in ONNX Runtime against the expected outputs",
     "report": "show and write what is known about every cell",
-    "probe": "measure which cells are legal, and compare with pipeline/opmatrix/matrix/cells.py, when asked for",
+    "probe": "measure which cells are legal, and compare with matrix/cells.py, when asked for",
     "sanitize": "run each pair of libraries under AddressSanitizer and UBSan, when asked for",
     "link-wheel": "link the operators that ship into one pair of libraries, when asked for",
     "dist": "build a wheel of the operators that ship, when asked for",
 }
 REPORT = "report"
 DIST = "dist"
-# What `doit` runs where no task is named. An environment is made for the steps that run in it.
+# What plain `doit` runs. An environment is made when a step that runs in it is selected.
 DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", "link-wheel", "dist", ENVIRONMENT))
 
 
 class StepTask(Task):
-    """A doit task that knows its step.
+    """A doit task with its step.
 
-    Its action is the step's command, so that doit's own runner would do the same work as plain commands;
-    `opmatrix.engine.step_runner` sends the step to a warm server instead.
+    Its action is the step's command, which doit's own runner could run; `opmatrix.engine.step_runner` sends the step to
+    a server instead.
     """
 
     def __init__(self, step: Step) -> None:
@@ -55,12 +55,12 @@ class StepTask(Task):
 
 
 def doit_tasks(steps: Iterable[Step]) -> Iterator[Task]:
-    """Yield a task per step, those of a group together, each group after a task that stands for all of it."""
+    """Yield a task per step, sorted by group; before the steps of a group, a task that depends on all of them."""
     groups: dict[str, list[StepTask]] = {group: [] for group in GROUPS}
     for step in steps:
         groups[step.group].append(StepTask(step))
     for group, tasks in groups.items():
-        if group == ENVIRONMENT and not tasks:  # most runs need none
+        if group == ENVIRONMENT and not tasks:  # most runs have none
             continue
         if not (tasks and tasks[0].name == group):
             yield Task(group, None, task_dep=[t.name for t in tasks], has_subtask=True, doc=GROUPS[group])

@@ -1,4 +1,4 @@
-"""What differs between what a step was made from and what it would be made from now, as sentences."""
+"""Explain why a step is out of date: what changed since it last succeeded, as sentences for `doit why`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-Meaning = Callable[[str], str | None]
+Lookup = Callable[[str], str | None]
 
-_WIDTH = 60  # of an old or a new value in a sentence
-_MOST = 4  # differences of one kind that are told one by one
+_WIDTH = 60  # characters of an old or a new value in a sentence
+_MOST = 4  # sentences of one kind
 
-# What a part of a step's configuration is called where people write it.
+# Where the user writes a part of a step's configuration.
 _NAMES = {
     "spec": "spec.py",
     "tolerances": "tolerances in spec.py",
@@ -23,12 +23,12 @@ _NAMES = {
 }
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any], meaning: Meaning) -> list[str]:
-    """Return a sentence per difference; `meaning` says what a fingerprint stands for, where that is known."""
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], lookup: Lookup) -> list[str]:
+    """Return a sentence per difference of two step details; `lookup` returns the data of a fingerprint, or None."""
     return [
         *_files(before["inputs"], now["inputs"]),
-        *_configuration(before["config"], now["config"], meaning),
-        *_command(before["command"], now["command"]),
+        *_configuration(before["config"], now["config"], lookup),
+        *([f"the command {_words(before['command'], now['command'])}"] if before["command"] != now["command"] else []),
         *_outputs(before["outputs"], now["outputs"]),
     ]
 
@@ -48,28 +48,23 @@ def _outputs(before: Mapping[str, str], now: Mapping[str, str | None]) -> Iterat
     yield from _few([f"{path} is no longer to be written" for path in before if path not in now])
 
 
-def _command(before: list[str], now: list[str]) -> Iterator[str]:
-    if before != now:
-        yield f"the command {_words(before, now)}"
-
-
-def _configuration(before: str, now: str, meaning: Meaning) -> Iterator[str]:
+def _configuration(before: str, now: str, lookup: Lookup) -> Iterator[str]:
     if before == now:
         return
-    if not before.startswith("{") or not now.startswith("{"):  # a text of another kind
+    if not before.startswith("{") or not now.startswith("{"):  # not JSON
         yield f"config {_value(before)} -> {_value(now)}"
         return
     old, new = json.loads(before), json.loads(now)
     for name in sorted({*old, *new}):
         if old.get(name) != new.get(name):
-            yield from _part(name, old.get(name), new.get(name), meaning)
+            yield from _part(name, old.get(name), new.get(name), lookup)
 
 
-def _part(name: str, old: Any, new: Any, meaning: Meaning) -> Iterator[str]:
+def _part(name: str, old: Any, new: Any, lookup: Lookup) -> Iterator[str]:
     if name == "ninja":
         yield from _ninja(old or "", new or "")
         return
-    old, new = _unfold(old, meaning), _unfold(new, meaning)
+    old, new = _unfold(old, lookup), _unfold(new, lookup)
     if name == "code" and isinstance(old, dict) and isinstance(new, dict):
         yield from _files(old, new)
         return
@@ -83,8 +78,8 @@ def _part(name: str, old: Any, new: Any, meaning: Meaning) -> Iterator[str]:
         yield f"{name} {old} -> {new}"
 
 
-def _unfold(value: Any, meaning: Meaning) -> Any:
-    text = meaning(value) if isinstance(value, str) else None
+def _unfold(value: Any, lookup: Lookup) -> Any:
+    text = lookup(value) if isinstance(value, str) else None
     return value if text is None else json.loads(text)
 
 
@@ -103,14 +98,14 @@ def _walk(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def _named(items: Any) -> dict[str, Any]:
-    """Return the items of a list by their names, or nothing where one has none."""
+    """Return the items of a list by their names, or an empty dict if an item has none."""
     if isinstance(items, list) and all(isinstance(item, dict) and "name" in item for item in items):
         return {item["name"]: item for item in items}
     return {}
 
 
 def _ninja(old: str, new: str) -> Iterator[str]:
-    """Tell the flags that differ in the text of build.ninja."""
+    """Yield the flags that differ between two build.ninja files."""
     before, now = _variables(old), _variables(new)
     both = [name for name in now if name in before and before[name] != now[name]]
     flags = [f"{name}: {_words(before[name], now[name])}" for name in both]
@@ -124,7 +119,7 @@ def _variables(text: str) -> dict[str, list[str]]:
 
 
 def _words(old: list[str], new: list[str]) -> str:
-    """Return what differs between two lists of words: ``-O2 -> -O3``."""
+    """Return the words that differ between two lists: ``-O2 -> -O3``."""
     gone, come = [w for w in old if w not in new], [w for w in new if w not in old]
     if not gone and not come:  # another order, or a word more often
         gone, come = old, new

@@ -1,4 +1,4 @@
-"""Fingerprints of files: content decides; a file is read again only when it may have changed."""
+"""The sha256 of files. A file is read again only when its time stamps, size or inode have changed."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ import os
 import time
 from pathlib import Path
 
-# What tells that a file was written: mtime_ns, ctime_ns, size, inode. Nobody can set ctime, so an edit that keeps
-# size and time stamp shows in it.
+# mtime_ns, ctime_ns, size, inode: they differ after each write. A program cannot set ctime, so an edit that keeps size
+# and mtime shows too.
 Mark = tuple[int, int, int, int]
 
 _SECOND = 1_000_000_000
 
 
 def mark(path: str) -> Mark | None:
-    """Return the mark of a file, or None where there is none."""
+    """Return the mark of a file, or None if there is no file."""
     try:
-        status = os.stat(path)  # noqa: PTH116 - Path.stat takes twice as long, and each doit command asks for thousands
+        status = os.stat(path)  # noqa: PTH116 - Path.stat takes twice as long, and each doit command calls this for thousands of files
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 class Fingerprints:
-    """The sha256 of files, kept together with their marks. `known` is what an earlier run found."""
+    """The sha256 and the marks of files: `known` those of earlier runs, `fresh` those that were computed now."""
 
     def __init__(self, known: dict[str, tuple[Mark, str]]) -> None:
         self._known = known
         self.fresh: dict[str, tuple[Mark, str]] = {}
 
     def digest(self, path: str) -> str | None:
-        """Return the fingerprint of a file, or None where there is none. Raises OSError for an unreadable one."""
+        """Return the sha256 of a file, or None if there is no file. Raises OSError for an unreadable one."""
         now = mark(path)
         if now is None:
             return None
         known = self._known.get(path)
         if known and known[0] == now:
             return known[1]
-        looked = time.time_ns()
+        read_at = time.time_ns()
         with Path(path).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if settled(now, looked):
+        if settled(now, read_at):
             self._known[path] = self.fresh[path] = (now, digest)
         return digest
 
 
-def settled(found: Mark, looked: int) -> bool:
-    """Return whether a file whose mark was `found` at the time `looked` shows its next change in a new mark.
+def settled(file_mark: Mark, read_at: int) -> bool:
+    """Return whether the next change of a file, whose mark was `file_mark` at `read_at` in ns, must change its mark.
 
-    Kernels stamp with the time of their last tick, 1 to 10 ms, and whole seconds come from a coarse file system: a file
-    may change again within a tick (git calls it racy).
+    File time stamps have the resolution of the kernel's tick, 1 to 10 ms, or of a coarse file system, whole seconds. A
+    file may change twice within it (git calls such a file racy).
     """
-    tick = 2 * _SECOND if found[1] % _SECOND == 0 else _SECOND // 20
-    return looked - found[1] > tick
+    tick = 2 * _SECOND if file_mark[1] % _SECOND == 0 else _SECOND // 20
+    return read_at - file_mark[1] > tick

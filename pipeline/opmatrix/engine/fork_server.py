@@ -1,7 +1,7 @@
-"""A warm server: a process that has imported what steps need, and forks one child per step.
+"""The fork server: a process that has imported what steps need, forks one process per step, and enforces limits.
 
-It is single-threaded (a fork takes one thread along, and the locks of all), serves requests over a socket, and ends
-with everything it started when the socket is closed, which the kernel does when the client ends in any way.
+It has a single thread, because a fork copies only one thread but the locks of all. It takes requests from a socket. It
+ends, with all that it started, when the socket is closed, which the Linux kernel does when the client ends in any way.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from opmatrix.engine.step_process import Entry, adopt_orphans, run_step
 
-_GRACE = 1.0  # seconds between SIGABRT, which shows the Python stack in the log, and SIGKILL
-_LOOK = 0.1  # seconds between two looks at the memory of steps; a kernel that runs wild takes some 100 MB in it
+_GRACE = 1.0  # seconds between SIGABRT, which writes the Python stack to the log, and SIGKILL
+_POLL = 0.1  # seconds between two reads of the memory of steps; a runaway kernel allocates some 100 MB in this time
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -34,48 +34,44 @@ class _Running:
 
 
 class Server:
-    """Each request is JSON (arguments, log, seconds, megabytes, environment) and a pipe for the answer."""
+    """Serves requests: JSON (arguments, log, seconds, megabytes, environment) with a pipe for the answer."""
 
     def __init__(self, requests: socket.socket, entry: Entry) -> None:
         self._requests, self._entry = requests, entry
         self._running: dict[int, _Running] = {}
-        adopt_orphans()  # what a step leaves behind becomes our child, however it detached itself
+        adopt_orphans()  # a process that a step leaves behind becomes a child of the server, even a daemon
         self._wake, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(ignored, signal.SIG_IGN)  # the client decides when we end
+            signal.signal(ignored, signal.SIG_IGN)  # only the client ends the server
 
     def run(self) -> None:
         """Serve until the socket is closed."""
         while True:
-            ready, _, _ = select.select([self._requests.fileno(), self._wake], [], [], self._patience())
+            timeout = None
+            if self._running:
+                timeout = min(_POLL, max(0, min(r.limit for r in self._running.values()) - time.monotonic()))
+            ready, _, _ = select.select([self._requests.fileno(), self._wake], [], [], timeout)
             if self._wake in ready:
                 os.read(self._wake, 4096)
             self._reap()
-            self._stop_late()
-            self._stop_large()
+            self._stop_over_limit()
             if self._requests.fileno() in ready and not self._receive():
                 return self._end()
-
-    def _patience(self) -> float | None:
-        if not self._running:
-            return None
-        return min(_LOOK, max(0, min(r.limit for r in self._running.values()) - time.monotonic()))
 
     def _receive(self) -> bool:
         try:
             message, (answer, *_), _, _ = socket.recv_fds(self._requests, 1 << 16, 1)
-        except (ValueError, ConnectionError):  # no pipe came along: the socket was closed
+        except (ValueError, ConnectionError):  # no pipe: the socket was closed
             return False
         request = json.loads(message)
-        started = time.monotonic()
-        server = os.getpid()
+        started, server = time.monotonic(), os.getpid()
         process = os.fork()
         if process == 0:
             run_step(self._entry, request, server)
-        with suppress(OSError):  # the child does the same: whoever is first
+        with suppress(OSError):  # the child process does the same, in either order
             os.setpgid(process, process)
         self._running[process] = _Running(
             answer=answer,
@@ -109,32 +105,24 @@ class Server:
             os.write(step.answer, json.dumps(ending).encode())
         os.close(step.answer)
 
-    def _stop_late(self) -> None:
+    def _stop_over_limit(self) -> None:
         now = time.monotonic()
         for process, step in self._running.items():
-            if now < step.limit:
-                continue
-            if step.stopped:
-                _kill_group(process)
-            else:
-                os.kill(process, signal.SIGABRT)
-            step.stopped, step.limit = "time", now + _GRACE
-
-    def _stop_large(self) -> None:
-        # No RLIMIT: torch reserves far more than it uses, and a kernel whose malloc fails does not say why. At once,
-        # for a stack in the log would take more memory.
-        for process, step in self._running.items():
-            if not step.stopped and memory(process) > step.memory:
+            if now >= step.limit:
+                if step.stopped:
+                    _kill_group(process)
+                else:
+                    os.kill(process, signal.SIGABRT)
+                step.stopped, step.limit = "time", now + _GRACE
+            # No RLIMIT: torch reserves far more than it uses, and a kernel whose malloc fails does not print why. No
+            # SIGABRT: to write a stack to the log takes more memory.
+            elif not step.stopped and memory(process) > step.memory:
                 step.stopped = "memory"
                 _kill_group(process)
 
     def _kill_left_behind(self) -> None:
-        """Kill our children that are no step: what steps had started and no longer wait for."""
-        try:
-            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-            return
-        for child in map(int, children):
+        """Kill child processes that are no steps: those that steps started and no longer wait for."""
+        for child in _children(os.getpid()):
             if child not in self._running:
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
@@ -154,21 +142,21 @@ class Server:
 
 
 def memory(process: int) -> int:
-    """Return how many bytes a process and its descendants hold in memory, what they share counted once each."""
+    """Return the resident memory of a process and its descendants in bytes. Shared pages count once per process."""
     try:
-        found = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    except (OSError, IndexError):  # it has ended, or a kernel without CONFIG_PROC_CHILDREN
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except (OSError, IndexError):  # it has ended
         return 0
-    return found + sum(memory(int(child)) for child in children)
+    return pages * _PAGE + sum(map(memory, _children(process)))
+
+
+def _children(process: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:  # it has ended, or the Linux kernel has no CONFIG_PROC_CHILDREN
+        return []
 
 
 def _kill_group(process: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
-
-
-def other_threads() -> list[str]:
-    """Return the names of this process's threads but the main one."""
-    tasks = Path("/proc/self/task")
-    return [(t / "comm").read_text().strip() for t in tasks.iterdir() if int(t.name) != os.getpid()]

@@ -1,50 +1,40 @@
-"""`doit -r jsonl`: a run for machines, one JSON object a line, each as it happens. docs/events.md is its form."""
+"""The reporter for programs, `doit -r jsonl`: one JSON object per event and line. docs/events.md has the format."""
 
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from doit.exceptions import BaseFail
 from doit.task import Task
 
 from opmatrix.engine.doit_tasks import StepTask
-from opmatrix.engine.progress_reporter import StepReporter, with_dependencies
+from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import StepBlocked, StepFailed
-
-if TYPE_CHECKING:
-    from opmatrix.engine.forecast import Expected
 
 
 class JsonLines(StepReporter):
-    """doit's own reporter "json" writes once, at the end."""
+    """Writes each event when it happens; doit's reporter "json" writes once, at the end."""
 
     desc = "one JSON object a line, as it happens: event, step, outcome, seconds, reason"
 
     def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
         super().__init__(outstream, options)
-        self._began = time.monotonic()
         self._started: dict[str, float] = {}
         self._cpu: dict[str, float] = {}
-        self._expected: Expected | None = None
-        self._guard = threading.Lock()
 
     def initialize(self, tasks: Mapping[str, Task], selected_tasks: Iterable[str]) -> None:
-        names = with_dependencies(tasks, selected_tasks)
-        self._say("begin", steps=sum(isinstance(tasks[name], StepTask) for name in names))
-
-    def foresee(self) -> None:
-        self._expected = self._expected or self.expect()
+        super().initialize(tasks, selected_tasks)
+        self._write_event("begin", steps=self._total)
 
     def execute_task(self, task: Task) -> None:
         """Called by worker threads, too."""
         if isinstance(task, StepTask):
             self._started[task.name] = time.monotonic()
             reasons = self._expected.reasons if self._expected else {}
-            self._say("start", step=task.name, reason=reasons.get(task.name, "asked for"))
+            self._write_event("start", step=task.name, reason=reasons.get(task.name, "asked for"))
 
     def add_cpu(self, task: Task, cpu: float) -> None:
         """Called by worker threads, too."""
@@ -52,7 +42,7 @@ class JsonLines(StepReporter):
 
     def add_server(self, name: str, seconds: float, cpu: float) -> None:
         """Called by worker threads, too."""
-        self._say("server", server=name, seconds=round(seconds, 3), cpu=round(cpu, 3))
+        self._write_event("server", server=name, seconds=round(seconds, 3), cpu=round(cpu, 3))
 
     def add_success(self, task: Task) -> None:
         self._end(task, "succeeded")
@@ -69,22 +59,22 @@ class JsonLines(StepReporter):
         self._end(task, "ignored")
 
     def note(self, text: str) -> None:
-        self._say("note", reason=text)
+        self._write_event("note", reason=text)
 
     def complete_run(self) -> None:
         for error in self.runtime_errors:
             self.note(error)
-        self._say("finish", seconds=round(time.monotonic() - self._began, 3))
+        self._write_event("finish", seconds=round(time.monotonic() - self._began, 3))
 
     def _end(self, task: Task, outcome: str, **more: Any) -> None:
         if isinstance(task, StepTask):
             now = time.monotonic()
-            seconds = now - self._started.pop(task.name, now)  # none where it did not start
+            seconds = now - self._started.pop(task.name, now)  # 0 for a step that did not run
             if (cpu := self._cpu.pop(task.name, None)) is not None:
                 more = {"cpu": round(cpu, 3), **more}
-            self._say("end", step=task.name, outcome=outcome, seconds=round(seconds, 3), **more)
+            self._write_event("end", step=task.name, outcome=outcome, seconds=round(seconds, 3), **more)
 
-    def _say(self, event: str, **fields: Any) -> None:
+    def _write_event(self, event: str, **fields: Any) -> None:
         with self._guard:
             self.write(json.dumps({"event": event, **fields}) + "\n")
             self.outstream.flush()

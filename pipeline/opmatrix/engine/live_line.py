@@ -1,4 +1,4 @@
-"""The live line of a run in a terminal: steps done and their number, elapsed and expected time, running steps."""
+"""The progress line of a run in a terminal: steps done of all, elapsed time, time left, running steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class Display:
-    """Shown until `stop`, and then gone. rich honours NO_COLOR."""
+    """A line of rich that is shown until `stop`. rich honours NO_COLOR."""
 
     def __init__(self, stream: IO[str], total: int) -> None:
         columns = MofNCompleteColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}")
@@ -19,11 +19,11 @@ class Display:
         self._progress.start()
 
     def update(self, *, done: int, running: Sequence[str], left: float) -> None:
-        """`left` is how many seconds remain at most, 0 where that is not known."""
+        """Show new values; `left` is at most how many seconds remain, 0 if unknown."""
         self._progress.update(self._line, completed=done, description=describe(running, left=left))
 
     def write(self, line: str) -> None:
-        """Write a line that stays, above the live one."""
+        """Write a permanent line above the progress line."""
         self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""One run at a time per build folder."""
+"""The lock of a build folder: one run at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from opmatrix.errors import OpmatrixError
 
 
 class LockedError(OpmatrixError, exit_code=3):
-    """Another run holds the build folder, or it cannot be written."""
+    """Another run holds the lock, or the build folder is not writable."""
 
 
 @contextmanager
 def hold(path: Path) -> Iterator[int]:
-    """Hold the lock, and yield its descriptor: a process that inherits it holds it too. Raises LockedError.
+    """Hold the lock and yield its descriptor; a process that inherits it holds the lock too. Raises LockedError.
 
-    The kernel releases it when its holders end, however they end: there are no stale locks.
+    The kernel releases the lock when all holders have ended, also by a signal, so there are no stale locks.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def _acquire(descriptor: int, path: Path, *, patience: float = 5) -> None:
             return
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode().strip()
-        # The servers of a killed run hold the lock until their last child has ended, some milliseconds after it.
+        # The servers of a killed run hold the lock until their last child process ends, some milliseconds later.
         if _alive(holder) or time.monotonic() > deadline:
             raise LockedError(
                 f"another run (process {holder or 'unknown'}) is at work in {path.parent}. "

@@ -1,8 +1,8 @@
-"""The plan of the last command, kept. To plan costs a command 80 ms, and little of what a plan follows from changes.
+"""Cache the plan, the steps of a project, between commands: planning takes 80 ms of each command.
 
-A plan follows from the text of the declarations, cases and settings, from which other files there are, from the code
-of this package, and from what is installed, third parties' headers that are declared among it. What the steps read is
-no part of it: an edited kernel keeps the plan.
+A plan depends on the content of declarations, cases and settings, on the names of the other files, on the code of this
+package, and on what is installed, declared third-party headers included. It does not depend on the content of other
+inputs of steps: an edited kernel keeps the plan.
 """
 
 from __future__ import annotations
@@ -25,94 +25,94 @@ from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
 from opmatrix.version import minor
 from opmatrix.wheel.git_commit import commit
 
-# The files of an operator whose text matters; of all others only that they are there.
-_DECLARING = ("spec.py", "cases.py", "lowering.py", "schema.json")
-Declared = tuple[str, str | None]  # a folder, and the distribution that it is of
+# The files of an operator on whose content the plan depends; of other files it depends on the names only.
+_DECLARATION_FILES = ("spec.py", "cases.py", "lowering.py", "schema.json")
+Headers = tuple[str, str | None]  # an include folder and the distribution that has it
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def load_or_plan(layout: Paths, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
-    """Return the steps of a project, planned anew if need be. Raises OpmatrixError for a mistake in what it is of."""
-    looked, versions, toolchain = time.time_ns(), installed(), find_toolchain(environ)
+def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
+    """Return the steps of a project, from the cache if it is valid. Raises OpmatrixError for an invalid project."""
+    read_at, versions, toolchain = time.time_ns(), installed(), find_toolchain(environ)
     choice = choice.plain(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
-    path = layout.plan(str(choice))
-    marks = _marks(layout)
+    path = paths.plan(str(choice))
+    marks = _marks(paths)
     key = (
-        str(layout.root),
+        str(paths.root),
         choice,
         astuple(versions),
         astuple(toolchain),
         environ.get("OPMATRIX_ORT_INCLUDE"),
-        lost_headers(layout),
-        with_environment(layout, versions=versions) if MADE in vars(choice).values() else None,
-        commit(layout.root),
+        lost_headers(paths),
+        with_environment(paths, versions=versions) if MADE in vars(choice).values() else None,
+        commit(paths.root),
         marks,
     )
-    with suppress(Exception):  # whatever is wrong with the file: it is only a cache
-        known, headers, kept = pickle.loads(path.read_bytes())
-        if known == key and headers == _headers(layout, headers):
-            return [Step(**step) for step in kept]
-    steps, declared = _plan(layout, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
-    if all(settled(found, looked) for found in marks.values() if found):
-        with suppress(OSError):  # a checkout that cannot be written is planned anew each time
-            kept = [vars(step) for step in steps]
-            write_bytes(path, pickle.dumps((key, _headers(layout, declared), kept), protocol=5))
+    with suppress(Exception):  # a missing, damaged or older cache
+        cached_key, headers, cached = pickle.loads(path.read_bytes())
+        if cached_key == key and headers == _headers(paths, headers):
+            return [Step(**step) for step in cached]
+    steps, declared = _plan(paths, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
+    if all(settled(found, read_at) for found in marks.values() if found):
+        with suppress(OSError):  # a checkout that is not writable has no cache
+            content = key, _headers(paths, declared), [vars(step) for step in steps]
+            write_bytes(path, pickle.dumps(content, protocol=5))
     return steps
 
 
 def _plan(
-    layout: Paths, *, choice: Choice, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
-) -> tuple[Sequence[Step], Sequence[Declared]]:
-    """Return the steps, and which headers of third parties are declared."""
-    # Here, because these imports are a part of what a kept plan saves.
+    paths: Paths, *, choice: Choice, environ: Mapping[str, str], versions: Versions, toolchain: Toolchain
+) -> tuple[Sequence[Step], Sequence[Headers]]:
+    """Return the steps and the declared third-party headers."""
+    # Imported here: a cached plan saves the time of these imports too.
     from opmatrix.declaration.load import load_operators
     from opmatrix.plan.steps import Plan, steps
     from opmatrix.project.settings import chosen_cells, step_megabytes, step_seconds
     from opmatrix.wheel import settings
 
-    operators = load_operators(layout)
+    operators = load_operators(paths)
     plan = Plan(
-        layout=layout,
+        layout=paths,
         operators=operators,
-        cells=chosen_cells(layout, choice, versions=versions),
+        cells=chosen_cells(paths, choice, versions=versions),
         versions=versions,
         toolchain=toolchain,
         environ=environ,
         choice=choice,
-        dist=settings.read(layout, operators),
-        seconds=step_seconds(layout),
-        megabytes=step_megabytes(layout),
+        dist=settings.read(paths, operators),
+        seconds=step_seconds(paths),
+        megabytes=step_megabytes(paths),
     )
     return tuple(steps(plan)), [(h.folder, h.distribution) for o in operators for h in o.spec.headers]
 
 
-def _headers(layout: Paths, declared: Iterable[Declared]) -> dict[Declared, object]:
-    """Return what is found now of the headers that are declared; most projects declare none."""
+def _headers(paths: Paths, declared: Iterable[Headers]) -> dict[Headers, object]:
+    """Return the state of the declared headers as installed now. Most projects declare none."""
     if not declared:
         return {}
-    from opmatrix.toolchain.third_party_headers import state  # here, as above
+    from opmatrix.toolchain.third_party_headers import state  # imported here as in _plan
 
-    return {(folder, distribution): state(layout.root, folder, distribution) for folder, distribution in declared}
+    return {(folder, distribution): state(paths.root, folder, distribution) for folder, distribution in declared}
 
 
-def _marks(layout: Paths) -> dict[str, Mark | None]:
-    """Return every file that a plan may follow from, with its mark where its text matters."""
-    code = {path: mark(path) for path in _files(_PACKAGE, links=False)}  # of a checkout, native/ is one
-    ops = {path: mark(path) if path.endswith(_DECLARING) else None for path in _files(str(layout.ops))}
-    native = dict.fromkeys(_files(str(layout.native)))
-    pins = {path: None for folder in dict.fromkeys(layout.requirements) for path in _files(str(folder))}
-    settings = str(layout.root / "pyproject.toml")
+def _marks(paths: Paths) -> dict[str, Mark | None]:
+    """Return every file that a plan may depend on, with its mark if the content matters."""
+    code = {path: mark(path) for path in _files(_PACKAGE)}
+    ops = {path: mark(path) if path.endswith(_DECLARATION_FILES) else None for path in _files(str(paths.ops))}
+    native = dict.fromkeys(_files(str(paths.native)))
+    pins = {path: None for folder in dict.fromkeys(paths.requirements) for path in _files(str(folder))}
+    settings = str(paths.root / "pyproject.toml")
     return {settings: mark(settings), **code, **ops, **native, **pins}
 
 
-def _files(folder: str, *, links: bool = True) -> Iterator[str]:
-    """Yield all files below `folder`; folders that are `links` may be left out."""
+def _files(folder: str) -> Iterator[str]:
+    """Yield all files below `folder`."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if not entry.is_dir():
                     yield entry.path
-                elif entry.name != "__pycache__" and (links or not entry.is_symlink()):
-                    yield from _files(entry.path, links=links)
+                elif entry.name != "__pycache__":
+                    yield from _files(entry.path)
     except FileNotFoundError:
         return

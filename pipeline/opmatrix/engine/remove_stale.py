@@ -1,4 +1,4 @@
-"""Remove what operators left behind that are no longer there."""
+"""Remove the outputs of operators whose folder in ops/ was deleted."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import ENVIRONMENT, StepTask
 from opmatrix.project.paths import Paths
 
-# Steps that are named by an environment.
+# Steps whose name is that of an environment and not of an operator.
 _NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:")
 
 
-def collect_removed(layout: Paths, tasks: Sequence[Task], journal: Journal) -> list[str]:
-    """Remove all that was made for an operator whose folder in ops/ is gone; say so.
+def collect_removed(paths: Paths, tasks: Sequence[Task], journal: Journal) -> list[str]:
+    """Remove the outputs of each operator whose folder in ops/ is gone, and return a message for each.
 
-    A step that is merely not planned this time keeps its outputs: `doit opsets=18` must not cost the other opsets.
+    A step that is only not planned this time keeps its outputs: `doit opsets=18` keeps those of the other opsets.
     """
-    told = []
-    for operator, steps in removed_operators(layout, tasks, journal).items():
-        for path in layout.operator_files(operator):
+    messages = []
+    for operator, steps in removed_operators(paths, tasks, journal).items():
+        for path in paths.operator_files(operator):
             remove(path)
         journal.erase(steps)
-        told.append(f"{operator} is no longer in {layout.ops.name}/: what was built for it is removed")
-    return told
+        messages.append(f"{operator} is no longer in {paths.ops.name}/: what was built for it is removed")
+    return messages
 
 
-def removed_operators(layout: Paths, tasks: Sequence[Task], journal: Journal) -> dict[str, list[str]]:
-    """Return the operators whose folder is gone, each with the steps that ran for it."""
+def removed_operators(paths: Paths, tasks: Sequence[Task], journal: Journal) -> dict[str, list[str]]:
+    """Return the operators whose folder is gone, each with its steps in the journal."""
     present = {task.step.operator for task in tasks if isinstance(task, StepTask)}
     gone: dict[str, list[str]] = {}
     for task in journal.steps:
         if task.startswith(_NO_OPERATORS):
             continue
-        # Nothing plans a step of an operator that is gone: the journal has its name alone.
+        # A step of an operator that is gone is not planned, so its name in the journal is all that is known.
         operator = task.partition(":")[2].partition("@")[0].partition("-")[0]
-        if operator not in present and not layout.op(operator).exists():
+        if operator not in present and not paths.op(operator).exists():
             gone.setdefault(operator, []).append(task)
     return gone
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a whole folder, if it is there."""
+    """Remove a file or a whole folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -1,4 +1,4 @@
-"""What each server imports, and the program of a server.
+"""The program of a server, and what each server imports before it forks steps.
 
 ``python -m opmatrix.engine.server_main NAME ENTRY CLIENT``, with the socket as standard input; CLIENT is a process id.
 """
@@ -13,9 +13,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import cast
 
-from opmatrix.engine.fork_server import Server, other_threads
+from opmatrix.engine.fork_server import Server
 from opmatrix.engine.step_process import Entry, die_with_parent, find_entry, warm_up
 
 PRELOADS: Mapping[str, tuple[str, ...]] = {
@@ -25,15 +26,14 @@ PRELOADS: Mapping[str, tuple[str, ...]] = {
     "ort": ("opmatrix.stages.verify",),
 }
 
-# What a server runs once, so that its children need not: exporters, sessions and evaluators build a good deal on first
-# use.
+# What a server calls once for all its child processes: exporters, sessions and evaluators are slow at first use.
 WARM_UPS: Mapping[str, tuple[str, ...]] = {
     "export": ("opmatrix.export.exporters:warm_up",),
     "ort": ("opmatrix.ort_checks.run_case:warm_up",),
 }
 
-# Read when a library is loaded, so they must be set before a server starts. One thread each: the threads of OpenMP do
-# not survive a fork. onnxruntime's telemetry starts a thread with the import.
+# Set before a server starts, because libraries read them when they are loaded. One thread: the threads of OpenMP do not
+# survive a fork, and onnxruntime's telemetry starts a thread on import.
 ENVIRONMENT: Mapping[str, str] = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -43,26 +43,26 @@ ENVIRONMENT: Mapping[str, str] = {
 
 
 def main(name: str, entry: str, client: str) -> None:
-    """Import what the server `name` offers, say so, and serve."""
-    gc.disable()  # a tenth of the time of importing torch: nothing of it is garbage
-    die_with_parent()  # while it imports, nobody reads the socket, whose end means the same later
-    if os.getppid() != int(client):  # it had ended before we asked
+    """Import the modules of the server `name`, answer the client, and serve."""
+    gc.disable()  # saves a tenth of the time of importing torch
+    die_with_parent()  # later, the server ends when the socket is closed
+    if os.getppid() != int(client):  # the client ended before this call
         os._exit(0)
     requests = socket.socket(fileno=os.dup(0))
     function, error = _prepare(name, entry)
     die_with_parent(0)
     requests.send(json.dumps({"error": error, "cpu": time.process_time()}).encode())
     if function:
-        gc.freeze()  # a collection in a child would touch, and so copy, every page
+        gc.freeze()  # a collection in a child process would write to, and so copy, every page
         gc.enable()
         Server(requests, function).run()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # to take a process with torch apart takes 0.2 s, and there is nothing in it to save
+    os._exit(0)  # a regular exit of a process with torch takes 0.2 s
 
 
 def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
-    """Return the entry, or None and what was wrong. The traceback of an error goes to the server's log."""
+    """Return the entry, or None and an error message. A traceback goes to the server's log."""
     try:
         for module in PRELOADS.get(name, ()):
             importlib.import_module(module)
@@ -75,7 +75,8 @@ def _prepare(name: str, entry: str) -> tuple[Entry | None, str]:
 
         traceback.print_exc()
         return None, f"{type(error).__name__}: {error}"
-    if threads := other_threads():
+    tasks = Path("/proc/self/task").iterdir()
+    if threads := [(task / "comm").read_text().strip() for task in tasks if int(task.name) != os.getpid()]:
         return None, f"its imports started threads ({', '.join(threads)}), and the children of a fork would hang"
     return function, ""
 

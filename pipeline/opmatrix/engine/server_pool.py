@@ -1,4 +1,4 @@
-"""The clients of the warm servers, each started when a step first needs it."""
+"""Start the servers, each when a step first needs it, and send steps to them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from opmatrix.environments.reexec import python_path
 from opmatrix.errors import OpmatrixError
 from opmatrix.project.paths import Paths
 
-# Steps without a server of their own are forked from doit itself: it has imported what they share.
+# The server of steps without a set of imports. It is a fork of doit itself, which has imported what they need.
 LIGHT = "light"
 
 
 class ServerError(OpmatrixError):
-    """A server that did not start, or that ended while a step ran."""
+    """A server did not start, or ended while a step ran."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How a step ended: exit code or minus the signal; `stopped` says at which limit, "time" or "memory"."""
+    """How a step ended. `status`: the exit code or minus the signal; `stopped`: "", "time" or "memory", the limit."""
 
     status: int
     seconds: float
@@ -48,26 +48,24 @@ class _Client:
 
 
 class Pool:
-    """Runs steps in children of warm servers. Any thread may call `run`; `prepare` is for the main one.
+    """Runs steps in child processes of servers. Any thread may call `run`, only the main one `prepare`.
 
-    A server is named by the imports that it offers, ``export``, and, where it is one of another environment, by that as
-    well: ``export@torch2.9``.
-
-    `entry` is what a child calls with the arguments of a step. `lock` is a descriptor that the servers keep open, so
-    that the build folder is held until the last of them has ended. `started` is told of each server that imported what
-    steps need: its name, the seconds and the CPU seconds that it took.
+    The name of a server is that of its imports, such as ``export``, with the environment if that is not the main one:
+    ``export@torch2.9``. `entry` is the function that a child process calls with the arguments of a step. `lock` is a
+    descriptor that the servers keep open, so that the build folder is locked until the last one ends. `started` is
+    called for each new server with its name and the seconds and CPU seconds that it took to start.
     """
 
     def __init__(
-        self, layout: Paths, *, entry: str, lock: int, started: Callable[[str, float, float], None] | None = None
+        self, paths: Paths, *, entry: str, lock: int, started: Callable[[str, float, float], None] | None = None
     ) -> None:
-        self._layout, self._entry, self._lock, self._started = layout, entry, lock, started
+        self._paths, self._entry, self._lock, self._started = paths, entry, lock, started
         self._clients: dict[str, _Client] = {}
         self._starting: dict[str, threading.Lock] = {}
-        self._newborn: set[int] = set()
+        self._importing: set[int] = set()
 
     def prepare(self) -> None:
-        """Fork the light server, once, while there is no other thread whose locks the fork would copy."""
+        """Fork the light server, once, before other threads start, whose locks the fork would copy."""
         if LIGHT not in self._clients:
             self._clients[LIGHT] = self._fork()
 
@@ -81,9 +79,13 @@ class Pool:
         megabytes: float = 8000,
         environment: Mapping[str, str] | None = None,
     ) -> Ending:
-        """Run one step, with `environment` added to its server's, and return how it ended. Raises ServerError."""
+        """Run one step with `environment` added to that of its server, and wait. Raises ServerError."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        client = self._client(server or LIGHT)
+        name = server or LIGHT
+        with self._starting.setdefault(name, threading.Lock()):
+            if name not in self._clients:
+                self._clients[name] = self._start(name)
+            client = self._clients[name]
         limits = {"seconds": seconds, "megabytes": megabytes}
         request = {"arguments": arguments, "log": str(log), "environment": environment or {}} | limits
         reading, writing = os.pipe()
@@ -91,84 +93,73 @@ class Pool:
             try:
                 socket.send_fds(client.requests, [json.dumps(request).encode()], [writing])
             except OSError:
-                pass  # it has ended: the answer below will be empty
+                pass  # the server has ended: the answer is empty
             finally:
                 os.close(writing)
             if ending := answer.read():
                 return Ending(**json.loads(ending))
-        self._clients.pop(server or LIGHT, None)
-        raise ServerError(f"the {server or LIGHT} server ended while the step ran. Log: {client.log}. Run doit again")
+        self._clients.pop(name, None)
+        raise ServerError(f"the {name} server ended while the step ran. Log: {client.log}. Run doit again")
 
     def close(self) -> None:
-        """End every server with all it started."""
-        for newborn in self._newborn:  # still importing, and so deaf
-            os.kill(newborn, signal.SIGKILL)
+        """End all servers and what they started."""
+        for process in self._importing:  # these do not read their socket yet
+            os.kill(process, signal.SIGKILL)
         for client in self._clients.values():
             client.requests.close()
         deadline = time.monotonic() + 6
-        for process in [*self._newborn, *(c.process for c in self._clients.values())]:
+        for process in [*self._importing, *(c.process for c in self._clients.values())]:
             while not _reaped(process):
                 if time.monotonic() > deadline:
                     os.kill(process, signal.SIGKILL)
                 time.sleep(0.002)
         self._clients.clear()
 
-    def _client(self, server: str) -> _Client:
-        with self._starting.setdefault(server, threading.Lock()):
-            if server not in self._clients:
-                self._clients[server] = self._start(server)
-            return self._clients[server]
-
     def _start(self, server: str) -> _Client:
-        log = self._layout.log(f"server:{server}")
+        log = self._paths.log(f"server:{server}")
         log.parent.mkdir(parents=True, exist_ok=True)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         began = time.monotonic()
-        with theirs, log.open("wb") as output:
+        with server_end, log.open("wb") as output:
             imports, _, environment = server.partition("@")
-            python, variables = self._python(environment)
+            python = str(self._paths.python(environment)) if environment else sys.executable
+            variables = python_path(self._paths, environment) if environment else {}
             process = subprocess.Popen(
                 [python, "-m", "opmatrix.engine.server_main", imports, self._entry, str(os.getpid())],
-                stdin=theirs.fileno(),
+                stdin=server_end.fileno(),
                 stdout=output,
                 stderr=output,
-                cwd=self._layout.root,
+                cwd=self._paths.root,
                 env={**os.environ, **ENVIRONMENT, **variables},
                 pass_fds=(self._lock,),
-                start_new_session=True,  # Ctrl-C in the terminal is for doit, which then ends the servers
+                start_new_session=True,  # Ctrl-C in the terminal goes to doit only, which then ends the servers
             )
-        process.returncode = 0  # `close` waits for it; without this subprocess warns that it is still running
-        client = _Client(process=process.pid, requests=ours, log=log)
-        self._newborn.add(process.pid)
-        hello = ours.recv(1 << 16)
-        self._newborn.remove(process.pid)
-        told = json.loads(hello or b'{"error": "it ended before it could say why"}')
-        if error := told["error"]:
-            ours.close()
+        process.returncode = 0  # without this, subprocess warns about a running process; `close` waits for it
+        client = _Client(process=process.pid, requests=client_end, log=log)
+        self._importing.add(process.pid)
+        hello = client_end.recv(1 << 16)
+        self._importing.remove(process.pid)
+        answer = json.loads(hello or b'{"error": "it ended before it could say why"}')
+        if error := answer["error"]:
+            client_end.close()
             raise ServerError(f"the {server} server did not start: {error}. Log: {log}")
         if self._started:
-            self._started(server, time.monotonic() - began, told["cpu"])
+            self._started(server, time.monotonic() - began, answer["cpu"])
         return client
 
-    def _python(self, environment: str) -> tuple[str, dict[str, str]]:
-        """Return the Python of an environment, and what it must be told: where this package is."""
-        if not environment:
-            return sys.executable, {}
-        return str(self._layout.python(environment)), python_path(self._layout, environment)
-
     def _fork(self) -> _Client:
-        log = self._layout.log(f"server:{LIGHT}")
+        log = self._paths.log(f"server:{LIGHT}")
         log.parent.mkdir(parents=True, exist_ok=True)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         entry = find_entry(self._entry)
         sys.stdout.flush()
         sys.stderr.flush()
         process = os.fork()
         if process == 0:
-            ours.close()
-            _serve_forked(theirs, entry, log)
-        theirs.close()
-        return _Client(process=process, requests=ours, log=log)
+            client_end.close()
+            _serve_forked(server_end, entry, log)
+        server_end.close()
+        return _Client(process=process, requests=client_end, log=log)
 
 
 def _serve_forked(requests: socket.socket, entry: Entry, log: Path) -> NoReturn:

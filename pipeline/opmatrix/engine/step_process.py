@@ -1,4 +1,4 @@
-"""The process of one step, forked from a warm server: it inherits the imports and nothing else."""
+"""The process of one step, forked from a server. It inherits the imports and nothing else."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def find_entry(name: str) -> Entry:
-    """Return the function that is written ``package.module:function``."""
+    """Return the function of a name ``package.module:function``."""
     module, _, function = name.partition(":")
-    found: Entry = getattr(importlib.import_module(module), function)
-    return found
+    entry: Entry = getattr(importlib.import_module(module), function)
+    return entry
 
 
 def warm_up(entry: Entry) -> None:
-    """Call the function `warm_up` of an entry's module, where it has one: what it builds all children inherit."""
-    prepare = getattr(sys.modules[entry.__module__], "warm_up", None)
-    if prepare:
+    """Call the function `warm_up` of an entry's module, if it has one, for all child processes."""
+    if prepare := getattr(sys.modules[entry.__module__], "warm_up", None):
         prepare()
 
 
 def run_step(entry: Entry, request: Mapping[str, Any], server: int) -> NoReturn:
-    """Run one step in this process, which was forked for it, and end."""
+    """Run one step in this process, which was forked for it, and exit."""
     code = 1
     try:
         _prepare_child(request["log"], server)
@@ -73,21 +72,17 @@ def _prepare_child(log: str, server: int) -> None:
     for source, target in ((null, 0), (opened, 1), (opened, 2)):
         os.dup2(source, target)
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    # By line: a crash must not take the last words along.
+    # Buffered by line, so that a crash loses no output.
     sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     faulthandler.enable(sys.stderr)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Be sent a signal when the thread that started this process ends; 0 takes that back."""
-    _prctl(_PR_SET_PDEATHSIG, number)
+    """Let Linux send this process a signal when the thread that started it ends; 0 undoes that."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever our descendants leave behind, however it detached itself."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    """Become the parent of all orphaned descendants, even of daemons."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

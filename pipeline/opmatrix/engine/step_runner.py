@@ -1,4 +1,4 @@
-"""Carry out steps: doit's runners, with warm servers, and a verdict and a message for every step that fails."""
+"""doit's runners: they run each step in a server, and give a failed step a message and a verdict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from doit.task import Task
 
 from opmatrix.engine.doit_tasks import REPORT, StepTask
 from opmatrix.engine.progress_reporter import StepReporter
-from opmatrix.engine.step_failure import StepBlocked, StepFailed, ended, leave_verdict
+from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of, leave_verdict
 from opmatrix.errors import OpmatrixError
 from opmatrix.project.paths import Paths
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from opmatrix.engine.server_pool import Pool
 
 
-# What a step finds in its environment: how many processes it may start at a time. ninja is told.
+# The environment variable with the number of processes that a step may run at a time, as ninja's -j.
 JOBS = "OPMATRIX_JOBS"
 
-# A compile step has three objects that do not wait for each other. All others are one thread: OMP_NUM_THREADS is 1 in
-# the servers, and the few sessions and calls with more threads, which are tests of that, are short.
-_AT_MOST = {"compile": 3}
+# A compile step builds three independent objects. Other steps use one thread: OMP_NUM_THREADS is 1 in the servers, and
+# the checks that run several threads are short.
+_MOST_CORES = {"compile": 3}
 
 
 class Cores:
-    """The cores of a run, shared by its steps: never more are used than `doit -n` says."""
+    """The cores of a run, at most those of `doit -n`, shared by its steps."""
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._half = max(1, count // 2)  # one step alone may not hold all: often but one of its objects is stale
+        self._half = max(1, count // 2)  # the most for one step: often only one of its objects is out of date
         self._changed = threading.Condition()
 
     @contextmanager
     def take(self, task: StepTask) -> Iterator[int]:
-        """Wait for a free core, and hold as many as the step can use of those that are free."""
+        """Wait for a free core, then take as many of the free ones as the step can use; yield their number."""
         with self._changed:
             self._changed.wait_for(lambda: self._free > 0)
-            taken = min(self._free, self._half, _AT_MOST.get(task.step.group, 1))
+            taken = min(self._free, self._half, _MOST_CORES.get(task.step.group, 1))
             self._free -= taken
         try:
             yield taken
@@ -56,57 +56,57 @@ class Cores:
 
 
 class StepRunner(Runner):
-    """One step at a time. `entry` and `lock` are the pool's; `terminal` is the environment of the report."""
+    """Runs one step at a time. `entry` and `lock` are those of Pool; `terminal` is the report step's environment."""
 
     def __init__(
         self, *arguments: Any, layout: Paths, entry: str, lock: int, terminal: Mapping[str, str], cores: int = 1
     ) -> None:
         super().__init__(*arguments)
+        self._step_reporter = self.reporter if isinstance(self.reporter, StepReporter) else None  # None: one of doit's
         self._cores = Cores(cores)
         self._seconds: dict[str, float] = {}
         self._layout, self._entry, self._lock, self._terminal = layout, entry, lock, terminal
         self._failures: dict[str, StepFailed | StepBlocked] = {}
 
     def select_task(self, node: ExecNode, tasks_dict: Mapping[str, Task]) -> bool:
-        """Return whether a task is to be executed, and see to it that nothing old passes for its result."""
+        """Return whether to execute a task. If so, first remove what could be taken for its result."""
         if node.task.name == REPORT:
-            node.bad_deps, node.ignored_deps = [], []  # a report is written of what there is
-            self._look_around(node.task, [*tasks_dict.values()])
+            node.bad_deps, node.ignored_deps = [], []  # a report covers the verdicts that exist
+            self._list_verdicts(node.task, [*tasks_dict.values()])
         if node.bad_deps:
             self._handle_task_error(node, StepBlocked(node.task.name, self._cause(node)))
             return False
         chosen = bool(super().select_task(node, tasks_dict))
         if chosen and isinstance(node.task, StepTask):
-            if isinstance(self.reporter, StepReporter):
-                self.reporter.foresee()
+            if self._step_reporter:
+                self._step_reporter.step_begins()
             self.dep_manager.begin(node.task)
             if node.task.step.verdict:
                 Path(node.task.step.verdict).unlink(missing_ok=True)
             self._pool.prepare()
         return chosen
 
-    def _look_around(self, task: Task, tasks: Sequence[Task]) -> None:
-        """Write down which verdicts the report covers, where it is about to be made anew: those of this run, and those
-        that stand beside them."""
-        if not isinstance(task, StepTask) or not task.step.found:
+    def _list_verdicts(self, task: Task, tasks: Sequence[Task]) -> None:
+        """If the report will run, list the verdicts that it covers: of this run, and valid ones of earlier runs."""
+        if not isinstance(task, StepTask) or not task.step.discovered_inputs:
             return
         if not self._seconds and self.dep_manager.get_status(task, {}).status == "up-to-date":
             return
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
-        from opmatrix.files import write_text  # here, as below
+        from opmatrix.files import write_text  # imported here, as in `_pool`
 
-        found = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)
-        covered = sorted({*task.step.reads, *map(str, found.verdicts)})  # in one order, whatever was asked for
-        write_text(Path(task.step.found), "".join(f"{path}\n" for path in covered))
-        if found.stale and isinstance(self.reporter, StepReporter):
-            names = _some(found.stale)
-            self.reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")
+        earlier = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)
+        covered = sorted({*task.step.reads, *map(str, earlier.verdicts)})  # in an order that no selection changes
+        write_text(Path(task.step.discovered_inputs), "".join(f"{path}\n" for path in covered))
+        if (stale := earlier.stale) and self._step_reporter:
+            names = ", ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
+            self._step_reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")
 
     @cached_property
     def _pool(self) -> Pool:
-        from opmatrix.engine.server_pool import Pool  # here, because a run with nothing to do pays for every import
+        from opmatrix.engine.server_pool import Pool  # imported here: a run with nothing to do does without
 
-        started = self.reporter.add_server if isinstance(self.reporter, StepReporter) else None
+        started = self._step_reporter.add_server if self._step_reporter else None
         return Pool(self._layout, entry=self._entry, lock=self._lock, started=started)
 
     def finish(self) -> int:
@@ -133,10 +133,10 @@ class StepRunner(Runner):
         except OpmatrixError as error:
             return StepFailed(step, summary=str(error), died=True)
         self._seconds[task.name] = ending.seconds
-        if isinstance(self.reporter, StepReporter):
-            self.reporter.add_cpu(task, ending.cpu)
+        if self._step_reporter:
+            self._step_reporter.add_cpu(task, ending.cpu)
         if ending.status != 0:
-            return ended(step, ending, log)
+            return failure_of(step, ending, log)
         if missing := [path for path in step.writes if not Path(path).is_file()]:
             return StepFailed(step, summary=f"ended well, but did not write {', '.join(missing)}", log=log)
         return None
@@ -147,12 +147,12 @@ class StepRunner(Runner):
             return
         self.dep_manager.journal.took(node.task.name, self._seconds[node.task.name])
         if node.task.name == REPORT:
-            from opmatrix.report.report_json import is_wrong  # here, as above
+            from opmatrix.report.report_json import is_wrong  # imported here, as above
 
             if is_wrong(self._layout.report_data):
-                self.dep_manager.journal.forget(REPORT)  # who asks for a wrong cell must see it, so it is made again
-        if isinstance(self.reporter, StepReporter) and (changed := self.dep_manager.changed_meanwhile(node.task)):
-            self.reporter.note(f"{node.task.name}: {changed}: it runs again next time")
+                self.dep_manager.journal.forget(REPORT)  # so that the next run prints the wrong cells again
+        if self._step_reporter and (changed := self.dep_manager.changed_meanwhile(node.task)):
+            self._step_reporter.note(f"{node.task.name}: {changed}: it runs again next time")
 
     def _handle_task_error(self, node: ExecNode, base_fail: BaseFail) -> None:
         if isinstance(node.task, StepTask):
@@ -163,14 +163,10 @@ class StepRunner(Runner):
         super()._handle_task_error(node, base_fail)
 
     def _cause(self, node: ExecNode) -> StepFailed:
-        """Return the failure at the root of a task that cannot run."""
+        """Return the failure because of which a task cannot run."""
         failure = self._failures[node.bad_deps[0].task.name]
         return failure.cause if isinstance(failure, StepBlocked) else failure
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 class ThreadRunner(StepRunner, MThreadRunner):
-    """`doit -n N`: as many steps at a time. The threads only wait for the servers' children."""
+    """Runs N steps at a time, for `doit -n N`. The threads only wait for the child processes of servers."""

@@ -1,10 +1,13 @@
-"""Whether a step is up to date: the content of what it reads and wrote, its configuration, its command."""
+"""Whether a step is up to date: the content of its inputs and outputs, its configuration and its command.
+
+The key of a step is a hash of these (`step_detail`). It is recorded when the step succeeds.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,11 +23,11 @@ _Digests = Mapping[str, str | None]
 
 
 class State(Dependency):
-    """doit's view of the journal.
+    """doit's dependency manager, on the journal.
 
-    It stands in for what doit's own lacks: inputs are fingerprinted before the step runs and not after it (#119),
-    success is forgotten before the step runs (#191) and committed as it ends (#463), outputs are compared and not
-    only looked for, and the configuration counts.
+    Unlike doit's own, it hashes inputs before the step runs and not after it (doit #119), clears the success before the
+    step runs (#191), commits it as the step ends (#463), compares the content of outputs and not only their existence,
+    and compares the configuration.
     """
 
     def __init__(self, journal: Journal, *, root: Path, tasks: Sequence[Task]) -> None:
@@ -32,18 +35,18 @@ class State(Dependency):
         self.journal = journal
         self._tasks = tasks
         self._prefix = f"{root}/"
-        self._files = Fingerprints(journal.files())
-        self._look_once = True  # until a step begins: what several steps read is then looked at once
-        self._seen: dict[str, str | None] = {}
-        self._before: dict[str, _Digests] = {}
-        self._made: dict[str, tuple[str | None, str]] = {}  # what steps have written: fingerprint, step
-        self._marks: dict[str, dict[str, Mark | None]] = {}
+        self._files = Fingerprints(journal.files)
+        self._cache_digests = True  # until a step begins: a file that several steps read is then hashed once
+        self._cached: dict[str, str | None] = {}
+        self._inputs_at_start: dict[str, _Digests] = {}
+        self._written: dict[str, tuple[str | None, str]] = {}  # by path: digest, the step that wrote it
+        self._marks_at_start: dict[str, dict[str, Mark | None]] = {}
         declared = {path for task in tasks if isinstance(task, StepTask) for path in task.step.declared}
-        self._planned = {path: mark(path) for path in declared}
+        self._marks_when_planned = {path: mark(path) for path in declared}
 
     def close(self) -> None:
         if not self._closed and self._files.fresh:
-            with suppress(sqlite3.OperationalError):  # the disk is full: they are but looked at again
+            with suppress(sqlite3.OperationalError):  # the disk is full: the next command hashes these files again
                 self.journal.save_files(self._files.fresh)
         super().close()
 
@@ -54,25 +57,25 @@ class State(Dependency):
         if not isinstance(task, StepTask):
             return result
         try:
-            inputs, outputs = self.look(task)
+            inputs, outputs = self.digests(task)
         except OSError as error:
             result.status, result.error_reason = "error", f"{error.filename}: {error.strerror}"
             return result
-        for path in missing(task, inputs, self.short):
+        for path in self.missing_inputs(task, inputs):
             result.add_reason("missing_file_dep", path, "error")
             result.error_reason = f"its input {path} does not exist, and no step writes it"
         if result.status == "error":
             return result
-        self._before[task.name] = inputs
-        self._made |= {path: (digest, task.name) for path, digest in outputs.items()}
-        if not self.is_fresh(task, inputs=inputs, outputs=outputs):
+        self._inputs_at_start[task.name] = inputs
+        self._written |= {path: (digest, task.name) for path, digest in outputs.items()}
+        if not self.is_up_to_date(task.name, step_detail(task, inputs, outputs)):
             result.status = "run"
         return result
 
     def save_success(self, task: Task, result_hash: str | None = None) -> None:
-        """Record a step that has succeeded. Raises FileNotFoundError for an output that it did not write.
+        """Record that a step succeeded. Raises FileNotFoundError for an output that it did not write.
 
-        Not recorded, and so repeated by the next run: a step whose input was written while it ran.
+        A step whose input changed while it ran is not recorded, so that the next run repeats it.
         """
         if not isinstance(task, StepTask):
             return
@@ -80,98 +83,93 @@ class State(Dependency):
         for path, digest in outputs.items():
             if digest is None:
                 raise FileNotFoundError(2, "not written", path)
-        self._made |= {path: (digest, task.name) for path, digest in outputs.items()}
+        self._written |= {path: (digest, task.name) for path, digest in outputs.items()}
         if self.changed_meanwhile(task):
             return
-        inputs = {**self.look(task)[0], **self._given(task)}
+        inputs = {**self.digests(task)[0], **self._digests_at_start(task)}
         self._remove_dropped(task, outputs)
-        detail = now(task, inputs=inputs, outputs=outputs)
-        self.journal.record(task.name, key=_key(task, inputs, outputs), detail=detail)
+        detail = step_detail(task, inputs, outputs)
+        self.journal.record(task.name, key=_key(detail), detail=detail)
 
     def begin(self, task: StepTask) -> None:
-        """Forget the success of a step that is about to run, and note when its inputs were last written."""
-        self._look_once = False
-        declared = {path: self._planned[path] for path in task.step.declared}
-        self._marks[task.name] = {path: mark(path) for path in task.file_dep} | declared
+        """Forget the success of a step that is about to run, and note the marks of its inputs."""
+        self._cache_digests = False
+        declared = {path: self._marks_when_planned[path] for path in task.step.declared}
+        self._marks_at_start[task.name] = {path: mark(path) for path in task.file_dep} | declared
         self.journal.forget(task.name)
 
     def remove_success(self, task: Task) -> None:
-        """Do nothing: a step that ran was forgotten as it began, and one that was blocked may be up to date later."""
+        """Do nothing: `begin` forgot a step that ran, and a step that was blocked may be up to date later."""
 
     def changed_meanwhile(self, task: Task) -> str | None:
-        """Say what was written behind the back of a step that ran, and makes what it did worth nothing, or None.
+        """Return what makes the result of a step that ran invalid, as a sentence, or None.
 
-        An input since the step began or since the step before had written it, a declaration since it was planned.
+        That is an input that changed since the step began or since another step wrote it, or a declaration that changed
+        since the step was planned.
         """
-        for path, digest in self._given(task).items():
-            made, writer = self._made.get(path, (digest, ""))
-            if made != digest:
+        for path, digest in self._digests_at_start(task).items():
+            written, writer = self._written.get(path, (digest, ""))
+            if written != digest:
                 return f"{path} was written by something else after {writer} wrote it"
-        marks = self._marks.get(task.name, {})
-        changed = (self.short(path) for path, before in sorted(marks.items()) if mark(path) != before)
+        marks = self._marks_at_start.get(task.name, {})
+        changed = (self.relative(path) for path, before in sorted(marks.items()) if mark(path) != before)
         return next((f"{path} was written while the step ran" for path in changed), None)
 
-    def is_fresh(self, task: StepTask, *, inputs: _Digests, outputs: _Digests) -> bool:
-        """Return whether a step that reads and has written files of these fingerprints need not run."""
-        return _key(task, inputs, outputs) == self.journal.key(task.name)
+    def is_up_to_date(self, step: str, detail: Mapping[str, Any]) -> bool:
+        """Return whether a step with this `step_detail` need not run."""
+        return _key(detail) == self.journal.key(step)
 
-    def look(self, task: StepTask) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        """Return the fingerprints of what a step reads and writes, by path in the project. Raises OSError."""
-        found = _found(task.step.found) if task.step.found else ()
-        return self._digests({*task.file_dep, *found}), self._digests(task.targets)
+    def digests(self, task: StepTask) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        """Return the digests of the inputs and of the outputs of a step, by path in the project. Raises OSError."""
+        discovered: list[str] = []
+        if task.step.discovered_inputs:
+            with suppress(OSError, UnicodeDecodeError):
+                discovered = Path(task.step.discovered_inputs).read_text().splitlines()
+        return self._digests({*task.file_dep, *discovered}), self._digests(task.targets)
 
     def unchanged(self, known: _Digests) -> bool:
-        """Return whether files, by path in the project, have the fingerprints that they had. Raises OSError."""
+        """Return whether files, by path in the project, still have these digests. Raises OSError."""
         return all(self._files.digest(f"{self._prefix}{path}") == digest for path, digest in known.items())
 
-    def _given(self, task: StepTask) -> _Digests:
-        """Return the fingerprints that the inputs had as the step began, without what it was found to read."""
-        before = self._before[task.name]
-        return {path: before[path] for path in map(self.short, task.file_dep)}
+    def _digests_at_start(self, task: StepTask) -> _Digests:
+        """Return the digests that the inputs had as the step began, without its discovered inputs."""
+        before = self._inputs_at_start[task.name]
+        return {path: before[path] for path in map(self.relative, task.file_dep)}
 
-    def _digests(self, paths: Any) -> dict[str, str | None]:
-        digest = self._digest_seen if self._look_once else self._files.digest
-        return {self.short(path): digest(path) for path in sorted(paths)}
+    def _digests(self, paths: Iterable[str]) -> dict[str, str | None]:
+        digest = self._cached_digest if self._cache_digests else self._files.digest
+        return {self.relative(path): digest(path) for path in sorted(paths)}
 
-    def _digest_seen(self, path: str) -> str | None:
-        if path not in self._seen:
-            self._seen[path] = self._files.digest(path)
-        return self._seen[path]
+    def _cached_digest(self, path: str) -> str | None:
+        if path not in self._cached:
+            self._cached[path] = self._files.digest(path)
+        return self._cached[path]
 
-    def short(self, path: str) -> str:
-        """Return a path relative to the project: its place on disk must not make a step stale."""
+    def missing_inputs(self, task: StepTask, inputs: _Digests) -> list[str]:
+        """Return the inputs that do not exist. A discovered one may be gone: the step then runs again."""
+        return [path for path in map(self.relative, task.file_dep) if inputs[path] is None]
+
+    def relative(self, path: str) -> str:
+        """Return a path relative to the project, so that a project that is moved stays up to date."""
         return path.removeprefix(self._prefix)
 
     def _remove_dropped(self, task: StepTask, outputs: _Digests) -> None:
-        """Remove what the step wrote when it last succeeded and now no longer writes, such as a case's data."""
+        """Remove files that the step wrote when it last succeeded and no longer writes, such as a case's data."""
         known = (self.journal.detail(task.name) or {}).get("outputs", {})
         if dropped := [path for path in known if path not in outputs]:
-            written = {self.short(path) for other in self._tasks for path in other.targets}
+            written = {self.relative(path) for other in self._tasks for path in other.targets}
             for path in dropped:
                 if path not in written:
                     Path(self._prefix, path).unlink(missing_ok=True)
 
 
-def missing(task: StepTask, inputs: _Digests, short: Callable[[str], str]) -> list[str]:
-    """Return the inputs that do not exist. What a step was once found to read may go: it then runs again."""
-    return [path for path in map(short, task.file_dep) if inputs[path] is None]
-
-
-def _found(listed: str) -> list[str]:
-    try:
-        return Path(listed).read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
-        return []
-
-
-def now(task: StepTask, *, inputs: _Digests, outputs: _Digests) -> dict[str, Any]:
-    """Return what a step is made from, in the form that the journal keeps."""
+def step_detail(task: StepTask, inputs: _Digests, outputs: _Digests) -> dict[str, Any]:
+    """Return all that decides whether a step is up to date, as the journal keeps it. The digests are by path."""
     return {"config": task.step.config, "command": list(task.step.command), "inputs": inputs, "outputs": outputs}
 
 
-def _key(task: StepTask, inputs: _Digests, outputs: _Digests) -> str:
-    parts = [task.step.config, *task.step.command, "reads"]
-    parts += [f"{path}\0{digest}" for path, digest in inputs.items()]
-    parts.append("writes")
-    parts += [f"{path}\0{digest}" for path, digest in outputs.items()]
+def _key(detail: Mapping[str, Any]) -> str:
+    parts = [detail["config"], *detail["command"]]
+    for word, files in (("reads", "inputs"), ("writes", "outputs")):
+        parts += [word, *(f"{path}\0{digest}" for path, digest in detail[files].items())]
     return hashlib.sha256("\0\0".join(parts).encode()).hexdigest()

@@ -190,7 +190,7 @@ def _compile(op: OperatorPlan) -> Step:
                 ]
             ),
         ],
-        found=layout.discovered_headers(name),
+        discovered_inputs=layout.discovered_headers(name),
         ninja=build_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.written),
         compiler=op.plan.toolchain.identity,
         headers=third_party_headers.versions(spec),
@@ -216,7 +216,7 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
         ],
         writes=[layout.torch_library(name, torch=torch)],
         after=[f"compile:{name}"],
-        found=layout.discovered_headers(name, torch=torch),
+        discovered_inputs=layout.discovered_headers(name, torch=torch),
         ninja=cpp_abi_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.written),
         compiler=op.plan.toolchain.identity,
         headers=third_party_headers.versions(spec),
@@ -377,7 +377,7 @@ def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
         any_cell=bool(verdicts),  # without one it fails
         operators={o.name: o.where for o in plan.operators},  # a cell that is no longer theirs goes away
         drawn=[digest("export"), digest("export-node"), digest("register")],
-        found=plan.layout.verdict_list,
+        discovered_inputs=plan.layout.verdict_list,
         writes=plan.layout.report_files,
         code=TEMPLATES,
     )  # fmt: skip

@@ -56,7 +56,7 @@ def _dist(plan: Plan, dist: Dist | None) -> Step:
             *(layout.root / file for file in licenses),
         ],
         writes=[layout.dist_record] if dist else [],
-        found=layout.wheel_list,
+        discovered_inputs=layout.wheel_list,
         code=(*inputs.TEMPLATES, *vendored_modules.sources(), vendored_modules.LICENSE, manylinux.POLICY),
         declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
         settings=as_data(dist) if dist else None,
