@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opmatrix import code_hash
 from opmatrix.declaration.load import load_operators
 from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Headers, OpSpec
 from opmatrix.toolchain.elf_symbols import Symbols
-from opmatrix.wheel import declaration_text, git_commit, licenses, manylinux, vendored_modules
+from opmatrix.wheel import declaration_text, git_commit, inputs, licenses, manylinux, vendored_modules
 from opmatrix.wheel.settings import Dist
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +88,14 @@ def test_the_copied_modules_are_whole() -> None:
                 is_folder = f"{node.module.removeprefix('my_ops.').replace('.', '/')}/__init__.py" in held
                 assert not is_folder or inner <= modules, f"{path}: {inner}"
         assert "opmatrix" not in {word for line in text.splitlines() if "import" in line for word in line.split()}
+
+
+def test_the_templates_import_copied_modules_only() -> None:
+    copied = {path.relative_to(code_hash.PACKAGE).as_posix() for path in vendored_modules.sources()}
+    for template in inputs.TEMPLATES:
+        for package, name in re.findall(r"from {{ name }}\._opmatrix\.([\w.]+) import (\w+)", template.read_text()):
+            path = package.replace(".", "/")
+            assert {f"{path}.py", f"{path}/{name}.py"} & copied, f"{template.name}: {package}"
 
 
 def test_a_file_that_imports_what_no_wheel_has_is_refused() -> None:

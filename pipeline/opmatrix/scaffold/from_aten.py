@@ -64,7 +64,7 @@ FORMULAS: Mapping[str, Formula] = {
 _LIMITS = {"float32": Tolerance(rtol=2e-6, atol=1e-6), "float64": Tolerance(rtol=1e-13, atol=1e-14)}
 # How ATen's types are declared. A number of no fixed kind is one that the default shows.
 _KINDS: Mapping[str, AttributeKind] = {**from_torch_schema.KINDS, "SymInt": "int", "SymInt[]": "ints"}
-# What `aten_child` calls an operator with.
+# What `aten_process` calls an operator with.
 _GIVEN: Mapping[AttributeKind, AttributeValue] = {
     "int": 1, "float": 0.5, "bool": True, "string": "none", "ints": (0,), "floats": (0.5,),
 }  # fmt: skip
@@ -73,7 +73,7 @@ _GIVEN: Mapping[AttributeKind, AttributeValue] = {
 def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
     """Return an override of the default overload of an ATen operator.
 
-    `found` is what `aten_child` tells of it. Raises UsageError where it has no such overload, or cannot be declared.
+    `found` is what `aten_process` tells of it. Raises UsageError where it has no such overload, or cannot be declared.
     """
     schema = torch_schema_parser.parse(_default_overload(found, qualified))
     if refused := [*_refused(schema)]:

@@ -61,7 +61,7 @@ def drafts(layout: Paths, request: Request) -> tuple[Draft, ...]:
     check(request)
     if request.override:
         name = request.override if "::" in request.override else f"aten::{request.override}"
-        found = _child("aten_child", name, cwd=layout.root)
+        found = _child("aten_process", name, cwd=layout.root)
         return (from_aten.from_aten(found, name, domain=request.domain, name=request.name, op_type=request.op_type),)
     if request.from_onnx:
         return _from_onnx(layout, request)
@@ -72,7 +72,7 @@ def _from_onnx(layout: Paths, request: Request) -> tuple[Draft, ...]:
     path = Path(request.from_onnx)
     if not path.is_file():
         raise UsageError(f"--from-onnx {request.from_onnx}: no such file")
-    found = _child("onnx_child", str(path.resolve()), cwd=layout.root)
+    found = _child("onnx_process", str(path.resolve()), cwd=layout.root)
     nodes = from_onnx.by_operator(found, path.name, op_type=request.op_type)
     operators = {f"{o.spec.onnx.domain}::{o.spec.onnx.op_type}": o.name for o in write.known(layout)}
     declared = {node: name for node, name in operators.items() if node in nodes}
