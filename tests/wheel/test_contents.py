@@ -15,7 +15,7 @@ from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Headers, OpSpec
 from opmatrix.toolchain.elf_symbols import Symbols
-from opmatrix.wheel import declaration_text, git_commit, inputs, licenses, manylinux, vendored_modules
+from opmatrix.wheel import contents, git_commit, inputs, licenses, manylinux, vendored_modules
 from opmatrix.wheel.settings import Dist
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def test_the_highest_of_each_family() -> None:
 
 @pytest.mark.parametrize("spec", [o.spec for o in OPERATORS], ids=lambda spec: spec.name)
 def test_a_declaration_comes_back(spec: OpSpec) -> None:
-    text = declaration_text.render(spec, "my_ops")
+    text = contents.declaration(spec, "my_ops")
     assert max(map(len, text.splitlines())) <= 120
     namespace: dict[str, object] = {}
     exec(text.replace("my_ops._opmatrix.", "opmatrix."), namespace)
@@ -68,7 +68,7 @@ def test_a_declaration_comes_back(spec: OpSpec) -> None:
 
 @pytest.mark.parametrize("text", ["plain", 'say "it"', 'three """ of them', "C:\\new", 'both \\"', '""""'])
 def test_any_text_fits_a_docstring(text: str) -> None:
-    assert ast.literal_eval(f'"""{declaration_text.escaped(text)}"""') == text
+    assert ast.literal_eval(f'"""{contents.escaped(text)}"""') == text
 
 
 def test_the_copied_modules_are_whole() -> None:
@@ -99,14 +99,15 @@ def test_the_templates_import_copied_modules_only() -> None:
 
 
 def test_a_file_that_imports_what_no_wheel_has_is_refused() -> None:
-    held = vendored_modules.render("my_ops", version="1.0")
-    text = "from opmatrix.spec import OpSpec\n"
-    assert (
-        vendored_modules.written(text, "my_ops", shown="x", held=held) == "from my_ops._opmatrix.spec import OpSpec\n"
-    )
+    vendored = vendored_modules.render("my_ops", version="1.0")
+
+    def rewritten(text: str) -> str:
+        return vendored_modules.rewrite_handwritten(text, "my_ops", shown="ops/a/lowering.py", vendored=vendored)
+
+    assert rewritten("from opmatrix.spec import OpSpec\n") == "from my_ops._opmatrix.spec import OpSpec\n"
     for module in ("opmatrix.stages.verify", "ops.nms.lowering"):
         with pytest.raises(DistError, match=rf"ops/a/lowering\.py imports {module}, which no wheel has"):
-            vendored_modules.written(f"import {module}\n", "my_ops", shown="ops/a/lowering.py", held=held)
+            rewritten(f"import {module}\n")
 
 
 def test_licences_of_others(tmp_path: Path) -> None:
