@@ -1,4 +1,4 @@
-"""A torch schema as a declaration, or the reasons why it cannot be one, each at its place. Pure."""
+"""Draft an operator from a torch schema, or report each part that cannot be declared. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from collections.abc import Iterator, Mapping
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type
 from opmatrix.errors import did_you_mean
-from opmatrix.scaffold.draft import FLOATS, Draft, checked, fresh, op_type_of, operator_name, shape_rule, tolerances
+from opmatrix.scaffold.draft import (
+    FLOATS,
+    SUMMARY,
+    Draft,
+    op_type_of,
+    operator_name,
+    shape_rule,
+    tolerances,
+    unused,
+    validated,
+)
 from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, TorchOp
 
 TENSORS = ("Tensor", "Tensor?", "Tensor[]")
@@ -31,7 +41,7 @@ _REASONS: Mapping[str, str] = {
     ("Device", "Layout", "MemoryFormat", "Generator", "Dimname", "Storage", "Stream", "QScheme", "DeviceIndex"),
     _NO_ATTRIBUTE,
 )  # fmt: skip
-# How others spell a type.
+# Other spellings of a type.
 _SPELLED: Mapping[str, str] = {
     "double": "float", "float32": "float", "float64": "float", "long": "int", "int64": "int", "int64_t": "int",
     "string": "str", "boolean": "bool", "list": "int[]", "List": "int[]", "Optional": "Tensor?", "ndarray": "Tensor",
@@ -41,12 +51,12 @@ _SPELLED: Mapping[str, str] = {
 def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
     """Return an operator with the torch schema `text`.
 
-    Raises UsageError with every place of `text` that cannot be declared, and why.
+    Raises UsageError with the column and reason of each part of `text` that cannot be declared.
     """
     schema = torch_schema_parser.parse(text)
     if refused := [*_refused(schema)]:
         torch_schema_parser.refuse("the schema cannot be declared:", schema.text, refused)
-    variable = fresh("T", [p.name for p in (*schema.arguments, *schema.results)])
+    variable = unused("T", [p.name for p in (*schema.arguments, *schema.results)])
     types = {variable: FLOATS}
     inputs = tuple(input_of(a, variable) for a in schema.arguments if a.type.name in TENSORS)
     attributes = tuple(attribute_of(a, KINDS[a.type.name]) for a in schema.arguments if a.type.name in KINDS)
@@ -54,7 +64,7 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     name = name or operator_name(schema.name)
     spec = OpSpec(
         name=name,
-        summary="FILL IN: what it computes, in one sentence.",
+        summary=SUMMARY,
         torch=TorchOp(name=schema.qualified),
         onnx=OnnxOp(domain=domain, op_type=op_type or op_type_of(name)),
         types=types,
@@ -63,7 +73,7 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
         outputs=outputs,
         tolerances={"custom": tolerances(types, outputs)},
     )
-    return checked(Draft(spec=spec, notes=tuple(_notes(schema)), origin=f"declared from {schema.text}"))
+    return validated(Draft(spec=spec, notes=tuple(_notes(schema)), origin=f"declared from {schema.text}"))
 
 
 def input_of(argument: Parameter, declared: str) -> Input:
@@ -74,7 +84,7 @@ def input_of(argument: Parameter, declared: str) -> Input:
 
 
 def attribute_of(argument: Parameter, kind: AttributeKind) -> Attribute:
-    """Return an argument that is no tensor as an attribute: whole numbers may be the default of a float."""
+    """Return the attribute for a non-tensor argument; an integer default of a float becomes a float."""
     default = argument.default
     if kind == "float" and isinstance(default, int):
         default = float(default)
@@ -84,18 +94,18 @@ def attribute_of(argument: Parameter, kind: AttributeKind) -> Attribute:
 
 
 def outputs_of(schema: Schema, inputs: tuple[Input, ...], attributes: tuple[Attribute, ...]) -> tuple[Output, ...]:
-    """Return one output per result, of the first input's type; a result without a name is called y."""
+    """Return one output per result, with the type of the first input; an unnamed result is named y."""
     taken = [*(i.name for i in inputs), *(a.name for a in attributes), *(r.name for r in schema.results)]
     found = []
     for index, result in enumerate(schema.results):
-        name = result.name or fresh("y" if len(schema.results) == 1 else f"y{index}", taken)
+        name = result.name or unused("y" if len(schema.results) == 1 else f"y{index}", taken)
         taken.append(name)
         found.append(Output(name=name, type=inputs[0].type, shape=shape_rule(inputs, inputs[0].type), doc="FILL IN"))
     return tuple(found)
 
 
 def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
-    """Yield each place that cannot be declared, and why."""
+    """Yield the position and the reason of each part that cannot be declared."""
     if not schema.namespace:
         yield 0, f"an operator of torch has a namespace: write 'my::{schema.name}'"
     if schema.namespace in ("aten", "prim", "prims"):
@@ -106,20 +116,15 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
     if schema.more:
         yield schema.text.index("..."), "any number of arguments of any kind; name each: an operator has a fixed schema"
     for argument in schema.arguments:
-        yield from why_not(argument)
+        yield from _refused_argument(argument)
     yield from _order(schema)
     if not any(a.type.name == "Tensor" for a in schema.arguments):
         yield schema.text.index("("), "no argument is a Tensor; at least one is needed, beside which outputs are made"
-    if not schema.results and not schema.more_results:
-        yield schema.results_at, "no result: an operator of ONNX has at least one output"
-    if schema.more_results:
-        yield schema.results_at, "any number of results: the legacy exporter must know how many; name each"
-    for result in schema.results:
-        yield from why_no_output(result)
+    yield from refused_results(schema)
 
 
-def why_not(argument: Parameter) -> Iterator[tuple[int, str]]:
-    """Yield why an argument is neither an input nor an attribute."""
+def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
+    """Yield why an argument can be neither an input nor an attribute."""
     found, at = argument.type, argument.type.at
     if found.alias:
         yield at, aliased(found)
@@ -133,6 +138,7 @@ def why_not(argument: Parameter) -> Iterator[tuple[int, str]]:
 
 
 def aliased(found: Type) -> str:
+    """Return why a type with an alias annotation cannot be declared."""
     if "!" in found.alias:
         return (
             f"{found.element}({found.alias}) is written in place, and the legacy exporter drops such an operator in "
@@ -144,11 +150,7 @@ def aliased(found: Type) -> str:
 def why_no_type(found: Type) -> str:
     """Return why an argument of this type cannot be declared."""
     name, element = found.name, found.element
-    if (
-        (sized := re.fullmatch(r"(\w+\??)\[(\d+)\](\??)", name))
-        and f"{sized[1]}[]" in (*TENSORS, *KINDS)
-        and not sized[3]
-    ):
+    if (sized := re.fullmatch(r"(\w+\??)\[\d+\]", name)) and f"{sized[1]}[]" in (*TENSORS, *KINDS):
         return (
             f"{name} has a fixed length, which a declaration cannot say: write {sized[1]}[], and let the kernel check"
         )
@@ -171,21 +173,27 @@ def why_no_type(found: Type) -> str:
     return f"{name} is no type that can be declared, allowed: {ALLOWED}{did_you_mean(name, (*TENSORS, *KINDS))}"
 
 
-def why_no_output(result: Parameter) -> Iterator[tuple[int, str]]:
-    found = result.type
-    if found.alias:
-        yield found.at, aliased(found)
-    elif found.name.startswith("Tensor["):
-        yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; name each"
-    elif found.name == "Tensor?":
-        yield found.at, "Tensor? is an output that may be absent: an operator always gives all of them; write Tensor"
-    elif found.name != "Tensor":
-        near = did_you_mean(found.name, ["Tensor"])
-        yield found.at, f"{found.name} is no output of an operator of ONNX, allowed: Tensor{near}"
+def refused_results(schema: Schema) -> Iterator[tuple[int, str]]:
+    """Yield the position and the reason of each result that cannot be an output."""
+    if schema.more_results:
+        yield schema.results_at, "any number of results: the legacy exporter must know how many; name each"
+    elif not schema.results:
+        yield schema.results_at, "no result: an operator of ONNX has at least one output"
+    for found in (r.type for r in schema.results):
+        if found.alias:
+            yield found.at, aliased(found)
+        elif found.name.startswith("Tensor["):
+            yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; name each"
+        elif found.name == "Tensor?":
+            why = "Tensor? is an output that may be absent: an operator always gives all of them; write Tensor"
+            yield found.at, why
+        elif found.name != "Tensor":
+            near = did_you_mean(found.name, ["Tensor"])
+            yield found.at, f"{found.name} is no output of an operator of ONNX, allowed: Tensor{near}"
 
 
 def _order(schema: Schema) -> Iterator[tuple[int, str]]:
-    """Yield what stands out of order: a declaration has inputs, of which a variadic one is last, then attributes."""
+    """Yield arguments in the wrong order: inputs come first, a variadic one last of them, then attributes."""
     known = [a for a in schema.arguments if a.type.name in (*TENSORS, *KINDS)]
     last_variadic = next((i for i, a in enumerate(known) if a.type.name == "Tensor[]"), len(known))
     first_attribute = next((i for i, a in enumerate(known) if a.type.name in KINDS), len(known))
