@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opmatrix.declaration import validation
 from opmatrix.declaration.torch_signature import dtype_of, is_required
@@ -13,11 +13,9 @@ from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, Model, Op
 
 FLOATS: tuple[DType, ...] = ("float32", "float64")
 # For results that are rounded a few times. The README gives the reason for other limits.
-LIMITS: Mapping[DType, Tolerance] = {
-    "float32": Tolerance(rtol=1e-6, atol=1e-6),
-    "float64": Tolerance(rtol=1e-14, atol=1e-14),
-}
-EXACT = Tolerance(rtol=0.0, atol=0.0)
+_LIMITS = {"float32": Tolerance(rtol=1e-6, atol=1e-6), "float64": Tolerance(rtol=1e-14, atol=1e-14)}
+_FORMULA_LIMITS = {"float32": Tolerance(rtol=2e-6, atol=1e-6), "float64": Tolerance(rtol=1e-13, atol=1e-14)}
+_EXACT = Tolerance(rtol=0.0, atol=0.0)
 SHAPE = (3, 4)
 SUMMARY = "FILL IN: what it computes, in one sentence."
 # Attribute values of the first model, which sets those without a default, and of the second, which sets all.
@@ -82,12 +80,6 @@ def shape_rule(inputs: Iterable[Input], declared: str) -> SameAs:
     return SameAs(input=next((i for i in required if i.type == declared), required[0]).name)
 
 
-def tolerances(types: Mapping[str, tuple[DType, ...]], outputs: Iterable[Output]) -> dict[DType, Tolerance]:
-    """Return a tolerance for each dtype of an output."""
-    dtypes = [d for o in outputs for d in types.get(o.type) or (dtype_of(o.type, {}),)]
-    return {d: LIMITS.get(d, EXACT) for d in dict.fromkeys(dtypes)}
-
-
 def operator_name(name: str) -> str:
     """Return ``scale_shift`` for ``ScaleShift``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower().strip("_")
@@ -113,10 +105,12 @@ def is_reserved(name: str) -> bool:
     return any(name in names for names in validation.RESERVED.values())
 
 
-def validated(draft: Draft) -> Draft:
-    """Return the draft. Raises UsageError with all mistakes in its declaration."""
-    spec = draft.spec
+def finished(draft: Draft) -> Draft:
+    """Return the draft with a tolerance for each dtype of an output. Raises UsageError with all its mistakes."""
+    dtypes = [d for o in draft.spec.outputs for d in draft.spec.types.get(o.type) or (dtype_of(o.type, {}),)]
+    limits = _FORMULA_LIMITS if draft.formula else _LIMITS
+    spec = replace(draft.spec, tolerances={"custom": {d: limits.get(d, _EXACT) for d in dict.fromkeys(dtypes)}})
     mistakes = [f"  {m.field}: {m.text}" for m in validation.declaration(spec, spec.name)]
     if mistakes:
         raise UsageError(f"{spec.name} cannot be declared so:\n" + "\n".join(mistakes))
-    return draft
+    return replace(draft, spec=spec)

@@ -16,39 +16,15 @@ from opmatrix.scaffold.draft import (
     SUMMARY,
     Draft,
     Formula,
+    finished,
     is_reserved,
     op_type_of,
     operator_name,
     shape_rule,
-    tolerances,
     unused,
-    validated,
 )
-from opmatrix.scaffold.from_torch_schema import (
-    KINDS,
-    TENSORS,
-    aliased,
-    attribute_of,
-    input_of,
-    outputs_of,
-    refused_results,
-    why_no_type,
-)
-from opmatrix.spec import (
-    Attribute,
-    AttributeKind,
-    AttributeValue,
-    DType,
-    FromKernel,
-    Input,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Override,
-    SameAs,
-    Tolerance,
-    TorchOp,
-)
+from opmatrix.scaffold.from_torch_schema import KINDS, TENSORS, aliased, parts, refused_results, why_no_type
+from opmatrix.spec import AttributeKind, AttributeValue, FromKernel, OnnxOp, OpSpec, Output, Override, TorchOp
 
 _INVERSE = {"deviation": 0.1}  # inputs within [-1, 1]
 _POSITIVE = {"mean": 3.0, "deviation": 0.3}  # inputs above 1
@@ -74,10 +50,6 @@ _CPP_AND_NUMPY: Mapping[str, tuple[str, str]] = {
 FORMULAS: Mapping[str, Formula] = {
     name: Formula(cpp=cpp, numpy=numpy, **_RANGES.get(name, {})) for name, (cpp, numpy) in _CPP_AND_NUMPY.items()
 }
-_LIMITS: Mapping[DType, Tolerance] = {
-    "float32": Tolerance(rtol=2e-6, atol=1e-6),
-    "float64": Tolerance(rtol=1e-13, atol=1e-14),
-}
 # The attribute kinds of ATen's types; `_attribute_kind` handles Scalar, whose default shows the kind.
 _KINDS: Mapping[str, AttributeKind] = {**KINDS, "SymInt": "int", "SymInt[]": "ints"}
 # The values that `aten_process` calls an operator with.
@@ -91,24 +63,31 @@ def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: st
 
     `found` is the output of `aten_process`. Raises UsageError if there is no such overload or it cannot be declared.
     """
+
+    def measured(output: Output, sample: Mapping[str, Any]) -> Output:
+        """Return the output with the dtype and shape of `sample`."""
+        declared = "T" if sample["dtype"] == "float32" else sample["dtype"]
+        same = sample["shape"] == runs["shape"]
+        shape = shape_rule(inputs, declared) if same else FromKernel(rank=len(sample["shape"]))
+        return replace(output, type=declared, shape=shape)
+
     schema = torch_schema_parser.parse(_default_overload(found, qualified))
     if refused := [*_refused(schema)]:
         torch_schema_parser.refuse(
             f"{schema.qualified} of torch {found['torch']} cannot be declared:", schema.text, refused
         )
     renamed = dict.fromkeys(("self", "input"), unused("x", [a.name for a in schema.arguments]))
-    inputs = tuple(
-        input_of(replace(a, name=renamed.get(a.name, a.name)), "T") for a in schema.arguments if a.type.name in TENSORS
-    )
-    kinds = [(a, _attribute_kind(a)) for a in schema.arguments if a.type.name not in TENSORS]
-    attributes = tuple(attribute_of(a, kind) for a, kind in kinds if kind)
+    arguments = tuple(replace(a, name=renamed.get(a.name, a.name)) for a in schema.arguments)
+    inputs, attributes, outputs = parts(replace(schema, arguments=arguments), "T", _attribute_kind)
     # A declaration has those without a default first. They are given by name, so their order is free.
     attributes = tuple(sorted(attributes, key=lambda a: a.default is not None))
     runs = found["runs"].get("") or {}
     formula = FORMULAS.get(schema.name) if len(inputs) == 1 and not attributes and runs else None
-    outputs = _outputs(schema, inputs, attributes, runs)
-    name = name or _free_name(schema.name)
-    limits = _LIMITS if formula else tolerances({"T": FLOATS}, outputs)
+    if runs:
+        outputs = tuple(measured(o, sample) for o, sample in zip(outputs, runs["outputs"], strict=True))
+    if not name:
+        is_free = re.fullmatch(r"[a-z][a-z0-9_]*", schema.name) and not is_reserved(schema.name)
+        name = schema.name if is_free else f"aten_{operator_name(schema.name)}"
     spec = OpSpec(
         name=name,
         summary=f"{schema.name} of each element, as torch has it." if formula else SUMMARY,
@@ -118,7 +97,7 @@ def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: st
         inputs=inputs,
         attributes=attributes,
         outputs=outputs,
-        tolerances={"custom": limits},
+        tolerances={},
     )
     draft = Draft(
         spec=spec,
@@ -129,7 +108,7 @@ def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: st
         examples={i.name: tuple(runs.get("shape", SHAPE)) for i in inputs},
         attributes={a.name: _GIVEN[a.kind] for a in attributes if a.default is None},
     )
-    return validated(draft)
+    return finished(draft)
 
 
 def _default_overload(found: Mapping[str, Any], qualified: str) -> str:
@@ -174,25 +153,6 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
     if not any(a.type.name == "Tensor" for a in schema.arguments):
         yield schema.text.index("("), "no argument is a Tensor; at least one is needed"
     yield from refused_results(schema)
-
-
-def _outputs(
-    schema: Schema, inputs: tuple[Input, ...], attributes: tuple[Attribute, ...], runs: Mapping[str, Any]
-) -> tuple[Output, ...]:
-    named = outputs_of(schema, inputs, attributes)
-    if not runs:
-        return named
-    found = []
-    for output, given in zip(named, runs["outputs"], strict=True):
-        declared = "T" if given["dtype"] == "float32" else given["dtype"]
-        same = given["shape"] == runs["shape"]
-        shape = SameAs(input=shape_rule(inputs, declared).input) if same else FromKernel(rank=len(given["shape"]))
-        found.append(replace(output, type=declared, shape=shape))
-    return tuple(found)
-
-
-def _free_name(name: str) -> str:
-    return name if re.fullmatch(r"[a-z][a-z0-9_]*", name) and not is_reserved(name) else f"aten_{operator_name(name)}"
 
 
 def _notes(schema: Schema, runs: Mapping[str, Any]) -> Iterator[str]:

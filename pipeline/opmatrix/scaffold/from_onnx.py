@@ -17,12 +17,11 @@ from opmatrix.scaffold.draft import (
     SUMMARY,
     VALUES,
     Draft,
+    finished,
     is_reserved,
     operator_name,
     shape_rule,
-    tolerances,
     unused,
-    validated,
 )
 from opmatrix.spec import (
     Attribute,
@@ -71,8 +70,8 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
 
     Raises UsageError with everything that cannot be declared.
     """
-    name = name or operator_name(nodes[0]["op_type"])
     first = nodes[0]
+    name = name or operator_name(first["op_type"])
     qualified = f"{first['domain']}::{first['op_type']}"
     if refused := [*dict.fromkeys(_refused(nodes))]:
         raise UsageError("\n".join([f"{shown}: {qualified} cannot be declared:", *(f"  {why}" for why in refused)]))
@@ -94,7 +93,7 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
         inputs=inputs,
         attributes=attributes,
         outputs=tuple(outputs),
-        tolerances={"custom": tolerances(types, outputs)},
+        tolerances={},
     )
     values = {a.name: v for a in attributes for v in [_value(first, a)] if v is not None}
     draft = Draft(
@@ -105,7 +104,7 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
         guessed=guessed,
         seen=_seen(spec, first, values),
     )
-    return validated(draft)
+    return finished(draft)
 
 
 def _versions(node: Node) -> tuple[int, ...]:

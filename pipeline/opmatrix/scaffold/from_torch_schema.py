@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type
 from opmatrix.errors import did_you_mean
-from opmatrix.scaffold.draft import (
-    FLOATS,
-    SUMMARY,
-    Draft,
-    op_type_of,
-    operator_name,
-    shape_rule,
-    tolerances,
-    unused,
-    validated,
-)
+from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, op_type_of, operator_name, shape_rule, unused
 from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, TorchOp
 
 TENSORS = ("Tensor", "Tensor?", "Tensor[]")
@@ -57,33 +47,46 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     if refused := [*_refused(schema)]:
         torch_schema_parser.refuse("the schema cannot be declared:", schema.text, refused)
     variable = unused("T", [p.name for p in (*schema.arguments, *schema.results)])
-    types = {variable: FLOATS}
-    inputs = tuple(input_of(a, variable) for a in schema.arguments if a.type.name in TENSORS)
-    attributes = tuple(attribute_of(a, KINDS[a.type.name]) for a in schema.arguments if a.type.name in KINDS)
-    outputs = outputs_of(schema, inputs, attributes)
+    inputs, attributes, outputs = parts(schema, variable, lambda argument: KINDS[argument.type.name])
     name = name or operator_name(schema.name)
     spec = OpSpec(
         name=name,
         summary=SUMMARY,
         torch=TorchOp(name=schema.qualified),
         onnx=OnnxOp(domain=domain, op_type=op_type or op_type_of(name)),
-        types=types,
+        types={variable: FLOATS},
         inputs=inputs,
         attributes=attributes,
         outputs=outputs,
-        tolerances={"custom": tolerances(types, outputs)},
+        tolerances={},
     )
-    return validated(Draft(spec=spec, notes=tuple(_notes(schema)), origin=f"declared from {schema.text}"))
+    return finished(Draft(spec=spec, notes=tuple(_notes(schema)), origin=f"declared from {schema.text}"))
 
 
-def input_of(argument: Parameter, declared: str) -> Input:
-    kind = argument.type.name
-    return Input(
-        name=argument.name, type=declared, optional=kind == "Tensor?", variadic=kind == "Tensor[]", doc="FILL IN"
+def parts(
+    schema: Schema, variable: str, kind_of: Callable[[Parameter], AttributeKind | None]
+) -> tuple[tuple[Input, ...], tuple[Attribute, ...], tuple[Output, ...]]:
+    """Return the inputs, attributes and outputs of a schema, the tensors of type `variable`.
+
+    `kind_of` returns None for a non-tensor argument that is left out. An unnamed result is named y.
+    """
+    inputs = tuple(
+        Input(name=a.name, type=variable, optional=kind == "Tensor?", variadic=kind == "Tensor[]", doc="FILL IN")
+        for a in schema.arguments
+        if (kind := a.type.name) in TENSORS
     )
+    numbers = [(a, kind_of(a)) for a in schema.arguments if a.type.name not in TENSORS]
+    attributes = tuple(_attribute(a, kind) for a, kind in numbers if kind)
+    taken = [*(i.name for i in inputs), *(a.name for a in attributes), *(r.name for r in schema.results)]
+    outputs = []
+    for index, result in enumerate(schema.results):
+        name = result.name or unused("y" if len(schema.results) == 1 else f"y{index}", taken)
+        taken.append(name)
+        outputs.append(Output(name=name, type=variable, shape=shape_rule(inputs, variable), doc="FILL IN"))
+    return inputs, attributes, tuple(outputs)
 
 
-def attribute_of(argument: Parameter, kind: AttributeKind) -> Attribute:
+def _attribute(argument: Parameter, kind: AttributeKind) -> Attribute:
     """Return the attribute for a non-tensor argument; an integer default of a float becomes a float."""
     default = argument.default
     if kind == "float" and isinstance(default, int):
@@ -91,17 +94,6 @@ def attribute_of(argument: Parameter, kind: AttributeKind) -> Attribute:
     if kind == "floats" and isinstance(default, tuple):
         default = tuple(float(v) for v in default)  # type: ignore[arg-type]
     return Attribute(name=argument.name, kind=kind, default=default, doc="FILL IN")  # type: ignore[arg-type]
-
-
-def outputs_of(schema: Schema, inputs: tuple[Input, ...], attributes: tuple[Attribute, ...]) -> tuple[Output, ...]:
-    """Return one output per result, with the type of the first input; an unnamed result is named y."""
-    taken = [*(i.name for i in inputs), *(a.name for a in attributes), *(r.name for r in schema.results)]
-    found = []
-    for index, result in enumerate(schema.results):
-        name = result.name or unused("y" if len(schema.results) == 1 else f"y{index}", taken)
-        taken.append(name)
-        found.append(Output(name=name, type=inputs[0].type, shape=shape_rule(inputs, inputs[0].type), doc="FILL IN"))
-    return tuple(found)
 
 
 def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
@@ -194,25 +186,20 @@ def refused_results(schema: Schema) -> Iterator[tuple[int, str]]:
 
 def _order(schema: Schema) -> Iterator[tuple[int, str]]:
     """Yield arguments in the wrong order: inputs come first, a variadic one last of them, then attributes."""
-    known = [a for a in schema.arguments if a.type.name in (*TENSORS, *KINDS)]
-    last_variadic = next((i for i, a in enumerate(known) if a.type.name == "Tensor[]"), len(known))
-    first_attribute = next((i for i, a in enumerate(known) if a.type.name in KINDS), len(known))
-    for index, argument in enumerate(known):
-        if argument.type.name not in TENSORS:
-            continue
-        if index > first_attribute:
-            yield argument.type.at, f"{argument.name!r} follows {known[first_attribute].name!r}, which is no tensor: " \
+    variadic = attribute = with_default = ""  # the name of the first so far
+    for argument in schema.arguments:
+        name, kind = argument.name, argument.type.name
+        if kind in TENSORS and attribute:
+            yield argument.type.at, f"{name!r} follows {attribute!r}, which is no tensor: " \
                 f"put it ahead, as a node of ONNX has inputs first"  # fmt: skip
-        elif index > last_variadic:
-            yield argument.type.at, f"{argument.name!r} follows {known[last_variadic].name!r}, of which there are " \
+        elif kind in TENSORS and variadic:
+            yield argument.type.at, f"{name!r} follows {variadic!r}, of which there are " \
                 f"any number: put it ahead, as ONNX has a variadic input last"  # fmt: skip
-    for index, argument in enumerate(known):
-        before = [a for a in known[:index] if a.type.name in KINDS and a.has_default]
-        if argument.keyword and argument.type.name in KINDS and not argument.has_default and before:
-            yield (
-                argument.at,
-                f"{argument.name!r} has no default, but {before[0].name!r} before it has one: put it ahead",
-            )
+        elif kind in KINDS and argument.keyword and not argument.has_default and with_default:
+            yield argument.at, f"{name!r} has no default, but {with_default!r} before it has one: put it ahead"
+        variadic = variadic or (name if kind == "Tensor[]" else "")
+        attribute = attribute or (name if kind in KINDS else "")
+        with_default = with_default or (name if kind in KINDS and argument.has_default else "")
 
 
 def _notes(schema: Schema) -> Iterator[str]:
