@@ -19,7 +19,7 @@ def draft(name: str = "one", *, namespace: str = "my", op_type: str = "") -> Dra
 
 
 def add(layout: Paths, *drafts: Draft) -> None:
-    write.refuse_what_is_there(layout, [d.spec for d in drafts])
+    write.require_absent(layout, [d.spec for d in drafts])
     write.write(layout, {path: text for d in drafts for path, text in render_files.render(d).items()})
 
 

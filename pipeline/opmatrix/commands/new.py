@@ -76,7 +76,7 @@ def _operator(given: Mapping[str, str]) -> int:
     if sys.stdin.isatty() and sys.stdout.isatty():
         request = prompt.complete(request)
     drafts = new_operator.drafts(layout, request)
-    write.refuse_what_is_there(layout, [draft.spec for draft in drafts])
+    write.require_absent(layout, [draft.spec for draft in drafts])
     files = write.formatted(
         layout.root, {p: text for draft in drafts for p, text in render_files.render(draft).items()}
     )
@@ -94,7 +94,7 @@ def _project(asked: str, given: Mapping[str, str]) -> int:
         raise UsageError(f"--project makes a folder, and operators come into it later: leave out {', '.join(others)}")
     folder = Path(os.path.abspath(Path(asked).expanduser()))  # noqa: PTH100 - resolve() would follow links
     name = new_project.name_of(folder, given["name"])
-    new_project.refuse_what_is_there(folder)
+    new_project.require_new_folder(folder)
     files = new_project.render(name)
     new_project.write(folder, files)
     for line in new_project.summary(Path(asked), files, name=name):

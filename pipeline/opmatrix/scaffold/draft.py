@@ -53,7 +53,7 @@ class Draft:
     formula: Formula | None = None
     aten: str = ""
     origin: str = ""  # where the declaration comes from, for the docstring of spec.py
-    examples: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # input shapes that it takes
+    shape: tuple[int, ...] = SHAPE  # of an input, for the first cases
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)  # values that it takes
     guessed: tuple[str, ...] = ()  # attributes with an unknown default
     seen: Model | None = None  # its use in the model that it was declared from
@@ -101,7 +101,7 @@ def domain_owner(domain: str) -> str | None:
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether no operator, input or attribute may have this name."""
+    """Return whether a declaration reserves this name: no operator, input or attribute may have it."""
     return any(name in names for names in validation.RESERVED.values())
 
 

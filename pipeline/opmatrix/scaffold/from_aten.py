@@ -58,10 +58,10 @@ _GIVEN: Mapping[AttributeKind, AttributeValue] = {
 }  # fmt: skip
 
 
-def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
+def from_aten(described: Mapping[str, Any], qualified: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
     """Return an override of the default overload of an ATen operator.
 
-    `found` is the output of `aten_process`. Raises UsageError if there is no such overload or it cannot be declared.
+    `described` is what `aten_process` prints. Raises UsageError if there is no such overload or it cannot be declared.
     """
 
     def measured(output: Output, sample: Mapping[str, Any]) -> Output:
@@ -71,17 +71,17 @@ def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: st
         shape = shape_rule(inputs, declared) if same else FromKernel(rank=len(sample["shape"]))
         return replace(output, type=declared, shape=shape)
 
-    schema = torch_schema_parser.parse(_default_overload(found, qualified))
+    schema = torch_schema_parser.parse(_default_overload(described, qualified))
     if refused := [*_refused(schema)]:
         torch_schema_parser.refuse(
-            f"{schema.qualified} of torch {found['torch']} cannot be declared:", schema.text, refused
+            f"{schema.qualified} of torch {described['torch']} cannot be declared:", schema.text, refused
         )
     renamed = dict.fromkeys(("self", "input"), unused("x", [a.name for a in schema.arguments]))
     arguments = tuple(replace(a, name=renamed.get(a.name, a.name)) for a in schema.arguments)
     inputs, attributes, outputs = parts(replace(schema, arguments=arguments), "T", _attribute_kind)
     # A declaration has those without a default first. They are given by name, so their order is free.
     attributes = tuple(sorted(attributes, key=lambda a: a.default is not None))
-    runs = found["runs"].get("") or {}
+    runs = described["runs"].get("") or {}
     formula = FORMULAS.get(schema.name) if len(inputs) == 1 and not attributes and runs else None
     if runs:
         outputs = tuple(measured(o, sample) for o, sample in zip(outputs, runs["outputs"], strict=True))
@@ -104,16 +104,16 @@ def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: st
         notes=tuple(_notes(schema, runs)),
         formula=formula,
         aten=schema.qualified,
-        origin=f"declared from {schema.text} of torch {found['torch']}",
-        examples={i.name: tuple(runs.get("shape", SHAPE)) for i in inputs},
+        origin=f"declared from {schema.text} of torch {described['torch']}",
+        shape=tuple(runs.get("shape", SHAPE)),
         attributes={a.name: _GIVEN[a.kind] for a in attributes if a.default is None},
     )
     return finished(draft)
 
 
-def _default_overload(found: Mapping[str, Any], qualified: str) -> str:
+def _default_overload(described: Mapping[str, Any], qualified: str) -> str:
     name, _, overload = qualified.partition(".")
-    schemas: Mapping[str, str] = found["schemas"]
+    schemas: Mapping[str, str] = described["schemas"]
     if not schemas and (namespace := name.partition("::")[0]) not in ("aten", name):
         raise UsageError(
             f"--override takes torch's own operators, aten::name, and {name!r} is of {namespace!r}. Write one of your "
@@ -121,15 +121,15 @@ def _default_overload(found: Mapping[str, Any], qualified: str) -> str:
             f"the other: table[torch.ops.{name.replace('::', '.')}.default] = table[torch.ops.my.name.default]"
         )
     if not schemas:
-        near = found.get("near") or []
+        near = described.get("near") or []
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise UsageError(f"torch {found['torch']} has no operator {name!r}{meant}")
+        raise UsageError(f"torch {described['torch']} has no operator {name!r}{meant}")
     if "" in schemas and overload in ("", "default"):
         return schemas[""]
     has = ", ".join(f"{name}.{o}" if o else f"{name}.default" for o in schemas)
     asked = f"the overload {overload!r}" if overload else "an operator without a default overload"
     raise UsageError(f"{asked} of {name} cannot be overridden: exports are keyed by default overloads. "
-                     f"torch {found['torch']} has {has}")  # fmt: skip
+                     f"torch {described['torch']} has {has}")  # fmt: skip
 
 
 def _attribute_kind(argument: Parameter) -> AttributeKind | None:

@@ -12,46 +12,23 @@ from opmatrix.declaration.torch_signature import DTYPES, is_required, to_float32
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
 from opmatrix.errors import UsageError, did_you_mean, many
 from opmatrix.scaffold import from_torch_schema
-from opmatrix.scaffold.draft import (
-    FLOATS,
-    SUMMARY,
-    VALUES,
-    Draft,
-    finished,
-    is_reserved,
-    operator_name,
-    shape_rule,
-    unused,
-)
-from opmatrix.spec import (
-    Attribute,
-    AttributeValue,
-    Case,
-    DType,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Random,
-    given,
-    shape_of,
-)
+from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, is_reserved, operator_name, shape_rule, unused
+from opmatrix.spec import Attribute, AttributeValue, Case, DType, Input, Model, OnnxOp, OpSpec, Output, Random
 
 Node = Mapping[str, Any]
 _ZEROS: Mapping[str, AttributeValue] = {"float": 0.0, "int": 0, "string": "", "floats": (), "ints": ()}
 
 
-def by_operator(found: Mapping[str, Any], shown: str, *, op_type: str = "") -> dict[str, list[Node]]:
+def by_operator(described: Mapping[str, Any], shown: str, *, op_type: str = "") -> dict[str, list[Node]]:
     """Return the nodes of each custom operator by ``domain::OpType``. Raises UsageError if there is none."""
-    if why := found.get("error"):
+    if why := described.get("error"):
         raise UsageError(f"{shown}: no model of ONNX can be read: {why}")
     nodes: dict[str, list[Node]] = {}
-    for node in found["nodes"]:
+    for node in described["nodes"]:
         nodes.setdefault(f"{node['domain']}::{node['op_type']}", []).append(node)
     if not nodes:
-        more = f"; functions of its own: {', '.join(found['functions'])}" if found["functions"] else ""
-        domains = ", ".join(repr(d or "ai.onnx") for d in found["domains"])
+        more = f"; functions of its own: {', '.join(described['functions'])}" if described["functions"] else ""
+        domains = ", ".join(repr(d or "ai.onnx") for d in described["domains"])
         raise UsageError(
             f"{shown}: every node is known: ONNX's own, ONNX Runtime's, or a function in the model (its domains: "
             f"{domains}{more}). There is nothing to declare."
@@ -160,7 +137,7 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
             elif dtype == "string":
                 yield f"{_who(node)}: {part['name']!r} holds texts, not supported yet: give their codes as int64"
         for key, value in node["attributes"].items():
-            if value["kind"] not in VALUES:
+            if value["kind"] not in _ZEROS:
                 what = {"tensor": "make it an input", "strings": "part a string in the kernel"}.get(
                     value["kind"], "leave it out"
                 )
@@ -274,13 +251,15 @@ def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Mod
             return None
         inputs[part.name] = Random(shape=tuple(d if isinstance(d, int) else 2 for d in found["shape"]))
     dtype = node["inputs"][0]["dtype"] or FLOATS[0]
-    case = Case(name="seen", inputs=dict(inputs))
-    if sum(math.prod(shape_of(t)) for i in spec.inputs for t in given(case, i.name)) > 1_000_000:
+    if sum(math.prod(tensor.shape) for tensor in inputs.values()) > 1_000_000:
         return None
     return Model(
-        name="seen", types=dict.fromkeys(spec.types, dtype), attributes=dict(values), cases=(case,),
+        name="seen",
+        types=dict.fromkeys(spec.types, dtype),
+        attributes=dict(values),
+        cases=(Case(name="seen", inputs=dict(inputs)),),
         domain_version=spec.onnx.versions[-1],
-    )  # fmt: skip
+    )
 
 
 def _notes(nodes: Sequence[Node], guessed: Sequence[str]) -> Iterator[str]:

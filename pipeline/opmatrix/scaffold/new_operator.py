@@ -35,7 +35,7 @@ def _from_onnx(paths: Paths, request: Request) -> tuple[Draft, ...]:
         raise UsageError(f"--from-onnx {request.from_onnx}: no such file")
     found = _run_process("onnx_process", str(path.resolve()), cwd=paths.root)
     nodes = from_onnx.by_operator(found, path.name, op_type=request.op_type)
-    operators = {f"{o.spec.onnx.domain}::{o.spec.onnx.op_type}": o.name for o in write.known(paths)}
+    operators = {f"{o.spec.onnx.domain}::{o.spec.onnx.op_type}": o.name for o in write.loadable_operators(paths)}
     declared = {node: name for node, name in operators.items() if node in nodes}
     new = {k: v for k, v in nodes.items() if k not in declared}
     if not new:

@@ -37,7 +37,7 @@ def name_of(folder: Path, asked: str) -> str:
     return name
 
 
-def refuse_what_is_there(folder: Path) -> None:
+def require_new_folder(folder: Path) -> None:
     """Raise UsageError for a folder inside a project, a file, or a folder that is not empty."""
     for parent in folder.parents:
         if is_project(parent):

@@ -12,7 +12,7 @@ from opmatrix.codegen import cpp, jinja
 from opmatrix.codegen.cpp_variables import cpp_type, kernel_parameters
 from opmatrix.declaration.python_source import bracket, names, source
 from opmatrix.declaration.torch_signature import is_required
-from opmatrix.scaffold.draft import SHAPE, VALUES, Draft, unused
+from opmatrix.scaffold.draft import VALUES, Draft, unused
 from opmatrix.spec import Attribute, AttributeKind, AttributeValue, Input, OpSpec, Output, SameAs
 
 _TYPES: Mapping[AttributeKind, str] = {
@@ -74,7 +74,7 @@ def _cases(draft: Draft) -> dict[str, Any]:
         "known": known,
         "special": known and all(d.startswith("float") for d in dtypes),
         "whole": not all(map(is_required, draft.spec.inputs)),
-        "shape": ", ".join(map(str, draft.examples.get(draft.first_input.name, SHAPE))),
+        "shape": ", ".join(map(str, draft.shape)),
         "values": [_attributes(draft, 0), _attributes(draft, 1)],
         "dynamic": {i.name: ("N", "M") for i in draft.spec.inputs if is_required(i)},
         "dtypes": dtypes,

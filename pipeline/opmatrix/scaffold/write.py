@@ -23,7 +23,7 @@ _FORMATTERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def refuse_what_is_there(paths: Paths, specs: Iterable[OpSpec]) -> None:
+def require_absent(paths: Paths, specs: Iterable[OpSpec]) -> None:
     """Raise UsageError with each folder that exists and each name that another operator has."""
     specs = list(specs)
     found = []
@@ -35,7 +35,7 @@ def refuse_what_is_there(paths: Paths, specs: Iterable[OpSpec]) -> None:
         ]
     new = [Operator(spec=spec, models=()) for spec in specs]
     names = {s.name for s in specs}
-    found += clashes([*(o for o in known(paths) if o.name not in names), *new])
+    found += clashes([*(o for o in loadable_operators(paths) if o.name not in names), *new])
     if found:
         raise UsageError("\n".join([*found, "Nothing was written."]))
 
@@ -48,7 +48,7 @@ def _content(folder: Path) -> str:
     return "{" + ", ".join(names) + "}" if len(names) > 1 else "".join(names)
 
 
-def known(paths: Paths) -> Iterator[Operator]:
+def loadable_operators(paths: Paths) -> Iterator[Operator]:
     """Yield the operators that load. doit reports the others, and they do not prevent a new operator."""
     for name in operator_names(paths):
         with suppress(SpecError):
@@ -78,13 +78,13 @@ def write(paths: Paths, files: Mapping[str, str]) -> None:
     They are written to a temporary folder, then each folder is renamed; those in ops/ last, because they declare the
     operators.
     """
-    aside = Path(tempfile.mkdtemp(prefix=".new-operator-", dir=paths.root))
+    temporary = Path(tempfile.mkdtemp(prefix=".new-operator-", dir=paths.root))
     folders = sorted({Path(path).parent for path in files}, key=lambda f: (f.parts[0] == "ops", f))
     made: list[Path] = []
     try:
         for path, text in files.items():
-            (aside / path).parent.mkdir(parents=True, exist_ok=True)
-            (aside / path).write_text(text, encoding="utf-8")
+            (temporary / path).parent.mkdir(parents=True, exist_ok=True)
+            (temporary / path).write_text(text, encoding="utf-8")
         for folder in folders:
             target = paths.root / folder
             if not target.parent.exists():
@@ -92,11 +92,11 @@ def write(paths: Paths, files: Mapping[str, str]) -> None:
                 made.append(target.parent)
             if target.exists():
                 raise UsageError(f"{folder}/: somebody else made it just now. Nothing was written.")
-            (aside / folder).rename(target)
+            (temporary / folder).rename(target)
             made.append(target)
     except BaseException:  # Ctrl-C too: a partial operator would be invalid
         for folder in reversed(made):
             shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
