@@ -42,11 +42,12 @@ def _overview(operators: Iterable[Operator]) -> str:
 def _section(operator: Operator, readme: str, folder: str) -> str:
     spec = operator.spec
     description = re.sub(r"\]\((?![a-z]+:|#)([^)]+)\)", rf"]({folder}/\1)", introduction(readme))
+    types = [(code(name), codes(onnx_type(spec, dtype) for dtype in dtypes)) for name, dtypes in spec.types.items()]
     tables = {
         "Attributes": _attributes(spec),
         "Inputs": _inputs(spec),
         "Outputs": _outputs(spec),
-        "Type constraints": _constraints(spec),
+        "Type constraints": table(("variable", "stands for"), types),
         "Tolerances": _tolerances(spec),
         "Models that are exported and verified": _models(operator.models),
     }
@@ -133,11 +134,6 @@ def _shape(output: Output) -> str:
 
 def _dims(dims: Sequence[str | int]) -> str:
     return f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
-
-
-def _constraints(spec: OpSpec) -> str:
-    rows = [(code(name), codes(onnx_type(spec, dtype) for dtype in dtypes)) for name, dtypes in spec.types.items()]
-    return table(("variable", "stands for"), rows)
 
 
 def _tolerances(spec: OpSpec) -> str:

@@ -72,7 +72,8 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
         outputs=tuple(outputs),
         tolerances={},
     )
-    values = {a.name: v for a in attributes for v in [_value(first, a)] if v is not None}
+    given = first["attributes"]
+    values = {a.name: _shortest(given[a.name]["value"]) for a in attributes if a.name in given}
     draft = Draft(
         spec=spec,
         notes=tuple(_notes(nodes, guessed)),
@@ -229,13 +230,10 @@ def _attributes(nodes: Sequence[Node], taken: set[str]) -> tuple[tuple[Attribute
     return tuple(found), guessed
 
 
-def _value(node: Node, attribute: Attribute) -> AttributeValue | None:
-    value = node["attributes"].get(attribute.name, {}).get("value")
-    return tuple(map(_shortest, value)) if isinstance(value, list) else _shortest(value)
-
-
 def _shortest(value: Any) -> Any:
-    """Return the shortest decimal that rounds to the same float32: 0.1 for 0.10000000149."""
+    """Return a float as the shortest decimal that rounds to the same float32: 0.1 for 0.10000000149."""
+    if isinstance(value, list):
+        return tuple(map(_shortest, value))
     if not isinstance(value, float):
         return value
     return next((s for digits in range(1, 10) if to_float32(s := float(f"{value:.{digits}g}")) == value), value)

@@ -87,11 +87,10 @@ def _described(node: NodeProto, values: dict[str, dict[str, Any]]) -> dict[str, 
 def _attribute(attribute: AttributeProto) -> dict[str, Any]:
     kind = AttributeProto.AttributeType.Name(attribute.type).lower()
     value: Any = None
-    if kind in ("float", "int", "floats", "ints"):
-        found = onnx.helper.get_attribute_value(attribute)
-        value = list(found) if kind.endswith("s") else found
-    elif kind == "string":
-        value = attribute.s.decode(errors="replace")
+    if kind in ("float", "int", "floats", "ints", "string"):
+        value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
     return {"kind": kind, "value": value}
 
 
