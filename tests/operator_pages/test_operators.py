@@ -1,4 +1,4 @@
-"""The page about operators: each part of a declaration is on it, and nothing breaks its tables."""
+"""The page of operators shows each part of a declaration, and no text breaks its tables."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def lines(spec: OpSpec = SPEC, readme: str = "") -> list[str]:
         "| `small` | T = float32 | `mode = 'far'` | `N`, `L` | 2 | 1 | no such thing |",
     ],
 )
-def test_a_part_of_the_declaration_is_told(line: str) -> None:
+def test_the_page_shows_each_part_of_the_declaration(line: str) -> None:
     assert line in lines()
 
 
-def test_what_a_readme_says_first_is_told() -> None:
+def test_the_page_shows_the_introduction_of_a_readme() -> None:
     readme = (
         "# pick\n\nIt picks, as [here](cases.py) and [there](https://x.org).\n\n    y = x[k]\n\n## Tolerances\n\nNo.\n"
     )
@@ -124,7 +124,7 @@ def vars_of(spec: OpSpec) -> dict[str, object]:
     return {name: getattr(spec, name) for name in OpSpec.__dataclass_fields__}
 
 
-def test_text_stands_for_itself() -> None:
+def test_text_is_escaped() -> None:
     assert code("a`b") == "``a`b``" and code("`") == "`` ` ``" and code("") == ""
     assert plain("ops/<name>/ and `<b>`\nof ``<c>``") == "ops/\\<name>/ and `<b>` of ``<c>``"
     assert table(("a", "b"), [("1|2", ""), ("3", "")]) == "| a |\n|---|\n| 1\\|2 |\n| 3 |"

@@ -1,4 +1,4 @@
-"""ATen operators as overrides, from what a process with torch tells of them."""
+"""ATen operators as overrides, from the output of `aten_process`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_outputs_are_as_torch_gave_them() -> None:
     ]  # fmt: skip
 
 
-def test_a_name_that_is_reserved_is_another() -> None:
+def test_a_reserved_name_gets_a_prefix() -> None:
     draft = from_aten(facts("aten::sqrt(Tensor self) -> Tensor", outputs=F32), "aten::sqrt", domain="my.aten")
     assert (draft.spec.name, draft.spec.onnx.op_type) == ("aten_sqrt", "Sqrt")
 

@@ -1,4 +1,4 @@
-"""Nodes that nobody has declared, as operators: what a model tells of them, and what it does not."""
+"""Custom nodes of a model as operators: what follows from the model, and what stays unknown."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def test_dtypes_that_go_together_are_one_type_variable() -> None:
     assert {i.type for i in made.spec.inputs} == {"T"} == {o.type for o in made.spec.outputs}
 
 
-def test_an_output_of_another_dtype_has_that() -> None:
+def test_an_output_of_another_dtype_has_a_fixed_type() -> None:
     made = draft(node(value("x"), outputs=[value("values"), value("indices", I64)]))
     assert [(o.name, o.type) for o in made.spec.outputs] == [("y0", "T"), ("y1", "int64")]
 
 
-def test_a_dtype_that_nothing_tells_is_a_float() -> None:
+def test_an_unknown_dtype_becomes_a_float() -> None:
     made = draft(node(value("x", None)))
     assert made.spec.types == {"T": ("float32", "float64")} and "does not tell the dtype" in made.notes[0]
     assert made.seen is None
@@ -145,12 +145,12 @@ def test_nodes_of_one_operator_go_together() -> None:
         (facts(node(value())), "FastThink", "no unknown node 'FastThink', there is: acme.ops::FastThing; did you mean"),
     ],
 )
-def test_where_there_is_nothing_to_declare_it_is_said(found: dict[str, Any], op_type: str, message: str) -> None:
+def test_nothing_to_declare_is_an_error(found: dict[str, Any], op_type: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         by_operator(found, "m.onnx", op_type=op_type)
 
 
-def test_a_schema_gives_it_a_torch_side() -> None:
+def test_a_schema_adds_a_torch_side() -> None:
     nodes = [node(value("x"), value("w"), alpha=("float", 0.5), strict=("int", 1))]
     schema = "my::fast(Tensor x, Tensor w, float alpha, bool strict=False) -> Tensor"
     spec = from_nodes_and_schema(nodes, schema, shown="m.onnx").spec

@@ -11,8 +11,8 @@ from tests.support.torch_schemas import SCHEMAS
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda s: s.partition("(")[0])
-def test_the_declaration_has_the_schema_again(schema: str) -> None:
-    """But for what notes say, and for the names of results, which torch has no use for."""
+def test_the_declaration_gives_the_schema_back(schema: str) -> None:
+    """Except for the noted differences and the names of results, which torch ignores."""
     draft = from_schema(schema, domain="my.domain")
     assert draft.spec.torch is not None
     declared = torch_schema(draft.spec)
@@ -35,7 +35,7 @@ def test_names_follow_from_the_schema() -> None:
     assert (spec.name, spec.onnx.op_type, spec.torch and spec.torch.name) == ("other", "Third", "my::op")
 
 
-def test_an_argument_may_be_called_as_the_type_variable_would_be() -> None:
+def test_an_argument_may_have_the_name_of_the_type_variable() -> None:
     spec = from_schema("my::f(Tensor T) -> Tensor", domain="my.domain").spec
     assert [*spec.types] == [spec.inputs[0].type] == ["T_2"]
 
@@ -85,7 +85,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("schema", "column", "reason"), REFUSED, ids=[r[0] for r in REFUSED])
-def test_what_cannot_hold_is_refused_at_its_place(schema: str, column: int, reason: str) -> None:
+def test_each_invalid_part_is_reported_with_its_column(schema: str, column: int, reason: str) -> None:
     with pytest.raises(UsageError) as raised:
         from_schema(schema, domain="my.domain")
     what, shown, *places = str(raised.value).split("\n")
@@ -93,7 +93,7 @@ def test_what_cannot_hold_is_refused_at_its_place(schema: str, column: int, reas
     assert any(p.index("^") - 2 == column - 1 and f"column {column}:" in p and reason in p for p in places), places
 
 
-def test_all_reasons_are_told_at_once() -> None:
+def test_all_reasons_are_reported_at_once() -> None:
     with pytest.raises(UsageError) as raised:
         from_schema("my::f(Tensor(a!) x, Scalar s, int? n) -> Tensor[]", domain="my.domain")
     assert [line.split("column ")[1].partition(":")[0] for line in str(raised.value).split("\n")[2:]] == [
@@ -112,7 +112,7 @@ def test_all_reasons_are_told_at_once() -> None:
         ("my::f(Tensor x, int a=0.5) -> Tensor", "found 0.5, allowed: int"),
     ],
 )
-def test_what_the_declaration_refuses_is_refused_before(schema: str, reason: str) -> None:
+def test_what_validation_rejects_is_rejected(schema: str, reason: str) -> None:
     with pytest.raises(UsageError, match="cannot be declared so:") as raised:
         from_schema(schema, domain="my.domain")
     assert reason in str(raised.value)

@@ -19,7 +19,7 @@ def draft(name: str = "one", *, namespace: str = "my", op_type: str = "") -> Dra
 
 
 def add(layout: Paths, *drafts: Draft) -> None:
-    write.refuse_what_is_there(layout, [d.spec for d in drafts])
+    write.require_absent(layout, [d.spec for d in drafts])
     write.write(layout, {path: text for d in drafts for path, text in render_files.render(d).items()})
 
 
@@ -41,7 +41,7 @@ def test_all_files_are_written(layout: Paths) -> None:
 
 
 @pytest.mark.parametrize("there", ["ops/one/notes.txt", "native/one/torch.cc", "ops/one/spec.py"])
-def test_what_is_there_is_named_and_left(layout: Paths, there: str) -> None:
+def test_existing_files_are_named_and_kept(layout: Paths, there: str) -> None:
     path = layout.root / there
     path.parent.mkdir(parents=True)
     path.write_text("mine")
@@ -81,7 +81,7 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_written(layout: Path
     assert below(layout.root) == before
 
 
-def test_an_operator_with_a_mistake_keeps_nobody_from_another(layout: Paths) -> None:
+def test_an_invalid_operator_does_not_prevent_a_new_one(layout: Paths) -> None:
     add(layout, draft())
     layout.spec("one").write_text("SPEC = 1 / 0")
     add(layout, draft("two"))
@@ -90,7 +90,7 @@ def test_an_operator_with_a_mistake_keeps_nobody_from_another(layout: Paths) -> 
 
 @pytest.mark.parametrize("broken", ["write_text", "rename", "last rename"])
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=["OSError", "Ctrl-C"])
-def test_nothing_stays_of_what_fails(
+def test_a_failure_leaves_no_files(
     layout: Paths, monkeypatch: pytest.MonkeyPatch, broken: str, error: BaseException
 ) -> None:
     add(layout, draft())
@@ -113,7 +113,7 @@ def test_nothing_stays_of_what_fails(
 
 
 def test_the_declaration_appears_last(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A doit that runs meanwhile sees no operator, or a whole one."""
+    """A doit that runs at the same time finds no operator or a complete one."""
     targets = []
     original = Path.rename
     monkeypatch.setattr(Path, "rename", lambda path, target: (targets.append(target), original(path, target))[1])
@@ -123,14 +123,14 @@ def test_the_declaration_appears_last(layout: Paths, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def styled(layout: Paths) -> Paths:
-    """A project that says how its files are laid out."""
+    """A project with settings of both formatters."""
     (layout.root / "pyproject.toml").write_text("[tool.ruff]\nline-length = 60\n")
     (layout.root / ".clang-format").write_text("BasedOnStyle: Google\nColumnLimit: 60\n")
     return layout
 
 
-def test_files_are_what_ruff_and_clang_format_write_of_them(styled: Paths) -> None:
-    """With the settings of the project, and nothing of their own is left in it."""
+def test_files_are_formatted_by_ruff_and_clang_format(styled: Paths) -> None:
+    """They use the settings of the project, and leave no file in it."""
     before = render_files.render(draft())
     after = write.formatted(styled.root, before)
     assert below(styled.root) == [".clang-format", "pyproject.toml"] and [*after] == [*before]

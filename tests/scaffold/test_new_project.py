@@ -1,4 +1,4 @@
-"""`doit new --project DIR`: what is written, what is refused and how, and what a person meets outside any project."""
+"""`doit new --project DIR`: what it writes, what it rejects, and what commands do outside a project."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def below(folder: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, which is no project."""
+    """The current folder, which is not a project."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @dataclass(frozen=True)
 class Typed:
-    """`opmatrix ARGUMENT...`, as it is typed in the current folder."""
+    """Runs `opmatrix ARGUMENT...` in the current folder."""
 
     monkeypatch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]
@@ -71,7 +71,7 @@ def test_a_project_is_written(folder: Path, opmatrix: Typed) -> None:
 
 
 def test_the_checkout_has_the_files_of_a_project(root: Path) -> None:
-    """Those that need no edit: what serves a person's project serves the operators here."""
+    """The files that need no edit: a user's project and this repository have the same."""
     made = new_project.render("any")
     for name in ("dodo.py", "toxfile.py"):
         assert (root / name).read_text() == made[name]
@@ -88,7 +88,7 @@ def test_a_clone_without_files_becomes_a_project(
     assert below(folder / "here") == [".git", *FILES]
 
 
-def test_what_is_there_is_left(folder: Path, opmatrix: Typed) -> None:
+def test_existing_files_are_kept(folder: Path, opmatrix: Typed) -> None:
     (folder / "ops.d").mkdir()
     (folder / "ops.d/README.md").write_text("mine")
     (folder / "file").touch()
@@ -99,7 +99,7 @@ def test_what_is_there_is_left(folder: Path, opmatrix: Typed) -> None:
     assert "/file: it is a file. Choose another name" in opmatrix.refused("--project", "file")
 
 
-def test_no_project_in_another(folder: Path, opmatrix: Typed) -> None:
+def test_no_project_inside_another(folder: Path, opmatrix: Typed) -> None:
     opmatrix("new", "--project", "outer")
     said = opmatrix.refused("--project", "outer/examples/inner")
     assert f"it would be inside the project '{folder}/outer'" in said
@@ -119,7 +119,7 @@ def test_no_project_in_another(folder: Path, opmatrix: Typed) -> None:
         (["--projekt", "fine"], "did you mean '--project'?"),
     ],
 )
-def test_what_cannot_be_is_told(opmatrix: Typed, arguments: list[str], message: str) -> None:
+def test_invalid_options_are_reported(opmatrix: Typed, arguments: list[str], message: str) -> None:
     assert message in opmatrix.refused(*arguments)
 
 
@@ -162,14 +162,14 @@ def test_doit_makes_a_project_as_opmatrix_does(folder: Path) -> None:
 
 
 def test_another_doit_project_keeps_its_commands(folder: Path) -> None:
-    """It is in the same environment, so doit sees the entry points; `run`, `list` and the state stay doit's own."""
+    """doit sees the entry points of opmatrix in the same environment, but `run`, `list` and the state are doit's."""
     (folder / "dodo.py").write_text("def task_hello():\n    return {'actions': ['echo hello'], 'verbosity': 2}\n")
     done = subprocess.run(DOIT, cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ".  hello\nhello\n")
     assert not (folder / "build").exists()
 
 
-def test_a_task_of_ones_own_is_not_taken_for_done(folder: Path, opmatrix: Typed) -> None:
+def test_a_task_that_opmatrix_did_not_plan_is_an_error(folder: Path, opmatrix: Typed) -> None:
     opmatrix("new", "--project", "one")
     with (folder / "one/dodo.py").open("a") as file:
         file.write("\n\ndef task_hello():\n    return {'actions': ['echo hello']}\n")
@@ -178,7 +178,7 @@ def test_a_task_of_ones_own_is_not_taken_for_done(folder: Path, opmatrix: Typed)
 
 
 def test_pyproject_may_name_a_command(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a project says of doit goes before what comes with opmatrix, as it did when each project said all of it."""
+    """The doit settings of a project override those that opmatrix brings."""
     opmatrix("new", "--project", "one")
     monkeypatch.chdir(folder / "one")
     with (folder / "one/pyproject.toml").open("a") as file:
@@ -188,8 +188,8 @@ def test_pyproject_may_name_a_command(folder: Path, opmatrix: Typed, monkeypatch
     assert commands.get_plugin("run").__module__ == "opmatrix.commands.run"
 
 
-def test_doit_alone_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere sys.argv is not doit's, and would be taken for it."""
+def test_a_command_line_that_is_not_doits_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another program, sys.argv has other arguments, which doit would parse as its own."""
     monkeypatch.setattr(sys, "argv", ["pytest", "list"])
     with pytest.raises(UsageError, match=r"in Python use opmatrix\.commands\.main\.Program"):
         main.hand_over()

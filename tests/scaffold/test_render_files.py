@@ -1,4 +1,4 @@
-"""The files of a new operator: sound declarations, in the style of the project, with the places to fill in."""
+"""The files of a new operator are valid, follow the style of the project, and mark what is to be filled in."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 
 @pytest.mark.parametrize("draft", drafts(), ids=lambda d: d.spec.name)
-def test_what_is_written_is_what_was_drafted(layout: Paths, draft: Draft) -> None:
+def test_the_files_declare_the_drafted_operator(layout: Paths, draft: Draft) -> None:
     operator = load_operator(layout, draft.spec.name)
     assert as_data(operator.spec) == as_data(draft.spec)
     given = {

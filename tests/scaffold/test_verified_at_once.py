@@ -1,4 +1,4 @@
-"""New operators are green at once: compiled, exported with both exporters, verified."""
+"""New operators compile, export with both exporters and are verified at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def new(project: Project, *arguments: str) -> str:
 
 
 def model(path: Path) -> Path:
-    """Write a model with two nodes of an unknown operator, in a branch and beside what everybody knows."""
+    """Write a model with two nodes of a custom operator, one of them in a branch, and nodes of known operators."""
     weight = onnx.numpy_helper.from_array(np.zeros(4, np.float32), "layer.weight")
     inner = helper.make_node("Weird", ["r", "layer.weight"], ["t"], domain="acme", alpha=0.25, axes=[1], mode="fast")
     other = helper.make_node("Identity", ["r"], ["e"])
@@ -75,7 +75,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return made
 
 
-def test_all_of_them_are_green_at_once(project: Project) -> None:
+def test_new_operators_are_verified_at_once(project: Project) -> None:
     done = project.doit("opsets=9,18,20")
     assert done.returncode == 0, done.stdout + done.stderr
     records = project.records()
@@ -99,7 +99,7 @@ def refused(project: Project, *arguments: str) -> str:
     return done.stderr
 
 
-def test_a_model_without_unknown_nodes_is_told_so(project: Project) -> None:
+def test_a_model_without_unknown_nodes_is_reported(project: Project) -> None:
     assert "declared already: acme::Weird in ops/weird/" in refused(project, "--from-onnx", "model.onnx")
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [])
     onnx.save(helper.make_model(graph), project.root / "plain.onnx")
@@ -108,14 +108,14 @@ def test_a_model_without_unknown_nodes_is_told_so(project: Project) -> None:
     assert "broken.onnx: no model of ONNX can be read" in refused(project, "--from-onnx", "broken.onnx")
 
 
-def test_an_operator_that_torch_has_not_is_told_so(project: Project, torch: Any) -> None:
+def test_an_unknown_torch_operator_is_reported(project: Project, torch: Any) -> None:
     said = refused(project, "--override", "aten::sinnh", "--domain", "my.aten")
     assert f"torch {torch.__version__} has no operator 'aten::sinnh'; did you mean 'aten::sinh'" in said
     assert "aten::add cannot be overridden" in refused(project, "--override", "add", "--domain", "my.aten")
 
 
-def test_what_torch_computes_is_no_copy(tmp_path: Path) -> None:
-    """An override of which nothing is known refuses in its reference, by name, and nothing of it is green by chance."""
+def test_an_override_has_no_placeholder_reference(tmp_path: Path) -> None:
+    """The reference of an override without a known formula raises an error, so that no cell passes by chance."""
     project = Project.copy(tmp_path, operators=())
     said = new(project, "--override", "aten::softplus", "--domain", "my.aten")
     assert "softplus: not green yet" in said and "ops/softplus/reference.py is filled in" in said

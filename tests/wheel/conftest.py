@@ -1,4 +1,4 @@
-"""What the tests of the wheel share: one project, built once."""
+"""Fixtures of the wheel's tests: one project, built once."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def wheel(shipped: Project) -> Path:
 
 @pytest.fixture(scope="package")
 def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with the wheel, and the packages of this one behind it."""
+    """An environment with the wheel that also finds the packages of the current one."""
     return Environment.make(tmp_path_factory.mktemp("fresh"), wheel, behind=Path(sys.executable))
 
 
 @pytest.fixture(scope="package")
 def exported(fresh: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the models that the wheel's user exported."""
+    """The folder with the models that were exported with the wheel."""
     from tests.wheel.shipping import MODEL
 
     folder = tmp_path_factory.mktemp("exported")

@@ -25,7 +25,7 @@ license-files = ["LICENSE.txt"]
 
 
 def project(folder: Path, *, settings: str = SETTINGS) -> Project:
-    """Write a project with operators of the seeds and what is said of their wheel."""
+    """Write a project with operators of this repository and settings for their wheel."""
     made = Project.copy(folder, operators=OPERATORS)
     text, _, rest = (folder / "pyproject.toml").read_text().partition("[tool.opmatrix.dist]")
     (folder / "pyproject.toml").write_text(text + "[tool.doit]\n" + rest.partition("[tool.doit]\n")[2] + settings)

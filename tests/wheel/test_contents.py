@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opmatrix import code_hash
 from opmatrix.declaration.load import load_operators
 from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Headers, OpSpec
 from opmatrix.toolchain.elf_symbols import Symbols
-from opmatrix.wheel import declaration_text, git_commit, licenses, manylinux, vendored_modules
+from opmatrix.wheel import contents, git_commit, inputs, licenses, manylinux, vendored_modules
 from opmatrix.wheel.settings import Dist
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +59,7 @@ def test_the_highest_of_each_family() -> None:
 
 @pytest.mark.parametrize("spec", [o.spec for o in OPERATORS], ids=lambda spec: spec.name)
 def test_a_declaration_comes_back(spec: OpSpec) -> None:
-    text = declaration_text.render(spec, "my_ops")
+    text = contents.declaration(spec, "my_ops")
     assert max(map(len, text.splitlines())) <= 120
     namespace: dict[str, object] = {}
     exec(text.replace("my_ops._opmatrix.", "opmatrix."), namespace)
@@ -66,11 +68,11 @@ def test_a_declaration_comes_back(spec: OpSpec) -> None:
 
 @pytest.mark.parametrize("text", ["plain", 'say "it"', 'three """ of them', "C:\\new", 'both \\"', '""""'])
 def test_any_text_fits_a_docstring(text: str) -> None:
-    assert ast.literal_eval(f'"""{declaration_text.escaped(text)}"""') == text
+    assert ast.literal_eval(f'"""{contents.escaped(text)}"""') == text
 
 
 def test_the_copied_modules_are_whole() -> None:
-    """Each import of one of them leads to another, or to a framework; none of them leads out of the wheel."""
+    """Each copied module imports only other copied modules and frameworks."""
     held = vendored_modules.render("my_ops", version="1.0")
     rooms = {path.split("/")[1] for path in held if path.count("/") > 1}
     expected = {"declaration", "lowering", "testdata", "torch_library", "wheel_runtime"}
@@ -88,15 +90,24 @@ def test_the_copied_modules_are_whole() -> None:
         assert "opmatrix" not in {word for line in text.splitlines() if "import" in line for word in line.split()}
 
 
+def test_the_templates_import_copied_modules_only() -> None:
+    copied = {path.relative_to(code_hash.PACKAGE).as_posix() for path in vendored_modules.sources()}
+    for template in inputs.TEMPLATES:
+        for package, name in re.findall(r"from {{ name }}\._opmatrix\.([\w.]+) import (\w+)", template.read_text()):
+            path = package.replace(".", "/")
+            assert {f"{path}.py", f"{path}/{name}.py"} & copied, f"{template.name}: {package}"
+
+
 def test_a_file_that_imports_what_no_wheel_has_is_refused() -> None:
-    held = vendored_modules.render("my_ops", version="1.0")
-    text = "from opmatrix.spec import OpSpec\n"
-    assert (
-        vendored_modules.written(text, "my_ops", shown="x", held=held) == "from my_ops._opmatrix.spec import OpSpec\n"
-    )
+    vendored = vendored_modules.render("my_ops", version="1.0")
+
+    def rewritten(text: str) -> str:
+        return vendored_modules.rewrite_handwritten(text, "my_ops", shown="ops/a/lowering.py", vendored=vendored)
+
+    assert rewritten("from opmatrix.spec import OpSpec\n") == "from my_ops._opmatrix.spec import OpSpec\n"
     for module in ("opmatrix.stages.verify", "ops.nms.lowering"):
         with pytest.raises(DistError, match=rf"ops/a/lowering\.py imports {module}, which no wheel has"):
-            vendored_modules.written(f"import {module}\n", "my_ops", shown="ops/a/lowering.py", held=held)
+            rewritten(f"import {module}\n")
 
 
 def test_licences_of_others(tmp_path: Path) -> None:

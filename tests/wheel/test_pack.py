@@ -1,4 +1,4 @@
-"""The wheel as a file: equal bytes for equal content, what it says of itself, and what makes it anew."""
+"""The wheel as a file: reproducible bytes, its metadata, and what rebuilds it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INFO = "my_ops-1.0.0.dist-info"
 
 @pytest.fixture(scope="module")
 def again(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The same project in another folder, built once more."""
+    """The same project in another folder, built again."""
     made = project(tmp_path_factory.mktemp("a folder with another name"))
     build(made)
     return made
@@ -33,7 +33,7 @@ def test_equal_content_gives_equal_bytes(wheel: Path, again: Project) -> None:
     assert wheel_of(again).read_bytes() == wheel.read_bytes()
 
 
-def test_no_path_and_no_time_is_in_it(shipped: Project, wheel: Path) -> None:
+def test_the_wheel_contains_no_path_and_no_time(shipped: Project, wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         entries = archive.infolist()
         assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
@@ -56,7 +56,7 @@ def test_the_record_is_right(wheel: Path) -> None:
     assert rows[-1] == [f"{INFO}/RECORD", "", ""]
 
 
-def test_what_it_says_of_itself(shipped: Project, wheel: Path) -> None:
+def test_the_metadata_of_the_wheel(shipped: Project, wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"{INFO}/METADATA").decode()
         about = json.loads(archive.read("my_ops/dist.json"))
@@ -78,8 +78,8 @@ def test_what_it_says_of_itself(shipped: Project, wheel: Path) -> None:
     assert about["made_with"].keys() >= {"opmatrix", "compiler", "onnxruntime headers"}
 
 
-def test_what_makes_it_anew(again: Project) -> None:
-    """A comment of a kernel compiles and stops there; a wheel that is lost or damaged is made again."""
+def test_what_rebuilds_the_wheel(again: Project) -> None:
+    """An edited comment in a kernel recompiles it and nothing else; a lost or damaged wheel is built again."""
 
     def ran() -> set[str]:
         done = again.doit("-r", "jsonl", "dist")
@@ -105,8 +105,8 @@ def test_what_makes_it_anew(again: Project) -> None:
     assert wheel_of(again).name.startswith("my_ops-1.0.1-"), "and the old one is gone"
 
 
-def test_where_it_is_stands_at_the_end(again: Project) -> None:
-    """Also where nothing was to be done."""
+def test_the_path_of_the_wheel_is_printed_last(again: Project) -> None:
+    """Also if nothing had to run."""
     for _ in range(2):
         *_, told, summary = again.doit("dist").stdout.splitlines()
         assert told.startswith(f"build/dist/{wheel_of(again).name}: ") and " bytes, sha256 " in told
@@ -114,7 +114,7 @@ def test_where_it_is_stands_at_the_end(again: Project) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
-def test_it_names_its_commit(again: Project) -> None:
+def test_the_wheel_names_its_commit(again: Project) -> None:
     def git(*arguments: str) -> str:
         command = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com", *arguments]
         return subprocess.run(command, cwd=again.root, capture_output=True, text=True, check=True).stdout.strip()
@@ -136,7 +136,7 @@ def test_it_names_its_commit(again: Project) -> None:
     assert source() == {"commit": git("rev-parse", "HEAD"), "dirty": True}
 
 
-def test_a_project_that_says_nothing_of_a_wheel_is_told_what_to_write(tmp_path: Path) -> None:
+def test_a_project_without_wheel_settings_is_told_what_to_write(tmp_path: Path) -> None:
     made = project(tmp_path, settings="")
     done = made.doit("dist")
     assert done.returncode == 1
@@ -145,7 +145,7 @@ def test_a_project_that_says_nothing_of_a_wheel_is_told_what_to_write(tmp_path: 
     assert done.returncode == 0, "and nothing else minds"
 
 
-def test_settings_that_are_wrong_are_told_before_anything_runs(tmp_path: Path) -> None:
+def test_wrong_settings_are_reported_before_anything_runs(tmp_path: Path) -> None:
     made = project(tmp_path, settings="[tool.opmatrix.dist]\nname = 'my_ops'\nversion = 'one'\n")
     done = made.doit("dist")
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""docs/ship.md is held to what is there: its Python blocks run, in an environment that has the wheel alone.
+"""docs/ship.md matches the code: its Python blocks run in an environment that has only the wheel.
 
 tests/docs runs them as well, where opmatrix is installed.
 """

@@ -1,4 +1,4 @@
-"""What pyproject.toml may say of the wheel, and what is told of everything else."""
+"""The wheel's settings in pyproject.toml, and the messages for wrong ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_all_with_a_library_are_the_default(operators: tuple[Operator, ...], tmp
     assert read(operators, tmp_path).licenses == ("LICENSE",)
 
 
-def test_what_is_used_comes_along(operators: tuple[Operator, ...], tmp_path: Path) -> None:
+def test_used_operators_are_included(operators: tuple[Operator, ...], tmp_path: Path) -> None:
     found = read(operators, tmp_path, operators=["add_and_round", "gelu"])
     assert found.operators == ("add_and_round", "custom_op_one", "custom_op_two", "gelu")
     assert [o.name for o in found.chosen(operators)] == list(found.operators)
@@ -69,7 +69,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_value_is_told(name: str, operators: tuple[Operator, ...], tmp_path: Path) -> None:
+def test_a_wrong_value_is_reported(name: str, operators: tuple[Operator, ...], tmp_path: Path) -> None:
     table, text = WRONG[name]
     with pytest.raises(UsageError) as raised:
         read(operators, tmp_path, **table)
@@ -78,7 +78,7 @@ def test_a_wrong_value_is_told(name: str, operators: tuple[Operator, ...], tmp_p
     assert text in line
 
 
-def test_every_mistake_is_told_at_once(operators: tuple[Operator, ...], tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_once(operators: tuple[Operator, ...], tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         read(operators, tmp_path, name="my ops", version="one", operators=["x"])
     assert len(str(raised.value).splitlines()) == 3
@@ -90,7 +90,7 @@ def test_a_binding_by_hand_cannot_be_linked(tmp_path: Path) -> None:
         read(existing, tmp_path, operators=["damped"])
 
 
-def test_nobody_who_names_none_is_bothered_by_it(operators: tuple[Operator, ...], tmp_path: Path) -> None:
+def test_a_handwritten_binding_is_left_out_by_default(operators: tuple[Operator, ...], tmp_path: Path) -> None:
     """Every doit command reads the settings."""
     existing = load_operators(Paths(Path(__file__).parents[1] / "projects/existing"))
     assert read((*operators, *existing), tmp_path).operators == KERNELS

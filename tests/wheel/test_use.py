@@ -1,4 +1,4 @@
-"""What the user of a wheel does with it: import, train, export, run; in environments that know nothing of opmatrix."""
+"""Use of a wheel: import, train, export and run, in environments without opmatrix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_model_is_trained_exported_and_run(fresh: Environment, exported: Path)
 
 
 def test_onnx_runtime_alone_needs_no_torch(fresh: Environment) -> None:
-    """Neither where torch is not asked for, nor where there is none."""
+    """Neither if torch is installed but not imported, nor if it is missing."""
     heavy = ("torch", "onnx", "onnxruntime", "numpy")
     script = f"import sys, my_ops_onnxruntime as m; m.library_path(); print([n for n in {heavy} if n in sys.modules])"
     assert fresh.check("-c", script) == "[]\n"
@@ -52,7 +52,7 @@ def test_it_is_typed(fresh: Environment, tmp_path: Path) -> None:
     assert 'use.py:8: error: Argument 3 to "dual_residual" has incompatible type "str"' in line
 
 
-def test_two_libraries_with_one_operator_are_told(fresh: Environment) -> None:
+def test_two_libraries_with_one_operator_are_an_error(fresh: Environment) -> None:
     script = (
         "import torch\n"
         "library = torch.library.Library('cst', 'DEF')\n"

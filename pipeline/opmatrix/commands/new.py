@@ -67,14 +67,14 @@ def _operator(given: Mapping[str, str]) -> int:
     layout, request = Paths(find_root(Path.cwd())), prompt.Request(**given)
     check_format(layout.root)
     if sys.stdin.isatty() and sys.stdout.isatty():
-        request = prompt.complete(request, check=new_operator.check_answer)
+        request = prompt.complete(request)
     drafts = new_operator.drafts(layout, request)
-    write.refuse_what_is_there(layout, [draft.spec for draft in drafts])
+    write.require_absent(layout, [draft.spec for draft in drafts])
     files = write.formatted(
         layout.root, {p: text for draft in drafts for p, text in render_files.render(draft).items()}
     )
     write.write(layout, files)
-    for line in new_operator.said(drafts, files, run=doit_command(layout.root)):
+    for line in new_operator.summary(drafts, files, run=doit_command(layout.root)):
         print(line)
     return 0
 
@@ -87,10 +87,10 @@ def _project(asked: str, given: Mapping[str, str]) -> int:
         raise UsageError(f"--project makes a folder, and operators come into it later: leave out {', '.join(others)}")
     folder = Path(os.path.abspath(Path(asked).expanduser()))  # noqa: PTH100 - resolve() would follow links
     name = new_project.name_of(folder, given["name"])
-    new_project.refuse_what_is_there(folder)
+    new_project.require_new_folder(folder)
     files = new_project.render(name)
     new_project.write(folder, files)
-    for line in new_project.said(Path(asked), files, name=name):
+    for line in new_project.summary(Path(asked), files, name=name):
         print(line)
     return 0
 

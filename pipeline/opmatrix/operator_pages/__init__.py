@@ -1,1 +1,1 @@
-"""The reference of a project's operators, as a page."""
+"""The Markdown page that describes the operators of a project."""

@@ -1,4 +1,4 @@
-"""Pieces of a page in GitHub's Markdown."""
+"""Code spans, escaped text and tables in GitHub's Markdown, for the generated pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def code(text: object) -> str:
-    """Return a code span in which every character stands for itself; "" of nothing."""
+    """Return `text` as a code span, which shows every character literally; "" for an empty text."""
     shown = str(text)
     fence = "``" if "`" in shown else "`"
     pad = " " if shown.startswith("`") or shown.endswith("`") else ""
@@ -19,18 +19,18 @@ def codes(values: Iterable[object]) -> str:
 
 
 def prose(text: str) -> str:
-    """Return text that may hold code spans, so that ``ops/<name>/`` outside of them is no tag of HTML."""
+    """Escape ``<`` outside code spans, so that ``ops/<name>/`` is not read as an HTML tag."""
     pieces = re.split(r"(``.+?``|`[^`]+`)", text)
     return "".join(piece if piece.startswith("`") else piece.replace("<", "\\<") for piece in pieces)
 
 
 def plain(text: str) -> str:
-    """Return a text as `prose` has it, in one line."""
+    """Return `text` on one line, escaped by `prose`."""
     return prose(" ".join(text.split()))
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table without the columns in which no row has anything; "" without rows."""
+    """Return a table without its empty columns; "" without rows."""
     cells = [[field.replace("|", "\\|") for field in row] for row in rows]
     kept = [n for n in range(len(titles)) if any(row[n] for row in cells)]
     head, *lines = (f"| {' | '.join(row[n] for n in kept)} |" for row in (titles, *cells))

@@ -1,4 +1,4 @@
-"""The operators of a project, each as a section: what a declaration, a README and the models say. Pure.
+"""The page of a project's operators: one section each, from its declaration, README and models. Pure.
 
 The sections follow ONNX's own Operators.md: version, attributes, inputs, outputs, type constraints.
 """
@@ -16,13 +16,13 @@ from opmatrix.spec import Attribute, Dims, FromKernel, Input, Model, OpSpec, Out
 
 
 def render(operators: Sequence[Operator], readmes: Mapping[str, str], *, ops: str) -> str:
-    """Return the page. `readmes` are the texts of README.md where there is one; `ops` leads from the page to ops/."""
+    """Return the page. `readmes` are the README.md texts by operator; `ops` is the link from the page to ops/."""
     sections = [_section(o, readmes.get(o.name, ""), f"{ops}/{o.name}") for o in operators]
     return "\n\n".join(["# Operators", _overview(operators), *sections]) + "\n"
 
 
 def introduction(readme: str) -> str:
-    """Return what a README says before its first table or section: what is computed, and the formula."""
+    """Return the part of a README between its title and its first table or section."""
     body = readme.partition("\n")[2] if readme.startswith("# ") else readme
     return re.split(r"^(?:\||#)", body, maxsplit=1, flags=re.MULTILINE)[0].strip("\n")
 
@@ -41,19 +41,20 @@ def _overview(operators: Iterable[Operator]) -> str:
 
 def _section(operator: Operator, readme: str, folder: str) -> str:
     spec = operator.spec
-    said = re.sub(r"\]\((?![a-z]+:|#)([^)]+)\)", rf"]({folder}/\1)", introduction(readme))
+    description = re.sub(r"\]\((?![a-z]+:|#)([^)]+)\)", rf"]({folder}/\1)", introduction(readme))
+    types = [(code(name), codes(onnx_type(spec, dtype) for dtype in dtypes)) for name, dtypes in spec.types.items()]
     tables = {
         "Attributes": _attributes(spec),
         "Inputs": _inputs(spec),
         "Outputs": _outputs(spec),
-        "Type constraints": _constraints(spec),
+        "Type constraints": table(("variable", "stands for"), types),
         "Tolerances": _tolerances(spec),
         "Models that are exported and verified": _models(operator.models),
     }
     parts = (
         f"## {spec.name}",
         plain(spec.summary),
-        said if plain(said) != plain(spec.summary) else "",
+        description if plain(description) != plain(spec.summary) else "",
         _facts(operator, folder, has_readme=bool(readme)),
         *(f"**{title}**\n\n{content}" for title, content in tables.items() if content),
     )
@@ -63,7 +64,8 @@ def _section(operator: Operator, readme: str, folder: str) -> str:
 def _facts(operator: Operator, folder: str, *, has_readme: bool) -> str:
     spec = operator.spec
     files = [("declaration", "spec.py"), ("reference", "reference.py"), ("cases", "cases.py")]
-    told = [("tolerances and their reasons", "README.md")] if has_readme else []
+    if has_readme:
+        files.insert(0, ("tolerances and their reasons", "README.md"))
     rows = {
         "torch": code(torch_schema(spec)) if spec.torch else "none: it exists in ONNX alone",
         "defined in": "`torch_op.py`, in Python" if spec.torch and spec.torch.python else "",
@@ -73,7 +75,7 @@ def _facts(operator: Operator, folder: str, *, has_readme: bool) -> str:
         "opsets": f"from {spec.min_opset} on",
         "kernel": "of ONNX Runtime itself (a contrib op)" if spec.runtime == "contrib" else "",
         "lowerings": ", ".join(spec.lowerings),
-        "files": ", ".join(f"[{name}]({folder}/{file})" for name, file in (*told, *files)),
+        "files": ", ".join(f"[{name}]({folder}/{file})" for name, file in files),
     }
     return table(("", ""), [(name, value) for name, value in rows.items() if value])
 
@@ -132,11 +134,6 @@ def _shape(output: Output) -> str:
 
 def _dims(dims: Sequence[str | int]) -> str:
     return f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
-
-
-def _constraints(spec: OpSpec) -> str:
-    rows = [(code(name), codes(onnx_type(spec, dtype) for dtype in dtypes)) for name, dtypes in spec.types.items()]
-    return table(("variable", "stands for"), rows)
 
 
 def _tolerances(spec: OpSpec) -> str:

@@ -1,1 +1,1 @@
-"""What `doit new` writes: a torch schema, an ATen operator or a node of a model as the files of an operator."""
+"""`doit new`: draft an operator from a torch schema, an ATen operator or the nodes of a model, and write its files."""

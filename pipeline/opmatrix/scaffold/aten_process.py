@@ -1,6 +1,6 @@
-"""``python -m opmatrix.scaffold.aten_process aten::name[.overload]``: what the installed torch says of it, as JSON.
+"""``python -m opmatrix.scaffold.aten_process aten::name[.overload]``: describe an operator of torch, as JSON.
 
-A process of its own: doit's must not import torch, which takes a second or two.
+It runs in a process of its own, because doit's must not import torch, which takes one or two seconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SHAPES = ((3, 4), (4, 4), (2, 3, 4), (2, 4, 4), (2, 3, 4, 4), (12,))
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return the schemas of an operator by overload, or, where there is none, the names that are near."""
+    """Return the schemas and sample runs of an operator by overload; similar names if there is no such operator."""
     qualified, _, _ = name.partition(".")
     schemas = torch._C._jit_get_schemas_for_operator(qualified)
     found = {s.overload_name: str(s) for s in schemas if _is_dispatched(qualified, s.overload_name)}
@@ -27,7 +27,7 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def _is_dispatched(qualified: str, overload: str) -> bool:
-    """Return whether an overload is one of tensors: TorchScript has others of the same name, for numbers and lists."""
+    """Return whether the dispatcher has an overload; TorchScript has further ones, of numbers and lists."""
     try:
         torch._C._dispatch_find_schema_or_throw(qualified, overload)
     except RuntimeError:
@@ -36,7 +36,7 @@ def _is_dispatched(qualified: str, overload: str) -> bool:
 
 
 def _runs(qualified: str, overload: str) -> dict[str, Any] | None:
-    """Return the first of `SHAPES` that the operator takes in all of its tensors, and what it gives, or None."""
+    """Return the first of `SHAPES` that the operator accepts for all tensors, with its outputs, or None."""
     packet = getattr(torch.ops.aten, qualified.removeprefix("aten::"), None)
     function = getattr(packet, overload or "default", None)
     if function is None or function._schema.is_mutable:
@@ -48,7 +48,7 @@ def _runs(qualified: str, overload: str) -> dict[str, Any] | None:
             result = function(
                 *(v for a, v in values if not a.kwarg_only), **{a.name: v for a, v in values if a.kwarg_only}
             )
-        except Exception:  # whatever it refuses, it is not a shape to start with
+        except Exception:  # of any type: this shape is not accepted
             continue
         outputs = result if isinstance(result, tuple | list) else (result,)
         if all(isinstance(o, torch.Tensor) for o in outputs):
@@ -58,7 +58,7 @@ def _runs(qualified: str, overload: str) -> dict[str, Any] | None:
 
 
 def _argument(argument: Any, shape: tuple[int, ...]) -> Any:
-    """Return something for an argument without a default: random numbers between 0 and 1, or what is least special."""
+    """Return a value for an argument without a default: a tensor of random values in [0, 1), or a plain constant."""
     values = {"int": 1, "float": 0.5, "bool": True, "str": "none", "number": 1, "List[int]": [0], "List[float]": [0.5]}
     match str(argument.type):
         case "Tensor":

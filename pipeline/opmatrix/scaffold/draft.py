@@ -1,36 +1,36 @@
-"""An operator that is about to be written: its declaration, and what its kernel and reference can say so far. Pure."""
+"""The draft of a new operator: its declaration, and what `doit new` knows about its arithmetic. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opmatrix.declaration import validation
-from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.declaration.torch_signature import dtype_of, is_required
 from opmatrix.errors import UsageError
 from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, Model, OpSpec, Output, SameAs, Tolerance
 
 FLOATS: tuple[DType, ...] = ("float32", "float64")
-# Of results that are rounded a few times; the README's table is to say why another one holds.
-LIMITS: Mapping[DType, Tolerance] = {
-    "float32": Tolerance(rtol=1e-6, atol=1e-6),
-    "float64": Tolerance(rtol=1e-14, atol=1e-14),
-}
-EXACT = Tolerance(rtol=0.0, atol=0.0)
+# For results that are rounded a few times. The README gives the reason for other limits.
+_LIMITS = {"float32": Tolerance(rtol=1e-6, atol=1e-6), "float64": Tolerance(rtol=1e-14, atol=1e-14)}
+_FORMULA_LIMITS = {"float32": Tolerance(rtol=2e-6, atol=1e-6), "float64": Tolerance(rtol=1e-13, atol=1e-14)}
+_EXACT = Tolerance(rtol=0.0, atol=0.0)
 SHAPE = (3, 4)
-# What a case gives for an attribute without a default, and what a second model gives for one with any.
+SUMMARY = "FILL IN: what it computes, in one sentence."
+# Attribute values of the first model, which sets those without a default, and of the second, which sets all.
 VALUES: Mapping[AttributeKind, tuple[AttributeValue, AttributeValue]] = {
     "float": (0.5, -1.75), "int": (1, 2), "bool": (True, False), "string": ("none", "none"),
     "floats": ((0.5, 2.0), (-1.75,)), "ints": ((0, 1), (1,)),
 }  # fmt: skip
+_OWNERS = {"ai.onnx": "ONNX", "com.microsoft": "ONNX Runtime", "com.ms.internal": "ONNX Runtime"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Formula:
-    """A function of one number: in C++ of `value`, in NumPy of `exact`, a longdouble.
+    """An elementwise function: in C++ of `value`, in NumPy of `exact`, a longdouble.
 
-    `mean` and `deviation` are of random numbers for which it is defined: opcheck fails where an output is NaN.
+    `mean` and `deviation` give random inputs inside its domain, because opcheck fails if an output is NaN.
     """
 
     cpp: str
@@ -41,61 +41,48 @@ class Formula:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """An operator that is about to be written.
+    """A new operator.
 
-    `formula` is what it computes, where that is known. Without it kernel and reference copy an input, unless `aten`
-    names torch's own operator: the reference then refuses, since what torch computes is known, and is no copy.
-    `examples` are shapes that it is known to take; `notes` what differs from what was asked for.
+    `formula` is what it computes, if known. Without one, kernel and reference are a placeholder that copies an input;
+    but if `aten` names an operator of torch, the reference raises instead, because a copy would be a wrong result.
+    `notes` are the differences from the request.
     """
 
     spec: OpSpec
     notes: tuple[str, ...] = ()
     formula: Formula | None = None
     aten: str = ""
-    origin: str = ""  # where the declaration comes from, for the first line of spec.py
-    examples: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)  # values that it is known to take
-    guessed: tuple[str, ...] = ()  # attributes whose default nobody has told
-    seen: Model | None = None  # what it was seen with
+    origin: str = ""  # where the declaration comes from, for the docstring of spec.py
+    shape: tuple[int, ...] = SHAPE  # of an input, for the first cases
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)  # values that it takes
+    guessed: tuple[str, ...] = ()  # attributes with an unknown default
+    seen: Model | None = None  # its use in the model that it was declared from
 
     @property
     def copies(self) -> bool:
-        """Whether kernel and reference are the placeholder that copies."""
+        """Whether kernel and reference are a placeholder that copies an input."""
         return self.formula is None and not self.aten
 
     @property
-    def first(self) -> Input:
+    def first_input(self) -> Input:
         """The first required input."""
         return next(i for i in self.spec.inputs if is_required(i))
 
     def source(self, output: Output) -> Input | None:
-        """Return the input that a placeholder copies to `output`, or None, for zeros."""
-        if not isinstance(output.shape, SameAs):
-            return None
-        shaped = output.shape.input
-        return next((i for i in self.spec.inputs if i.name == shaped and i.type == output.type), None)
-
-
-def is_required(part: Input) -> bool:
-    return not part.optional and not part.variadic
+        """Return the input that a placeholder copies to `output`, or None if it writes zeros."""
+        name = output.shape.input if isinstance(output.shape, SameAs) else ""
+        return next((i for i in self.spec.inputs if i.name == name and i.type == output.type), None)
 
 
 def shape_rule(inputs: Iterable[Input], declared: str) -> SameAs:
-    """Return the shape that a placeholder gives an output: that of the input it can copy, else of the first."""
+    """Return the shape of a placeholder's output: that of the first required input of its type, else of any."""
     required = [i for i in inputs if is_required(i)]
     return SameAs(input=next((i for i in required if i.type == declared), required[0]).name)
 
 
-def tolerances(types: Mapping[str, tuple[DType, ...]], outputs: Iterable[Output]) -> dict[DType, Tolerance]:
-    """Return a limit for each dtype of an output."""
-    dtypes = [d for o in outputs for d in types.get(o.type) or (dtype_of(o.type, {}),)]
-    return {d: LIMITS.get(d, EXACT) for d in dict.fromkeys(dtypes)}
-
-
 def operator_name(name: str) -> str:
-    """Return the folder's name for ``ScaleShift`` or ``scale_shift``."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
-    return parted.lower().strip("_")
+    """Return ``scale_shift`` for ``ScaleShift``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower().strip("_")
 
 
 def op_type_of(name: str) -> str:
@@ -103,15 +90,27 @@ def op_type_of(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-def fresh(name: str, taken: Collection[str]) -> str:
-    """Return `name`, or with a number behind it if it is taken."""
+def unused(name: str, taken: Collection[str]) -> str:
+    """Return `name`, with a number appended if it is taken."""
     return next(n for n in (name, *(f"{name}_{k}" for k in range(2, 100))) if n not in taken)
 
 
-def checked(draft: Draft) -> Draft:
-    """Return the draft. Raises UsageError with all that its declaration would be refused for."""
-    spec = draft.spec
+def domain_owner(domain: str) -> str | None:
+    """Return "ONNX" or "ONNX Runtime" if they own `domain` or a parent of it, else None. "" is ``ai.onnx``."""
+    return next((o for own, o in _OWNERS.items() if f"{domain or 'ai.onnx'}.".startswith(f"{own}.")), None)
+
+
+def is_reserved(name: str) -> bool:
+    """Return whether a declaration reserves this name: no operator, input or attribute may have it."""
+    return any(name in names for names in validation.RESERVED.values())
+
+
+def finished(draft: Draft) -> Draft:
+    """Return the draft with a tolerance for each dtype of an output. Raises UsageError with all its mistakes."""
+    dtypes = [d for o in draft.spec.outputs for d in draft.spec.types.get(o.type) or (dtype_of(o.type, {}),)]
+    limits = _FORMULA_LIMITS if draft.formula else _LIMITS
+    spec = replace(draft.spec, tolerances={"custom": {d: limits.get(d, _EXACT) for d in dict.fromkeys(dtypes)}})
     mistakes = [f"  {m.field}: {m.text}" for m in validation.declaration(spec, spec.name)]
     if mistakes:
         raise UsageError(f"{spec.name} cannot be declared so:\n" + "\n".join(mistakes))
-    return draft
+    return replace(draft, spec=spec)

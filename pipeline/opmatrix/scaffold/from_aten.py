@@ -1,4 +1,4 @@
-"""An ATen operator as an override: the declaration, and for some functions of one number their arithmetic. Pure."""
+"""Draft an override of an ATen operator, with the arithmetic of some elementwise functions. Pure."""
 
 from __future__ import annotations
 
@@ -7,38 +7,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from opmatrix.declaration import torch_schema_parser, validation
+from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema
 from opmatrix.errors import UsageError
-from opmatrix.scaffold import from_torch_schema
 from opmatrix.scaffold.draft import (
     FLOATS,
+    SHAPE,
+    SUMMARY,
     Draft,
     Formula,
-    checked,
-    fresh,
+    finished,
+    is_reserved,
     op_type_of,
     operator_name,
     shape_rule,
-    tolerances,
+    unused,
 )
-from opmatrix.spec import (
-    Attribute,
-    AttributeKind,
-    AttributeValue,
-    FromKernel,
-    Input,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Override,
-    SameAs,
-    Tolerance,
-    TorchOp,
-)
+from opmatrix.scaffold.from_torch_schema import KINDS, TENSORS, aliased, parts, refused_results, why_no_type
+from opmatrix.spec import AttributeKind, AttributeValue, FromKernel, OnnxOp, OpSpec, Output, Override, TorchOp
 
-_INVERSE = {"deviation": 0.1}  # of functions from -1 to 1
-_POSITIVE = {"mean": 3.0, "deviation": 0.3}  # of functions from 1 on, or from 0
+_INVERSE = {"deviation": 0.1}  # inputs within [-1, 1]
+_POSITIVE = {"mean": 3.0, "deviation": 0.3}  # inputs above 1
 _RANGES: Mapping[str, Mapping[str, float]] = {
     **dict.fromkeys(("acos", "asin", "atanh"), _INVERSE),
     **dict.fromkeys(("acosh", "log", "log10", "log1p", "log2", "rsqrt", "sqrt"), _POSITIVE),
@@ -57,73 +46,74 @@ _CPP_AND_NUMPY: Mapping[str, tuple[str, str]] = {
     "sigmoid": ("1 / (1 + std::exp(-value))", "1 / (1 + np.exp(-exact))"),
     "sqrt": ("std::sqrt(value)", "np.sqrt(exact)"),
 }
-# What is known of functions of one number.
+# Elementwise functions by their ATen name.
 FORMULAS: Mapping[str, Formula] = {
     name: Formula(cpp=cpp, numpy=numpy, **_RANGES.get(name, {})) for name, (cpp, numpy) in _CPP_AND_NUMPY.items()
 }
-_LIMITS = {"float32": Tolerance(rtol=2e-6, atol=1e-6), "float64": Tolerance(rtol=1e-13, atol=1e-14)}
-# How ATen's types are declared. A number of no fixed kind is one that the default shows.
-_KINDS: Mapping[str, AttributeKind] = {**from_torch_schema.KINDS, "SymInt": "int", "SymInt[]": "ints"}
-# What `aten_child` calls an operator with.
+# The attribute kinds of ATen's types; `_attribute_kind` handles Scalar, whose default shows the kind.
+_KINDS: Mapping[str, AttributeKind] = {**KINDS, "SymInt": "int", "SymInt[]": "ints"}
+# The values that `aten_process` calls an operator with.
 _GIVEN: Mapping[AttributeKind, AttributeValue] = {
     "int": 1, "float": 0.5, "bool": True, "string": "none", "ints": (0,), "floats": (0.5,),
 }  # fmt: skip
 
 
-def from_aten(found: Mapping[str, Any], qualified: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
+def from_aten(described: Mapping[str, Any], qualified: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
     """Return an override of the default overload of an ATen operator.
 
-    `found` is what `aten_child` tells of it. Raises UsageError where it has no such overload, or cannot be declared.
+    `described` is what `aten_process` prints. Raises UsageError if there is no such overload or it cannot be declared.
     """
-    schema = torch_schema_parser.parse(_default_overload(found, qualified))
+
+    def measured(output: Output, sample: Mapping[str, Any]) -> Output:
+        """Return the output with the dtype and shape of `sample`."""
+        declared = "T" if sample["dtype"] == "float32" else sample["dtype"]
+        same = sample["shape"] == runs["shape"]
+        shape = shape_rule(inputs, declared) if same else FromKernel(rank=len(sample["shape"]))
+        return replace(output, type=declared, shape=shape)
+
+    schema = torch_schema_parser.parse(_default_overload(described, qualified))
     if refused := [*_refused(schema)]:
         torch_schema_parser.refuse(
-            f"{schema.qualified} of torch {found['torch']} cannot be declared:", schema.text, refused
+            f"{schema.qualified} of torch {described['torch']} cannot be declared:", schema.text, refused
         )
-    renamed = dict.fromkeys(("self", "input"), fresh("x", [a.name for a in schema.arguments]))
-    inputs = tuple(
-        from_torch_schema.input_of(replace(a, name=renamed.get(a.name, a.name)), "T")
-        for a in schema.arguments
-        if a.type.name in from_torch_schema.TENSORS
-    )
-    kinds = [(a, kind_of(a)) for a in schema.arguments if a.type.name not in from_torch_schema.TENSORS]
-    attributes = tuple(from_torch_schema.attribute_of(a, kind) for a, kind in kinds if kind)
-    # Those without a default come first, as in a declaration: they are given by name.
+    renamed = dict.fromkeys(("self", "input"), unused("x", [a.name for a in schema.arguments]))
+    arguments = tuple(replace(a, name=renamed.get(a.name, a.name)) for a in schema.arguments)
+    inputs, attributes, outputs = parts(replace(schema, arguments=arguments), "T", _attribute_kind)
+    # A declaration has those without a default first. They are given by name, so their order is free.
     attributes = tuple(sorted(attributes, key=lambda a: a.default is not None))
-    runs = found["runs"].get("") or {}
+    runs = described["runs"].get("") or {}
     formula = FORMULAS.get(schema.name) if len(inputs) == 1 and not attributes and runs else None
-    outputs = _outputs(schema, inputs, attributes, runs)
-    name = name or _free_name(schema.name)
-    limits = {d: _LIMITS[d] for d in FLOATS} if formula else tolerances({"T": FLOATS}, outputs)
+    if runs:
+        outputs = tuple(measured(o, sample) for o, sample in zip(outputs, runs["outputs"], strict=True))
+    if not name:
+        is_free = re.fullmatch(r"[a-z][a-z0-9_]*", schema.name) and not is_reserved(schema.name)
+        name = schema.name if is_free else f"aten_{operator_name(schema.name)}"
     spec = OpSpec(
         name=name,
-        summary=f"{schema.name} of each element, as torch has it."
-        if formula
-        else "FILL IN: what it computes, in one sentence.",
+        summary=f"{schema.name} of each element, as torch has it." if formula else SUMMARY,
         torch=TorchOp(name=schema.qualified, overrides=(Override(name=schema.qualified),)),
         onnx=OnnxOp(domain=domain, op_type=op_type or op_type_of(operator_name(name).removeprefix("aten_"))),
         types={"T": FLOATS},
         inputs=inputs,
         attributes=attributes,
         outputs=outputs,
-        tolerances={"custom": limits},
+        tolerances={},
     )
-    shape = tuple(runs.get("shape", (3, 4)))
     draft = Draft(
         spec=spec,
         notes=tuple(_notes(schema, runs)),
         formula=formula,
         aten=schema.qualified,
-        origin=f"declared from {schema.text} of torch {found['torch']}",
-        examples=dict.fromkeys([i.name for i in inputs], shape),
+        origin=f"declared from {schema.text} of torch {described['torch']}",
+        shape=tuple(runs.get("shape", SHAPE)),
         attributes={a.name: _GIVEN[a.kind] for a in attributes if a.default is None},
     )
-    return checked(draft)
+    return finished(draft)
 
 
-def _default_overload(found: Mapping[str, Any], qualified: str) -> str:
+def _default_overload(described: Mapping[str, Any], qualified: str) -> str:
     name, _, overload = qualified.partition(".")
-    schemas: Mapping[str, str] = found["schemas"]
+    schemas: Mapping[str, str] = described["schemas"]
     if not schemas and (namespace := name.partition("::")[0]) not in ("aten", name):
         raise UsageError(
             f"--override takes torch's own operators, aten::name, and {name!r} is of {namespace!r}. Write one of your "
@@ -131,19 +121,19 @@ def _default_overload(found: Mapping[str, Any], qualified: str) -> str:
             f"the other: table[torch.ops.{name.replace('::', '.')}.default] = table[torch.ops.my.name.default]"
         )
     if not schemas:
-        near = found.get("near") or []
+        near = described.get("near") or []
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise UsageError(f"torch {found['torch']} has no operator {name!r}{meant}")
+        raise UsageError(f"torch {described['torch']} has no operator {name!r}{meant}")
     if "" in schemas and overload in ("", "default"):
         return schemas[""]
     has = ", ".join(f"{name}.{o}" if o else f"{name}.default" for o in schemas)
     asked = f"the overload {overload!r}" if overload else "an operator without a default overload"
     raise UsageError(f"{asked} of {name} cannot be overridden: exports are keyed by default overloads. "
-                     f"torch {found['torch']} has {has}")  # fmt: skip
+                     f"torch {described['torch']} has {has}")  # fmt: skip
 
 
-def kind_of(argument: Parameter) -> AttributeKind | None:
-    """Return how an argument that is no tensor is declared, or None for one that is left out."""
+def _attribute_kind(argument: Parameter) -> AttributeKind | None:
+    """Return the attribute kind of a non-tensor argument, or None if it is left out."""
     name = re.sub(r"\[\d+\]", "[]", argument.type.name)
     if name == "Scalar":
         return "int" if argument.has_default and isinstance(argument.default, int) else "float"
@@ -153,47 +143,20 @@ def kind_of(argument: Parameter) -> AttributeKind | None:
 def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
     for argument in schema.arguments:
         if argument.type.alias:
-            yield argument.type.at, from_torch_schema.aliased(argument.type)
-        elif argument.type.name not in from_torch_schema.TENSORS and not kind_of(argument) and not argument.has_default:
-            yield argument.type.at, from_torch_schema.why_no_type(argument.type)
-    kinds = [
-        "tensor" if a.type.name in from_torch_schema.TENSORS else "number" for a in schema.arguments if not a.keyword
-    ]
-    if "number" in kinds and "tensor" in kinds[kinds.index("number") :]:
-        at = schema.arguments[kinds.index("number")].at
-        yield at, "it stands ahead of a tensor, and a node of ONNX has inputs first"
+            yield argument.type.at, aliased(argument.type)
+        elif argument.type.name not in TENSORS and not _attribute_kind(argument) and not argument.has_default:
+            yield argument.type.at, why_no_type(argument.type)
+    positional = [a for a in schema.arguments if not a.keyword]
+    first = next((n for n, a in enumerate(positional) if a.type.name not in TENSORS), len(positional))
+    if any(a.type.name in TENSORS for a in positional[first:]):
+        yield positional[first].at, "it stands ahead of a tensor, and a node of ONNX has inputs first"
     if not any(a.type.name == "Tensor" for a in schema.arguments):
         yield schema.text.index("("), "no argument is a Tensor; at least one is needed"
-    if not schema.results:
-        yield schema.results_at, "no result: an operator of ONNX has at least one output"
-    for result in schema.results:
-        yield from from_torch_schema.why_no_output(result)
-
-
-def _outputs(
-    schema: Schema, inputs: tuple[Input, ...], attributes: tuple[Attribute, ...], runs: Mapping[str, Any]
-) -> tuple[Output, ...]:
-    named = from_torch_schema.outputs_of(schema, inputs, attributes)
-    if not runs:
-        return named
-    found = []
-    for output, given in zip(named, runs["outputs"], strict=True):
-        declared = "T" if given["dtype"] == "float32" else given["dtype"]
-        same = given["shape"] == runs["shape"]
-        shape = SameAs(input=shape_rule(inputs, declared).input) if same else FromKernel(rank=len(given["shape"]))
-        found.append(replace(output, type=declared, shape=shape))
-    return tuple(found)
-
-
-def _free_name(name: str) -> str:
-    reserved = any(name in names for names in validation.RESERVED.values()) or not re.fullmatch(
-        r"[a-z][a-z0-9_]*", name
-    )
-    return f"aten_{operator_name(name)}" if reserved else name
+    yield from refused_results(schema)
 
 
 def _notes(schema: Schema, runs: Mapping[str, Any]) -> Iterator[str]:
-    left = [a.name for a in schema.arguments if a.type.name not in from_torch_schema.TENSORS and not kind_of(a)]
+    left = [a.name for a in schema.arguments if a.type.name not in TENSORS and not _attribute_kind(a)]
     if left:
         yield f"left out, since ONNX has nothing for them: {', '.join(left)}. Models that give them are not exported so"
     if not runs:

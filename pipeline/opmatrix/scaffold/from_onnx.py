@@ -1,4 +1,4 @@
-"""Nodes of a model that nobody has declared, as operators of their own. Pure."""
+"""Draft operators from the custom nodes of a model. Pure."""
 
 from __future__ import annotations
 
@@ -8,51 +8,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opmatrix.declaration.torch_signature import DTYPES, to_float32
-from opmatrix.declaration.validation import RESERVED
+from opmatrix.declaration.torch_signature import DTYPES, is_required, to_float32
 from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
-from opmatrix.errors import UsageError, did_you_mean
+from opmatrix.errors import UsageError, did_you_mean, many
 from opmatrix.scaffold import from_torch_schema
-from opmatrix.scaffold.draft import (
-    FLOATS,
-    VALUES,
-    Draft,
-    checked,
-    fresh,
-    is_required,
-    operator_name,
-    shape_rule,
-    tolerances,
-)
-from opmatrix.spec import (
-    Attribute,
-    AttributeValue,
-    Case,
-    DType,
-    Input,
-    Model,
-    OnnxOp,
-    OpSpec,
-    Output,
-    Random,
-    given,
-    shape_of,
-)
+from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, is_reserved, operator_name, shape_rule, unused
+from opmatrix.spec import Attribute, AttributeValue, Case, DType, Input, Model, OnnxOp, OpSpec, Output, Random
 
 Node = Mapping[str, Any]
 _ZEROS: Mapping[str, AttributeValue] = {"float": 0.0, "int": 0, "string": "", "floats": (), "ints": ()}
 
 
-def by_operator(found: Mapping[str, Any], shown: str, *, op_type: str = "") -> dict[str, list[Node]]:
-    """Return the nodes of each unknown operator, by ``domain::OpType``. Raises UsageError where there is none."""
-    if why := found.get("error"):
+def by_operator(described: Mapping[str, Any], shown: str, *, op_type: str = "") -> dict[str, list[Node]]:
+    """Return the nodes of each custom operator by ``domain::OpType``. Raises UsageError if there is none."""
+    if why := described.get("error"):
         raise UsageError(f"{shown}: no model of ONNX can be read: {why}")
     nodes: dict[str, list[Node]] = {}
-    for node in found["nodes"]:
+    for node in described["nodes"]:
         nodes.setdefault(f"{node['domain']}::{node['op_type']}", []).append(node)
     if not nodes:
-        more = f"; functions of its own: {', '.join(found['functions'])}" if found["functions"] else ""
-        domains = ", ".join(repr(d or "ai.onnx") for d in found["domains"])
+        more = f"; functions of its own: {', '.join(described['functions'])}" if described["functions"] else ""
+        domains = ", ".join(repr(d or "ai.onnx") for d in described["domains"])
         raise UsageError(
             f"{shown}: every node is known: ONNX's own, ONNX Runtime's, or a function in the model (its domains: "
             f"{domains}{more}). There is nothing to declare."
@@ -67,55 +43,57 @@ def by_operator(found: Mapping[str, Any], shown: str, *, op_type: str = "") -> d
 
 
 def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
-    """Return one operator that exists in ONNX alone, from all of its nodes in a model.
+    """Return one operator without a torch side, from all of its nodes in a model.
 
-    Raises UsageError with all that cannot be declared.
+    Raises UsageError with everything that cannot be declared.
     """
     first = nodes[0]
+    name = name or operator_name(first["op_type"])
     qualified = f"{first['domain']}::{first['op_type']}"
     if refused := [*dict.fromkeys(_refused(nodes))]:
         raise UsageError("\n".join([f"{shown}: {qualified} cannot be declared:", *(f"  {why}" for why in refused)]))
     types, declared = _types(nodes)
-    taken: set[str] = set(types) | {name or operator_name(first["op_type"])}
+    taken = {*types, name}
     attributes, guessed = _attributes(nodes, taken)
     inputs = tuple(_inputs(nodes, declared["inputs"], taken))
     outputs = []
     for index, type_ in enumerate(declared["outputs"]):
-        taken.add(output := fresh(f"y{index}" if len(declared["outputs"]) > 1 else "y", taken))
+        taken.add(output := unused(f"y{index}" if len(declared["outputs"]) > 1 else "y", taken))
         doc = _doc(nodes, "outputs", index)
         outputs.append(Output(name=output, type=type_, shape=shape_rule(inputs, type_), doc=doc))
     spec = OpSpec(
-        name=name or operator_name(first["op_type"]),
-        summary="FILL IN: what it computes, in one sentence.",
+        name=name,
+        summary=SUMMARY,
         torch=None,
         onnx=OnnxOp(domain=first["domain"], op_type=first["op_type"], versions=_versions(first)),
         types=types,
         inputs=inputs,
         attributes=attributes,
         outputs=tuple(outputs),
-        tolerances={"custom": tolerances(types, outputs)},
+        tolerances={},
     )
-    values = {a.name: v for a in attributes for v in [_value(first, a)] if v is not None}
+    given = first["attributes"]
+    values = {a.name: _shortest(given[a.name]["value"]) for a in attributes if a.name in given}
     draft = Draft(
         spec=spec,
         notes=tuple(_notes(nodes, guessed)),
-        origin=f"declared from {len(nodes)} node{'s' * (len(nodes) > 1)} of {shown}",
+        origin=f"declared from {many(len(nodes), 'node')} of {shown}",
         attributes=values,
         guessed=guessed,
         seen=_seen(spec, first, values),
     )
-    return checked(draft)
+    return finished(draft)
 
 
 def _versions(node: Node) -> tuple[int, ...]:
-    """Return the versions of the domain that a model may import: this model's, and the one that others begin with."""
+    """Return the versions of the domain that models may import: 1, and the version that this model imports."""
     return (1, node["imported"]) if node["imported"] > 1 else (1,)
 
 
 def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, name: str = "") -> Draft:
-    """Return one operator with the torch schema `schema` and the node of a model on ONNX's side.
+    """Return one operator with the torch schema `schema` and the domain and op type of `nodes`.
 
-    Raises UsageError where both do not fit.
+    Raises UsageError if a node does not fit the schema.
     """
     first = nodes[0]
     draft = from_torch_schema.from_schema(schema, domain=first["domain"], name=name, op_type=first["op_type"])
@@ -160,14 +138,14 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
             elif dtype == "string":
                 yield f"{_who(node)}: {part['name']!r} holds texts, not supported yet: give their codes as int64"
         for key, value in node["attributes"].items():
-            if value["kind"] not in VALUES:
+            if value["kind"] not in _ZEROS:
                 what = {"tensor": "make it an input", "strings": "part a string in the kernel"}.get(
                     value["kind"], "leave it out"
                 )
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, not supported: {what}"
             elif kinds.setdefault(key, value["kind"]) != value["kind"]:
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, elsewhere of {kinds[key]}"
-            elif not _identifier(key):
+            elif not _is_allowed(key):
                 yield f"{_who(node)}: attribute {key!r} is no name that Python, C++ and the generated code can have"
         if not node["inputs"] or node["inputs"][0] is None:
             yield f"{_who(node)} has no first input, and one is needed that is always there"
@@ -177,7 +155,7 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
 
 
 def _mixed(nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield the parts whose dtype differs between nodes, but not as that of the first input does."""
+    """Yield the inputs and outputs whose dtype differs between nodes, and not in the way of the first input."""
     first = _dtypes(nodes, "inputs", 0)
     for side in ("inputs", "outputs"):
         for index in range(max(len(n[side]) for n in nodes)):
@@ -188,15 +166,19 @@ def _mixed(nodes: Sequence[Node]) -> Iterator[str]:
                 yield f"{side[:-1]} {index} is {dtypes}, and not as the first input is: declare it by hand"
 
 
+def _parts(nodes: Sequence[Node], side: str, index: int) -> list[Mapping[str, Any] | None]:
+    """Return the input or output `index` of each node, None where it is absent."""
+    return [n[side][index] if index < len(n[side]) else None for n in nodes]
+
+
 def _dtypes(nodes: Sequence[Node], side: str, index: int) -> list[str | None]:
-    parts = [n[side][index] if index < len(n[side]) else None for n in nodes]
-    return [p["dtype"] if p else None for p in parts]
+    return [part["dtype"] if part else None for part in _parts(nodes, side, index)]
 
 
 def _types(nodes: Sequence[Node]) -> tuple[dict[str, tuple[DType, ...]], dict[str, list[str]]]:
-    """Return the type variables, one or none, and the declared type of every input and output.
+    """Return the type variable T, and the declared type of every input and output.
 
-    What has the dtypes of the first input, or an unknown one, goes with it.
+    T has the dtypes of the first input; an input or output of another dtype has that dtype as its type.
     """
     seen = sorted({d for d in _dtypes(nodes, "inputs", 0) if d}, key=DTYPES.index)
     types: dict[str, tuple[DType, ...]] = {"T": tuple(seen) or FLOATS}  # type: ignore[arg-type]
@@ -211,36 +193,32 @@ def _types(nodes: Sequence[Node]) -> tuple[dict[str, tuple[DType, ...]], dict[st
 
 def _inputs(nodes: Sequence[Node], declared: Sequence[str], taken: set[str]) -> Iterator[Input]:
     for index, type_ in enumerate(declared):
-        everywhere = all(index < len(n["inputs"]) and n["inputs"][index] for n in nodes)
-        names = [n["inputs"][index]["name"] for n in nodes if index < len(n["inputs"]) and n["inputs"][index]]
-        taken.add(name := fresh(_named(names[0] if names else "", index), taken))
-        yield Input(name=name, type=type_, optional=not everywhere, doc=_doc(nodes, "inputs", index))
+        parts = _parts(nodes, "inputs", index)
+        value = next((part["name"] for part in parts if part), "")
+        taken.add(name := unused(_input_name(value, index), taken))
+        yield Input(name=name, type=type_, optional=not all(parts), doc=_doc(nodes, "inputs", index))
 
 
-def _named(value: str, index: int) -> str:
-    """Return the last part of a value's name where it says something, such as ``weight``, else ``x2``."""
+def _input_name(value: str, index: int) -> str:
+    """Return the last part of a value's name if it is a word, such as ``weight``, else ``x2``."""
     last = re.split(r"[./:]", value)[-1]
-    speaking = re.fullmatch(r"[a-z][a-z_]*", last) and _identifier(last) and last not in ("input", "output")
-    return last if speaking else f"x{index}" if index else "x"
+    is_word = re.fullmatch(r"[a-z][a-z_]*", last) and _is_allowed(last) and last not in ("input", "output")
+    return last if is_word else f"x{index}" if index else "x"
 
 
-def _identifier(name: str) -> bool:
-    reserved = any(name in names for names in RESERVED.values())
-    return name.isidentifier() and name not in CPP_KEYWORDS and name not in TAKEN and not reserved
+def _is_allowed(name: str) -> bool:
+    """Return whether an input or attribute may have this name."""
+    return name.isidentifier() and name not in CPP_KEYWORDS and name not in TAKEN and not is_reserved(name)
 
 
 def _doc(nodes: Sequence[Node], side: str, index: int) -> str:
-    shapes = [n[side][index]["shape"] for n in nodes if index < len(n[side]) and n[side][index]]
-    known = [
-        "(" + ", ".join("?" if d is None else str(d) for d in s) + ("," if len(s) == 1 else "") + ")"
-        for s in shapes
-        if s is not None
-    ]
+    shapes = [part["shape"] for part in _parts(nodes, side, index) if part and part["shape"] is not None]
+    known = [f"({', '.join('?' if d is None else str(d) for d in s)}{',' * (len(s) == 1)})" for s in shapes]
     return f"FILL IN; in the model of shape {' or '.join(dict.fromkeys(known))}" if known else "FILL IN"
 
 
 def _attributes(nodes: Sequence[Node], taken: set[str]) -> tuple[tuple[Attribute, ...], tuple[str, ...]]:
-    """Return the attributes, those that every node has first; and those whose default nobody has told."""
+    """Return the attributes, those of all nodes first, and the names of the others, whose default is unknown."""
     kinds = {key: value["kind"] for node in nodes for key, value in node["attributes"].items()}
     always = [key for key in kinds if all(key in n["attributes"] for n in nodes)]
     guessed = tuple(key for key in kinds if key not in always)
@@ -252,20 +230,17 @@ def _attributes(nodes: Sequence[Node], taken: set[str]) -> tuple[tuple[Attribute
     return tuple(found), guessed
 
 
-def _value(node: Node, attribute: Attribute) -> AttributeValue | None:
-    value = node["attributes"].get(attribute.name, {}).get("value")
-    return tuple(map(_shortest, value)) if isinstance(value, list) else _shortest(value)
-
-
 def _shortest(value: Any) -> Any:
-    """Return the float with the fewest digits that is the same float32: 0.1 for 0.10000000149."""
+    """Return a float as the shortest decimal that rounds to the same float32: 0.1 for 0.10000000149."""
+    if isinstance(value, list):
+        return tuple(map(_shortest, value))
     if not isinstance(value, float):
         return value
     return next((s for digits in range(1, 10) if to_float32(s := float(f"{value:.{digits}g}")) == value), value)
 
 
 def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Model | None:
-    """Return a model as the first node is, with 2 for a size that is not known; None where a rank is not known."""
+    """Return a model like the first node, with 2 for unknown sizes; None if a rank is unknown or it is too large."""
     inputs: dict[str, Random] = {}
     for part, found in zip(spec.inputs, (*node["inputs"], *[None] * len(spec.inputs)), strict=False):
         if found is None:
@@ -274,13 +249,15 @@ def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Mod
             return None
         inputs[part.name] = Random(shape=tuple(d if isinstance(d, int) else 2 for d in found["shape"]))
     dtype = node["inputs"][0]["dtype"] or FLOATS[0]
-    case = Case(name="seen", inputs=dict(inputs))
-    if sum(math.prod(shape_of(t)) for i in spec.inputs for t in given(case, i.name)) > 1_000_000:
+    if sum(math.prod(tensor.shape) for tensor in inputs.values()) > 1_000_000:
         return None
     return Model(
-        name="seen", types=dict.fromkeys(spec.types, dtype), attributes=dict(values), cases=(case,),
+        name="seen",
+        types=dict.fromkeys(spec.types, dtype),
+        attributes=dict(values),
+        cases=(Case(name="seen", inputs=dict(inputs)),),
         domain_version=spec.onnx.versions[-1],
-    )  # fmt: skip
+    )
 
 
 def _notes(nodes: Sequence[Node], guessed: Sequence[str]) -> Iterator[str]:

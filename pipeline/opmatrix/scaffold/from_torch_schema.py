@@ -1,14 +1,14 @@
-"""A torch schema as a declaration, or the reasons why it cannot be one, each at its place. Pure."""
+"""Draft an operator from a torch schema, or report each part that cannot be declared. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type
 from opmatrix.errors import did_you_mean
-from opmatrix.scaffold.draft import FLOATS, Draft, checked, fresh, op_type_of, operator_name, shape_rule, tolerances
+from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, op_type_of, operator_name, shape_rule, unused
 from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, TorchOp
 
 TENSORS = ("Tensor", "Tensor?", "Tensor[]")
@@ -31,7 +31,7 @@ _REASONS: Mapping[str, str] = {
     ("Device", "Layout", "MemoryFormat", "Generator", "Dimname", "Storage", "Stream", "QScheme", "DeviceIndex"),
     _NO_ATTRIBUTE,
 )  # fmt: skip
-# How others spell a type.
+# Other spellings of a type.
 _SPELLED: Mapping[str, str] = {
     "double": "float", "float32": "float", "float64": "float", "long": "int", "int64": "int", "int64_t": "int",
     "string": "str", "boolean": "bool", "list": "int[]", "List": "int[]", "Optional": "Tensor?", "ndarray": "Tensor",
@@ -41,40 +41,53 @@ _SPELLED: Mapping[str, str] = {
 def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
     """Return an operator with the torch schema `text`.
 
-    Raises UsageError with every place of `text` that cannot be declared, and why.
+    Raises UsageError with the column and reason of each part of `text` that cannot be declared.
     """
     schema = torch_schema_parser.parse(text)
     if refused := [*_refused(schema)]:
         torch_schema_parser.refuse("the schema cannot be declared:", schema.text, refused)
-    variable = fresh("T", [p.name for p in (*schema.arguments, *schema.results)])
-    types = {variable: FLOATS}
-    inputs = tuple(input_of(a, variable) for a in schema.arguments if a.type.name in TENSORS)
-    attributes = tuple(attribute_of(a, KINDS[a.type.name]) for a in schema.arguments if a.type.name in KINDS)
-    outputs = outputs_of(schema, inputs, attributes)
+    variable = unused("T", [p.name for p in (*schema.arguments, *schema.results)])
+    inputs, attributes, outputs = parts(schema, variable, lambda argument: KINDS[argument.type.name])
     name = name or operator_name(schema.name)
     spec = OpSpec(
         name=name,
-        summary="FILL IN: what it computes, in one sentence.",
+        summary=SUMMARY,
         torch=TorchOp(name=schema.qualified),
         onnx=OnnxOp(domain=domain, op_type=op_type or op_type_of(name)),
-        types=types,
+        types={variable: FLOATS},
         inputs=inputs,
         attributes=attributes,
         outputs=outputs,
-        tolerances={"custom": tolerances(types, outputs)},
+        tolerances={},
     )
-    return checked(Draft(spec=spec, notes=tuple(_notes(schema)), origin=f"declared from {schema.text}"))
+    return finished(Draft(spec=spec, notes=tuple(_notes(schema)), origin=f"declared from {schema.text}"))
 
 
-def input_of(argument: Parameter, declared: str) -> Input:
-    kind = argument.type.name
-    return Input(
-        name=argument.name, type=declared, optional=kind == "Tensor?", variadic=kind == "Tensor[]", doc="FILL IN"
+def parts(
+    schema: Schema, variable: str, kind_of: Callable[[Parameter], AttributeKind | None]
+) -> tuple[tuple[Input, ...], tuple[Attribute, ...], tuple[Output, ...]]:
+    """Return the inputs, attributes and outputs of a schema, the tensors of type `variable`.
+
+    `kind_of` returns None for a non-tensor argument that is left out. An unnamed result is named y.
+    """
+    inputs = tuple(
+        Input(name=a.name, type=variable, optional=kind == "Tensor?", variadic=kind == "Tensor[]", doc="FILL IN")
+        for a in schema.arguments
+        if (kind := a.type.name) in TENSORS
     )
+    numbers = [(a, kind_of(a)) for a in schema.arguments if a.type.name not in TENSORS]
+    attributes = tuple(_attribute(a, kind) for a, kind in numbers if kind)
+    taken = [*(i.name for i in inputs), *(a.name for a in attributes), *(r.name for r in schema.results)]
+    outputs = []
+    for index, result in enumerate(schema.results):
+        name = result.name or unused("y" if len(schema.results) == 1 else f"y{index}", taken)
+        taken.append(name)
+        outputs.append(Output(name=name, type=variable, shape=shape_rule(inputs, variable), doc="FILL IN"))
+    return inputs, attributes, tuple(outputs)
 
 
-def attribute_of(argument: Parameter, kind: AttributeKind) -> Attribute:
-    """Return an argument that is no tensor as an attribute: whole numbers may be the default of a float."""
+def _attribute(argument: Parameter, kind: AttributeKind) -> Attribute:
+    """Return the attribute for a non-tensor argument; an integer default of a float becomes a float."""
     default = argument.default
     if kind == "float" and isinstance(default, int):
         default = float(default)
@@ -83,19 +96,8 @@ def attribute_of(argument: Parameter, kind: AttributeKind) -> Attribute:
     return Attribute(name=argument.name, kind=kind, default=default, doc="FILL IN")  # type: ignore[arg-type]
 
 
-def outputs_of(schema: Schema, inputs: tuple[Input, ...], attributes: tuple[Attribute, ...]) -> tuple[Output, ...]:
-    """Return one output per result, of the first input's type; a result without a name is called y."""
-    taken = [*(i.name for i in inputs), *(a.name for a in attributes), *(r.name for r in schema.results)]
-    found = []
-    for index, result in enumerate(schema.results):
-        name = result.name or fresh("y" if len(schema.results) == 1 else f"y{index}", taken)
-        taken.append(name)
-        found.append(Output(name=name, type=inputs[0].type, shape=shape_rule(inputs, inputs[0].type), doc="FILL IN"))
-    return tuple(found)
-
-
 def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
-    """Yield each place that cannot be declared, and why."""
+    """Yield the position and the reason of each part that cannot be declared."""
     if not schema.namespace:
         yield 0, f"an operator of torch has a namespace: write 'my::{schema.name}'"
     if schema.namespace in ("aten", "prim", "prims"):
@@ -106,20 +108,15 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
     if schema.more:
         yield schema.text.index("..."), "any number of arguments of any kind; name each: an operator has a fixed schema"
     for argument in schema.arguments:
-        yield from why_not(argument)
+        yield from _refused_argument(argument)
     yield from _order(schema)
     if not any(a.type.name == "Tensor" for a in schema.arguments):
         yield schema.text.index("("), "no argument is a Tensor; at least one is needed, beside which outputs are made"
-    if not schema.results and not schema.more_results:
-        yield schema.results_at, "no result: an operator of ONNX has at least one output"
-    if schema.more_results:
-        yield schema.results_at, "any number of results: the legacy exporter must know how many; name each"
-    for result in schema.results:
-        yield from why_no_output(result)
+    yield from refused_results(schema)
 
 
-def why_not(argument: Parameter) -> Iterator[tuple[int, str]]:
-    """Yield why an argument is neither an input nor an attribute."""
+def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
+    """Yield why an argument can be neither an input nor an attribute."""
     found, at = argument.type, argument.type.at
     if found.alias:
         yield at, aliased(found)
@@ -133,6 +130,7 @@ def why_not(argument: Parameter) -> Iterator[tuple[int, str]]:
 
 
 def aliased(found: Type) -> str:
+    """Return why a type with an alias annotation cannot be declared."""
     if "!" in found.alias:
         return (
             f"{found.element}({found.alias}) is written in place, and the legacy exporter drops such an operator in "
@@ -144,11 +142,7 @@ def aliased(found: Type) -> str:
 def why_no_type(found: Type) -> str:
     """Return why an argument of this type cannot be declared."""
     name, element = found.name, found.element
-    if (
-        (sized := re.fullmatch(r"(\w+\??)\[(\d+)\](\??)", name))
-        and f"{sized[1]}[]" in (*TENSORS, *KINDS)
-        and not sized[3]
-    ):
+    if (sized := re.fullmatch(r"(\w+\??)\[\d+\]", name)) and f"{sized[1]}[]" in (*TENSORS, *KINDS):
         return (
             f"{name} has a fixed length, which a declaration cannot say: write {sized[1]}[], and let the kernel check"
         )
@@ -171,40 +165,41 @@ def why_no_type(found: Type) -> str:
     return f"{name} is no type that can be declared, allowed: {ALLOWED}{did_you_mean(name, (*TENSORS, *KINDS))}"
 
 
-def why_no_output(result: Parameter) -> Iterator[tuple[int, str]]:
-    found = result.type
-    if found.alias:
-        yield found.at, aliased(found)
-    elif found.name.startswith("Tensor["):
-        yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; name each"
-    elif found.name == "Tensor?":
-        yield found.at, "Tensor? is an output that may be absent: an operator always gives all of them; write Tensor"
-    elif found.name != "Tensor":
-        near = did_you_mean(found.name, ["Tensor"])
-        yield found.at, f"{found.name} is no output of an operator of ONNX, allowed: Tensor{near}"
+def refused_results(schema: Schema) -> Iterator[tuple[int, str]]:
+    """Yield the position and the reason of each result that cannot be an output."""
+    if schema.more_results:
+        yield schema.results_at, "any number of results: the legacy exporter must know how many; name each"
+    elif not schema.results:
+        yield schema.results_at, "no result: an operator of ONNX has at least one output"
+    for found in (r.type for r in schema.results):
+        if found.alias:
+            yield found.at, aliased(found)
+        elif found.name.startswith("Tensor["):
+            yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; name each"
+        elif found.name == "Tensor?":
+            why = "Tensor? is an output that may be absent: an operator always gives all of them; write Tensor"
+            yield found.at, why
+        elif found.name != "Tensor":
+            near = did_you_mean(found.name, ["Tensor"])
+            yield found.at, f"{found.name} is no output of an operator of ONNX, allowed: Tensor{near}"
 
 
 def _order(schema: Schema) -> Iterator[tuple[int, str]]:
-    """Yield what stands out of order: a declaration has inputs, of which a variadic one is last, then attributes."""
-    known = [a for a in schema.arguments if a.type.name in (*TENSORS, *KINDS)]
-    last_variadic = next((i for i, a in enumerate(known) if a.type.name == "Tensor[]"), len(known))
-    first_attribute = next((i for i, a in enumerate(known) if a.type.name in KINDS), len(known))
-    for index, argument in enumerate(known):
-        if argument.type.name not in TENSORS:
-            continue
-        if index > first_attribute:
-            yield argument.type.at, f"{argument.name!r} follows {known[first_attribute].name!r}, which is no tensor: " \
+    """Yield arguments in the wrong order: inputs come first, a variadic one last of them, then attributes."""
+    variadic = attribute = with_default = ""  # the name of the first so far
+    for argument in schema.arguments:
+        name, kind = argument.name, argument.type.name
+        if kind in TENSORS and attribute:
+            yield argument.type.at, f"{name!r} follows {attribute!r}, which is no tensor: " \
                 f"put it ahead, as a node of ONNX has inputs first"  # fmt: skip
-        elif index > last_variadic:
-            yield argument.type.at, f"{argument.name!r} follows {known[last_variadic].name!r}, of which there are " \
+        elif kind in TENSORS and variadic:
+            yield argument.type.at, f"{name!r} follows {variadic!r}, of which there are " \
                 f"any number: put it ahead, as ONNX has a variadic input last"  # fmt: skip
-    for index, argument in enumerate(known):
-        before = [a for a in known[:index] if a.type.name in KINDS and a.has_default]
-        if argument.keyword and argument.type.name in KINDS and not argument.has_default and before:
-            yield (
-                argument.at,
-                f"{argument.name!r} has no default, but {before[0].name!r} before it has one: put it ahead",
-            )
+        elif kind in KINDS and argument.keyword and not argument.has_default and with_default:
+            yield argument.at, f"{name!r} has no default, but {with_default!r} before it has one: put it ahead"
+        variadic = variadic or (name if kind == "Tensor[]" else "")
+        attribute = attribute or (name if kind in KINDS else "")
+        with_default = with_default or (name if kind in KINDS and argument.has_default else "")
 
 
 def _notes(schema: Schema) -> Iterator[str]:

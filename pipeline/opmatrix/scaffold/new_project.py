@@ -1,4 +1,4 @@
-"""The files of a project of one's own, and how they get into its folder: all of them or none, and over nothing."""
+"""`doit new --project`: the files of a new project. All are written or none, and none is overwritten."""
 
 from __future__ import annotations
 
@@ -14,31 +14,21 @@ from opmatrix.project.settings import is_project
 from opmatrix.scaffold.prompt import EXAMPLE
 from opmatrix.wheel.settings import why_no_name
 
-# By the file that each template becomes, first the one that makes a folder a project. ops/ and native/ come with the
-# first operator: git keeps no empty folder.
-TEMPLATES: Mapping[str, str] = {
-    "dodo.py": "dodo.py.j2",
-    "pyproject.toml": "pyproject.toml.j2",
-    "tox.ini": "tox.ini.j2",
-    "toxfile.py": "toxfile.py.j2",
-    ".gitignore": "gitignore.j2",
-    "README.md": "README.md.j2",
-}
-# What may be in the folder before.
-_KEPT = (".git", ".venv")
+# dodo.py makes a folder a project, so it is first here and written last. The first operator brings ops/ and native/,
+# because git keeps no empty folder.
+_FILES = ("dodo.py", "pyproject.toml", "tox.ini", "toxfile.py", ".gitignore", "README.md")
+_MAY_EXIST = (".git", ".venv")  # in the folder, before it becomes a project
 _NOTHING = "Nothing was written."
 
 
 def render(name: str) -> dict[str, str]:
-    """Return the text of every file of a project by its name; `name` is what its wheel is called."""
+    """Return the text of every file of a project by its path; `name` is the name of its wheel."""
     environment = jinja.environment("opmatrix.scaffold")
-    return {
-        file: environment.get_template(f"project/{template}").render(name=name) for file, template in TEMPLATES.items()
-    }
+    return {file: environment.get_template(f"project/{file.lstrip('.')}.j2").render(name=name) for file in _FILES}
 
 
 def name_of(folder: Path, asked: str) -> str:
-    """Return the name of the wheel: as asked for, or that of the folder. Raises UsageError for none that can be."""
+    """Return the name of the wheel: `asked`, or else from the folder's name. Raises UsageError for an invalid one."""
     name = asked or re.sub(r"[-_. ]+", "_", folder.name).lower()
     if why := why_no_name(name):
         where = f"--name {asked}" if asked else f"--project {folder.name}: the folder's name is the package's"
@@ -47,8 +37,8 @@ def name_of(folder: Path, asked: str) -> str:
     return name
 
 
-def refuse_what_is_there(folder: Path) -> None:
-    """Raise UsageError for a folder that is not to become a project."""
+def require_new_folder(folder: Path) -> None:
+    """Raise UsageError for a folder inside a project, a file, or a folder that is not empty."""
     for parent in folder.parents:
         if is_project(parent):
             raise UsageError(f"--project {folder}: it would be inside the project {str(parent)!r}, whose operators are "
@@ -57,26 +47,26 @@ def refuse_what_is_there(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise UsageError(f"--project {folder}: it is a file. Choose another name. {_NOTHING}")
-    if found := sorted(p.name for p in folder.iterdir() if p.name not in _KEPT):
+    if found := sorted(p.name for p in folder.iterdir() if p.name not in _MAY_EXIST):
         shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
         raise UsageError(f"--project {folder}: it holds {shown}, and nothing is overwritten. Choose a folder that is "
-                         f"new, or holds no more than {' and '.join(_KEPT)}. {_NOTHING}")  # fmt: skip
+                         f"new, or holds no more than {' and '.join(_MAY_EXIST)}. {_NOTHING}")  # fmt: skip
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write `files` into `folder`, which is made, the first one last. Raises UsageError where that cannot be."""
+    """Create `folder` and write `files` into it, the first one last. Raises UsageError if that fails."""
     made: list[Path] = []
     try:
         for missing in [p for p in (*reversed(folder.parents), folder) if not p.exists()]:
             missing.mkdir()
             made.append(missing)
         for name, text in reversed([*files.items()]):
-            with (folder / name).open("x", encoding="utf-8") as file:  # it takes nobody's place
+            with (folder / name).open("x", encoding="utf-8") as file:
                 made.append(folder / name)
                 file.write(text)
-    except BaseException as error:  # Ctrl-C as well: half a project would be one with mistakes
+    except BaseException as error:  # Ctrl-C too: a partial project would be invalid
         for path in reversed(made):
-            with suppress(OSError):  # somebody else has put a file there meanwhile
+            with suppress(OSError):  # another process has put a file there meanwhile
                 path.rmdir() if path.is_dir() else path.unlink()
         if not isinstance(error, OSError):
             raise
@@ -84,8 +74,8 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         raise UsageError(f"--project {folder}: {error.strerror}{where}. {_NOTHING}") from error
 
 
-def said(folder: Path, files: Iterable[str], *, name: str) -> Iterator[str]:
-    """Yield what a person is told once the files are written."""
+def summary(folder: Path, files: Iterable[str], *, name: str) -> Iterator[str]:
+    """Yield the lines to print after `files` are written."""
     yield from (f"wrote {folder / file}" for file in files)
     yield f"{name}: a project without operators; the wheel that `doit dist` makes of them is {name}"
     yield f"next: cd {shlex.quote(str(folder))}"

@@ -1,6 +1,6 @@
-"""``python -m opmatrix.scaffold.onnx_process model.onnx``: the nodes of a model that others must bring a kernel for.
+"""``python -m opmatrix.scaffold.onnx_process model.onnx``: print the nodes that need a custom kernel, as JSON.
 
-Prints JSON. A process of its own: doit's must not import onnx.
+It runs in a process of its own, because doit's must not import onnx.
 """
 
 from __future__ import annotations
@@ -12,34 +12,21 @@ from contextlib import suppress
 from typing import Any
 
 import onnx
-from onnx import (
-    AttributeProto,
-    GraphProto,
-    NodeProto,
-    TensorProto,
-    TypeProto,
-    ValueInfoProto,
-    shape_inference,
-)
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, shape_inference
 
-KNOWN = ("ai.onnx", "com.microsoft", "com.ms.internal")
-_KINDS = {
-    AttributeProto.FLOAT: "float", AttributeProto.INT: "int", AttributeProto.STRING: "string",
-    AttributeProto.FLOATS: "floats", AttributeProto.INTS: "ints", AttributeProto.STRINGS: "strings",
-    AttributeProto.TENSOR: "tensor",
-}  # fmt: skip
+from opmatrix.scaffold.draft import domain_owner
 
 
 def describe(path: str) -> dict[str, Any]:
-    """Return what is known of every node of an unknown domain, in the model's order, or why it cannot be read."""
+    """Return the nodes in domains that ONNX and ONNX Runtime do not own, in the model's order, or an error."""
     try:
         model = onnx.load(path, load_external_data=False)
-    except Exception as error:  # protobuf's own kinds, which differ between its implementations
+    except Exception as error:  # its type differs between the implementations of protobuf
         return {"error": f"{type(error).__name__}: {error}"}
     domains = sorted({o.domain for o in model.opset_import})
     if not model.HasField("graph"):
         return {"error": "it holds no graph"}
-    with suppress(Exception):  # of any kind; what cannot be inferred stays unknown
+    with suppress(Exception):  # of any type; shapes and dtypes that are not inferred stay unknown
         model = shape_inference.infer_shapes(model)
     functions = {(f.domain, f.name) for f in model.functions}
     imported = {o.domain: o.version for o in model.opset_import}
@@ -47,13 +34,9 @@ def describe(path: str) -> dict[str, Any]:
     nodes = [
         n | {"imported": imported.get(n["domain"], 1)}
         for n in described
-        if not _known(n["domain"]) and (n["domain"], n["op_type"]) not in functions
+        if not domain_owner(n["domain"]) and (n["domain"], n["op_type"]) not in functions
     ]
     return {"nodes": nodes, "domains": domains, "functions": sorted(f"{d}::{n}" for d, n in functions)}
-
-
-def _known(domain: str) -> bool:
-    return not domain or any(domain == known or domain.startswith(f"{known}.") for known in KNOWN)
 
 
 def _of_graph(graph: GraphProto, outer: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -82,7 +65,7 @@ def _value(value: ValueInfoProto) -> dict[str, Any]:
 
 
 def _dtype(number: int) -> str | None:
-    """Return the name that a declaration has for an element type, None for an unknown one."""
+    """Return the name of an ONNX element type in a declaration, None for an unknown one."""
     if not number:
         return None
     name: str = TensorProto.DataType.Name(number).lower()
@@ -102,13 +85,12 @@ def _described(node: NodeProto, values: dict[str, dict[str, Any]]) -> dict[str, 
 
 
 def _attribute(attribute: AttributeProto) -> dict[str, Any]:
-    kind = _KINDS.get(attribute.type, AttributeProto.AttributeType.Name(attribute.type).lower())
+    kind = AttributeProto.AttributeType.Name(attribute.type).lower()
     value: Any = None
-    if kind in ("float", "int", "floats", "ints"):
-        found = onnx.helper.get_attribute_value(attribute)
-        value = list(found) if kind.endswith("s") else found
-    elif kind == "string":
-        value = attribute.s.decode(errors="replace")
+    if kind in ("float", "int", "floats", "ints", "string"):
+        value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
     return {"kind": kind, "value": value}
 
 

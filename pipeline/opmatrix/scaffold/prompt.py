@@ -1,4 +1,4 @@
-"""What `doit new` is asked for, and the questions in a terminal. Ctrl-C and the end of input are the caller's."""
+"""The options of `doit new`, their check, and the questions that ask for missing ones in a terminal."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from opmatrix.errors import UsageError
-from opmatrix.scaffold import from_torch_schema
+from opmatrix.scaffold.draft import Draft, domain_owner
+from opmatrix.scaffold.from_torch_schema import from_schema
 
 EXAMPLE = "my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor"
+_GIVE = (
+    f"give --schema '{EXAMPLE}' --domain my.domain, or --override aten::name --domain my.domain, or --from-onnx "
+    f"model.onnx; in a terminal, `doit new` alone asks"
+)
 INTRODUCTION = "A new operator. Enter takes what stands in brackets; Ctrl-C stops, and nothing is written."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The options of `doit new`; "" is one that was not given."""
+    """The options of `doit new`; "" means not given."""
 
     schema: str = ""
     domain: str = ""
@@ -23,9 +28,34 @@ class Request:
     override: str = ""
     from_onnx: str = ""
 
+    def draft(self) -> Draft:
+        """Return the operator with this schema."""
+        return from_schema(self.schema, domain=self.domain, name=self.name, op_type=self.op_type)
 
-def complete(request: Request, *, check: Callable[[Request], None]) -> Request:
-    """Return the request with all that it lacks. `check` raises UsageError for what cannot be; that is asked again."""
+
+def check(request: Request) -> None:
+    """Raise UsageError for options that are missing or do not go together."""
+    if not (request.schema or request.override or request.from_onnx):
+        raise UsageError(f"nothing says what the operator is: {_GIVE}")
+    if request.override and (request.schema or request.from_onnx):
+        other = "--schema" if request.schema else "--from-onnx"
+        raise UsageError(f"--override takes the schema that the installed torch has: leave out {other}")
+    if request.from_onnx and request.domain:
+        raise UsageError(f"--domain {request.domain}: the model says the domain; leave it out")
+    if not request.from_onnx and not request.domain:
+        raise UsageError("--domain is missing: the ONNX domain that the operator's node is in, such as my.domain")
+    if request.domain and (owner := domain_owner(request.domain)):
+        raise UsageError(
+            f"--domain {request.domain}: it is {owner}'s own, and an operator there would take the place of one of "
+            f"theirs in silence; write one that you own, such as my.domain"
+        )
+
+
+def complete(request: Request) -> Request:
+    """Ask for the missing options and return all; ask again after an invalid answer.
+
+    Ctrl-C and the end of the input raise KeyboardInterrupt and EOFError.
+    """
     asked = not (request.schema or request.override or request.from_onnx)
     if asked:
         print(INTRODUCTION)
@@ -35,23 +65,27 @@ def complete(request: Request, *, check: Callable[[Request], None]) -> Request:
         return request
     if not request.domain:
         default = "" if request.override else _names(request.schema)[0]
-        request = _field(request, "domain", "ONNX domain", default, check)
+        request = _ask_field(request, "domain", "ONNX domain", default)
     if asked and not request.name:
-        request = _field(request, "name", "name of its folder and its kernel", _names(request.schema)[1], check)
+        request = _ask_field(request, "name", "name of its folder and its kernel", _names(request.schema)[1])
     if asked and not request.op_type:
-        draft = from_torch_schema.from_schema(request.schema, domain=request.domain, name=request.name)
-        request = _field(request, "op_type", "name of its node in ONNX", draft.spec.onnx.op_type, check)
+        request = _ask_field(request, "op_type", "name of its node in ONNX", request.draft().spec.onnx.op_type)
     return request
 
 
-def _field(request: Request, field: str, question: str, default: str, check: Callable[[Request], None]) -> Request:
-    answer = _ask(question, "", default=default, check=lambda text: check(replace(request, **{field: text})))
-    return replace(request, **{field: answer})
+def _ask_field(request: Request, field: str, question: str, default: str) -> Request:
+    def check_answer(answer: str) -> None:
+        changed = replace(request, **{field: answer})
+        check(changed)
+        if changed.schema:
+            changed.draft()
+
+    return replace(request, **{field: _ask(question, "", default=default, check=check_answer)})
 
 
 def _names(schema: str) -> tuple[str, str]:
-    """Return the domain and the name that follow from a schema: its namespace, and its name."""
-    spec = from_torch_schema.from_schema(schema, domain="any.domain").spec
+    """Return the default domain and name of an operator: the namespace and the name in its schema."""
+    spec = from_schema(schema, domain="any.domain").spec
     assert spec.torch is not None
     return spec.torch.name.partition("::")[0], spec.name
 

@@ -1,4 +1,4 @@
-"""The files of an operator from its draft. Pure: a draft in, texts out, short lines in no formatter's layout."""
+"""Render the files of a new operator from its draft; `write.formatted` formats them. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import jinja2
 from opmatrix.codegen import cpp, jinja
 from opmatrix.codegen.cpp_variables import cpp_type, kernel_parameters
 from opmatrix.declaration.python_source import bracket, names, source
-from opmatrix.scaffold.draft import SHAPE, VALUES, Draft, fresh, is_required
+from opmatrix.declaration.torch_signature import is_required
+from opmatrix.scaffold.draft import VALUES, Draft, unused
 from opmatrix.spec import Attribute, AttributeKind, AttributeValue, Input, OpSpec, Output, SameAs
 
 _TYPES: Mapping[AttributeKind, str] = {
@@ -22,7 +23,7 @@ _ARRAY = "NDArray[Any]"
 
 
 def render(draft: Draft) -> dict[str, str]:
-    """Return the text of every file of an operator, by its path below the project's root."""
+    """Return the text of every file of an operator by its path below the project's root."""
     variables = {"draft": draft, "spec": draft.spec, "placeholder": placeholder(draft)}
     made = {
         "ops/{}/spec.py": variables,
@@ -35,7 +36,7 @@ def render(draft: Draft) -> dict[str, str]:
 
 
 def placeholder(draft: Draft) -> str:
-    """Return what a placeholder computes, as a sentence."""
+    """Return a sentence that describes the outputs of a placeholder."""
     copies: dict[str, list[str]] = {}
     for output in draft.spec.outputs:
         source = draft.source(output)
@@ -67,13 +68,13 @@ def _text(file: str, variables: Mapping[str, object]) -> str:
 
 
 def _cases(draft: Draft) -> dict[str, Any]:
-    known = not draft.aten or draft.formula is not None  # of torch's own operators, what they take is for others to say
+    known = not draft.aten or draft.formula is not None  # whether it takes inputs of any shape
     (dtypes,) = draft.spec.types.values()
     return {
         "known": known,
         "special": known and all(d.startswith("float") for d in dtypes),
         "whole": not all(map(is_required, draft.spec.inputs)),
-        "shape": ", ".join(map(str, draft.examples.get(draft.first.name, SHAPE))),
+        "shape": ", ".join(map(str, draft.shape)),
         "values": [_attributes(draft, 0), _attributes(draft, 1)],
         "dynamic": {i.name: ("N", "M") for i in draft.spec.inputs if is_required(i)},
         "dtypes": dtypes,
@@ -81,11 +82,11 @@ def _cases(draft: Draft) -> dict[str, Any]:
 
 
 def _attributes(draft: Draft, index: int) -> dict[str, AttributeValue]:
-    """Return the attributes of the model at `index`: in the first those without a default, in the second all."""
+    """Return the attributes that model `index` sets: model 0 those without a default, model 1 all."""
     found = dict(draft.attributes)
     for one in draft.spec.attributes:
         if one.name in found or (one.default is not None and (not index or one.kind == "string")):
-            continue  # nothing tells another text that it takes
+            continue  # no other valid string is known
         value = VALUES[one.kind][index]
         found[one.name] = value if value != one.default else VALUES[one.kind][0]
     return found
@@ -94,11 +95,12 @@ def _attributes(draft: Draft, index: int) -> dict[str, AttributeValue]:
 def _reference(draft: Draft) -> dict[str, Any]:
     spec = draft.spec
     outputs = _listed([o.name for o in spec.outputs])
+    shaped = f", of the shape of {draft.first_input.name}" if draft.copies or draft.formula else ""
     returned = _ARRAY if len(spec.outputs) == 1 else f"tuple[{', '.join([_ARRAY] * len(spec.outputs))}]"
     parameters = [f"{i.name}: {_array_type(i)}" for i in spec.inputs]
     parameters += ["*", *(f"{a.name}: {_TYPES[a.kind]}" for a in spec.attributes)] if spec.attributes else []
     return {
-        "returned": f"{outputs}, of the shape of {draft.first.name}" if draft.copies or draft.formula else outputs,
+        "returned": outputs + shaped,
         "signature": bracket(f"def {spec.name}(", parameters, f") -> {returned}:"),
         "copied": ", ".join(_copied(draft, output) for output in spec.outputs),
     }
@@ -109,26 +111,26 @@ def _array_type(part: Input) -> str:
 
 
 def _copied(draft: Draft, output: Output) -> str:
-    """Return what the reference of a placeholder returns for an output."""
+    """Return the expression that a placeholder's reference returns for an output."""
     if source := draft.source(output):
         return f"{source.name}.copy()"
-    dtype = f"{draft.first.name}.dtype" if output.type in draft.spec.types else f"np.{output.type}"
+    dtype = f"{draft.first_input.name}.dtype" if output.type in draft.spec.types else f"np.{output.type}"
     return f"np.zeros({_shaped(draft, output)}.shape, {dtype.replace('np.bool', 'np.bool_')})"
 
 
 def _shaped(draft: Draft, output: Output) -> str:
-    """Return the input that has the shape of a placeholder's output."""
-    return output.shape.input if isinstance(output.shape, SameAs) else draft.first.name
+    """Return the input whose shape a placeholder's output has."""
+    return output.shape.input if isinstance(output.shape, SameAs) else draft.first_input.name
 
 
 def _kernel(draft: Draft) -> dict[str, Any]:
     spec = draft.spec
     parts: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
     taken = {part.name for part in parts} | {*spec.types, spec.name}
-    loop = {name: fresh(name, taken) for name in ("i", "value")}
+    loop = {name: unused(name, taken) for name in ("i", "value")}
 
     def free(name: str) -> str:
-        taken.add(name := fresh(name, taken))
+        taken.add(name := unused(name, taken))
         return name
 
     return loop | {

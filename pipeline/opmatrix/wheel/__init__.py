@@ -1,1 +1,1 @@
-"""What `doit dist` ships: its settings, what the wheel holds, and how that is packed."""
+"""Settings, contents and packing of the wheel that `doit dist` builds."""

@@ -1,6 +1,7 @@
-"""Which commit a project is at, read from git's own files: a doit command has no time to start git.
+"""The commit of a project, and whether files differ from it.
 
-Format: gitrepository-layout(5). What git is asked itself, when a wheel is made, is whether anything differs from it.
+The commit is read from git's own files (format: gitrepository-layout(5)), because every doit command needs it and
+starting git takes too long. Only `dirty`, when a wheel is built, runs git.
 """
 
 from __future__ import annotations
@@ -11,26 +12,26 @@ from pathlib import Path
 
 
 def commit(root: Path) -> str | None:
-    """Return the commit that HEAD is at, or None outside a checkout of git and before the first commit."""
+    """Return the commit of HEAD, or None outside a git checkout and before the first commit."""
     folder = next((f / ".git" for f in (root, *root.parents) if (f / ".git").exists()), None)
     if folder is None:
         return None
-    if folder.is_file():  # a worktree or a submodule: it says where its folder is
+    if folder.is_file():  # a worktree or a submodule: the file holds the path of the folder
         folder = (folder.parent / folder.read_text().removeprefix("gitdir:").strip()).resolve()
     head = _text(folder / "HEAD")
     if head is None or not head.startswith("ref: "):
         return head
     reference = head.removeprefix("ref: ")
     common = (folder / (_text(folder / "commondir") or ".")).resolve()
-    for place in (folder, common):
-        if found := _text(place / reference):
+    for parent in (folder, common):
+        if found := _text(parent / reference):
             return found
     packed = (line.split(" ") for line in (_text(common / "packed-refs") or "").splitlines())
     return next((line[0] for line in packed if line[1:] == [reference]), None)
 
 
 def dirty(root: Path, paths: Sequence[Path]) -> bool | None:
-    """Return whether any of `paths` differs from the commit, or is none of it; None where git cannot tell."""
+    """Return whether any of `paths` is changed or untracked; None if git is missing or fails."""
     command = ["git", "-C", str(root), "status", "--porcelain", "--ignored", "--", *map(str, paths)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""What a wheel is made of, for whoever plans or reads it. Imports no template library."""
+"""The inputs of a wheel, for its steps in `opmatrix.plan` and for `opmatrix.stages.dist`. Imports no jinja2."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ TEMPLATES = tuple(sorted((Path(__file__).parent / "templates").glob("*.j2")))
 
 
 def sides(operators: Sequence[Operator]) -> tuple[str, ...]:
-    """Return which libraries there are: those of "torch" and "ort"."""
-    torch = any(has_torch_library(o.spec) for o in operators)
-    ort = any(has_ort_library(o.spec) for o in operators)
-    return (*(["torch"] if torch else []), *(["ort"] if ort else []))
+    """Return the frameworks that the wheel has a library for: "torch", "ort" or both."""
+    has_library = {"torch": has_torch_library, "ort": has_ort_library}
+    return tuple(side for side, has in has_library.items() if any(has(o.spec) for o in operators))
 
 
-def of_operator(layout: Paths, operator: Operator) -> dict[str, Path]:
-    """Return the files that a wheel takes from an operator: what it calls them, and where they are."""
-    own = {"own_lowering.py": layout.lowering(operator.name), "torch_op.py": layout.torch_op(operator.name)}
-    generated = {file: layout.generated(operator.name) / file for file in generated_files.python(operator.spec)}
+def of_operator(paths: Paths, operator: Operator) -> dict[str, Path]:
+    """Return the Python files that the wheel copies from an operator, by their names in the wheel."""
+    own = {"own_lowering.py": paths.lowering(operator.name), "torch_op.py": paths.torch_op(operator.name)}
+    generated = {file: paths.generated(operator.name) / file for file in generated_files.python(operator.spec)}
     return {**generated, **{file: path for file, path in own.items() if path.is_file()}}
 
 
-def sources(layout: Paths, operator: Operator) -> tuple[Path, ...]:
-    """Return the files that people write of an operator and that make it: its folders, and headers of the project."""
-    folders = (layout.op(operator.name), layout.native / operator.name, layout.include, layout.binding)
-    ours = (folder for folder in folders if folder.is_relative_to(layout.root) and folder.is_dir())
-    found = (path for folder in ours for path in folder.rglob("*"))
+def sources(paths: Paths, operator: Operator) -> tuple[Path, ...]:
+    """Return the handwritten files that an operator is built from: its two folders and the project's C++ headers."""
+    folders = (paths.op(operator.name), paths.native / operator.name, paths.include, paths.binding)
+    inside = (folder for folder in folders if folder.is_relative_to(paths.root) and folder.is_dir())
+    found = (path for folder in inside for path in folder.rglob("*"))
     return tuple(sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts))

@@ -1,8 +1,8 @@
 """The oldest manylinux platform that libraries run on, by the policy of PyPA's auditwheel.
 
-manylinux.json beside this file is that policy (auditwheel 6.8.2, MIT, manylinux-policy.json), for x86-64 and for the
-libraries that a compiler links by itself; each platform adds to those before it. auditwheel itself also searches this
-machine for the libraries, and libtorch need not be there.
+manylinux.json is that policy (auditwheel 6.8.2, MIT, manylinux-policy.json), reduced to x86-64 and to the libraries
+that a compiler links by itself; each platform adds to those before it. We do not run auditwheel, because it searches
+the machine for the libraries, and libtorch need not be there.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from opmatrix.errors import DistError
 from opmatrix.toolchain.elf_symbols import Symbols, newest_versions, version_text
 
 POLICY = Path(__file__).parent / "manylinux.json"
-# What the wheel's user has beside it, and so is no part of a platform.
-OUTSIDE = ("libtorch_cpu.so",)
+# Comes from another package that the user installs, and is no part of a platform.
+_EXTERNAL = ("libtorch_cpu.so",)
 
 
 def platform(libraries: Sequence[Symbols]) -> str:
-    """Return the platform tag, such as ``manylinux_2_17_x86_64``. Raises DistError where none holds."""
-    needed = {name for found in libraries for name in found.needed} - {*OUTSIDE}
+    """Return the platform tag, such as ``manylinux_2_17_x86_64``. Raises DistError if no platform fits."""
+    needed = {name for found in libraries for name in found.needed} - {*_EXTERNAL}
     versions = {version for found in libraries for version in found.versions}
     symbols = {symbol for found in libraries for symbol in found.undefined | found.weak | found.versioned}
     left = {*needed, *versions}
@@ -37,6 +37,6 @@ def platform(libraries: Sequence[Symbols]) -> str:
 
 
 def highest(libraries: Sequence[Symbols]) -> dict[str, str]:
-    """Return the highest version that is needed of each family: ``{"GLIBC": "2.14", "GLIBCXX": "3.4.29"}``."""
+    """Return the newest version of each symbol family that is needed: ``{"GLIBC": "2.14", "GLIBCXX": "3.4.29"}``."""
     found = newest_versions(version for library in libraries for version in library.versions)
     return {family: version_text(version) for family, version in found.items()}

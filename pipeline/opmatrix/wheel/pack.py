@@ -1,7 +1,7 @@
-"""Pack files as a wheel: equal bytes for equal content, on every machine. Pure.
+"""Pack files as a wheel, reproducibly: equal contents give equal bytes on every machine. Pure.
 
-Format: "Binary distribution format" of the Python Packaging User Guide. Entries are sorted, with one time stamp, and
-stored without compression, whose bytes would depend on the version of zlib.
+Format: "Binary distribution format" of the Python Packaging User Guide. Entries are sorted,
+have one time stamp, and are not compressed, because compressed bytes depend on the version of zlib.
 """
 
 from __future__ import annotations
@@ -14,32 +14,27 @@ from collections.abc import Mapping
 
 from opmatrix.wheel.settings import Dist
 
-# ZIP begins in 1980; a fixed time is what SOURCE_DATE_EPOCH asks for, and nothing in a wheel reads it.
+# The earliest time that ZIP has. It is fixed, as SOURCE_DATE_EPOCH recommends; nothing in a wheel reads it.
 _TIME = (1980, 1, 1, 0, 0, 0)
-# 3.11 is the oldest that is tested. No library is linked to Python, so one wheel serves all.
-PYTHON = "3.11"
 
 
 def file_name(dist: Dist, platform: str) -> str:
-    """Return what the wheel is called."""
+    """Return the file name of the wheel."""
     return f"{dist.name}-{dist.version}-py3-none-{platform}.whl"
-
-
-def dist_info(dist: Dist) -> str:
-    """Return the folder in the wheel that tells about it."""
-    return f"{dist.name}-{dist.version}.dist-info"
 
 
 def pack(
     dist: Dist, platform: str, files: Mapping[str, bytes], licenses: Mapping[str, bytes], *, opmatrix: str
 ) -> bytes:
-    """Return the wheel; `licenses` are files for its folder of licences."""
-    info = dist_info(dist)
+    """Return the bytes of the wheel; `licenses` are the files below `.dist-info/licenses`."""
+    info = f"{dist.name}-{dist.version}.dist-info"
     whole = {
         **dict(sorted(files.items())),
         **{f"{info}/licenses/{name}": content for name, content in sorted(licenses.items())},
         f"{info}/METADATA": _metadata(dist, sorted(licenses)).encode(),
-        f"{info}/WHEEL": _wheel(platform, opmatrix).encode(),
+        f"{info}/WHEEL": (
+            f"Wheel-Version: 1.0\nGenerator: opmatrix ({opmatrix})\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n"
+        ).encode(),
         f"{info}/top_level.txt": f"{dist.name}\n{dist.name}_onnxruntime\n".encode(),
     }
     record = f"{info}/RECORD"
@@ -59,10 +54,6 @@ def _digest(content: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
-def _wheel(platform: str, opmatrix: str) -> str:
-    return f"Wheel-Version: 1.0\nGenerator: opmatrix ({opmatrix})\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n"
-
-
 def _metadata(dist: Dist, licenses: list[str]) -> str:
     fields = [
         ("Metadata-Version", "2.4"),
@@ -71,8 +62,9 @@ def _metadata(dist: Dist, licenses: list[str]) -> str:
         ("Summary", dist.summary),
         *([("License-Expression", dist.license)] if dist.license else []),
         *(("License-File", name) for name in licenses),
-        ("Requires-Python", f">={PYTHON}"),
-        # None is required: who runs models needs no torch, and who trains no ONNX Runtime.
+        # The oldest that is tested. No library is linked to Python, so one wheel serves all versions.
+        ("Requires-Python", ">=3.11"),
+        # No dependency is required: running models needs no torch, and training needs no ONNX Runtime.
         ("Provides-Extra", "torch"),
         ("Requires-Dist", 'torch>=2.9; extra == "torch"'),
         ("Provides-Extra", "export"),

@@ -1,4 +1,4 @@
-"""What pyproject.toml says of the wheel, [tool.opmatrix.dist], read into values; every mistake is told in one go."""
+"""The wheel's settings, [tool.opmatrix.dist] in pyproject.toml. All mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import OWN_ORT, OWN_TORCH, has_ort_library, has_torch_library, is_own
+from opmatrix.declaration.torch_signature import OWN_ORT, OWN_TORCH, is_own
 from opmatrix.errors import UsageError, did_you_mean
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import settings
+from opmatrix.wheel.inputs import sides
 
 TABLE = "[tool.opmatrix.dist]"
 FIELDS = ("name", "version", "operators", "summary", "license", "license-files", "third-party-licenses")
-# Packages that a wheel of operators meets: it must not stand in their place.
-TAKEN = frozenset({"torch", "onnx", "onnxruntime", "onnxscript", "onnx_ir", "numpy", "pipeline", "opmatrix"})
-# As PEP 440 spells a version in its normal form.
+# Packages that are used together with a wheel of operators: it must not have the name of one.
+_RESERVED_NAMES = frozenset({"torch", "onnx", "onnxruntime", "onnxscript", "onnx_ir", "numpy", "pipeline", "opmatrix"})
+# The normal form of a version in PEP 440.
 _VERSION = re.compile(
     r"(?:[1-9]\d*!)?(?:0|[1-9]\d*)(?:\.(?:0|[1-9]\d*))*(?:(?:a|b|rc)(?:0|[1-9]\d*))?(?:\.post(?:0|[1-9]\d*))?"
     r"(?:\.dev(?:0|[1-9]\d*))?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
@@ -29,8 +30,11 @@ _VERSION = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Dist:
-    """The wheel to be made. `operators` are those asked for and those that they use, sorted; `licenses` are files of
-    the project, `third_party` such of others, by the package or the folder whose headers a declaration names."""
+    """The settings of one wheel.
+
+    `operators` are the chosen ones and those that they use, sorted. `licenses` are files of the project;
+    `third_party` are licence files of others, by the package or the folder whose headers a declaration names.
+    """
 
     name: str
     version: str
@@ -41,20 +45,20 @@ class Dist:
     third_party: Mapping[str, tuple[str, ...]]
 
     def chosen(self, operators: Sequence[Operator]) -> tuple[Operator, ...]:
-        """Return those of all operators that the wheel holds."""
+        """Return the operators that the wheel holds."""
         return tuple(o for o in operators if o.name in self.operators)
 
 
-def read(layout: Paths, operators: Sequence[Operator]) -> Dist | None:
-    """Return what the project says, or None where it says nothing, or has nothing to ship. Raises UsageError."""
-    table = settings(layout, "dist")
+def read(paths: Paths, operators: Sequence[Operator]) -> Dist | None:
+    """Return the project's settings, or None if it has none or nothing to ship. Raises UsageError."""
+    table = settings(paths, "dist")
     if not table or not ("operators" in table or any(map(_ships, operators))):
         return None
-    return parse(table, operators, root=layout.root)
+    return parse(table, operators, root=paths.root)
 
 
 def parse(table: Mapping[str, Any], operators: Sequence[Operator], *, root: Path) -> Dist:
-    """Return the settings. Raises UsageError with all mistakes, one a line."""
+    """Return the settings. Raises UsageError with all mistakes, one per line."""
     known = {o.name: o for o in operators}
     asked = table.get("operators", [name for name, o in known.items() if _ships(o)])
     mistakes = [f"pyproject.toml: {TABLE}: {text}" for text in _mistakes(table, asked, known, root)]
@@ -96,10 +100,10 @@ def _mistakes(table: Mapping[str, Any], asked: Any, known: Mapping[str, Operator
 
 
 def why_no_name(name: Any) -> str | None:
-    """Return what a wheel may be called, where `name` is not that."""
+    """Return which names are allowed for a wheel if `name` is not, else None."""
     if not isinstance(name, str) or not re.fullmatch(r"[a-z](?:_?[a-z0-9])*", name):
         return "allowed: what Python can import, in small letters, digits and single underscores, such as 'my_ops'"
-    if keyword.iskeyword(name) or name in sys.stdlib_module_names or name in TAKEN:
+    if keyword.iskeyword(name) or name in sys.stdlib_module_names or name in _RESERVED_NAMES:
         return "allowed: a name that is not taken by Python itself or a package that the wheel is used with"
     return None
 
@@ -124,24 +128,23 @@ def _wrong_operators(asked: Any, known: Mapping[str, Operator]) -> Iterator[str]
     if len(set(asked)) != len(asked):
         yield f"operators: found {asked!r}, allowed: each once"
     found = [known[name] for name in _with_used([name for name in asked if name in known], known)]
-    if found and not any(map(_has_library, found)):
+    if found and not sides(found):
         yield f"operators: none of {', '.join(asked)} has a library of ours, so there is nothing to link"
     for operator in found:
-        for file in (OWN_TORCH, OWN_ORT):
-            if is_own(file, operator.spec, operator.written):
-                yield f"operators: {operator.name!r} has a binding by hand, native/{operator.name}/{file}, " \
-                    "which cannot be linked together with others: leave it out, or remove that file and write " \
-                    "kernel.h"  # fmt: skip
+        for file in _handwritten_bindings(operator):
+            yield (
+                f"operators: {operator.name!r} has a binding by hand, native/{operator.name}/{file}, which cannot be "
+                "linked together with others: leave it out, or remove that file and write kernel.h"
+            )
 
 
-def _has_library(operator: Operator) -> bool:
-    return has_torch_library(operator.spec) or has_ort_library(operator.spec)
+def _handwritten_bindings(operator: Operator) -> list[str]:
+    return [file for file in (OWN_TORCH, OWN_ORT) if is_own(file, operator.spec, operator.written)]
 
 
 def _ships(operator: Operator) -> bool:
-    """Return whether a wheel takes an operator that nobody named: one with a library that is linked of our objects."""
-    by_hand = any(is_own(file, operator.spec, operator.written) for file in (OWN_TORCH, OWN_ORT))
-    return _has_library(operator) and not by_hand
+    """Return whether an operator ships by default: it has a library, and its bindings are generated."""
+    return bool(sides([operator])) and not _handwritten_bindings(operator)
 
 
 def _with_used(asked: Sequence[str], known: Mapping[str, Operator]) -> tuple[str, ...]:
