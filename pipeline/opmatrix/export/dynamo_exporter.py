@@ -20,10 +20,10 @@ from opmatrix.torch_library import aten_overloads, features
 _GUARDS = "_guards_code"
 
 
-def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
+def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
     """Export through torch.export, with the declared names of sizes."""
-    proto = _padded(write(exporter_input(demand, generated, inputs)), demand)
-    return proto if features.DIMENSION_NAMES.available else dimension_names.declared(proto, demand.signature)
+    proto = _padded(write(exporter_input(expected, generated, inputs)), expected)
+    return proto if features.DIMENSION_NAMES.available else dimension_names.declared(proto, expected.signature)
 
 
 def write(given: ExporterInput) -> ModelProto:
@@ -71,11 +71,11 @@ def warm_up(module: OperatorModule, inputs: Tensors) -> None:
         torch.onnx.export(program, dynamo=True, opset_version=18, external_data=False, verbose=False)
 
 
-def _padded(proto: ModelProto, demand: ExpectedModel) -> ModelProto:
+def _padded(proto: ModelProto, expected: ExpectedModel) -> ModelProto:
     """Write absent inputs that torch leaves out at the end of a node, though a variadic input may follow them."""
-    wanted = node_inputs(demand.spec, demand.model)
+    wanted = node_inputs(expected.spec, expected.model)
     for node in proto.graph.node:
-        if qualified(node) == demand.node and not any(wanted[len(node.input) :]):
+        if qualified(node) == expected.node and not any(wanted[len(node.input) :]):
             node.input.extend(wanted[len(node.input) :])
     return proto
 

@@ -1,7 +1,7 @@
-"""Both exporters of torch behind one function from a demand to a model. Needs torch and onnx, and for the dynamo
-exporter onnxscript.
+"""Export a model with either exporter of torch, and check it. The `export` stage and `register` use it.
 
-The operator itself must be defined in this process already: by its compiled library, or by its generated fake.py.
+The process must have defined the operator: by its compiled library or by its generated fake.py. Needs torch and onnx,
+and for the dynamo exporter onnxscript.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from opmatrix.testdata.case_arrays import case_arrays
 from opmatrix.torch_library import features
 
 
-def example_inputs(demand: ExpectedModel) -> Tensors:
+def example_inputs(expected: ExpectedModel) -> Tensors:
     """Return zeros in the shapes of the first case: a model must not depend on a number.
 
     An operator of torch's own may refuse zeros, and the legacy exporter runs it: it gets the numbers of the case.
     """
-    spec, model = demand.spec, demand.model
+    spec, model = expected.spec, expected.model
     if spec.torch and spec.torch.overrides:
         return tuple(map(torch.from_numpy, case_arrays(spec, model, model.cases[0])))
     return tuple(
@@ -41,29 +41,31 @@ def example_inputs(demand: ExpectedModel) -> Tensors:
     )
 
 
-def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
+def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
     """Trace one model with `inputs` and hold it against every gate.
 
     Raises ExportError, for a warning that nobody accepted as well, and UnsupportedModel where the lowering refuses it.
     """
-    demand = replace(demand, emitted=lowered_nodes(demand, generated), used=generated.used_schemas(demand.model))
+    expected = replace(
+        expected, emitted=lowered_nodes(expected, generated), used=generated.used_schemas(expected.model)
+    )
     with collected() as said:
         try:
             with step_log.capture_stdout():
-                proto = _write(demand, generated, inputs)
+                proto = _write(expected, generated, inputs)
         except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
             if own := _own(error):
-                raise type(own)(f"{demand}: {own}") from error
+                raise type(own)(f"{expected}: {own}") from error
             step_log.detail(f"{type(error).__name__}: {error}")
-            message = f"{demand}: the {demand.cell.exporter} exporter: {explain(error)}"
+            message = f"{expected}: the {expected.cell.exporter} exporter: {explain(error)}"
             raise ExportError(message) from error
     if texts := unexpected(said):
         raise ExportError(
-            f"{demand}: the {demand.cell.exporter} exporter warned: {'; '.join(texts)}. "
+            f"{expected}: the {expected.cell.exporter} exporter warned: {'; '.join(texts)}. "
             "Mend the cause, or add the text to pipeline/opmatrix/export/exporter_warnings.py with the reason why it "
             "may be"
         )
-    check(proto, demand)
+    check(proto, expected)
     return proto
 
 
@@ -82,14 +84,14 @@ def warm_up() -> None:
             dynamo_exporter.warm_up(module, inputs)
 
 
-def _write(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
-    if demand.cell.exporter == "legacy":
-        return legacy_exporter.export(demand, generated, inputs)
+def _write(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
+    if expected.cell.exporter == "legacy":
+        return legacy_exporter.export(expected, generated, inputs)
     if not features.DYNAMO.available:
         raise ExportError(f"torch {torch.__version__} has no dynamo exporter: {features.DYNAMO.reason}")
     from opmatrix.export import dynamo_exporter  # it imports what older versions of torch have not
 
-    return dynamo_exporter.export(demand, generated, inputs)
+    return dynamo_exporter.export(expected, generated, inputs)
 
 
 def _own(error: BaseException | None) -> ExportError | None:

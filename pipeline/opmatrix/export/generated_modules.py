@@ -34,14 +34,16 @@ class GeneratedModules:
     schema: ModuleType
     fake: ModuleType
     derived: ModuleType
-    written: ModuleType | None
+    handwritten: ModuleType | None
     path: Path
     used: Sequence[ModuleType]
     used_specs: tuple[OpSpec, ...]
 
     def lowered(self, lowering: Lowering) -> Lowered:
         """Return a lowering. Raises ExportError where there is none of that name."""
-        found = call_lowering.find(self.spec, lowering, written=self.written, derived=self.derived, path=self.path)
+        found = call_lowering.find(
+            self.spec, lowering, handwritten=self.handwritten, derived=self.derived, path=self.path
+        )
         return replace(found, used=self.used_specs)
 
     def used_schemas(self, model: Model) -> tuple[defs.OpSchema, ...]:
@@ -62,7 +64,7 @@ def load_generated(layout: Paths, name: str) -> GeneratedModules:
         schema=generated_module(layout, name, "schema"),
         fake=generated_module(layout, name, "fake"),
         derived=generated_module(layout, name, "lowering"),
-        written=load_module(path, f"{name}_lowering") if path.is_file() else None,
+        handwritten=load_module(path, f"{name}_lowering") if path.is_file() else None,
         path=path.relative_to(layout.root),
         used=[generated_module(layout, used, "schema") for used in spec.uses],
         used_specs=tuple(load_operator(layout, used).spec for used in spec.uses),
@@ -78,45 +80,45 @@ def generated_module(layout: Paths, name: str, module: str) -> ModuleType:
         raise ExportError(missing(path, run=f"python -m opmatrix codegen {name}")) from error
 
 
-def lowered_nodes(demand: ExpectedModel, generated: GeneratedModules) -> tuple[NodeProto, ...]:
+def lowered_nodes(expected: ExpectedModel, generated: GeneratedModules) -> tuple[NodeProto, ...]:
     """Return the nodes that the lowering emits for a model. Raises ExportError; UnsupportedModel where it has none."""
     try:
         return record(
-            generated.lowered(demand.lowering),
-            recorded_arguments(demand),
-            opset=demand.cell.opset,
-            versions=demand.versions,
-            outputs=[v.name for v in demand.signature.outputs],
+            generated.lowered(expected.lowering),
+            recorded_arguments(expected),
+            opset=expected.cell.opset,
+            versions=expected.versions,
+            outputs=[v.name for v in expected.signature.outputs],
         )
     except ExportError as error:
-        raise type(error)(f"{demand}: {error}") from error
+        raise type(error)(f"{expected}: {error}") from error
 
 
-def ignored_attributes(demand: ExpectedModel, generated: GeneratedModules) -> list[str]:
+def ignored_attributes(expected: ExpectedModel, generated: GeneratedModules) -> list[str]:
     """Return the attributes that a model sets and its lowering takes no notice of: it emits the nodes of the defaults.
     That may be right, where no number depends on them."""
-    given = demand.model.attributes
-    changed = [a.name for a in demand.spec.attributes if a.default not in (None, given.get(a.name, a.default))]
-    nodes = lowered_nodes(demand, generated) if changed else ()
-    return [name for name in changed if _emitted_without(demand, generated, name) == nodes]
+    given = expected.model.attributes
+    changed = [a.name for a in expected.spec.attributes if a.default not in (None, given.get(a.name, a.default))]
+    nodes = lowered_nodes(expected, generated) if changed else ()
+    return [name for name in changed if _emitted_without(expected, generated, name) == nodes]
 
 
 def _emitted_without(
-    demand: ExpectedModel, generated: GeneratedModules, attribute: str
+    expected: ExpectedModel, generated: GeneratedModules, attribute: str
 ) -> tuple[NodeProto, ...] | None:
-    others = {name: value for name, value in demand.model.attributes.items() if name != attribute}
+    others = {name: value for name, value in expected.model.attributes.items() if name != attribute}
     try:
-        return lowered_nodes(replace(demand, model=replace(demand.model, attributes=others)), generated)
+        return lowered_nodes(replace(expected, model=replace(expected.model, attributes=others)), generated)
     except ExportError:
         return None
 
 
-def recorded_arguments(demand: ExpectedModel) -> list[Any]:
+def recorded_arguments(expected: ExpectedModel) -> list[Any]:
     """Return the arguments of the torch schema for one model, each tensor as name, dtype and shape."""
-    spec, model = demand.spec, demand.model
+    spec, model = expected.spec, expected.model
     fed = [
         Tensor(name=v.name, dtype=v.dtype, shape=tuple(s if isinstance(s, int) else None for s in v.shape))
-        for v in demand.signature.inputs
+        for v in expected.signature.inputs
     ]
     given = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], fed)]
     return [*given, *call_lowering.constants(spec, model)]

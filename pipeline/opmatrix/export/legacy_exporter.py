@@ -20,9 +20,9 @@ from opmatrix.spec import FromKernel
 from opmatrix.torch_library import aten_overloads, features
 
 
-def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
+def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
     """Export through TorchScript, with the declared sizes."""
-    return _sized(write(exporter_input(demand, generated, inputs)), demand)
+    return _sized(write(exporter_input(expected, generated, inputs)), expected)
 
 
 def write(given: ExporterInput) -> ModelProto:
@@ -68,17 +68,17 @@ def warm_up(module: OperatorModule, inputs: Tensors) -> None:
         torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **_chosen())  # type: ignore[arg-type]  # as above
 
 
-def _sized(proto: ModelProto, demand: ExpectedModel) -> ModelProto:
+def _sized(proto: ModelProto, expected: ExpectedModel) -> ModelProto:
     """Write the sizes that the lowering set, where this exporter drops them: it does so with all outputs of a node of
     which one has no size that is known: the kernel decides it, or it is dynamic. The gates hold them against onnx's own
     inference."""
     if not features.TYPED_RESULTS.available:
-        return dimension_names.for_lost_ones(proto, demand.signature)
-    several = len(demand.spec.outputs) > 1 and any(
-        not isinstance(s, int) for v in demand.signature.outputs for s in v.shape
+        return dimension_names.for_lost_ones(proto, expected.signature)
+    several = len(expected.spec.outputs) > 1 and any(
+        not isinstance(s, int) for v in expected.signature.outputs for s in v.shape
     )
-    if several or any(isinstance(output.shape, FromKernel) for output in demand.spec.outputs):
-        for value, declared in zip(proto.graph.output, demand.signature.outputs, strict=True):
+    if several or any(isinstance(output.shape, FromKernel) for output in expected.spec.outputs):
+        for value, declared in zip(proto.graph.output, expected.signature.outputs, strict=True):
             for dim, size in zip(value.type.tensor_type.shape.dim, declared.shape, strict=False):
                 if isinstance(size, int):
                     dim.dim_value = size

@@ -17,19 +17,19 @@ from opmatrix.spec import AttributeKind, Model, OpSpec
 from opmatrix.testdata.dtypes import numpy_dtype
 
 
-def one_node(demand: ExpectedModel) -> ModelProto:
+def one_node(expected: ExpectedModel) -> ModelProto:
     """Return the model: the declared node alone, with every attribute, between the declared inputs and outputs."""
-    spec, declared = demand.spec, demand.signature
+    spec, declared = expected.spec, expected.signature
     node = helper.make_node(
         spec.onnx.op_type,
-        list(node_inputs(spec, demand.model)),
+        list(node_inputs(spec, expected.model)),
         [v.name for v in declared.outputs],
         domain=spec.onnx.domain,
     )
-    node.attribute.extend(attributes(spec, demand.model))
+    node.attribute.extend(attributes(spec, expected.model))
     inputs, outputs = ([_value_info(v) for v in values] for values in (declared.inputs, declared.outputs))
-    version = demand.model.domain_version
-    return model_of(node, inputs, outputs, name=spec.name, opset=demand.cell.opset, version=version)
+    version = expected.model.domain_version
+    return model_of(node, inputs, outputs, name=spec.name, opset=expected.cell.opset, version=version)
 
 
 def model_of(

@@ -13,23 +13,23 @@ from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.signature import Shape, ValueInfo, element_dtype
 
 
-def declared_signature(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+def declared_signature(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     """Names, dtypes and shapes of the graph's inputs and outputs are the declared ones."""
-    wanted = demand.signature
+    wanted = expected.signature
     yield from _differences("input", proto.graph.input, wanted.inputs)
     yield from _differences("output", proto.graph.output, wanted.outputs)
 
 
-def checker(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+def checker(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     """onnx's full check, with the schema registered: without one it accepts anything in a custom domain."""
     try:
-        with registered(*demand.schemas):
+        with registered(*expected.schemas):
             onnx.checker.check_model(proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         yield f"onnx.checker refuses it: {one_line(error)}"
 
 
-def inference(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+def inference(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     """Strict shape inference finds the outputs' real dtypes and shapes by itself: nothing of what the exporter says.
 
     In a graph of ONNX's own operators it may know less (before opset 13 no shape that is computed), but nothing else.
@@ -40,13 +40,13 @@ def inference(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     for output in bare.graph.output:
         output.type.tensor_type.ClearField("shape")
     try:
-        with registered(*demand.schemas):
+        with registered(*expected.schemas):
             inferred = onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         yield f"shape inference fails: {one_line(error)}. Mend the shape rule of the declaration"
         return
-    partly = not demand.custom_nodes
-    for problem in _differences("output", inferred.graph.output, demand.signature.outputs, partly=partly):
+    partly = not expected.custom_nodes
+    for problem in _differences("output", inferred.graph.output, expected.signature.outputs, partly=partly):
         yield f"shape inference: {problem}"
 
 

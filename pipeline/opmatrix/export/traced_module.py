@@ -52,18 +52,18 @@ class ExporterInput:
     output_axes: Sequence[Mapping[int, str]] = ()
 
 
-def exporter_input(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ExporterInput:
+def exporter_input(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ExporterInput:
     """Return what an exporter makes the demanded model of."""
-    into, out = demand.signature.inputs, demand.signature.outputs
+    into, out = expected.signature.inputs, expected.signature.outputs
     axes, output_axes = (
         [{n: size for n, size in enumerate(v.shape) if isinstance(size, str)} for v in values] for values in (into, out)
     )
     return ExporterInput(
-        module=operator_module(demand),
+        module=operator_module(expected),
         inputs=inputs,
-        lowered=[generated.lowered(demand.lowering)],
-        opset=demand.cell.opset,
-        versions=demand.versions,
+        lowered=[generated.lowered(expected.lowering)],
+        opset=expected.cell.opset,
+        versions=expected.versions,
         input_names=[v.name for v in into],
         output_names=[v.name for v in out],
         axes=axes,
@@ -71,9 +71,9 @@ def exporter_input(demand: ExpectedModel, generated: GeneratedModules, inputs: T
     )
 
 
-def operator_module(demand: ExpectedModel) -> OperatorModule:
+def operator_module(expected: ExpectedModel) -> OperatorModule:
     """Return the module that a model is exported from, in evaluation mode. Its attributes are constants."""
-    spec, model = demand.spec, demand.model
+    spec, model = expected.spec, expected.model
     operator = functools.partial(torch_operator(spec), **torch_attributes(spec, model))
     # Found out beforehand: what runs within compute is traced, and torch 2.6 knows little of iterators.
     places = list(case_arguments(spec, model.cases[0], range(len(graph_inputs(spec, model, model.cases[0])))))

@@ -1,7 +1,6 @@
-"""What the versions of torch differ in, each thing with its reason. Nobody else asks which version is running.
+"""The features of torch that depend on its version. No other module compares versions for them.
 
-A check that a version cannot do is no failure there: its manifest says that it was skipped, and since when torch has
-it.
+A check that needs a missing feature does not fail: its manifest has `Feature.skip_reason`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from opmatrix.version import older
 
 @dataclass(frozen=True, kw_only=True)
 class Feature:
-    """Something that torch has from a version on, and what that means for us."""
+    """A feature of torch, its first version, and why it matters."""
 
     version: str
     reason: str
@@ -27,7 +26,7 @@ class Feature:
 
     @property
     def skip_reason(self) -> str:
-        """What a manifest says of a check that needs it, where it is not there."""
+        """The entry in a manifest for a check that needs it."""
         return f"skipped: needs torch {self.version}"
 
 
