@@ -63,7 +63,9 @@ def test_a_sound_model_passes_twice(expected_model: ExpectedModel) -> None:
 
 
 def test_ai_onnx_is_the_other_spelling_of_onnxs_own_domain(expected_model: ExpectedModel) -> None:
-    expected_model = replace(expected_model, lowering="decomposed", emitted=(helper.make_node("Relu", ["x"], ["y"]),))
+    expected_model = replace(
+        expected_model, lowering="decomposed", lowered_nodes=(helper.make_node("Relu", ["x"], ["y"]),)
+    )
     model = sound(expected_model)
     model.graph.node[0].CopyFrom(helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx"))
     assert not list(nodes(model, expected_model))

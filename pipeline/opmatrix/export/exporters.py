@@ -28,9 +28,9 @@ from opmatrix.torch_library import features
 
 
 def example_inputs(expected: ExpectedModel) -> Tensors:
-    """Return zeros in the shapes of the first case: a model must not depend on a number.
+    """Return zeros in the shapes of the first case: a model must not depend on values.
 
-    An operator of torch's own may refuse zeros, and the legacy exporter runs it: it gets the numbers of the case.
+    An operator of torch's own gets the values of the case: it may reject zeros, and the legacy exporter runs it.
     """
     spec, model = expected.spec, expected.model
     if spec.torch and spec.torch.overrides:
@@ -42,24 +42,27 @@ def example_inputs(expected: ExpectedModel) -> Tensors:
 
 
 def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
-    """Trace one model with `inputs` and hold it against every gate.
+    """Export one model with `inputs` and check it with all gates.
 
-    Raises ExportError, for a warning that nobody accepted as well, and UnsupportedModel where the lowering refuses it.
+    Raises ExportError, also for a warning that is not accepted, and UnsupportedModel if the lowering does not support
+    the model.
     """
-    expected = replace(
-        expected, emitted=lowered_nodes(expected, generated), used=generated.used_schemas(expected.model)
-    )
-    with collected() as said:
+    nodes, used = lowered_nodes(expected, generated), generated.used_schemas(expected.model)
+    expected = replace(expected, lowered_nodes=nodes, used_schemas=used)
+    with collected() as warned:
         try:
             with step_log.capture_stdout():
                 proto = _write(expected, generated, inputs)
-        except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
-            if own := _own(error):
-                raise type(own)(f"{expected}: {own}") from error
+        except Exception as error:  # its tracer, its passes and the operator may raise anything
+            cause: BaseException | None = error  # an exporter wraps the error of a lowering in its own
+            while cause and not isinstance(cause, ExportError):
+                cause = cause.__cause__ or cause.__context__
+            if cause:
+                raise type(cause)(f"{expected}: {cause}") from error
             step_log.detail(f"{type(error).__name__}: {error}")
             message = f"{expected}: the {expected.cell.exporter} exporter: {explain(error)}"
             raise ExportError(message) from error
-    if texts := unexpected(said):
+    if texts := unexpected(warned):
         raise ExportError(
             f"{expected}: the {expected.cell.exporter} exporter warned: {'; '.join(texts)}. "
             "Mend the cause, or add the text to pipeline/opmatrix/export/exporter_warnings.py with the reason why it "
@@ -70,10 +73,10 @@ def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors
 
 
 def warm_up() -> None:
-    """Pay once for what every export of a process needs, and every process that is forked from it.
+    """Export a tiny module with each exporter, once for all exports of this process and of its forks.
 
-    Two exports of a tiny module, since each exporter imports and builds a good deal on first use, and torchlib's
-    registry: 3 CPU s, after which a dynamo export takes 0.2 s instead of 0.55. Registers nothing.
+    Each exporter imports and builds much on first use: 3 CPU s, after which a dynamo export takes 0.2 s instead of
+    0.55. Registers nothing.
     """
     module, inputs = OperatorModule(torch.relu).eval(), (torch.zeros(2, 3),)
     with collected():
@@ -89,13 +92,6 @@ def _write(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors
         return legacy_exporter.export(expected, generated, inputs)
     if not features.DYNAMO.available:
         raise ExportError(f"torch {torch.__version__} has no dynamo exporter: {features.DYNAMO.reason}")
-    from opmatrix.export import dynamo_exporter  # it imports what older versions of torch have not
+    from opmatrix.export import dynamo_exporter  # its imports need torch 2.6
 
     return dynamo_exporter.export(expected, generated, inputs)
-
-
-def _own(error: BaseException | None) -> ExportError | None:
-    """Return what a lowering said, from under the errors that an exporter wraps it in."""
-    while error and not isinstance(error, ExportError):
-        error = error.__cause__ or error.__context__
-    return error if isinstance(error, ExportError) else None

@@ -1,4 +1,4 @@
-"""A custom node with a body of standard nodes, as a function in the model: a runtime without the kernel runs it too.
+"""Add a function with standard nodes to a model with a custom node, so that a runtime without the kernel can run it.
 
 Format: FunctionProto, https://github.com/onnx/onnx/blob/main/docs/IR.md#functions
 """
@@ -18,10 +18,10 @@ MIN_IR_VERSION = 8  # the first that has functions
 
 
 def with_function(proto: ModelProto, expected: ExpectedModel, body: Sequence[NodeProto]) -> ModelProto:
-    """Return `proto` with `body`, which has the names of the graph's inputs and outputs, behind the declared node.
+    """Return `proto` with a function for the declared node. `body` has the names of the graph's inputs and outputs.
 
-    The values of attributes stand in the body: it is that of this model, and of no other. Raises ExportError where
-    onnx's checker refuses the model.
+    The body contains the attribute values of this model and is valid for no other. Raises ExportError if onnx's checker
+    rejects the result.
     """
     made = ModelProto()
     made.CopyFrom(proto)

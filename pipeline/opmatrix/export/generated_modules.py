@@ -1,8 +1,12 @@
-"""What an export takes from the glue stage and from ops/<name>/: schema, fake kernel, lowerings. Needs onnx alone."""
+"""Load the Python modules of an operator: generated schema, fake kernel and lowering, and ops/<name>/lowering.py.
+
+Needs onnx alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -25,9 +29,9 @@ from opmatrix.spec import Lowering, Model, OpSpec
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedModules:
-    """The Python modules of an operator: generated ones, and ops/<name>/lowering.py where there is one.
+    """The modules of an operator; `handwritten` is ops/<name>/lowering.py at `path`, if it exists.
 
-    `used` are the modules with the ONNX schemas of the operators that it uses, `used_specs` their declarations.
+    `used_specs` are the declarations of the operators that it uses, `used` the modules with their ONNX schemas.
     """
 
     spec: OpSpec
@@ -40,14 +44,14 @@ class GeneratedModules:
     used_specs: tuple[OpSpec, ...]
 
     def lowered(self, lowering: Lowering) -> Lowered:
-        """Return a lowering. Raises ExportError where there is none of that name."""
+        """Return a lowering by its name. Raises ExportError if there is none."""
         found = call_lowering.find(
             self.spec, lowering, handwritten=self.handwritten, derived=self.derived, path=self.path
         )
         return replace(found, used=self.used_specs)
 
     def used_schemas(self, model: Model) -> tuple[defs.OpSchema, ...]:
-        """Return the ONNX schemas of the operators that it uses, at the versions of domains that `model` imports."""
+        """Return the ONNX schemas of the used operators, at the versions of domains that `model` imports."""
         imported = {self.spec.onnx.domain: model.domain_version}
         return tuple(
             module.schema(version_at(spec, imported.get(spec.onnx.domain, 1)))
@@ -56,7 +60,7 @@ class GeneratedModules:
 
 
 def load_generated(layout: Paths, name: str) -> GeneratedModules:
-    """Load the modules. Raises ExportError where the glue stage has not written them."""
+    """Load the modules. Raises ExportError if `codegen` has not written them."""
     spec = load_operator(layout, name).spec
     path = layout.lowering(name)
     return GeneratedModules(
@@ -72,7 +76,7 @@ def load_generated(layout: Paths, name: str) -> GeneratedModules:
 
 
 def generated_module(layout: Paths, name: str, module: str) -> ModuleType:
-    """Load one of them. Raises ExportError where it is not written."""
+    """Load one generated module: "schema", "fake" or "lowering". Raises ExportError if it does not exist."""
     path = layout.generated(name) / f"{module}.py"
     try:
         return load_module(path, f"{name}_{module}")
@@ -81,7 +85,7 @@ def generated_module(layout: Paths, name: str, module: str) -> ModuleType:
 
 
 def lowered_nodes(expected: ExpectedModel, generated: GeneratedModules) -> tuple[NodeProto, ...]:
-    """Return the nodes that the lowering emits for a model. Raises ExportError; UnsupportedModel where it has none."""
+    """Return the nodes that the lowering emits for a model. Raises ExportError or UnsupportedModel."""
     try:
         return record(
             generated.lowered(expected.lowering),
@@ -95,26 +99,24 @@ def lowered_nodes(expected: ExpectedModel, generated: GeneratedModules) -> tuple
 
 
 def ignored_attributes(expected: ExpectedModel, generated: GeneratedModules) -> list[str]:
-    """Return the attributes that a model sets and its lowering takes no notice of: it emits the nodes of the defaults.
-    That may be right, where no number depends on them."""
+    """Return the attributes that a model sets and its lowering ignores: with the default it emits the same nodes.
+
+    That is correct if no output depends on them.
+    """
     given = expected.model.attributes
     changed = [a.name for a in expected.spec.attributes if a.default not in (None, given.get(a.name, a.default))]
     nodes = lowered_nodes(expected, generated) if changed else ()
-    return [name for name in changed if _emitted_without(expected, generated, name) == nodes]
-
-
-def _emitted_without(
-    expected: ExpectedModel, generated: GeneratedModules, attribute: str
-) -> tuple[NodeProto, ...] | None:
-    others = {name: value for name, value in expected.model.attributes.items() if name != attribute}
-    try:
-        return lowered_nodes(replace(expected, model=replace(expected.model, attributes=others)), generated)
-    except ExportError:
-        return None
+    ignored = []
+    for attribute in changed:
+        model = replace(expected.model, attributes={n: value for n, value in given.items() if n != attribute})
+        with suppress(ExportError):
+            if lowered_nodes(replace(expected, model=model), generated) == nodes:
+                ignored.append(attribute)
+    return ignored
 
 
 def recorded_arguments(expected: ExpectedModel) -> list[Any]:
-    """Return the arguments of the torch schema for one model, each tensor as name, dtype and shape."""
+    """Return the arguments of the torch schema for one model, each tensor as a `Tensor` of the recorded graph."""
     spec, model = expected.spec, expected.model
     fed = [
         Tensor(name=v.name, dtype=v.dtype, shape=tuple(s if isinstance(s, int) else None for s in v.shape))

@@ -1,6 +1,6 @@
-"""What every exported model must be. Each gate is a pure function that yields what is wrong, and what to do about it.
+"""The gates on every exported model: pure functions that yield each problem and its fix.
 
-Needs onnx alone. The gates judge a model against the declaration, never against what an exporter says about it.
+They compare the model with the declaration, never with the messages of an exporter. Need onnx alone.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from opmatrix.lowering.graph import STANDARD, qualified
 from opmatrix.matrix.cells import ORT
 from opmatrix.spec import Attribute, AttributeValue
 
-# The highest that torch 2.13 writes. A newer ONNX Runtime reads more.
+# The highest version that torch 2.13 writes. A newer ONNX Runtime reads more.
 _MAX_IR_VERSION = ORT["1.18"].ir
 
 
 def check(proto: ModelProto, expected: ExpectedModel) -> None:
-    """Raise ExportError with everything that any gate finds."""
+    """Raise ExportError with the problems that all gates find."""
     found = [problem for gate in GATES for problem in gate(proto, expected)]
     if found:
         raise ExportError("\n".join(f"{expected}: {problem}" for problem in found))
@@ -59,7 +59,7 @@ def nodes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
 
 
 def baked_constants(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
-    """Nothing of the example stored in the model; of constants, those that the lowering emits."""
+    """The model contains no tensor of the example inputs; its only constants are those that the lowering emits."""
     stored_values = [*(i.name for i in proto.graph.initializer), *(f.name for f in proto.functions)]
     constants = "Constant" in expected.standard_nodes or expected.model.around
     if stored_values and (proto.functions or not constants):
@@ -70,9 +70,9 @@ def baked_constants(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]
 
 
 def node_arguments(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
-    """The graph's inputs reach the node, and its outputs the graph's, in the order of the declaration."""
+    """The node takes the graph's inputs and gives its outputs, in the declared order."""
     if expected.model.around:
-        return  # what stands before and behind it is the model's own affair; the numbers will tell
+        return  # the model's other nodes are not checked here; `verify` compares their values
     for node in _declared_nodes(proto, expected):
         for what, found, wanted in (
             ("takes", list(node.input), list(node_inputs(expected.spec, expected.model))),
@@ -83,7 +83,7 @@ def node_arguments(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
 
 
 def attributes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
-    """Every attribute is written, defaults included, with the declared type and the model's value."""
+    """The node has every attribute, defaults included, with the declared type and the model's value."""
     declared = {a.name: a for a in schema_versions.written(expected.spec, expected.model.domain_version)}
     marks = {n: a.default for n, a in declared.items() if n == schema_versions.MARK and a.default is not None}
     values = attribute_values(expected.spec, expected.model) | marks
@@ -108,7 +108,7 @@ def attributes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
 
 
 def defaults(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
-    """The ONNX schema has the declared defaults, and so torch's: another's model may leave an attribute out."""
+    """The ONNX schema has the declared defaults, as torch does: a model from another tool may omit an attribute."""
     for declared in schema_versions.written(expected.spec, expected.model.domain_version):
         written = expected.schema.attributes.get(declared.name)
         if written is None or declared.default is None:
@@ -139,7 +139,7 @@ def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValu
 
 
 def opset_imports(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
-    """Opsets given are those asked for, and no others."""
+    """The opset imports are the requested opset and the custom domains, and no others."""
     found = {o.domain: o.version for o in proto.opset_import}
     cell, versions = expected.cell, expected.versions
     if found.get("") != cell.opset:
@@ -159,7 +159,7 @@ def opset_imports(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
 
 
 def format_version(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
-    """ONNX Runtime can read the file."""
+    """ONNX Runtime can read the IR version."""
     if not 3 <= proto.ir_version <= _MAX_IR_VERSION:
         yield (
             f"IR version {proto.ir_version}, allowed: 3 to {_MAX_IR_VERSION}, which ONNX Runtime 1.18 and newer read. "
@@ -168,7 +168,7 @@ def format_version(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
 
 
 def local_paths(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
-    """Nothing in the file says where or how it was made: equal models have equal bytes in every checkout."""
+    """The file has no paths of this machine and no metadata: equal models have equal bytes in every checkout."""
     graph = proto.graph
     parts = [proto, graph, *graph.node, *graph.input, *graph.output, *graph.value_info]
     if any(part.metadata_props or part.doc_string for part in parts):
@@ -188,7 +188,7 @@ def _declared_nodes(proto: ModelProto, expected: ExpectedModel) -> list[NodeProt
 
 
 def _value(attribute: AttributeProto) -> object:
-    """Return the value of an attribute as a declaration has it: text for bytes, a tuple for a list."""
+    """Return the value of an attribute as in a declaration: str for bytes, a tuple for a list."""
     value = helper.get_attribute_value(attribute)
     items = [v.decode() if isinstance(v, bytes) else v for v in (value if isinstance(value, list) else [value])]
     return tuple(items) if isinstance(value, list) else items[0]

@@ -55,12 +55,12 @@ def _models(
         expected = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
         try:
             proto = export(expected, generated, example_inputs(expected))
-        except UnsupportedModel as refusal:
+        except UnsupportedModel as reason:
             if not model.unsupported:
                 raise
-            yield Exported(name=model.name, refused=str(refusal))
+            yield Exported(name=model.name, unsupported=str(reason))
             continue
-        yield Exported(name=model.name, proto=proto, dropped=ignored_attributes(expected, generated))
+        yield Exported(name=model.name, proto=proto, ignored_attributes=ignored_attributes(expected, generated))
         if lowering == "decomposed" and has_function_body(operator.spec):
             _write_function(layout, expected, generated)
 
