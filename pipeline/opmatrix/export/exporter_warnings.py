@@ -39,18 +39,13 @@ ACCEPTED = (
     ),
     Accepted(
         text="Missing annotation for parameter",
-        torch="2.9",
-        reason="it takes the tensors of a translation for inputs, which they are",
+        torch="2.6 and 2.9",
+        reason="it takes the tensors of a translation, which have no annotation, for inputs: they are",
     ),
     Accepted(
         text="torchvision is not installed. Skipping torchvision::",
         torch="2.6 to 2.13",
         reason="no operator needs the translations for torchvision's operators",
-    ),
-    Accepted(
-        text="Missing annotation for parameter",
-        torch="2.6",
-        reason="it takes a parameter without an annotation for an input, which it is",
     ),
     Accepted(
         text="The shape inference of ",

@@ -49,9 +49,9 @@ def nodes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     allowed = {*expected.custom_nodes, *expected.standard_nodes}
     around = {n.op_type for n in proto.graph.node if expected.model.around and n.domain in STANDARD}
     if extra := sorted(found.keys() - allowed - around):
-        beside = ", ".join(sorted(allowed)) or "nothing"
+        listed = ", ".join(sorted(allowed)) or "nothing"
         yield (
-            f"unexpected nodes {', '.join(extra)} beside {beside}. Take them out of the lowering; if it does not "
+            f"unexpected nodes {', '.join(extra)} beside {listed}. Take them out of the lowering; if it does not "
             f"emit them, a symbolic or translation of another operator is still registered: export in another process"
         )
     if not expected.custom_nodes and not found:

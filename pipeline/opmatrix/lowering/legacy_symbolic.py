@@ -103,21 +103,15 @@ def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names:
         for name in names:
             if _is_registered(name, opset):
                 torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]  # as below
-            _forget_empty(name)
+            # With the empty group that torch keeps, the next export fails with "min() arg is an empty sequence".
+            if (group := _registry().get_function_group(name)) is not None and not len(group._functions):
+                _registry()._registry.pop(name, None)
 
 
 def _is_registered(name: str, opset: int) -> bool:
     """Return whether a custom symbolic function is registered for exactly this opset; torch's own does not count."""
     group = _registry().get_function_group(name)
     return group is not None and bool(group._functions.overridden(opset))
-
-
-def _forget_empty(name: str) -> None:
-    """Remove the empty group that torch keeps of an unregistered operator: with it the next export fails with "min()
-    arg is an empty sequence", instead of the operator's name."""
-    group = _registry().get_function_group(name)
-    if group is not None and not len(group._functions):
-        _registry()._registry.pop(name, None)
 
 
 def register(lowered: Lowered, opset: int, versions: Mapping[str, int], names: Sequence[str]) -> None:

@@ -34,11 +34,11 @@ REGISTRATION = Feature(
     version="2.4",
     reason="torch.library.register_fake, register_autograd and custom_op; before, a fake kernel is one for Meta",
 )
-OPCHECK = Feature(version="2.4", reason="torch.library.opcheck; it judges what REGISTRATION registers")
+OPCHECK = Feature(version="2.4", reason="torch.library.opcheck, which tests the functions of REGISTRATION")
 QUIET_EXPORT = Feature(version="2.1", reason="2.0 prints a page of diagnostics on each export, whatever happened")
 DYNAMO = Feature(version="2.6", reason="the first torch.onnx.export with dynamo=True and custom_translation_table=")
 DYNAMO_ARGUMENT = Feature(
-    version="2.1", reason="the first torch.onnx.export that takes dynamo=, and has to be told False"
+    version="2.1", reason="the first torch.onnx.export with dynamo=, which must be False for the legacy exporter"
 )
 DIMENSION_NAMES = Feature(
     version="2.7", reason="before, the exporter leaves its own names, s0 and s1, to the sizes of a captured program"

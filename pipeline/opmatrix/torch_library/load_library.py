@@ -83,17 +83,13 @@ def _load_library(layout: Paths, operator: Operator) -> None:
 
 def _check_schema(operator: Operator) -> Any:
     wanted = torch._C.parse_schema(torch_schema(operator.spec))
+    source, remedy = _source_and_remedy(operator)
     try:
         overload = torch_operator(operator.spec).default
     except AttributeError as error:
-        raise RegisterError(
-            f"{operator.name}: {_source(operator)} registers no {wanted.name}. {_remedy(operator)}"
-        ) from error
+        raise RegisterError(f"{operator.name}: {source} registers no {wanted.name}. {remedy}") from error
     if not _same(overload._schema, wanted):
-        raise RegisterError(
-            f"{operator.name}: {_source(operator)} registers {overload._schema}, declared: {wanted}. "
-            f"{_remedy(operator)}"
-        )
+        raise RegisterError(f"{operator.name}: {source} registers {overload._schema}, declared: {wanted}. {remedy}")
     return overload
 
 
@@ -109,18 +105,12 @@ def _same(found: Any, wanted: Any) -> bool:
     return kinds[0] == kinds[1]
 
 
-def _source(operator: Operator) -> str:
-    if is_own(OWN_TORCH, operator.spec, operator.written):
-        return "its torch.cc"
-    return "define() in its torch_op.py" if operator.spec.torch and operator.spec.torch.python else "its library"
-
-
-def _remedy(operator: Operator) -> str:
+def _source_and_remedy(operator: Operator) -> tuple[str, str]:
+    """Return the file that registers the operator, and how to fix a wrong schema."""
+    name, same = operator.name, "names, order, types and defaults must be the same"
     if operator.spec.torch and operator.spec.torch.python:
-        return f"Mend ops/{operator.name}/torch_op.py or spec.py: names, order, types and defaults must be the same"
+        return "define() in its torch_op.py", f"Mend ops/{name}/torch_op.py or spec.py: {same}"
     if is_own(OWN_TORCH, operator.spec, operator.written):
-        return (
-            f"Mend native/{operator.name}/torch.cc or ops/{operator.name}/spec.py: names, order, types and defaults "
-            f"must be the same; order and types alone, where torch.cc gives a function and no schema"
-        )
-    return f"Was another library compiled? Compile it anew with: python -m opmatrix compile {operator.name}"
+        remedy = f"Mend native/{name}/torch.cc or ops/{name}/spec.py: {same}"
+        return "its torch.cc", f"{remedy}; order and types alone, where torch.cc gives a function and no schema"
+    return "its library", f"Was another library compiled? Compile it anew with: python -m opmatrix compile {name}"

@@ -129,20 +129,19 @@ def _lowered(
         yield Lowered(
             spec=spec,
             lowering=lowering,
-            function=_bounded(_function(shipped, lowering), spec.name, spec.min_opset),
+            function=_function(shipped, lowering),
             used=tuple(known[name] for name in spec.uses),
         )
 
 
 def _function(shipped: WheelOperator, lowering: Lowering) -> Callable[..., Any]:
-    """Return the handwritten function, else the generated one."""
-    for module in ("own_lowering", "lowering"):
-        if module in shipped.modules and (found := getattr(shipped.module(module), lowering, None)):
-            return found  # type: ignore[no-any-return]
-    raise ValueError(f"{shipped.spec.name} has no lowering {lowering!r}")
+    """Return the handwritten function, else the generated one, for opsets from the operator's minimum on."""
+    modules = [shipped.module(name) for name in ("own_lowering", "lowering") if name in shipped.modules]
+    function = next((f for module in modules if (f := getattr(module, lowering, None))), None)
+    name, min_opset = shipped.spec.name, shipped.spec.min_opset
+    if not function:
+        raise ValueError(f"{name} has no lowering {lowering!r}")
 
-
-def _bounded(function: Callable[..., Any], name: str, min_opset: int) -> Callable[..., Any]:
     def run(g: Graph, *arguments: Any) -> Any:
         if g.opset < min_opset:
             g.unsupported(f"{name} needs opset {min_opset} or newer, and the model is exported at {g.opset}")
