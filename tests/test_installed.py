@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from collections.abc import Mapping
@@ -18,11 +19,14 @@ import pytest
 from opmatrix.project.settings import installed
 from opmatrix.version import minor
 
+from tests.support.wheels import build_wheel
+
 ROOT = Path(__file__).parents[1]
 PACKAGED = ("pipeline", "native", "requirements", "pyproject.toml", "README.md", "LICENSE")
 SCHEMA = ("--schema", "my::scale_shift(Tensor x, Tensor scale, float shift=0.0) -> Tensor", "--domain", "my.domain")
 MADE = ("build", ".tox", "__pycache__")
 TORCH = minor(installed().torch)
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
@@ -33,54 +37,40 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
-def build(copy: Path, made: Path) -> Path:
-    """Build the wheel of a copy of the sources: setuptools writes to build/, where our own results are."""
-    command = "import setuptools.build_meta as b, sys; b.build_wheel(sys.argv[1])"
-    done = subprocess.run([sys.executable, "-c", command, str(made)], cwd=copy, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return next(made.glob("opmatrix-*.whl"))
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    copy = tmp_path_factory.mktemp("source")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of a later version, with a command, a stage and an ONNX Runtime that this one does not have."""
+    copy = tmp_path_factory.mktemp("later")
     for name in PACKAGED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, copy / name)
-    return copy
-
-
-@pytest.fixture(scope="module")
-def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(source, tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
-def newer(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of a later version, with a command, a stage and an ONNX Runtime that this one does not have."""
-    copy = shutil.copytree(source, tmp_path_factory.mktemp("later") / "source", symlinks=True)
     replace(copy / "pyproject.toml", 'version = "0.1.0"', 'version = "0.2.0"')
     replace(
         copy / "pipeline/opmatrix/commands/main.py",
         '    "why": ',
-        '    "greet": "opmatrix.engine.greet:Greet",\n    "why": ',
+        '    "greet": "opmatrix.commands.greet:Greet",\n    "why": ',
     )
-    (copy / "pipeline/opmatrix/engine/greet.py").write_text(
+    (copy / "pipeline/opmatrix/commands/greet.py").write_text(
         "from opmatrix.commands.list import List\n\n\nclass Greet(List):\n"
         "    name = 'greet'\n\n    def execute(self, params, args):\n        print('hello')\n        return 0\n"
     )
-    greeting = '    stage("greet", lambda layout, options: print("hello from a stage"), "greet")\n'
-    replace(copy / "pipeline/opmatrix/cli.py", '    stage("link"', f'{greeting}    stage("link"')
+    (copy / "pipeline/opmatrix/stages/greet.py").write_text("def run(layout):\n    print('hello from a stage')\n")
+    greeting = '    "greet": _stage("greet"),\n'
+    replace(copy / "pipeline/opmatrix/cli.py", '    "dist": _stage(', f'{greeting}    "dist": _stage(')
     replace(
         copy / "pipeline/opmatrix/matrix/cells.py",
         '    "1.31": Ort(',
         '    "1.99": Ort(ir=13, opset=26),\n    "1.31": Ort(',
     )
     shutil.copy(copy / "requirements/ort1.24.txt", copy / "requirements/ort1.99.txt")
-    shutil.rmtree(copy / "build", ignore_errors=True)
-    return build(copy, tmp_path_factory.mktemp("wheel"))
+    return build_wheel(copy, tmp_path_factory.mktemp("wheel"))
 
 
 def install(wheel: Path, python: Path) -> None:
@@ -139,12 +129,13 @@ def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_headers_pins_and_no_operator(wheel: Path) -> None:
     held = zipfile.ZipFile(wheel).namelist()
     packaged = (p for p in (ROOT / "pipeline").rglob("*") if p.is_file() and p.suffix not in (".pyc", ".pyo"))
-    assert {str(path.relative_to(ROOT)) for path in packaged} <= {*held}  # but for what links lead to
-    assert "pipeline/native/include/opmatrix/tensor_view.h" in held
-    assert "pipeline/native/binding/runtime.cc" in held
-    pins = {Path(name).name for name in held if name.startswith("pipeline/requirements/")}
-    ours = {path.name for path in (ROOT / "requirements").glob("*.txt")}
-    assert pins == {name for name in ours if re.match(r"(torch|ort)\d", name)}  # those of the matrix
+    assert {str(path.relative_to(ROOT / "pipeline")) for path in packaged} <= {*held}
+    assert {name.partition("/")[0] for name in held} == {"opmatrix", f"opmatrix-{VERSION}.dist-info"}
+    assert "opmatrix/native/include/opmatrix/tensor_view.h" in held
+    assert "opmatrix/native/binding/runtime.cc" in held
+    pins = {Path(name).name for name in held if name.startswith("opmatrix/requirements/")}
+    locks = {path.name for path in (ROOT / "requirements").glob("*.txt")}
+    assert pins == {name for name in locks if re.match(r"(torch|ort)\d", name)}  # those of the matrix
     assert not [name for name in held if "group_norm" in name or name.startswith(("ops/", "native/"))]
 
 
@@ -167,7 +158,7 @@ def test_every_command_works(python: Path, project: Path) -> None:
     run(project, *doit, "dist")
     (shipped,) = (project / "build/dist").glob("my_ops-*.whl")
     held = zipfile.ZipFile(shipped).namelist()
-    ours = {"my_ops/_opmatrix/LICENSE", "my_ops/_opmatrix/shipped/register.py", "my_ops/libmy_ops_ort.so"}
+    ours = {"my_ops/_opmatrix/LICENSE", "my_ops/_opmatrix/wheel_runtime/register.py", "my_ops/libmy_ops_ort.so"}
     assert ours <= {*held}  # what a wheel copies of opmatrix is in its own wheel
     assert "headers: removed" in run(project, *doit, "clean") and not (project / "build/report").exists()
     assert "6 cells: 6 verified" in run(project, *doit)
@@ -175,7 +166,7 @@ def test_every_command_works(python: Path, project: Path) -> None:
 
 
 def test_a_header_of_the_package_is_an_input_as_one_of_the_project_is(python: Path, project: Path) -> None:
-    header = next(python.parents[1].glob("lib/*/site-packages/pipeline/native/include/opmatrix/math.h"))
+    header = next(python.parents[1].glob("lib/*/site-packages/opmatrix/native/include/opmatrix/math.h"))
     before = header.read_text()
     header.write_text(before + "// edited\n")
     try:

@@ -80,7 +80,7 @@ def test_a_true_page_passes(tmp_path: Path) -> None:
 
             '''console
             $ test -f written
-            $ cd .. && ./run python -c 'import pipeline, sys; print(sys.argv)'
+            $ cd .. && ./run python -c 'import opmatrix, sys; print(sys.argv)'
             ['-c']
             '''
 
@@ -213,7 +213,7 @@ def test_python_that_dies_is_found(tmp_path: Path) -> None:
     [
         ("ops/none.py", "import x", "shown: the repository has no file 'ops/none.py'"),
         ("dodo.py", "import nothing_of_the_kind", "shown: the block is no run of lines of dodo.py: among others, it"),
-        ("pipeline/opmatrix/cli.py", "import sys\nimport os", "block is no run of lines of pipeline/opmatrix/cli"),
+        ("docs/conf.py", "import tomllib\nimport os", "shown: the block is no run of lines of docs/conf.py: its lines"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_shown_otherwise_is_found(tmp_path: Path, path: str, line: str, what: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.projects import ROOT
+from tests.support.wheels import build_wheel
 from tests.wheel.shipping import Environment, other_python
 
 EXAMPLE = ROOT / "examples/borrowed"
@@ -26,15 +27,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 @pytest.fixture(scope="module")
 def opmatrix(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with opmatrix from its wheel, and the packages of this one behind it, but not this checkout."""
-    copy, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pipeline", "native", "requirements"):
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=MADE)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    command = "import setuptools.build_meta as b, sys; b.build_wheel(sys.argv[1])"  # it writes to build/ beside it
-    done = subprocess.run([sys.executable, "-c", command, str(made)], cwd=copy, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = made.iterdir()
+    wheel = build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
     return Environment.make(tmp_path_factory.mktemp("opmatrix"), wheel, behind=Path(sys.executable))
 
 

@@ -23,7 +23,6 @@ class RealProject(Copied):
     @classmethod
     def make(cls, folder: Path) -> RealProject:
         made = cls(Copied.copy(folder).root)
-        # The working directory goes before what is installed.
         shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
         made.append(CASES, '\n\nMODELS = (SEED, flat("float64"))\n')
         return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
             (root / path).write_text(text)
     for settings in ("pyproject.toml", ".clang-format"):
         (root / settings).write_text((ROOT / settings).read_text())
-    (root / "pipeline").symlink_to(ROOT / "pipeline")
+    shutil.copytree(ROOT / "pipeline", root / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
     return Paths(root)
 
 

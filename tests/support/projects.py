@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Project:
-    """A copy of this project. It uses the installed pipeline, not a copy of it."""
+    """A copy of this project. It uses the installed opmatrix, not a copy of it."""
 
     root: Path
 
@@ -74,10 +74,14 @@ class Project:
         (self.root / path).write_text(text.replace(old, new))
 
     def doit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run doit. A project with a pipeline/ of its own uses the opmatrix in it."""
+        own = self.root / "pipeline"
+        path = [str(own)] if own.is_dir() else []
+        path += filter(None, [(os.environ | environment).get("PYTHONPATH")])
         return subprocess.run(
             [sys.executable, "-m", "doit", *arguments],
             cwd=self.root,
-            env=os.environ | environment,
+            env=os.environ | environment | {"PYTHONPATH": os.pathsep.join(path)},
             capture_output=True,
             text=True,
             timeout=500,
