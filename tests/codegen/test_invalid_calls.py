@@ -195,11 +195,11 @@ def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], la
 
         def exported(given: Call, around: Callable[..., Any] | None = None) -> None:
             model = replace(given.model, dynamic={}, around=around)
-            demand = ExpectedModel(
+            expected_model = ExpectedModel(
                 spec=operator.spec, model=model, lowering="custom", cell=cell, schema=generated.schema.schema()
             )
             flat = [a for i in given.inputs for a in (i if isinstance(i, tuple) else () if i is None else (i,))]
-            export(demand, generated, tuple(torch.from_numpy(array) for array in flat))
+            export(expected_model, generated, tuple(torch.from_numpy(array) for array in flat))
 
         right = valid_call(operator)
         calls = {str(one): partial(exported, one.call) for one in wrong}

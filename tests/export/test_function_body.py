@@ -81,15 +81,15 @@ def test_an_unknown_case(layout: Paths) -> None:
 
 
 @pytest.fixture
-def demand(tmp_path: Path) -> ExpectedModel:
+def expected_model(tmp_path: Path) -> ExpectedModel:
     path = tmp_path / "schema.py"
     path.write_text(python_modules.render(SPEC)["schema.py"])
     schema = load_module(path, "double_schema").schema()
     return ExpectedModel(spec=SPEC, model=DYNAMIC, lowering="custom", cell=CELL, schema=schema)
 
 
-def test_the_body_stands_behind_the_node(demand: ExpectedModel) -> None:
-    made = with_function(model("custom", ir_version=4), demand, model("decomposed").graph.node)
+def test_the_body_stands_behind_the_node(expected_model: ExpectedModel) -> None:
+    made = with_function(model("custom", ir_version=4), expected_model, model("decomposed").graph.node)
     assert made.ir_version == 8
     (function,) = made.functions
     assert (function.domain, function.name) == ("test.domain", "Double")
@@ -98,12 +98,12 @@ def test_the_body_stands_behind_the_node(demand: ExpectedModel) -> None:
     assert [n.op_type for n in made.graph.node] == ["Double"]
 
 
-def test_a_body_that_the_checker_refuses(demand: ExpectedModel) -> None:
+def test_a_body_that_the_checker_refuses(expected_model: ExpectedModel) -> None:
     nodes = [helper.make_node("Mull", ["X", "X"], ["Y"])]
     with pytest.raises(
         ExportError, match=r"double-custom-dynamic@.*: onnx.checker refuses it with a function body: .*Mull"
     ):
-        with_function(model("custom"), demand, nodes)
+        with_function(model("custom"), expected_model, nodes)
 
 
 def test_what_has_no_custom_form_has_no_body(layout: Paths) -> None:

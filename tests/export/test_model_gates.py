@@ -30,7 +30,7 @@ def operator(root: Path) -> Operator:
 
 
 @pytest.fixture
-def demand(operator: Operator, tmp_path: Path) -> ExpectedModel:
+def expected_model(operator: Operator, tmp_path: Path) -> ExpectedModel:
     """Expect the dynamic model: x is (N, C, H, W), epsilon 1e-3, domain version 2."""
     (tmp_path / "schema.py").write_text(python_modules.render(operator.spec)["schema.py"])
     schema = load_module(tmp_path / "schema.py", "schema").schema()
@@ -42,9 +42,9 @@ def value(info: ValueInfo) -> Any:
     return helper.make_tensor_value_info(info.name, DTYPES[info.dtype], list(info.shape))
 
 
-def sound(demand: ExpectedModel) -> ModelProto:
+def sound(expected_model: ExpectedModel) -> ModelProto:
     """Return a model as an exporter should write it."""
-    signature = demand.signature
+    signature = expected_model.signature
     node = helper.make_node(
         "mygroupnorm",
         [v.name for v in signature.inputs],
@@ -57,16 +57,18 @@ def sound(demand: ExpectedModel) -> ModelProto:
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
-def test_a_sound_model_passes_twice(demand: ExpectedModel) -> None:
-    check(sound(demand), demand)
-    check(sound(demand), demand)  # no schema is left registered
+def test_a_sound_model_passes_twice(expected_model: ExpectedModel) -> None:
+    check(sound(expected_model), expected_model)
+    check(sound(expected_model), expected_model)  # no schema is left registered
 
 
-def test_ai_onnx_is_the_other_spelling_of_onnxs_own_domain(demand: ExpectedModel) -> None:
-    demand = replace(demand, lowering="decomposed", emitted=(helper.make_node("Relu", ["x"], ["y"]),))
-    model = sound(demand)
+def test_ai_onnx_is_the_other_spelling_of_onnxs_own_domain(expected_model: ExpectedModel) -> None:
+    expected_model = replace(
+        expected_model, lowering="decomposed", lowered_nodes=(helper.make_node("Relu", ["x"], ["y"]),)
+    )
+    model = sound(expected_model)
     model.graph.node[0].CopyFrom(helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx"))
-    assert not list(nodes(model, demand))
+    assert not list(nodes(model, expected_model))
 
 
 def replaced(m: ModelProto) -> None:
@@ -200,12 +202,12 @@ def an_external_file(m: ModelProto) -> None:
     ids=lambda v: v.__name__ if callable(v) else "",
 )  # fmt: skip
 def test_a_planted_fault_is_refused(
-    fault: Callable[[ModelProto], None], expected: list[str], demand: ExpectedModel
+    fault: Callable[[ModelProto], None], expected: list[str], expected_model: ExpectedModel
 ) -> None:
-    model = sound(demand)
+    model = sound(expected_model)
     fault(model)
     with pytest.raises(ExportError) as caught:
-        check(model, demand)
+        check(model, expected_model)
     message = str(caught.value)
     assert all(
         line.startswith("group_norm-custom-dynamic_float32@torch2.13-dynamo-opset18: ") for line in message.splitlines()
@@ -214,34 +216,34 @@ def test_a_planted_fault_is_refused(
         assert text in message
 
 
-def test_a_schema_without_inference_loses_the_rank(demand: ExpectedModel) -> None:
-    demand.schema.set_type_and_shape_inference_function(lambda context: None)
+def test_a_schema_without_inference_loses_the_rank(expected_model: ExpectedModel) -> None:
+    expected_model.schema.set_type_and_shape_inference_function(lambda context: None)
     with pytest.raises(ExportError, match="the ONNX schema needs an inference function"):
-        check(sound(demand), demand)
+        check(sound(expected_model), expected_model)
 
 
 def test_a_default_that_differs_from_torchs_is_refused(
-    demand: ExpectedModel, operator: Operator, tmp_path: Path
+    expected_model: ExpectedModel, operator: Operator, tmp_path: Path
 ) -> None:
     text = python_modules.render(operator.spec)["schema.py"]
     assert 'make_attribute("epsilon", 1e-05)' in text
     (tmp_path / "other.py").write_text(text.replace('("epsilon", 1e-05)', '("epsilon", 1e-06)'))
-    other = replace(demand, schema=load_module(tmp_path / "other.py", "other").schema())
+    other = replace(expected_model, schema=load_module(tmp_path / "other.py", "other").schema())
     with pytest.raises(
         ExportError, match=r"the ONNX schema has the default 9.99.*e-07 for attribute 'epsilon'"
     ) as caught:
-        check(sound(demand), other)
+        check(sound(expected_model), other)
     assert "declared: 9.99" in str(caught.value)
     assert str(caught.value).endswith("as in torch. Write it anew with: python -m opmatrix codegen group_norm")
 
 
-def test_a_wrong_shape_rule_is_seen_though_the_exporter_says_otherwise(demand: ExpectedModel) -> None:
+def test_a_wrong_shape_rule_is_seen_though_the_exporter_says_otherwise(expected_model: ExpectedModel) -> None:
     def shape_of_scale(context: InferenceContext) -> None:
         context.set_output_type(0, context.get_input_type(2))
 
-    demand.schema.set_type_and_shape_inference_function(shape_of_scale)
+    expected_model.schema.set_type_and_shape_inference_function(shape_of_scale)
     with pytest.raises(ExportError, match="shape inference"):
-        check(sound(demand), demand)
+        check(sound(expected_model), expected_model)
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_every_kind_of_attribute_is_written(tmp_path: Path) -> None:
 
 
 def test_the_gates_judge_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(demand: ExpectedModel) -> ModelProto:
-        made = one_node_model.one_node(demand)
+    def faulty(expected_model: ExpectedModel) -> ModelProto:
+        made = one_node_model.one_node(expected_model)
         made.graph.node[0].op_type = "Doubel"
         return made
 

@@ -112,14 +112,14 @@ def test_floats_are_rounded_as_onnx_stores_them(root: Path) -> None:
 def test_a_missing_lowering_says_what_to_write(spec: OpSpec) -> None:
     empty = ModuleType("empty")
     with pytest.raises(ExportError) as caught:
-        find(spec, "decomposed", written=None, derived=empty, path=Path("ops/gelu/lowering.py"))
+        find(spec, "decomposed", handwritten=None, derived=empty, path=Path("ops/gelu/lowering.py"))
     assert "Write it in ops/gelu/lowering.py: def decomposed(g, x, approximate)" in str(caught.value)
 
 
 def test_a_written_lowering_goes_before_the_derived_one(spec: OpSpec) -> None:
     written, derived = ModuleType("written"), ModuleType("derived")
     written.custom, derived.custom = (lambda *a: "written"), (lambda *a: "derived")  # type: ignore[attr-defined]
-    found = find(spec, "custom", written=written, derived=derived, path=Path("lowering.py"))
+    found = find(spec, "custom", handwritten=written, derived=derived, path=Path("lowering.py"))
     assert found.function() == "written"
     assert replace(found, function=derived.custom).function() == "derived"
 

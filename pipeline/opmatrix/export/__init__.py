@@ -1,1 +1,1 @@
-"""Exported models: both exporters, what a model must be, and the gates that hold it to that."""
+"""Export models with both exporters of torch, and check each model against the declaration."""

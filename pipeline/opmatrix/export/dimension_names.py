@@ -1,9 +1,8 @@
-"""Give the sizes of a model the names that were declared, where an exporter leaves its own. Needs onnx alone."""
+"""Give the dynamic axes of a model the declared names, if an exporter leaves its own. Needs onnx alone."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from onnx import ModelProto, TensorShapeProto
 
@@ -12,11 +11,10 @@ from opmatrix.export.signature import GraphSignature
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 
 
-def declared(proto: ModelProto, signature: GraphSignature) -> ModelProto:
-    """Rename sizes throughout: the inputs say which symbol stands for which name, also within expressions.
+def rename(proto: ModelProto, signature: GraphSignature) -> ModelProto:
+    """Rename the exporter's symbols, also within expressions; the inputs have the symbol of each declared name.
 
-    Leaves a model as it is in which one symbol would be two names, or two symbols one: then it is not the declared one,
-    and the gates say so.
+    Leaves a model unchanged if symbols and names do not correspond one to one: the gates reject it.
     """
     names: dict[str, str] = {}
     for value, wanted in zip(proto.graph.input, signature.inputs, strict=True):
@@ -24,15 +22,16 @@ def declared(proto: ModelProto, signature: GraphSignature) -> ModelProto:
             if isinstance(size, str) and dim.dim_param and names.setdefault(dim.dim_param, size) != size:
                 return proto
     if len({*names.values()}) == len(names):
-        for dim in _dimensions(proto):
+        values = (*proto.graph.input, *proto.graph.output, *proto.graph.value_info)
+        for dim in (dim for value in values for dim in value.type.tensor_type.shape.dim if dim.dim_param):
             dim.dim_param = _SYMBOL.sub(lambda found: names.get(found[0], found[0]), dim.dim_param)
     return proto
 
 
-def for_lost_ones(proto: ModelProto, signature: GraphSignature) -> ModelProto:
-    """Write the declared sizes of outputs where an exporter lost them: where it made up a name, or has no shape at all.
+def restore_lost(proto: ModelProto, signature: GraphSignature) -> ModelProto:
+    """Write the declared sizes of outputs that have no shape, or a name that the exporter made up.
 
-    What it says of a size is left to the gates, a number above all.
+    Leaves all other sizes, numbers above all, to the gates.
     """
     known = {size for value in signature.inputs for size in value.shape}
     for value, wanted in zip(proto.graph.output, signature.outputs, strict=True):
@@ -47,9 +46,3 @@ def for_lost_ones(proto: ModelProto, signature: GraphSignature) -> ModelProto:
             else:
                 dim.dim_param = size
     return proto
-
-
-def _dimensions(proto: ModelProto) -> Iterator[TensorShapeProto.Dimension]:
-    graph = proto.graph
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        yield from (dim for dim in value.type.tensor_type.shape.dim if dim.dim_param)

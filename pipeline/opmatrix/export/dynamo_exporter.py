@@ -1,4 +1,4 @@
-"""The dynamo exporter, by way of torch.export. Needs torch 2.6, onnx and onnxscript."""
+"""The dynamo exporter, through torch.export. Needs torch 2.6, onnx and onnxscript."""
 
 from __future__ import annotations
 
@@ -17,35 +17,41 @@ from opmatrix.lowering import dynamo_translation as translations
 from opmatrix.lowering.graph import qualified
 from opmatrix.torch_library import aten_overloads, features
 
-_GUARDS = "_guards_code"
 
-
-def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
-    """Export through torch.export, with the declared names of sizes."""
-    proto = _padded(write(exporter_input(demand, generated, inputs)), demand)
-    return proto if features.DIMENSION_NAMES.available else dimension_names.declared(proto, demand.signature)
+def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
+    """Export one model of an operator, with the declared names of dynamic axes."""
+    proto = write(exporter_input(expected, generated, inputs))
+    wanted = node_inputs(expected.spec, expected.model)
+    for node in proto.graph.node:  # torch omits absent inputs at the end, though a variadic input may follow them
+        if qualified(node) == expected.node and not any(wanted[len(node.input) :]):
+            node.input.extend(wanted[len(node.input) :])
+    return proto if features.DIMENSION_NAMES.available else dimension_names.rename(proto, expected.signature)
 
 
 def write(given: ExporterInput) -> ModelProto:
-    """Export through torch.export: capture the program, then translate it."""
+    """Capture the program with torch.export, then translate it."""
     dims = {name: torch.export.Dim(name) for names in given.axes for name in names.values()}
     shapes: Any = tuple({axis: dims[name] for axis, name in names.items()} for names in given.axes)
     names_once: Any = tuple(_each_name_once(given.axes))
     if isinstance(given.module, OperatorModule):  # it takes *inputs, which torch counts as one argument
         shapes, names_once = (shapes,), (names_once,)
     program = torch.export.export(given.module, given.inputs, dynamic_shapes=shapes if dims else None)
+    if hasattr(program, "_guards_code"):
+        # The code that asserts what the capture assumed of the sizes. No model can contain it; torch 2.9 compiles it
+        # again in the export, where the name "L" in it is undefined, and newer versions run it there without effect.
+        program._guards_code = []
     table: dict[Callable[..., Any], Callable[..., Any]] = {}
     for one in given.lowered:
         table |= translations.table(one, given.opset, given.versions, aten_overloads.overloads(one.spec))
-    with torchlib_cache.kept(), skip_decomposition.skipped(program, table):
+    with torchlib_cache.cached_registry(), skip_decomposition.skipped(program, table):
         exported = torch.onnx.export(
-            _unguarded(program),
+            program,
             dynamo=True,
             opset_version=given.opset,
             custom_translation_table=table,
             input_names=list(given.input_names),
             output_names=list(given.output_names),
-            dynamic_shapes=names_once if dims else None,  # for the names alone: the program has its symbols already
+            dynamic_shapes=names_once if dims else None,  # only names: the program has its symbols already
             external_data=False,
             verbose=False,
         )
@@ -53,36 +59,15 @@ def write(given: ExporterInput) -> ModelProto:
     return strip(exported.model_proto)
 
 
-def _unguarded(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return the program without the code that asserts what its capture assumed of the inputs' sizes.
-
-    No model could hold it. torch 2.9 compiles it anew in the export, where a name that it uses, "L", is not defined any
-    more; newer versions run it there and throw it away. A private name of torch: where it is gone, nothing is done.
-    """
-    if hasattr(program, _GUARDS):
-        setattr(program, _GUARDS, [])
-    return program
-
-
 def warm_up(module: OperatorModule, inputs: Tensors) -> None:
-    """Export a tiny module, with torchlib's registry for all exports to come."""
-    with torchlib_cache.kept():
+    """Export a tiny module, and keep torchlib's registry for all later exports."""
+    with torchlib_cache.cached_registry():
         program = torch.export.export(module, inputs, dynamic_shapes=(({0: torch.export.Dim("N")},),))
         torch.onnx.export(program, dynamo=True, opset_version=18, external_data=False, verbose=False)
 
 
-def _padded(proto: ModelProto, demand: ExpectedModel) -> ModelProto:
-    """Write absent inputs that torch leaves out at the end of a node, though a variadic input may follow them."""
-    wanted = node_inputs(demand.spec, demand.model)
-    for node in proto.graph.node:
-        if qualified(node) == demand.node and not any(wanted[len(node.input) :]):
-            node.input.extend(wanted[len(node.input) :])
-    return proto
-
-
 def _each_name_once(shapes: Sequence[Mapping[int, str]]) -> list[dict[int, str]]:
-    """Keep each name where it is first: these only rename the program's own symbols, and the exporter warns of a second
-    name for one symbol even where it is the same."""
+    """Keep the first occurrence of each name: the exporter warns of a second name for one symbol, even of the same."""
     first: dict[str, tuple[int, int]] = {}
     for index, axes in enumerate(shapes):
         for axis, name in axes.items():

@@ -1,4 +1,4 @@
-"""What an exported model is judged by. Needs onnx alone."""
+"""What an exported model must contain: the gates compare each model with it. Needs onnx alone."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from opmatrix.spec import Lowering, Model, OpSpec
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedModel:
-    """What a model must be: the declaration, the ONNX schema that follows from it, and the cell.
+    """One model of an operator in one cell, as declared, and the operator's ONNX schema.
 
-    `emitted` are the nodes that the lowering emits, none where it is not known: then the declared node stands alone.
-    `used` are the ONNX schemas of the operators that it emits instead of its own.
+    `lowered_nodes` are the nodes of the lowering; without them the declared node is expected. `used_schemas` are the
+    ONNX schemas of the operators whose nodes the lowering emits.
     """
 
     spec: OpSpec
@@ -28,8 +28,8 @@ class ExpectedModel:
     lowering: Lowering
     cell: Cell
     schema: defs.OpSchema
-    emitted: tuple[NodeProto, ...] = ()
-    used: tuple[defs.OpSchema, ...] = ()
+    lowered_nodes: tuple[NodeProto, ...] = ()
+    used_schemas: tuple[defs.OpSchema, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.spec.name}-{self.lowering}-{self.model.name}@{self.cell.export_name}"
@@ -44,34 +44,34 @@ class ExpectedModel:
 
     @property
     def schemas(self) -> tuple[defs.OpSchema, ...]:
-        return (self.schema, *self.used)
+        return (self.schema, *self.used_schemas)
 
     @property
     def versions(self) -> Mapping[str, int]:
-        """The version of each custom domain that the model may import."""
+        """The version of each custom domain that the model may import, by domain."""
         if self.lowering == "decomposed":
             return {}
         own = {self.spec.onnx.domain: self.model.domain_version}
-        return {s.domain: s.since_version for s in self.used} | own
+        return {s.domain: s.since_version for s in self.used_schemas} | own
 
     @property
     def custom_nodes(self) -> Counter[str]:
-        """The custom nodes of the model: the declared one, or of the operators used those that the lowering emits."""
+        """The custom nodes of the model: the declared one, or those of the used operators that the lowering emits."""
         if self.lowering == "decomposed":
             return Counter()
         if not self.spec.uses:
             return Counter({self.node: 1})
-        used = {f"{s.domain}::{s.name}" for s in self.used}
-        return Counter(name for name in map(qualified, self.emitted) if name in used)
+        used = {f"{s.domain}::{s.name}" for s in self.used_schemas}
+        return Counter(name for name in map(qualified, self.lowered_nodes) if name in used)
 
     @property
     def standard_nodes(self) -> frozenset[str]:
-        """What the lowering emits of ONNX's own operators."""
-        return frozenset(n.op_type for n in self.emitted if n.domain in STANDARD)
+        """The op types of the standard nodes that the lowering emits."""
+        return frozenset(n.op_type for n in self.lowered_nodes if n.domain in STANDARD)
 
 
 def check_legal(spec: OpSpec, cell: Cell) -> None:
-    """Raise ExportError for a cell in which `spec` cannot be exported at all."""
+    """Raise ExportError for a cell in which `spec` cannot be exported."""
     if reason := why_unsupported(cell.exporter, cell.opset, cell.torch):
         raise ExportError(f"{spec.name}@{cell.export_name}: {reason}. Choose a legal opset")
     if cell.opset < spec.min_opset:

@@ -1,4 +1,4 @@
-"""What an exporter's errors mean, and what to do about them: its own texts name no cause that a person can mend."""
+"""Explain an exporter's errors: cause and fix, which its own messages do not name. `export` and `check` use it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opmatrix.errors import one_line
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-# What an exporter says, and the remedy. The first that is found will do.
+# The message of an exporter, and the fix. The first match is printed.
 _REMEDIES: Mapping[str, str] = {
     r"Failed to convert 'dynamic_axes' to 'dynamic_shapes'": (
         "The dynamo exporter ran, which knows no symbolics: it is the default since torch 2.9, so always pass dynamo="
@@ -27,18 +27,18 @@ _REMEDIES: Mapping[str, str] = {
 }  # fmt: skip
 
 
-# The dynamo exporter tells first which of its steps failed and how to report that, and then what happened.
+# The dynamo exporter prints the failed step and how to report it before the exception itself.
 _SUMMARY = re.compile(
     r"## Exception summary\s+<class '(?:[\w.]+\.)?(\w+)'>: (.*?)\s*(?:⬆️|\(Refer to the full stack|$)", re.DOTALL
 )
 
 
 def explain(error: Exception) -> str:
-    """Return what an error means in one line, where that is known, and then its kind and text, without colours."""
+    """Return the fix, if it is known, and the type and message of an error, in one line without colours."""
     text = _COLOURS.sub("", f"{type(error).__name__}: {error}")
-    found = _SUMMARY.search(text)
-    raised = f"it raised {one_line(f'{found[1]}: {found[2]}' if found else text)}"
+    summary = _SUMMARY.search(text)
+    raised = f"it raised {one_line(f'{summary[1]}: {summary[2]}' if summary else text)}"
     for pattern, remedy in _REMEDIES.items():
-        if known := re.search(pattern, one_line(text)):
-            return f"{known.expand(remedy)}; {raised}"
+        if match := re.search(pattern, one_line(text)):
+            return f"{match.expand(remedy)}; {raised}"
     return raised

@@ -1,4 +1,4 @@
-"""What the exporters may say: every other warning is an error. Needs nothing but the standard library."""
+"""The accepted warnings of the exporters: any other warning is an error. Needs only the standard library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOGGERS = ("torch", "onnxscript", "onnx_ir")
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
-    """A warning that changes nothing for us: how its text begins, in which torch it was met, and why it may be."""
+    """A harmless warning: how its message begins, the versions of torch that print it, and why it is accepted."""
 
     text: str
     torch: str
@@ -25,7 +25,7 @@ ACCEPTED = (
     Accepted(
         text="You are using the legacy TorchScript-based ONNX export",
         torch="2.9 to 2.13",
-        reason="we ask for the legacy exporter on purpose",
+        reason="opmatrix requests the legacy exporter",
     ),
     Accepted(
         text="The feature will be removed. Please remove usage of this function",
@@ -35,45 +35,40 @@ ACCEPTED = (
     Accepted(
         text="`isinstance(treespec, LeafSpec)` is deprecated",
         torch="2.10 to 2.13",
-        reason="torch copies its own ExportedProgram by way of a deprecated class",
+        reason="torch copies its own ExportedProgram through a deprecated class",
     ),
     Accepted(
         text="Missing annotation for parameter",
-        torch="2.9",
-        reason="it takes our translation's tensors for inputs, as they are: what becomes of them, our adapter decides",
+        torch="2.6 and 2.9",
+        reason="it takes the tensors of a translation, which have no annotation, for inputs: they are",
     ),
     Accepted(
         text="torchvision is not installed. Skipping torchvision::",
         torch="2.6 to 2.13",
-        reason="the translations of another package's operators are of no use here",
-    ),
-    Accepted(
-        text="Missing annotation for parameter",
-        torch="2.6",
-        reason="a parameter of a translation without one is taken for an input, which it is",
+        reason="no operator needs the translations for torchvision's operators",
     ),
     Accepted(
         text="The shape inference of ",
         torch="1.13",
-        reason="it looks for a type before the symbolic function has set it; a gate holds the types in the model",
+        reason="it looks for a type before the symbolic function sets it; a gate checks the types in the model",
     ),
     Accepted(
         text="Setting 'keep_initializers_as_inputs=False' for opset version",
         torch="1.13 to 2.13",
-        reason="below opset 9 initializers must be inputs; a gate holds that there are none",
+        reason="below opset 9 initializers must be inputs; a gate checks that there are none",
     ),
 )
 
 
 def unexpected(texts: list[str]) -> list[str]:
-    """Return the texts that `ACCEPTED` does not name, each once."""
+    """Return the messages that `ACCEPTED` does not name, each once."""
     accepted = re.compile("|".join(re.escape(a.text) for a in ACCEPTED))
     return [text for text in dict.fromkeys(texts) if not accepted.match(text)]
 
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """Collect what is warned and logged, instead of printing it; the list is complete when the block ends."""
+    """Collect warnings and log messages instead of printing them; the list is complete when the block ends."""
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught, _logged(texts):
         warnings.simplefilter("always")
@@ -83,7 +78,7 @@ def collected() -> Iterator[list[str]]:
 
 @contextmanager
 def _logged(texts: list[str]) -> Iterator[None]:
-    """Take the place of the loggers' own handlers, which print to stderr."""
+    """Replace the handlers of the exporters' loggers, which print to stderr."""
     collector = _Collector(texts)
     known = [logging.getLogger(n) for n in logging.root.manager.loggerDict if n.partition(".")[0] in LOGGERS]
     loggers = {*(logging.getLogger(n) for n in LOGGERS), *(logger for logger in known if logger.handlers)}

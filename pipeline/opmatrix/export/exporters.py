@@ -1,7 +1,7 @@
-"""Both exporters of torch behind one function from a demand to a model. Needs torch and onnx, and for the dynamo
-exporter onnxscript.
+"""Export a model with either exporter of torch, and check it. The `export` stage and `register` use it.
 
-The operator itself must be defined in this process already: by its compiled library, or by its generated fake.py.
+The process must have defined the operator: by its compiled library or by its generated fake.py. Needs torch and onnx,
+and for the dynamo exporter onnxscript.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from opmatrix.testdata.case_arrays import case_arrays
 from opmatrix.torch_library import features
 
 
-def example_inputs(demand: ExpectedModel) -> Tensors:
-    """Return zeros in the shapes of the first case: a model must not depend on a number.
+def example_inputs(expected: ExpectedModel) -> Tensors:
+    """Return zeros in the shapes of the first case: a model must not depend on values.
 
-    An operator of torch's own may refuse zeros, and the legacy exporter runs it: it gets the numbers of the case.
+    An operator of torch's own gets the values of the case: it may reject zeros, and the legacy exporter runs it.
     """
-    spec, model = demand.spec, demand.model
+    spec, model = expected.spec, expected.model
     if spec.torch and spec.torch.overrides:
         return tuple(map(torch.from_numpy, case_arrays(spec, model, model.cases[0])))
     return tuple(
@@ -41,37 +41,42 @@ def example_inputs(demand: ExpectedModel) -> Tensors:
     )
 
 
-def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
-    """Trace one model with `inputs` and hold it against every gate.
+def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
+    """Export one model with `inputs` and check it with all gates.
 
-    Raises ExportError, for a warning that nobody accepted as well, and UnsupportedModel where the lowering refuses it.
+    Raises ExportError, also for a warning that is not accepted, and UnsupportedModel if the lowering does not support
+    the model.
     """
-    demand = replace(demand, emitted=lowered_nodes(demand, generated), used=generated.used_schemas(demand.model))
-    with collected() as said:
+    nodes, used = lowered_nodes(expected, generated), generated.used_schemas(expected.model)
+    expected = replace(expected, lowered_nodes=nodes, used_schemas=used)
+    with collected() as warned:
         try:
             with step_log.capture_stdout():
-                proto = _write(demand, generated, inputs)
-        except Exception as error:  # an exporter raises whatever its tracer, its passes and the operator raise
-            if own := _own(error):
-                raise type(own)(f"{demand}: {own}") from error
+                proto = _write(expected, generated, inputs)
+        except Exception as error:  # its tracer, its passes and the operator may raise anything
+            cause: BaseException | None = error  # an exporter wraps the error of a lowering in its own
+            while cause and not isinstance(cause, ExportError):
+                cause = cause.__cause__ or cause.__context__
+            if cause:
+                raise type(cause)(f"{expected}: {cause}") from error
             step_log.detail(f"{type(error).__name__}: {error}")
-            message = f"{demand}: the {demand.cell.exporter} exporter: {explain(error)}"
+            message = f"{expected}: the {expected.cell.exporter} exporter: {explain(error)}"
             raise ExportError(message) from error
-    if texts := unexpected(said):
+    if texts := unexpected(warned):
         raise ExportError(
-            f"{demand}: the {demand.cell.exporter} exporter warned: {'; '.join(texts)}. "
+            f"{expected}: the {expected.cell.exporter} exporter warned: {'; '.join(texts)}. "
             "Mend the cause, or add the text to pipeline/opmatrix/export/exporter_warnings.py with the reason why it "
             "may be"
         )
-    check(proto, demand)
+    check(proto, expected)
     return proto
 
 
 def warm_up() -> None:
-    """Pay once for what every export of a process needs, and every process that is forked from it.
+    """Export a tiny module with each exporter, once for all exports of this process and of its forks.
 
-    Two exports of a tiny module, since each exporter imports and builds a good deal on first use, and torchlib's
-    registry: 3 CPU s, after which a dynamo export takes 0.2 s instead of 0.55. Registers nothing.
+    Each exporter imports and builds much on first use: 3 CPU s, after which a dynamo export takes 0.2 s instead of
+    0.55. Registers nothing.
     """
     module, inputs = OperatorModule(torch.relu).eval(), (torch.zeros(2, 3),)
     with collected():
@@ -82,18 +87,11 @@ def warm_up() -> None:
             dynamo_exporter.warm_up(module, inputs)
 
 
-def _write(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
-    if demand.cell.exporter == "legacy":
-        return legacy_exporter.export(demand, generated, inputs)
+def _write(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
+    if expected.cell.exporter == "legacy":
+        return legacy_exporter.export(expected, generated, inputs)
     if not features.DYNAMO.available:
         raise ExportError(f"torch {torch.__version__} has no dynamo exporter: {features.DYNAMO.reason}")
-    from opmatrix.export import dynamo_exporter  # it imports what older versions of torch have not
+    from opmatrix.export import dynamo_exporter  # its imports need torch 2.6
 
-    return dynamo_exporter.export(demand, generated, inputs)
-
-
-def _own(error: BaseException | None) -> ExportError | None:
-    """Return what a lowering said, from under the errors that an exporter wraps it in."""
-    while error and not isinstance(error, ExportError):
-        error = error.__cause__ or error.__context__
-    return error if isinstance(error, ExportError) else None
+    return dynamo_exporter.export(expected, generated, inputs)

@@ -1,4 +1,4 @@
-"""A custom node with a body of standard nodes, as a function in the model: a runtime without the kernel runs it too.
+"""Add a function with standard nodes to a model with a custom node, so that a runtime without the kernel can run it.
 
 Format: FunctionProto, https://github.com/onnx/onnx/blob/main/docs/IR.md#functions
 """
@@ -17,28 +17,28 @@ from opmatrix.export.expected_model import ExpectedModel
 MIN_IR_VERSION = 8  # the first that has functions
 
 
-def with_function(proto: ModelProto, demand: ExpectedModel, body: Sequence[NodeProto]) -> ModelProto:
-    """Return `proto` with `body`, which has the names of the graph's inputs and outputs, behind the declared node.
+def with_function(proto: ModelProto, expected: ExpectedModel, body: Sequence[NodeProto]) -> ModelProto:
+    """Return `proto` with a function for the declared node. `body` has the names of the graph's inputs and outputs.
 
-    The values of attributes stand in the body: it is that of this model, and of no other. Raises ExportError where
-    onnx's checker refuses the model.
+    The body contains the attribute values of this model and is valid for no other. Raises ExportError if onnx's checker
+    rejects the result.
     """
     made = ModelProto()
     made.CopyFrom(proto)
     made.ir_version = max(made.ir_version, MIN_IR_VERSION)
-    spec, declared = demand.spec, demand.signature
+    spec, declared = expected.spec, expected.signature
     function = helper.make_function(
         spec.onnx.domain,
         spec.onnx.op_type,
         [v.name for v in declared.inputs],
         [v.name for v in declared.outputs],
         body,
-        [helper.make_opsetid("", demand.cell.opset)],
-        [a.name for a in schema_versions.written(spec, demand.model.domain_version)],
+        [helper.make_opsetid("", expected.cell.opset)],
+        [a.name for a in schema_versions.written(spec, expected.model.domain_version)],
     )
     made.functions.append(function)
     try:
         onnx.checker.check_model(made, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise ExportError(f"{demand}: onnx.checker refuses it with a function body: {one_line(error)}") from error
+        raise ExportError(f"{expected}: onnx.checker refuses it with a function body: {one_line(error)}") from error
     return made

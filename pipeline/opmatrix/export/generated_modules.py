@@ -1,8 +1,12 @@
-"""What an export takes from the glue stage and from ops/<name>/: schema, fake kernel, lowerings. Needs onnx alone."""
+"""Load the Python modules of an operator: generated schema, fake kernel and lowering, and ops/<name>/lowering.py.
+
+Needs onnx alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -25,27 +29,29 @@ from opmatrix.spec import Lowering, Model, OpSpec
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedModules:
-    """The Python modules of an operator: generated ones, and ops/<name>/lowering.py where there is one.
+    """The modules of an operator; `handwritten` is ops/<name>/lowering.py at `path`, if it exists.
 
-    `used` are the modules with the ONNX schemas of the operators that it uses, `used_specs` their declarations.
+    `used_specs` are the declarations of the operators that it uses, `used` the modules with their ONNX schemas.
     """
 
     spec: OpSpec
     schema: ModuleType
     fake: ModuleType
     derived: ModuleType
-    written: ModuleType | None
+    handwritten: ModuleType | None
     path: Path
     used: Sequence[ModuleType]
     used_specs: tuple[OpSpec, ...]
 
     def lowered(self, lowering: Lowering) -> Lowered:
-        """Return a lowering. Raises ExportError where there is none of that name."""
-        found = call_lowering.find(self.spec, lowering, written=self.written, derived=self.derived, path=self.path)
+        """Return a lowering by its name. Raises ExportError if there is none."""
+        found = call_lowering.find(
+            self.spec, lowering, handwritten=self.handwritten, derived=self.derived, path=self.path
+        )
         return replace(found, used=self.used_specs)
 
     def used_schemas(self, model: Model) -> tuple[defs.OpSchema, ...]:
-        """Return the ONNX schemas of the operators that it uses, at the versions of domains that `model` imports."""
+        """Return the ONNX schemas of the used operators, at the versions of domains that `model` imports."""
         imported = {self.spec.onnx.domain: model.domain_version}
         return tuple(
             module.schema(version_at(spec, imported.get(spec.onnx.domain, 1)))
@@ -54,7 +60,7 @@ class GeneratedModules:
 
 
 def load_generated(layout: Paths, name: str) -> GeneratedModules:
-    """Load the modules. Raises ExportError where the glue stage has not written them."""
+    """Load the modules. Raises ExportError if `codegen` has not written them."""
     spec = load_operator(layout, name).spec
     path = layout.lowering(name)
     return GeneratedModules(
@@ -62,7 +68,7 @@ def load_generated(layout: Paths, name: str) -> GeneratedModules:
         schema=generated_module(layout, name, "schema"),
         fake=generated_module(layout, name, "fake"),
         derived=generated_module(layout, name, "lowering"),
-        written=load_module(path, f"{name}_lowering") if path.is_file() else None,
+        handwritten=load_module(path, f"{name}_lowering") if path.is_file() else None,
         path=path.relative_to(layout.root),
         used=[generated_module(layout, used, "schema") for used in spec.uses],
         used_specs=tuple(load_operator(layout, used).spec for used in spec.uses),
@@ -70,7 +76,7 @@ def load_generated(layout: Paths, name: str) -> GeneratedModules:
 
 
 def generated_module(layout: Paths, name: str, module: str) -> ModuleType:
-    """Load one of them. Raises ExportError where it is not written."""
+    """Load one generated module: "schema", "fake" or "lowering". Raises ExportError if it does not exist."""
     path = layout.generated(name) / f"{module}.py"
     try:
         return load_module(path, f"{name}_{module}")
@@ -78,45 +84,43 @@ def generated_module(layout: Paths, name: str, module: str) -> ModuleType:
         raise ExportError(missing(path, run=f"python -m opmatrix codegen {name}")) from error
 
 
-def lowered_nodes(demand: ExpectedModel, generated: GeneratedModules) -> tuple[NodeProto, ...]:
-    """Return the nodes that the lowering emits for a model. Raises ExportError; UnsupportedModel where it has none."""
+def lowered_nodes(expected: ExpectedModel, generated: GeneratedModules) -> tuple[NodeProto, ...]:
+    """Return the nodes that the lowering emits for a model. Raises ExportError or UnsupportedModel."""
     try:
         return record(
-            generated.lowered(demand.lowering),
-            recorded_arguments(demand),
-            opset=demand.cell.opset,
-            versions=demand.versions,
-            outputs=[v.name for v in demand.signature.outputs],
+            generated.lowered(expected.lowering),
+            recorded_arguments(expected),
+            opset=expected.cell.opset,
+            versions=expected.versions,
+            outputs=[v.name for v in expected.signature.outputs],
         )
     except ExportError as error:
-        raise type(error)(f"{demand}: {error}") from error
+        raise type(error)(f"{expected}: {error}") from error
 
 
-def ignored_attributes(demand: ExpectedModel, generated: GeneratedModules) -> list[str]:
-    """Return the attributes that a model sets and its lowering takes no notice of: it emits the nodes of the defaults.
-    That may be right, where no number depends on them."""
-    given = demand.model.attributes
-    changed = [a.name for a in demand.spec.attributes if a.default not in (None, given.get(a.name, a.default))]
-    nodes = lowered_nodes(demand, generated) if changed else ()
-    return [name for name in changed if _emitted_without(demand, generated, name) == nodes]
+def ignored_attributes(expected: ExpectedModel, generated: GeneratedModules) -> list[str]:
+    """Return the attributes that a model sets and its lowering ignores: with the default it emits the same nodes.
+
+    That is correct if no output depends on them.
+    """
+    given = expected.model.attributes
+    changed = [a.name for a in expected.spec.attributes if a.default not in (None, given.get(a.name, a.default))]
+    nodes = lowered_nodes(expected, generated) if changed else ()
+    ignored = []
+    for attribute in changed:
+        model = replace(expected.model, attributes={n: value for n, value in given.items() if n != attribute})
+        with suppress(ExportError):
+            if lowered_nodes(replace(expected, model=model), generated) == nodes:
+                ignored.append(attribute)
+    return ignored
 
 
-def _emitted_without(
-    demand: ExpectedModel, generated: GeneratedModules, attribute: str
-) -> tuple[NodeProto, ...] | None:
-    others = {name: value for name, value in demand.model.attributes.items() if name != attribute}
-    try:
-        return lowered_nodes(replace(demand, model=replace(demand.model, attributes=others)), generated)
-    except ExportError:
-        return None
-
-
-def recorded_arguments(demand: ExpectedModel) -> list[Any]:
-    """Return the arguments of the torch schema for one model, each tensor as name, dtype and shape."""
-    spec, model = demand.spec, demand.model
+def recorded_arguments(expected: ExpectedModel) -> list[Any]:
+    """Return the arguments of the torch schema for one model, each tensor as a `Tensor` of the recorded graph."""
+    spec, model = expected.spec, expected.model
     fed = [
         Tensor(name=v.name, dtype=v.dtype, shape=tuple(s if isinstance(s, int) else None for s in v.shape))
-        for v in demand.signature.inputs
+        for v in expected.signature.inputs
     ]
     given = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], fed)]
     return [*given, *call_lowering.constants(spec, model)]

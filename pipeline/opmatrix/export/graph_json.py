@@ -1,7 +1,7 @@
-"""A model as the report draws it: its nodes and what joins them, as JSON data. Needs onnx alone.
+"""The graph of a model as JSON data, which the report draws. Needs onnx alone.
 
-Inner values are numbers: exporters name them as they like, so that what is drawn alike is written alike, and the report
-keeps one picture of it.
+Inner values are numbers: exporters choose their names, and equal graphs must have equal data, so that the report has
+one drawing of them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, 
 
 from opmatrix.export.signature import element_dtype
 
-_SHOWN = 6  # elements of a constant; of a larger one dtype and shape stand in the picture
-_LENGTH = 80  # of an attribute's text
+_SHOWN = 6  # elements of a constant; a larger one is drawn as dtype and shape
+_LENGTH = 80  # characters of an attribute
 
 
 def graph_json(proto: ModelProto) -> dict[str, Any]:
     """Return inputs, nodes and outputs of a model.
 
-    An input or output is ``[value, name, "float32[2, n]"]``. Of a node, ``in`` holds values, the text of constants, and
-    None for an optional input that is not given; ``out`` holds values, ``attributes`` text by name, and a node of a
-    custom domain has ``domain`` and ``version``. An output may be a constant: its value is then the text.
+    An input or output is ``[value, name, "float32[2, n]"]``. In a node, ``in`` has values, constants as strings, and
+    None for an absent optional input; ``out`` has values, ``attributes`` strings by name, and a node of a custom domain
+    has ``domain`` and ``version``. An output may be a constant: its value is then a string.
     """
     graph = proto.graph
     known = {tensor.name: _tensor(tensor) for tensor in graph.initializer}
@@ -51,7 +51,7 @@ def graph_json(proto: ModelProto) -> dict[str, Any]:
 
 
 def _constant(node: NodeProto) -> str | None:
-    """Return what a Constant node holds, or None for any other node."""
+    """Return the value of a Constant node, or None for any other node."""
     if node.op_type != "Constant" or node.domain:
         return None
     return next((_attribute(a) for a in node.attribute), "")
@@ -64,7 +64,7 @@ def _attribute(attribute: AttributeProto) -> str:
         case AttributeProto.STRING:
             text = repr(attribute.s.decode(errors="replace"))
         case AttributeProto.FLOAT:
-            text = f"{attribute.f:.7g}"  # a float32: more digits say nothing
+            text = f"{attribute.f:.7g}"  # all digits of a float32
         case AttributeProto.INT | AttributeProto.INTS:
             text = str(helper.get_attribute_value(attribute))
         case AttributeProto.FLOATS:
@@ -77,7 +77,7 @@ def _attribute(attribute: AttributeProto) -> str:
 
 
 def _tensor(tensor: TensorProto) -> str:
-    """Return the numbers of a small tensor, dtype and shape of a larger one."""
+    """Return the values of a small tensor, dtype and shape of a larger one."""
     shape = list(tensor.dims)
     if prod(shape) > _SHOWN or tensor.data_type == TensorProto.STRING or tensor.external_data:
         return f"{element_dtype(tensor.data_type)}{shape}"
@@ -85,7 +85,7 @@ def _tensor(tensor: TensorProto) -> str:
 
 
 def _type(declared: TypeProto) -> str:
-    """Return ``float32[2, n]``, without brackets where the rank is not known."""
+    """Return ``float32[2, n]``, without brackets if the rank is unknown."""
     tensor = declared.tensor_type
     dtype = element_dtype(tensor.elem_type)
     if not dtype or not tensor.HasField("shape"):

@@ -1,10 +1,10 @@
-"""The legacy exporter, by way of TorchScript. Needs torch and onnx."""
+"""The legacy exporter, through TorchScript. Needs torch and onnx."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from typing import Any
 
 import onnx
@@ -20,13 +20,13 @@ from opmatrix.spec import FromKernel
 from opmatrix.torch_library import aten_overloads, features
 
 
-def export(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
-    """Export through TorchScript, with the declared sizes."""
-    return _sized(write(exporter_input(demand, generated, inputs)), demand)
+def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
+    """Export one model of an operator, with the declared sizes."""
+    return _restore_sizes(write(exporter_input(expected, generated, inputs)), expected)
 
 
 def write(given: ExporterInput) -> ModelProto:
-    """Export through TorchScript."""
+    """Trace the module and export it."""
     file = io.BytesIO()
     names, axes = (*given.input_names, *given.output_names), (*given.axes, *given.output_axes)
     with ExitStack() as stack:
@@ -37,7 +37,7 @@ def write(given: ExporterInput) -> ModelProto:
             given.module,
             given.inputs,
             file,  # type: ignore[arg-type]  # the legacy exporter writes to a file object as well
-            **_chosen(),
+            **exporter_choice(),
             opset_version=given.opset,
             custom_opsets=dict(given.versions),
             input_names=list(given.input_names),
@@ -47,38 +47,34 @@ def write(given: ExporterInput) -> ModelProto:
     return strip(onnx.load_model_from_string(file.getvalue()))
 
 
-def _chosen() -> dict[str, Any]:
-    """Return what makes torch.onnx.export this exporter: torch 2.9 changed the default."""
+def exporter_choice() -> dict[str, Any]:
+    """Return the arguments that select this exporter in torch.onnx.export: torch 2.9 changed the default."""
     return {"dynamo": False} if features.DYNAMO_ARGUMENT.available else {}
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what an exporter prints to itself, where it prints without a reason."""
-    if features.QUIET_EXPORT.available:
-        yield
-        return
-    with redirect_stdout(io.StringIO()):
+    """Suppress the diagnostics that older versions print for each export."""
+    with nullcontext() if features.QUIET_EXPORT.available else redirect_stdout(io.StringIO()):
         yield
 
 
 def warm_up(module: OperatorModule, inputs: Tensors) -> None:
     """Export a tiny module."""
     with _quiet():
-        torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **_chosen())  # type: ignore[arg-type]  # as above
+        choice = exporter_choice()
+        torch.onnx.export(module, inputs, io.BytesIO(), opset_version=17, **choice)  # type: ignore[arg-type]  # as above
 
 
-def _sized(proto: ModelProto, demand: ExpectedModel) -> ModelProto:
-    """Write the sizes that the lowering set, where this exporter drops them: it does so with all outputs of a node of
-    which one has no size that is known: the kernel decides it, or it is dynamic. The gates hold them against onnx's own
-    inference."""
+def _restore_sizes(proto: ModelProto, expected: ExpectedModel) -> ModelProto:
+    """Write the declared static sizes of outputs. This exporter drops the sizes of all outputs of a node if one of them
+    is dynamic or comes from the kernel. The gates compare them with onnx's own inference."""
+    outputs, signature = expected.spec.outputs, expected.signature
     if not features.TYPED_RESULTS.available:
-        return dimension_names.for_lost_ones(proto, demand.signature)
-    several = len(demand.spec.outputs) > 1 and any(
-        not isinstance(s, int) for v in demand.signature.outputs for s in v.shape
-    )
-    if several or any(isinstance(output.shape, FromKernel) for output in demand.spec.outputs):
-        for value, declared in zip(proto.graph.output, demand.signature.outputs, strict=True):
+        return dimension_names.restore_lost(proto, signature)
+    dynamic = len(outputs) > 1 and any(not isinstance(s, int) for v in signature.outputs for s in v.shape)
+    if dynamic or any(isinstance(output.shape, FromKernel) for output in outputs):
+        for value, declared in zip(proto.graph.output, signature.outputs, strict=True):
             for dim, size in zip(value.type.tensor_type.shape.dim, declared.shape, strict=False):
                 if isinstance(size, int):
                     dim.dim_value = size

@@ -1,4 +1,4 @@
-"""What an export writes beside its models, and how it writes both: nodes and values as JSON data. Needs onnx alone."""
+"""Write the models of an export, and its manifest: their nodes, inputs and outputs as JSON data. Needs onnx alone."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from opmatrix.spec import Lowering
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """A model that came through the gates, or why the lowering refuses it; `dropped` are attributes that it ignores."""
+    """A model that passed the gates, or the reason why the lowering does not support it."""
 
     name: str
     proto: ModelProto | None = None
-    refused: str = ""
-    dropped: Sequence[str] = ()
+    unsupported: str = ""
+    ignored_attributes: Sequence[str] = ()
 
 
 def write(layout: Paths, operator: str, lowering: Lowering, cell: Cell, exported: Iterable[Exported]) -> None:
-    """Write model.onnx of each, then the manifest and, for the report, the models as it draws them."""
+    """Write model.onnx of each, then the manifest and the graphs that the report draws."""
     of = (operator, lowering, cell)
     models: dict[str, Any] = {}
     pictures: dict[str, Any] = {}
@@ -37,13 +37,13 @@ def write(layout: Paths, operator: str, lowering: Lowering, cell: Cell, exported
         path = layout.model(*of, one.name)
         if one.proto is None:
             path.unlink(missing_ok=True)
-            models[one.name] = {"refused": one.refused, "opset_imports": {}, "nodes": []}
+            models[one.name] = {"refused": one.unsupported, "opset_imports": {}, "nodes": []}
             continue
         content = one.proto.SerializeToString(deterministic=True)
         write_bytes(path, content)
         models[one.name], pictures[one.name] = describe(one.proto, content), graph_json(one.proto)
-        if one.dropped:
-            models[one.name]["dropped"] = one.dropped
+        if one.ignored_attributes:
+            models[one.name]["dropped"] = one.ignored_attributes
     manifest = {"op": operator, "lowering": lowering, "cell": cell.export_name, "models": models}
     write_text(layout.manifest(*of), json.dumps(manifest, indent=1) + "\n")
     write_text(layout.graph_drawings(*of), json.dumps(pictures, separators=(",", ":")) + "\n")
@@ -63,7 +63,7 @@ def describe(proto: ModelProto, content: bytes) -> dict[str, Any]:
                 "op_type": n.op_type,
                 "inputs": list(n.input),
                 "outputs": list(n.output),
-                "attributes": {  # values as strings: NaN and infinities are no JSON
+                "attributes": {  # values as strings: JSON has no NaN and no infinities
                     a.name: {
                         "type": AttributeProto.AttributeType.Name(a.type),
                         "value": repr(helper.get_attribute_value(a)),

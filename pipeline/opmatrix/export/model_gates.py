@@ -1,6 +1,6 @@
-"""What every exported model must be. Each gate is a pure function that yields what is wrong, and what to do about it.
+"""The gates on every exported model: pure functions that yield each problem and its fix.
 
-Needs onnx alone. The gates judge a model against the declaration, never against what an exporter says about it.
+They compare the model with the declaration, never with the messages of an exporter. Need onnx alone.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from opmatrix.lowering.graph import STANDARD, qualified
 from opmatrix.matrix.cells import ORT
 from opmatrix.spec import Attribute, AttributeValue
 
-# The highest that torch 2.13 writes. A newer ONNX Runtime reads more.
+# The highest version that torch 2.13 writes. A newer ONNX Runtime reads more.
 _MAX_IR_VERSION = ORT["1.18"].ir
 
 
-def check(proto: ModelProto, demand: ExpectedModel) -> None:
-    """Raise ExportError with everything that any gate finds."""
-    found = [problem for gate in GATES for problem in gate(proto, demand)]
+def check(proto: ModelProto, expected: ExpectedModel) -> None:
+    """Raise ExportError with the problems that all gates find."""
+    found = [problem for gate in GATES for problem in gate(proto, expected)]
     if found:
-        raise ExportError("\n".join(f"{demand}: {problem}" for problem in found))
+        raise ExportError("\n".join(f"{expected}: {problem}" for problem in found))
 
 
-def nodes(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
-    """The custom nodes that are declared, each as often as it is emitted; of ONNX's own, what the lowering emits."""
+def nodes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
+    """Custom nodes are the declared ones, in their number; standard nodes are those of the lowering."""
     found = Counter(qualified(n) for n in proto.graph.node)
     shown = ", ".join(found.elements()) or "none"
-    for name, count in demand.custom_nodes.items():
+    for name, count in expected.custom_nodes.items():
         if not found[name]:
             yield (
                 f"no node {name}, found: {shown}. It was replaced by a built-in or by its decomposition: "
-                f"register the symbolic at opset {demand.cell.opset} itself (legacy); key the translation table by the "
-                f"overload, '.default', and give the operator no CompositeImplicitAutograd kernel (dynamo)"
+                f"register the symbolic at opset {expected.cell.opset} itself (legacy); key the translation table by "
+                f"the overload, '.default', and give the operator no CompositeImplicitAutograd kernel (dynamo)"
             )
         elif found[name] != count:
             wanted = "one" if count == 1 else str(count)
             yield f"{found[name]} nodes {name}, allowed: {wanted}. Call the operator once in the model"
-    allowed = {*demand.custom_nodes, *demand.standard_nodes}
-    around = {n.op_type for n in proto.graph.node if demand.model.around and n.domain in STANDARD}
+    allowed = {*expected.custom_nodes, *expected.standard_nodes}
+    around = {n.op_type for n in proto.graph.node if expected.model.around and n.domain in STANDARD}
     if extra := sorted(found.keys() - allowed - around):
-        beside = ", ".join(sorted(allowed)) or "nothing"
+        listed = ", ".join(sorted(allowed)) or "nothing"
         yield (
-            f"unexpected nodes {', '.join(extra)} beside {beside}. Take them out of the lowering; if it does not "
+            f"unexpected nodes {', '.join(extra)} beside {listed}. Take them out of the lowering; if it does not "
             f"emit them, a symbolic or translation of another operator is still registered: export in another process"
         )
-    if not demand.custom_nodes and not found:
+    if not expected.custom_nodes and not found:
         yield "no node at all. The lowering was not called: key the translation table by the overload, '.default'"
 
 
-def baked_constants(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
-    """Nothing of the example stored in the model; of constants, those that the lowering emits."""
+def baked_constants(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
+    """The model contains no tensor of the example inputs; its only constants are those that the lowering emits."""
     stored_values = [*(i.name for i in proto.graph.initializer), *(f.name for f in proto.functions)]
-    constants = "Constant" in demand.standard_nodes or demand.model.around
+    constants = "Constant" in expected.standard_nodes or expected.model.around
     if stored_values and (proto.functions or not constants):
         yield (
             f"initializers or functions {', '.join(stored_values)}, allowed: none. A tensor was taken for a constant "
@@ -69,32 +69,32 @@ def baked_constants(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
         )
 
 
-def node_arguments(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
-    """The graph's inputs reach the node, and its outputs the graph's, in the order of the declaration."""
-    if demand.model.around:
-        return  # what stands before and behind it is the model's own affair; the numbers will tell
-    for node in _declared_nodes(proto, demand):
+def node_arguments(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
+    """The node takes the graph's inputs and gives its outputs, in the declared order."""
+    if expected.model.around:
+        return  # the model's other nodes are not checked here; `verify` compares their values
+    for node in _declared_nodes(proto, expected):
         for what, found, wanted in (
-            ("takes", list(node.input), list(node_inputs(demand.spec, demand.model))),
-            ("gives", list(node.output), [v.name for v in demand.signature.outputs]),
+            ("takes", list(node.input), list(node_inputs(expected.spec, expected.model))),
+            ("gives", list(node.output), [v.name for v in expected.signature.outputs]),
         ):
             if found != wanted:
-                yield f"{demand.node} {what} {found}, declared: {wanted}. Mend the order of arguments in the lowering"
+                yield f"{expected.node} {what} {found}, declared: {wanted}. Mend the order of arguments in the lowering"
 
 
-def attributes(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
-    """Every attribute is written, defaults included, with the declared type and the model's value."""
-    declared = {a.name: a for a in schema_versions.written(demand.spec, demand.model.domain_version)}
+def attributes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
+    """The node has every attribute, defaults included, with the declared type and the model's value."""
+    declared = {a.name: a for a in schema_versions.written(expected.spec, expected.model.domain_version)}
     marks = {n: a.default for n, a in declared.items() if n == schema_versions.MARK and a.default is not None}
-    values = attribute_values(demand.spec, demand.model) | marks
-    later = {a.name: a.since for a in demand.spec.attributes}
-    for node in _declared_nodes(proto, demand):
+    values = attribute_values(expected.spec, expected.model) | marks
+    later = {a.name: a.since for a in expected.spec.attributes}
+    for node in _declared_nodes(proto, expected):
         found = {a.name: a for a in node.attribute}
         for name in sorted(found.keys() - declared.keys()):
             if since := later.get(name):
                 yield (
-                    f"attribute {name!r} is of version {since} of {demand.spec.onnx.domain!r}, and the model imports "
-                    f"{demand.model.domain_version}. Write it where g.version() is {since} or more"
+                    f"attribute {name!r} is of version {since} of {expected.spec.onnx.domain!r}, and the model imports "
+                    f"{expected.model.domain_version}. Write it where g.version() is {since} or more"
                 )
                 continue
             yield f"unknown attribute {name!r}, declared: {', '.join(declared)}{did_you_mean(name, declared)}"
@@ -107,10 +107,10 @@ def attributes(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
             yield from _attribute(found[name], declared[name], as_float32(declared[name], values[name]))
 
 
-def defaults(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
-    """The ONNX schema has the declared defaults, and so torch's: another's model may leave an attribute out."""
-    for declared in schema_versions.written(demand.spec, demand.model.domain_version):
-        written = demand.schema.attributes.get(declared.name)
+def defaults(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
+    """The ONNX schema has the declared defaults, as torch does: a model from another tool may omit an attribute."""
+    for declared in schema_versions.written(expected.spec, expected.model.domain_version):
+        written = expected.schema.attributes.get(declared.name)
         if written is None or declared.default is None:
             continue
         default = written.default_value
@@ -118,7 +118,7 @@ def defaults(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
         if not _same(found, wanted := as_float32(declared, declared.default)):
             yield (
                 f"the ONNX schema has the default {found!r} for attribute {declared.name!r}, declared: {wanted!r}, as "
-                f"in torch. Write it anew with: python -m opmatrix codegen {demand.spec.name}"
+                f"in torch. Write it anew with: python -m opmatrix codegen {expected.spec.name}"
             )
 
 
@@ -138,16 +138,16 @@ def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValu
         )
 
 
-def opset_imports(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
-    """Opsets given are those asked for, and no others."""
+def opset_imports(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
+    """The opset imports are the requested opset and the custom domains, and no others."""
     found = {o.domain: o.version for o in proto.opset_import}
-    cell, versions = demand.cell, demand.versions
+    cell, versions = expected.cell, expected.versions
     if found.get("") != cell.opset:
         yield (
             f"opset {found.get('')} was written, asked for: {cell.opset}. The exporter or its version converter chose "
             f"another one; take a legal opset, or another exporter"
         )
-    for domain in sorted({name.partition("::")[0] for name in demand.custom_nodes}):
+    for domain in sorted({name.partition("::")[0] for name in expected.custom_nodes}):
         if found.get(domain) != versions[domain]:
             yield (
                 f"domain {domain!r} is imported at version {found.get(domain)}, declared: {versions[domain]}. "
@@ -158,8 +158,8 @@ def opset_imports(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
         yield f"unexpected opset imports {extra}, allowed: {allowed}. Something lowers to another domain"
 
 
-def format_version(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
-    """ONNX Runtime can read the file."""
+def format_version(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
+    """ONNX Runtime can read the IR version."""
     if not 3 <= proto.ir_version <= _MAX_IR_VERSION:
         yield (
             f"IR version {proto.ir_version}, allowed: 3 to {_MAX_IR_VERSION}, which ONNX Runtime 1.18 and newer read. "
@@ -167,8 +167,8 @@ def format_version(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
         )
 
 
-def local_paths(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
-    """Nothing in the file says where or how it was made: equal models have equal bytes in every checkout."""
+def local_paths(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
+    """The file has no paths of this machine and no metadata: equal models have equal bytes in every checkout."""
     graph = proto.graph
     parts = [proto, graph, *graph.node, *graph.input, *graph.output, *graph.value_info]
     if any(part.metadata_props or part.doc_string for part in parts):
@@ -183,12 +183,12 @@ GATES: Sequence[Callable[[ModelProto, ExpectedModel], Iterator[str]]] = (
 )  # fmt: skip
 
 
-def _declared_nodes(proto: ModelProto, demand: ExpectedModel) -> list[NodeProto]:
-    return [n for n in proto.graph.node if qualified(n) == demand.node]
+def _declared_nodes(proto: ModelProto, expected: ExpectedModel) -> list[NodeProto]:
+    return [n for n in proto.graph.node if qualified(n) == expected.node]
 
 
 def _value(attribute: AttributeProto) -> object:
-    """Return the value of an attribute as a declaration has it: text for bytes, a tuple for a list."""
+    """Return the value of an attribute as in a declaration: str for bytes, a tuple for a list."""
     value = helper.get_attribute_value(attribute)
     items = [v.decode() if isinstance(v, bytes) else v for v in (value if isinstance(value, list) else [value])]
     return tuple(items) if isinstance(value, list) else items[0]

@@ -1,35 +1,39 @@
-"""The model of one node, from the declaration alone: for what torch cannot express. Needs onnx alone."""
+"""Build models of one node from the declaration, for operators without a torch operator. Needs onnx alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from opmatrix.declaration import schema_versions
 from opmatrix.declaration.model_inputs import node_inputs
 from opmatrix.declaration.torch_signature import attribute_values, onnx_kind, onnx_value
 from opmatrix.export.expected_model import ExpectedModel
-from opmatrix.export.signature import ValueInfo
+from opmatrix.export.signature import Shape
 from opmatrix.matrix.cells import ir
 from opmatrix.spec import AttributeKind, Model, OpSpec
 from opmatrix.testdata.dtypes import numpy_dtype
 
 
-def one_node(demand: ExpectedModel) -> ModelProto:
-    """Return the model: the declared node alone, with every attribute, between the declared inputs and outputs."""
-    spec, declared = demand.spec, demand.signature
+def one_node(expected: ExpectedModel) -> ModelProto:
+    """Return the model with the declared node alone, with all attributes and the declared inputs and outputs."""
+    spec, declared = expected.spec, expected.signature
     node = helper.make_node(
         spec.onnx.op_type,
-        list(node_inputs(spec, demand.model)),
+        list(node_inputs(spec, expected.model)),
         [v.name for v in declared.outputs],
         domain=spec.onnx.domain,
     )
-    node.attribute.extend(attributes(spec, demand.model))
-    inputs, outputs = ([_value_info(v) for v in values] for values in (declared.inputs, declared.outputs))
-    version = demand.model.domain_version
-    return model_of(node, inputs, outputs, name=spec.name, opset=demand.cell.opset, version=version)
+    node.attribute.extend(attributes(spec, expected.model))
+    inputs, outputs = (
+        [value_info(v.name, numpy_dtype(v.dtype), v.shape) for v in values]
+        for values in (declared.inputs, declared.outputs)
+    )
+    version = expected.model.domain_version
+    return model_of(node, inputs, outputs, name=spec.name, opset=expected.cell.opset, version=version)
 
 
 def model_of(
@@ -41,9 +45,9 @@ def model_of(
     opset: int,
     version: int,
 ) -> ModelProto:
-    """Return the model of a custom node, `version` being that of its domain; `name` is the graph's.
+    """Return the model of a custom node; `version` is that of its domain, `name` that of the graph.
 
-    Its IR version is as low as the opset allows, so that an old ONNX Runtime reads it as well.
+    The IR version is the lowest that the opset allows, so that an old ONNX Runtime can read it.
     """
     return helper.make_model(
         helper.make_graph([node], name, inputs, outputs),
@@ -54,7 +58,7 @@ def model_of(
 
 
 def attributes(spec: OpSpec, model: Model) -> Iterator[AttributeProto]:
-    """Yield every attribute as the node of a model has it, defaults included."""
+    """Yield the attributes of a model's node, defaults included."""
     values = attribute_values(spec, model)
     for attribute in schema_versions.written(spec, model.domain_version):
         if (value := values.get(attribute.name, attribute.default)) is not None:
@@ -63,10 +67,10 @@ def attributes(spec: OpSpec, model: Model) -> Iterator[AttributeProto]:
 
 
 def make_attribute(name: str, kind: AttributeKind, value: Any) -> AttributeProto:
-    """Return an attribute of a declared kind, with its type though it be an empty list."""
+    """Return an attribute of a declared kind; an empty list has its type too."""
     return helper.make_attribute(name, value, attr_type=AttributeProto.AttributeType.Value(onnx_kind(kind)))
 
 
-def _value_info(value: ValueInfo) -> ValueInfoProto:
-    element = helper.np_dtype_to_tensor_dtype(numpy_dtype(value.dtype))
-    return helper.make_tensor_value_info(value.name, element, list(value.shape))
+def value_info(name: str, dtype: np.dtype[Any], shape: Shape) -> ValueInfoProto:
+    """Return a graph input or output."""
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), shape)

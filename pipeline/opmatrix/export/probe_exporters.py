@@ -1,4 +1,7 @@
-"""Export a tiny model at every opset, to see which ones an exporter really writes. Needs torch and onnx."""
+"""Export a tiny model at every opset, to find those that an exporter supports. The `probe` stage uses it.
+
+Needs torch and onnx.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,16 @@ from opmatrix.export.exporter_warnings import collected
 from opmatrix.matrix.cells import Exporter
 from opmatrix.matrix.probe_rows import Export
 
-# More at either end than any exporter was seen to write, but where nothing can be measured. Below 7, which torch names
-# its oldest (ONNX_MIN_OPSET), the legacy exporter does not refuse. Above 25 it hangs on the model whether the dynamo
-# exporter writes what was asked for, with other models in each torch: no row claims those.
+# More at either end than any exporter supports, except where a probe proves nothing: the legacy exporter accepts opsets
+# below 7, the oldest that torch supports (ONNX_MIN_OPSET); above 25 it depends on the model whether the dynamo exporter
+# writes the requested opset, in each torch for other models. No row claims those.
 OPSETS: Mapping[Exporter, range] = {"legacy": range(7, 26), "dynamo": range(16, 26)}
 _DOMAIN = "opmatrix.probe"
 _LABEL = re.compile(r"highest opset version supported is|is not supported\. by 'torch\.onnx\.export")
 
 
 def measure() -> Iterator[Export]:
-    """Yield one try for each exporter and opset. The model has a node of a domain of its own, as ours have."""
+    """Yield the result for each exporter and opset. The model has a custom node, as the exported ones have."""
     # torch's own functions for libraries are untyped.
     library = torch.library.Library("opmatrix_probe", "DEF")  # type: ignore[no-untyped-call]
     library.define("tiny(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]
@@ -36,19 +39,21 @@ def measure() -> Iterator[Export]:
     for exporter, opsets in OPSETS.items():
         for opset in opsets:
             yield _try(exporter, opset)
-    del library  # the operator lives as long as it does
+    del library  # it keeps the operator alive
 
 
 def _try(exporter: Exporter, opset: int) -> Export:
-    with collected() as said:
+    with collected() as warned:
         try:
             proto = _EXPORTERS[exporter](opset)
-        except Exception as error:  # whatever an exporter raises where it cannot
-            return Export(exporter=exporter, opset=opset, wrong=f"it raised {type(error).__name__}: {_line(error)}")
+        except Exception as error:  # an exporter may raise anything
+            (line, *_) = str(error).strip().splitlines() or [""]
+            return Export(exporter=exporter, opset=opset, wrong=f"it raised {type(error).__name__}: {line}")
     (found,) = [imported.version for imported in proto.opset_import if not imported.domain]
     if found != opset:
         return Export(exporter=exporter, opset=opset, wrong=f"it wrote opset {found}")
-    return Export(exporter=exporter, opset=opset, ir=proto.ir_version, label=any(_LABEL.search(text) for text in said))
+    label = any(_LABEL.search(text) for text in warned)
+    return Export(exporter=exporter, opset=opset, ir=proto.ir_version, label=label)
 
 
 class _Tiny(torch.nn.Module):
@@ -58,8 +63,8 @@ class _Tiny(torch.nn.Module):
 
 
 class _Changing(_Tiny):
-    """With an operator that ONNX changed in opset 18 (ReduceMean). The dynamo exporter writes opset 18 and
-    has that converted to others, which works, or is silently left out, by what is in a model."""
+    """With an operator that ONNX changed in opset 18 (ReduceMean). The dynamo exporter writes opset 18 and converts it,
+    which for some models it silently does not do."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(x).mean(dim=1)
@@ -114,7 +119,3 @@ def _dynamo(opset: int) -> onnx.ModelProto:
 
 
 _EXPORTERS: Mapping[Exporter, Callable[[int], onnx.ModelProto]] = {"legacy": _legacy, "dynamo": _dynamo}
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0]

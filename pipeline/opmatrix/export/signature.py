@@ -1,4 +1,4 @@
-"""The signature of a model: name, dtype and shape of every graph input and output, as the declaration has it."""
+"""The declared signature of a model: name, dtype and shape of every graph input and output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opmatrix.declaration.torch_signature import attribute_values, dtype_of
 from opmatrix.spec import Dims, DType, FromKernel, Model, OpSpec, Output, SameAs, shape_of
 
 Shape = tuple[int | str | None, ...]
-"""Sizes: a number where static, the name of a dynamic axis where not, None for a dynamic size without a name."""
+"""Sizes: a number if static, else the name of a dynamic axis, or None for a dynamic size without a name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +25,15 @@ class ValueInfo:
     dtype: DType
     shape: Shape
 
+    @property
+    def axes(self) -> dict[int, str]:
+        """The names of its dynamic axes, by index."""
+        return {index: size for index, size in enumerate(self.shape) if isinstance(size, str)}
+
 
 @dataclass(frozen=True, kw_only=True)
 class GraphSignature:
-    """All graph inputs and outputs, in the order of the declaration."""
+    """All graph inputs and outputs, in the declared order. torch.export has another class of this name."""
 
     inputs: tuple[ValueInfo, ...]
     outputs: tuple[ValueInfo, ...]
@@ -53,7 +58,7 @@ def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
 
 
 def element_dtype(element: int) -> str:
-    """Return the dtype of an element type of ONNX, or "" where there is none."""
+    """Return the dtype of an element type of ONNX, or "" if it is not set."""
     if element == TensorProto.STRING:
         return "string"
     return str(helper.tensor_dtype_to_np_dtype(element)) if element else ""
@@ -73,20 +78,20 @@ def _output_shape(output: Output, inputs: Sequence[tuple[GraphInput, Shape]], kn
             return (None,) * rank
         case Dims(dims=dims):
             traced = {**known, **named_sizes([(feed.part, shape_of(feed.tensor)) for feed, _ in inputs])}
-            return tuple(_size(dim, traced, _axes(inputs)) for dim in dims)
+            return tuple(_output_size(dim, traced, _named_sizes(inputs)) for dim in dims)
     raise ValueError(f"output {output.name!r} has no shape rule")
 
 
-def _size(dim: str | int, traced: Mapping[str, int], axes: Mapping[str, int | str | None]) -> int | str | None:
-    """Return a size of an output: the axis that it is, or a number where all that it is made of is static."""
-    if dim in axes:
-        return axes[str(dim)]
-    dynamic = {name for name, axis in axes.items() if not isinstance(axis, int)}
+def _output_size(dim: str | int, traced: Mapping[str, int], named: Mapping[str, int | str | None]) -> int | str | None:
+    """Return a size of an output: a named size, or the value of an expression of static ones, else None."""
+    if dim in named:
+        return named[str(dim)]
+    dynamic = {name for name, axis in named.items() if not isinstance(axis, int)}
     return None if dynamic.intersection(re.findall(r"[A-Za-z_]\w*", str(dim))) else size(dim, traced)
 
 
-def _axes(inputs: Sequence[tuple[GraphInput, Shape]]) -> dict[str, int | str | None]:
-    """Return what each name of `Input.dims` is in this model, an axis rather than a number where both are."""
+def _named_sizes(inputs: Sequence[tuple[GraphInput, Shape]]) -> dict[str, int | str | None]:
+    """Return the size of each name of `Input.dims` in this model, preferably the name of a dynamic axis."""
     found: dict[str, int | str | None] = {}
     for feed, shape in inputs:
         for dim, axis in zip(feed.part.dims or (), shape, strict=False):

@@ -1,4 +1,4 @@
-"""The gates on what flows in and out of a model: names, dtypes and shapes, as written and as onnx infers them."""
+"""The gates on inputs and outputs of a model: names, dtypes and shapes, as written and as onnx infers them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.signature import Shape, ValueInfo, element_dtype
 
 
-def declared_signature(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
+def declared_signature(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     """Names, dtypes and shapes of the graph's inputs and outputs are the declared ones."""
-    wanted = demand.signature
+    wanted = expected.signature
     yield from _differences("input", proto.graph.input, wanted.inputs)
     yield from _differences("output", proto.graph.output, wanted.outputs)
 
 
-def checker(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
-    """onnx's full check, with the schema registered: without one it accepts anything in a custom domain."""
+def checker(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
+    """onnx's full check accepts the model with the schema registered; without it any custom node is accepted."""
     try:
-        with registered(*demand.schemas):
+        with registered(*expected.schemas):
             onnx.checker.check_model(proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         yield f"onnx.checker refuses it: {one_line(error)}"
 
 
-def inference(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
-    """Strict shape inference finds the outputs' real dtypes and shapes by itself: nothing of what the exporter says.
+def inference(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
+    """Strict shape inference finds the declared dtypes and shapes of the outputs, without those of the exporter.
 
-    In a graph of ONNX's own operators it may know less (before opset 13 no shape that is computed), but nothing else.
+    In a graph of ONNX's own operators it may find less: before opset 13 no computed shape.
     """
     bare = ModelProto()
     bare.CopyFrom(proto)
@@ -40,19 +40,19 @@ def inference(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     for output in bare.graph.output:
         output.type.tensor_type.ClearField("shape")
     try:
-        with registered(*demand.schemas):
+        with registered(*expected.schemas):
             inferred = onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         yield f"shape inference fails: {one_line(error)}. Mend the shape rule of the declaration"
         return
-    partly = not demand.custom_nodes
-    for problem in _differences("output", inferred.graph.output, demand.signature.outputs, partly=partly):
+    partly = not expected.custom_nodes
+    for problem in _differences("output", inferred.graph.output, expected.signature.outputs, partly=partly):
         yield f"shape inference: {problem}"
 
 
 @contextmanager
 def registered(*schemas: defs.OpSchema) -> Iterator[None]:
-    """Let onnx know `schemas` for a while: registered twice, or left registered, they would judge other models."""
+    """Register `schemas` in onnx while the block runs, so that they do not apply to other models."""
     with ExitStack() as stack:
         for schema in schemas:
             defs.register_schema(schema)
@@ -77,9 +77,9 @@ def _differences(
 
 
 def _fits(found: tuple[int | str | None, ...] | None, wanted: Shape, *, partly: bool) -> bool:
-    """Return whether sizes and names are the same; a size without a name may have any, but be no number.
+    """Return whether sizes and names are equal; None in `wanted` is a dynamic size with any name or none.
 
-    With `partly` what is not known, or has a name that nobody gave, fits everything.
+    With `partly`, an unknown shape or a dynamic size matches everything.
     """
     if found is None or len(found) != len(wanted):
         return found is None and partly

@@ -1,8 +1,8 @@
 """Keep the dynamo exporter's registry of translations between exports.
 
-`torch.onnx.export` reads the source of 500 functions of torchlib to build it, on every call: two thirds of the time of
-a small export (torch 2.13: 0.35 of 0.55 s; torch 2.6: 1.6 of 2.1 s). Nothing in it depends on the model. Private names
-of torch are replaced here; where they are gone, exports are slower and otherwise the same.
+`torch.onnx.export` builds it from the source of 500 functions of torchlib on every call: two thirds of the time of a
+small export (torch 2.13: 0.35 of 0.55 s; torch 2.6: 1.6 of 2.1 s). It does not depend on the model. This module patches
+private names of torch; without them exports are slower and otherwise the same.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _CHOOSE = "_cleanup_registry_based_on_opset_version"
 
 
 @functools.cache
-def _everything() -> Any:
-    """Return the registry before the translations of one opset are chosen from it."""
+def _all_opsets() -> Any:
+    """Return the registry with the translations of all opsets."""
     cls = _registration.ONNXRegistry
     if not hasattr(cls, _CHOOSE):  # torch 2.6 has the translations of one opset alone, and converts the model
         return cls.from_torchlib()
@@ -30,9 +30,9 @@ def _everything() -> Any:
 
 
 def registry(opset_version: int = 18) -> Any:
-    """Return what ``ONNXRegistry.from_torchlib`` does, as a copy: custom translations are added to it."""
+    """Return a copy of the result of ``ONNXRegistry.from_torchlib``, since torch adds custom translations to it."""
     made = _registration.ONNXRegistry()
-    made.functions = {target: list(found) for target, found in _everything().functions.items()}
+    made.functions = {target: list(found) for target, found in _all_opsets().functions.items()}
     if hasattr(made, _CHOOSE):
         made._opset_version = opset_version
         made._cleanup_registry_based_on_opset_version()
@@ -40,12 +40,12 @@ def registry(opset_version: int = 18) -> Any:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
-    """Build the registry once per process, and once for all processes that are forked from it."""
+def cached_registry() -> Iterator[None]:
+    """Build the registry once for this process and its forks."""
     cls = getattr(_registration, "ONNXRegistry", None)
     if not hasattr(cls, _BUILD):
         yield
         return
-    _everything()
+    _all_opsets()
     with mock.patch.object(cls, _BUILD, staticmethod(registry)):
         yield

@@ -1,4 +1,4 @@
-"""What both exporters trace, and how both models are cleaned: one function of the inputs, and no metadata.
+"""The module that both exporters trace, their input, and the removal of metadata from their models.
 
 Needs torch and onnx.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from onnx import ModelProto
 
-from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
+from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.lowering.call_lowering import Lowered
@@ -23,7 +23,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class OperatorModule(torch.nn.Module):
-    """A module that computes one function of the model's inputs."""
+    """A module around one function of the model's inputs."""
 
     def __init__(self, compute: Callable[..., Any]) -> None:
         super().__init__()
@@ -35,10 +35,10 @@ class OperatorModule(torch.nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class ExporterInput:
-    """A module, what it is traced with, and the lowerings of the operators that it calls.
+    """A module, the inputs that it is traced with, and the lowerings of the operators that it calls.
 
-    `versions` are those of custom domains, `axes` the names of each input's dynamic axes, by number, and `output_axes`
-    of each output's, as far as known.
+    `versions` are those of custom domains. `axes` has the names of each input's dynamic axes by index, `output_axes`
+    those of each output, if known.
     """
 
     module: torch.nn.Module
@@ -52,41 +52,38 @@ class ExporterInput:
     output_axes: Sequence[Mapping[int, str]] = ()
 
 
-def exporter_input(demand: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ExporterInput:
-    """Return what an exporter makes the demanded model of."""
-    into, out = demand.signature.inputs, demand.signature.outputs
-    axes, output_axes = (
-        [{n: size for n, size in enumerate(v.shape) if isinstance(size, str)} for v in values] for values in (into, out)
-    )
+def exporter_input(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ExporterInput:
+    """Return the exporter's input for one model of an operator."""
+    into, out = expected.signature.inputs, expected.signature.outputs
     return ExporterInput(
-        module=operator_module(demand),
+        module=operator_module(expected),
         inputs=inputs,
-        lowered=[generated.lowered(demand.lowering)],
-        opset=demand.cell.opset,
-        versions=demand.versions,
+        lowered=[generated.lowered(expected.lowering)],
+        opset=expected.cell.opset,
+        versions=expected.versions,
         input_names=[v.name for v in into],
         output_names=[v.name for v in out],
-        axes=axes,
-        output_axes=output_axes,
+        axes=[v.axes for v in into],
+        output_axes=[v.axes for v in out],
     )
 
 
-def operator_module(demand: ExpectedModel) -> OperatorModule:
-    """Return the module that a model is exported from, in evaluation mode. Its attributes are constants."""
-    spec, model = demand.spec, demand.model
+def operator_module(expected: ExpectedModel) -> OperatorModule:
+    """Return the module that a model is exported from, in evaluation mode, with the attributes as constants."""
+    spec, model = expected.spec, expected.model
     operator = functools.partial(torch_operator(spec), **torch_attributes(spec, model))
-    # Found out beforehand: what runs within compute is traced, and torch 2.6 knows little of iterators.
-    places = list(case_arguments(spec, model.cases[0], range(len(graph_inputs(spec, model, model.cases[0])))))
+    # Outside of compute, which is traced: torch 2.6 traces few iterators.
+    indices = list(case_arguments(spec, model.cases[0], range(len(expected.signature.inputs))))
 
     def compute(*inputs: torch.Tensor) -> Any:
-        given = [[inputs[i] for i in p] if isinstance(p, tuple) else None if p is None else inputs[p] for p in places]
+        given = [[inputs[i] for i in n] if isinstance(n, tuple) else None if n is None else inputs[n] for n in indices]
         return model.around(operator, *given) if model.around else operator(*given)
 
     return OperatorModule(compute).eval()
 
 
 def strip(proto: ModelProto) -> ModelProto:
-    """Remove metadata and doc strings: they hold absolute paths, and equal models must have equal bytes."""
+    """Remove metadata and doc strings: they contain absolute paths, and equal models must have equal bytes."""
     graph = proto.graph
     for part in (proto, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
         part.ClearField("metadata_props")

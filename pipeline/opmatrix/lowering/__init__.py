@@ -1,1 +1,1 @@
-"""How an operator becomes ONNX nodes: one notation, written once, for both exporters and for function bodies."""
+"""Lowerings: one notation for the ONNX nodes of an operator, for both exporters and for function bodies."""

@@ -1,4 +1,4 @@
-"""Lowerings for the dynamo (torch.export) exporter, as translation functions. Needs torch, onnx and onnxscript."""
+"""Lowerings as translation functions of the dynamo (torch.export) exporter. Needs torch, onnx and onnxscript."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DynamoGraph(Emitter):
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
         domain, op_type, version, written = self._node(name, len(inputs), attributes)
-        schema = _throw_away(domain, op_type, version, inputs=len(inputs), outputs=outputs, attributes=written)
+        schema = _node_schema(domain, op_type, version, inputs=len(inputs), outputs=outputs, attributes=written)
         return values.Op(values.Opset(domain, version), op_type, schema)(
             *inputs, **{a.name: _attribute(a) for a in written}
         )
@@ -64,7 +64,7 @@ class DynamoGraph(Emitter):
 def table(
     lowered: Lowered, opset: int, versions: Mapping[str, int], overloads: Sequence[torch._ops.OpOverload]
 ) -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Return the custom_translation_table that lowers `overloads` so, for exports at `opset`."""
+    """Return a custom_translation_table with the lowering for each of `overloads`, for exports at `opset`."""
     return {overload: translation(lowered, opset, versions, overload) for overload in overloads}
 
 
@@ -73,8 +73,8 @@ def translation(
 ) -> Callable[..., Any]:
     """Return a lowering as a translation function of `overload`.
 
-    Its parameters have the names of the overload's own schema: torch 2.6 to 2.9 pass over a function with others,
-    silently. Its annotations say which arguments are constants.
+    Its parameters have the names of the overload's schema: torch 2.6 to 2.9 silently ignore a function with others.
+    Annotated parameters are constants.
     """
     arguments = torch_arguments(lowered.spec)
     schema = overload._schema
@@ -91,21 +91,19 @@ def translation(
     annotations = {
         name: _ANNOTATIONS[a.source.kind] for name, a in zip(names, arguments, strict=True) if hasattr(a.source, "kind")
     }
-    defaults: dict[str, Any] = {}
-    optional = True  # whether every later argument may be left out
-    for name, a in zip(reversed(names), reversed(arguments), strict=True):
-        default = a.default if a.default is not None else None if a.type == "Tensor?" else inspect.Parameter.empty
-        optional = optional and default is not inspect.Parameter.empty
-        defaults[name] = default if optional else inspect.Parameter.empty
+    empty = inspect.Parameter.empty
+    defaults = [a.default if a.default is not None or a.type == "Tensor?" else empty for a in arguments]
+    required = max((n + 1 for n, default in enumerate(defaults) if default is empty), default=0)
+    defaults[:required] = [empty] * required  # Python allows no default before a required parameter
     signature = inspect.Signature(
         [
             inspect.Parameter(
                 name,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=defaults[name],
-                annotation=annotations.get(name, inspect.Parameter.empty),
+                default=default,
+                annotation=annotations.get(name, empty),
             )
-            for name in names
+            for name, default in zip(names, defaults, strict=True)
         ]
     )
     run.__signature__ = signature  # type: ignore[attr-defined]
@@ -122,10 +120,10 @@ def _attribute(attribute: NodeAttribute) -> Any:
     return attribute.value
 
 
-def _throw_away(
+def _node_schema(
     domain: str, op_type: str, version: int, *, inputs: int, outputs: int, attributes: Sequence[NodeAttribute]
 ) -> defs.OpSchema:
-    """Return a schema that fits one node: through the real one, torch drops or reorders what does not fit, silently."""
+    """Return a schema for one node alone. With the real one, torch silently drops or reorders arguments."""
     optional = defs.OpSchema.FormalParameterOption.Optional
     return defs.OpSchema(
         op_type,

@@ -1,4 +1,4 @@
-"""The notation of a lowering, and what is held against every node that one emits. Needs onnx alone.
+"""The notation of a lowering, `Graph`, and the checks on each node that it emits. Needs onnx alone.
 
 A lowering is a function ``name(g, input, ..., attribute, ...)`` that emits nodes and returns the outputs. It takes the
 arguments of the torch schema in order: a tensor as a Value, an absent one as None, several as a list, and everything
@@ -8,7 +8,7 @@ else as a Python constant, floats rounded to float32. It is straight-line code: 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
@@ -22,9 +22,9 @@ from opmatrix.errors import ExportError, did_you_mean
 from opmatrix.spec import DType
 
 Value = Any
-"""A tensor of the graph that is being made; what it is made of is the exporter's affair."""
+"""A tensor of the graph under construction, of a type that the exporter chooses."""
 
-# What an attribute's suffix stands for: the name of its type in ONNX, and how one value of it is made.
+# The suffix of an attribute, the name of its type in ONNX, and the function that converts one value to it.
 _LETTERS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "f": ("FLOAT", float), "i": ("INT", int), "s": ("STRING", str), "t": ("TENSOR", np.asarray),
 }  # fmt: skip
@@ -33,12 +33,12 @@ STANDARD = ("", "ai.onnx")
 """The two spellings of ONNX's own domain."""
 
 
-class UnsupportedModel(ExportError):  # noqa: N818 - no fault: a lowering has every right to it
-    """A lowering has refused what it was asked for; the text is its reason."""
+class UnsupportedModel(ExportError):  # noqa: N818 - not an error: a lowering may support only a part of the cases
+    """A lowering called `Graph.unsupported`; the message is its reason."""
 
 
 class Graph(Protocol):
-    """What a lowering writes nodes with. `opset` is the one that was asked for, in both exporters.
+    """Emits the nodes of a lowering. `opset` is the requested one, in both exporters.
 
     Example:
         >>> def decomposed(g, x, slope):
@@ -51,13 +51,12 @@ class Graph(Protocol):
         ['LeakyRelu']
     """
 
-    @property
-    def opset(self) -> int: ...
+    opset: int
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
         """Emit ``Name`` or ``domain::Name``; return its output, or a tuple of several.
 
-        An attribute carries its type as a suffix, ``alpha_f=``, ``axes_i=``, ``mode_s=`` or ``value_t=``; lists alike.
+        The suffix of an attribute is its type, for a list too: ``alpha_f=``, ``axes_i=``, ``mode_s=`` or ``value_t=``.
 
         Example:
             >>> y = g.op("Relu", x)
@@ -66,7 +65,7 @@ class Graph(Protocol):
         """
 
     def version(self, domain: str) -> int:
-        """Return the version of a custom domain that the model imports: which attributes its nodes may have.
+        """Return the version of a custom domain that the model imports; it decides which attributes a node may have.
 
         Example:
             >>> g.version("my_domain")
@@ -74,7 +73,7 @@ class Graph(Protocol):
         """
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:
-        """Emit a constant tensor; its dtype is never guessed.
+        """Emit a constant tensor of `dtype`.
 
         Example:
             >>> y = g.op("Mul", x, g.constant(0.5, g.dtype(x)))
@@ -106,7 +105,7 @@ class Graph(Protocol):
         """
 
     def unsupported(self, reason: str) -> NoReturn:
-        """Say that this case is unsupported, and why.
+        """Stop the export: the lowering does not support this case.
 
         Example:
             >>> if g.opset < 11:
@@ -114,22 +113,16 @@ class Graph(Protocol):
         """
 
 
-class Emitter(ABC):
-    """What the implementations of `Graph` have in common. `versions` are those of the custom domains."""
+class Emitter(Graph):
+    """The common part of the implementations of `Graph`. `versions` are those of the custom domains."""
 
     def __init__(self, opset: int, versions: Mapping[str, int]) -> None:
         self.opset = opset
         self._versions = versions
 
     @abstractmethod
-    def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any: ...
-
-    @abstractmethod
-    def constant(self, value: ArrayLike, dtype: DType) -> Value: ...
-
-    @abstractmethod
     def _size(self, value: Value, axis: int) -> int | None:
-        """Return a size of one of the operator's own inputs, None where it is dynamic."""
+        """Return a size of one of the operator's own inputs, None if dynamic."""
 
     def version(self, domain: str) -> int:
         return self._versions.get(domain, 1)
@@ -145,7 +138,7 @@ class Emitter(ABC):
     def _node(
         self, name: str, inputs: int, given: Mapping[str, Any]
     ) -> tuple[str, str, int, tuple[NodeAttribute, ...]]:
-        """Return domain, op type, version of its schema, and attributes. Raises ExportError for what cannot be one."""
+        """Return domain, op type, version of its schema, and attributes. Raises ExportError for an invalid node."""
         domain, op_type = split(name)
         written = node_attributes(given)
         if domain:
@@ -155,7 +148,7 @@ class Emitter(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeAttribute:
-    """One attribute of a node: `letter` is its type (f, i, s, t), `value` one of them or a list."""
+    """One attribute of a node: `letter` is its type (f, i, s, t), `value` a single value or a list."""
 
     name: str
     letter: str
@@ -168,7 +161,7 @@ class NodeAttribute:
 
 
 def node_attributes(given: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
-    """Return attributes as they are written, each with its type. Raises ExportError for one without a suffix."""
+    """Convert the keyword arguments of `Graph.op`. Raises ExportError for an attribute without a suffix."""
     found = []
     for key, value in given.items():
         name, _, letter = key.rpartition("_")
@@ -182,7 +175,7 @@ def node_attributes(given: Mapping[str, Any]) -> tuple[NodeAttribute, ...]:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return domain and op type of ``domain::Name``; ONNX's own domain is "". Raises ExportError for no such name."""
+    """Return domain and op type of ``domain::Name``; ONNX's own domain is "". Raises ExportError if invalid."""
     if not re.fullmatch(r"(?:[\w.\-]+::)?[A-Za-z]\w*", name):
         raise ExportError(f"{name!r} is no name of an operator; write 'Name' or 'domain::Name'")
     domain, _, op_type = name.rpartition("::")
@@ -197,7 +190,7 @@ def qualified(node: NodeProto) -> str:
 def since_version(op_type: str, *, opset: int, inputs: int, attributes: Sequence[NodeAttribute]) -> int:
     """Return the since version of one of ONNX's own operators at `opset`.
 
-    Raises ExportError where `opset` has no such operator, or it takes no such inputs and attributes there.
+    Raises ExportError if `opset` does not have the operator, or has it with other inputs or attributes.
     """
     try:
         schema = defs.get_schema(op_type, opset, "")

@@ -1,4 +1,4 @@
-"""Lowerings for the legacy (TorchScript) exporter, as symbolic functions. Needs torch and onnx."""
+"""Lowerings as symbolic functions of the legacy (TorchScript) exporter. Needs torch and onnx."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from opmatrix.lowering.graph import Emitter, Value
 from opmatrix.lowering.legacy_types import set_types
 from opmatrix.spec import DType, Input, OpSpec
 
-# How `parse_args` unpacks an argument. It has no letter for the others: "v" leaves them as they are.
+# The letters of `parse_args`. It has none for the other types: "v" does not unpack them.
 _LETTERS: Mapping[str, str] = {
     "float": "f", "int": "i", "str": "s", "bool": "b", "float[]": "fs", "int[]": "is",
 }  # fmt: skip
 
 
 class LegacyGraph(Emitter):
-    """`Graph` over the graph that the exporter gives to a symbolic function. `versions` are those of custom domains, as
-    custom_opsets= has them. `known` are operators of this project that a lowering uses: the types of what their nodes
-    give follow from their declarations. `own` is the lowering's."""
+    """`Graph` over the graph that the exporter passes to a symbolic function.
+
+    `versions` are those of custom domains, as in custom_opsets=. `known` are the operators that the lowering uses:
+    their declarations give the types of their nodes' outputs. `own` is the operator of the lowering.
+    """
 
     def __init__(
         self,
@@ -41,12 +43,13 @@ class LegacyGraph(Emitter):
     ) -> None:
         super().__init__(opset, versions)
         self._context = context
-        self._known = {_node(spec): spec for spec in known}
-        self._variadic = {_node(s) for s in (*known, own) if s and any(i.variadic for i in s.inputs)}
+        self._known = {f"{s.onnx.domain}::{s.onnx.op_type}": s for s in known}
+        operators = self._known | ({f"{own.onnx.domain}::{own.onnx.op_type}": own} if own else {})
+        self._variadic = {node for node, spec in operators.items() if any(i.variadic for i in spec.inputs)}
 
     def op(self, name: str, *inputs: Value | None, outputs: int = 1, **attributes: Any) -> Any:
         *_, written = self._node(name, len(inputs), attributes)
-        # Absent inputs at the end are left out, as in every other exporter; before a variadic one ONNX counts them.
+        # Omit absent inputs at the end, as every other exporter does; ONNX counts those before a variadic input.
         present = list(inputs)
         while present and present[-1] is None and name not in self._variadic:
             present.pop()
@@ -80,15 +83,11 @@ class LegacyGraph(Emitter):
         return absent
 
 
-def _node(spec: OpSpec) -> str:
-    return f"{spec.onnx.domain}::{spec.onnx.op_type}"
-
-
 @contextmanager
 def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names: Sequence[str]) -> Iterator[None]:
-    """Let a lowering be the symbolic function of the torch operators `names` for one export, and for no other.
+    """Register a lowering as the symbolic function of the torch operators `names` for one export.
 
-    Raises ExportError where somebody has registered one for this opset: only the last of two would be asked.
+    Raises ExportError if one is registered for this opset already: torch calls only the last of two.
     """
     for name in names:
         if _is_registered(name, opset):
@@ -104,28 +103,20 @@ def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names:
         for name in names:
             if _is_registered(name, opset):
                 torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]  # as below
-            _forget_empty(name)
+            # With the empty group that torch keeps, the next export fails with "min() arg is an empty sequence".
+            if (group := _registry().get_function_group(name)) is not None and not len(group._functions):
+                _registry()._registry.pop(name, None)
 
 
 def _is_registered(name: str, opset: int) -> bool:
-    """Return whether there is a custom symbolic function for this very opset; torch's own does not count."""
+    """Return whether a custom symbolic function is registered for exactly this opset; torch's own does not count."""
     group = _registry().get_function_group(name)
     return group is not None and bool(group._functions.overridden(opset))
 
 
-def _forget_empty(name: str) -> None:
-    """Remove what torch leaves of an operator that has no symbolic function any more: the next export would end with
-    "min() arg is an empty sequence", instead of the operator's name."""
-    group = _registry().get_function_group(name)
-    if group is not None and not len(group._functions):
-        _registry()._registry.pop(name, None)
-
-
 def register(lowered: Lowered, opset: int, versions: Mapping[str, int], names: Sequence[str]) -> None:
-    """Register a lowering as the symbolic function of the torch operators `names`, for exports at `opset`.
-
-    Of all registrations the highest at or below the opset asked for wins: one made lower could lose to another.
-    """
+    """Register a lowering as the symbolic function of the torch operators `names`, for exports at `opset` exactly:
+    torch takes the registration of the highest opset that is not above the requested one."""
     for name in names:
         function = symbolic(lowered, opset, versions)
         # torch.onnx has it as a public name and does not re-export it for type checkers (2.13).
@@ -133,7 +124,7 @@ def register(lowered: Lowered, opset: int, versions: Mapping[str, int], names: S
 
 
 def _registry() -> Any:
-    """Return torch's registry of symbolic functions, which moved with torch 2.9. It has no public question."""
+    """Return torch's registry of symbolic functions, a private name that moved in torch 2.9."""
     try:
         return importlib.import_module("torch.onnx._internal.torchscript_exporter.registration").registry
     except ImportError:
@@ -141,7 +132,7 @@ def _registry() -> Any:
 
 
 def symbolic(lowered: Lowered, opset: int, versions: Mapping[str, int]) -> Any:
-    """Return a lowering as a symbolic function: it parses the arguments and sets the types of the results."""
+    """Return a lowering as a symbolic function, which parses the arguments and sets the types of the results."""
     arguments = torch_arguments(lowered.spec)
 
     def run(context: Any, *values: Any) -> Any:
@@ -172,8 +163,10 @@ def _parse(kind: str, name: str, value: Any) -> Any:
 
 
 def _inputs(lowered: Lowered, arguments: Sequence[Any]) -> dict[str, Value]:
-    """Return the tensors that are there, by the names of the declaration; of a variadic input the first."""
-    sources = [a.source for a in torch_arguments(lowered.spec)]
-    found = {s.name: v for s, v in zip(sources, arguments, strict=True) if isinstance(s, Input)}
-    firsts = {name: next(iter(v), None) if isinstance(v, list) else v for name, v in found.items()}
-    return {name: value for name, value in firsts.items() if value is not None}
+    """Return the present inputs by name, the first tensor of a variadic one."""
+    found: dict[str, Value] = {}
+    for argument, value in zip(torch_arguments(lowered.spec), arguments, strict=True):
+        tensors = value if isinstance(value, list) else [] if value is None else [value]
+        if isinstance(argument.source, Input) and tensors:
+            found[argument.source.name] = tensors[0]
+    return found

@@ -1,5 +1,7 @@
-"""Types in the TorchScript graph, by the shape rules: its exporter infers nothing for a custom op, and rank and sizes
-would be lost downstream. Needs torch."""
+"""Set the types of a symbolic function's results by the declared shape rules. Needs torch.
+
+The legacy exporter infers nothing for a custom op: rank and sizes would be lost downstream.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ Sizes = Sequence[int | None]
 def set_types(
     spec: OpSpec, inputs: Mapping[str, Value], attributes: Mapping[str, AttributeValue], outputs: Sequence[Value]
 ) -> None:
-    """Set the type of every output, as far as those of the inputs are known. `inputs` are those that are there, by
-    their names; of a variadic one the first. `attributes` may leave out what has its default."""
+    """Set the type of each output, as far as the types of the inputs are known.
+
+    `inputs` has the present inputs by name, the first tensor of a variadic one; `attributes` may omit defaults.
+    """
     known = attribute_sizes(spec, attributes)
     for output, value in zip(spec.outputs, outputs, strict=True):
         if (dtype := _dtype(spec, output, inputs)) is not None:
@@ -39,33 +43,28 @@ def _dtype(spec: OpSpec, output: Output, inputs: Mapping[str, Value]) -> Any:
 def _sizes(spec: OpSpec, output: Output, inputs: Mapping[str, Value], known: Mapping[str, int]) -> Sizes | None:
     match output.shape:
         case SameAs(input=name):
-            return _known(inputs[name]) if name in inputs else None
+            return _tensor_sizes(inputs.get(name))
         case FromKernel(rank=rank):
             return (None,) * rank
         case Dims(dims=dims):
-            named = {**known, **_named(spec, inputs)}
-            return [_size(dim, named) for dim in dims]
+            named = {**known, **_static_sizes(spec, inputs)}
+            names = [re.findall(r"[A-Za-z_]\w*", str(dim)) for dim in dims]
+            return [
+                size(dim, named) if named.keys() >= {*used} else None for dim, used in zip(dims, names, strict=True)
+            ]
     return None
 
 
-def _size(dim: str | int, named: Mapping[str, int]) -> int | None:
-    """Return a size where all that it is made of is static."""
-    words = re.findall(r"[A-Za-z_]\w*", str(dim))
-    return size(dim, named) if all(word in named for word in words) else None
-
-
-def _named(spec: OpSpec, inputs: Mapping[str, Value]) -> dict[str, int]:
-    """Return what the names of `Input.dims` stand for, where static."""
+def _static_sizes(spec: OpSpec, inputs: Mapping[str, Value]) -> dict[str, int]:
+    """Return the static sizes by their names in `Input.dims`."""
     found: dict[str, int] = {}
     for part in spec.inputs:
-        known = (_known(inputs[part.name]) if part.name in inputs else None) or ()
-        for dim, number in zip(part.dims or (), known, strict=False):
+        for dim, number in zip(part.dims or (), _tensor_sizes(inputs.get(part.name)) or (), strict=False):
             if isinstance(dim, str) and dim != "..." and number is not None:
                 found.setdefault(dim, number)
     return found
 
 
-def _known(value: Value) -> Sizes | None:
-    """Return the sizes of a tensor, None for a dynamic one; None where not even the rank is known."""
-    sizes: Sizes | None = value.type().varyingSizes()
-    return sizes
+def _tensor_sizes(value: Value | None) -> Sizes | None:
+    """Return the sizes of a tensor, None for a dynamic size; None if it is absent or its rank is unknown."""
+    return value.type().varyingSizes() if value is not None else None

@@ -1,4 +1,4 @@
-"""Record what a lowering emits as ONNX nodes: what a model must hold, and the body of a function. Needs onnx alone."""
+"""Record the ONNX nodes that a lowering emits, for the gates of an export and for function bodies. Needs onnx alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opmatrix.testdata.dtypes import numpy_dtype
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor:
-    """A value of the recorded graph; dtype and shape are known for the operator's inputs. None: a dynamic size."""
+    """A value of the recorded graph. Only the operator's inputs have a dtype and a shape; None is a dynamic size."""
 
     name: str
     dtype: DType | None = None
@@ -27,7 +27,7 @@ class Tensor:
 
 
 class NodeGraph(Emitter):
-    """`Graph` that keeps the nodes."""
+    """`Graph` that collects the nodes."""
 
     def __init__(self, opset: int, versions: Mapping[str, int]) -> None:
         super().__init__(opset, versions)
@@ -69,7 +69,7 @@ class NodeGraph(Emitter):
 def record(
     lowered: Lowered, arguments: Sequence[Any], *, opset: int, versions: Mapping[str, int], outputs: Sequence[str]
 ) -> tuple[NodeProto, ...]:
-    """Return the nodes that a lowering emits for `arguments`, tensors as `Tensor`; its results are named `outputs`."""
+    """Return the nodes that a lowering emits for `arguments`, each tensor a `Tensor`; `outputs` name its results."""
     g = NodeGraph(opset, versions)
     results = lowered(g, arguments)
     renamed = {result.name: name for result, name in zip(results, outputs, strict=True)}

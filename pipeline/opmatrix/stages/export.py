@@ -52,30 +52,30 @@ def _models(
 ) -> Iterator[Exported]:
     for model in operator.models:
         schema = generated.schema.schema(version_at(operator.spec, model.domain_version))
-        demand = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
+        expected = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
         try:
-            proto = export(demand, generated, example_inputs(demand))
-        except UnsupportedModel as refusal:
+            proto = export(expected, generated, example_inputs(expected))
+        except UnsupportedModel as reason:
             if not model.unsupported:
                 raise
-            yield Exported(name=model.name, refused=str(refusal))
+            yield Exported(name=model.name, unsupported=str(reason))
             continue
-        yield Exported(name=model.name, proto=proto, dropped=ignored_attributes(demand, generated))
+        yield Exported(name=model.name, proto=proto, ignored_attributes=ignored_attributes(expected, generated))
         if lowering == "decomposed" and has_function_body(operator.spec):
-            _write_function(layout, demand, generated)
+            _write_function(layout, expected, generated)
 
 
-def _write_function(layout: Paths, demand: ExpectedModel, generated: GeneratedModules) -> None:
+def _write_function(layout: Paths, expected: ExpectedModel, generated: GeneratedModules) -> None:
     """Write the custom model of the cell once more, with the nodes of the decomposed one as the body of its node."""
-    custom = layout.model(demand.spec.name, "custom", demand.cell, demand.model.name)
+    custom = layout.model(expected.spec.name, "custom", expected.cell, expected.model.name)
     try:
         proto = onnx.load_model(custom)
     except FileNotFoundError as error:
-        replay = f"python -m opmatrix export {demand.spec.name} --lowering custom --cell {demand.cell}"
+        replay = f"python -m opmatrix export {expected.spec.name} --lowering custom --cell {expected.cell}"
         problem = "is missing, which gets a function body"
-        raise ExportError(f"{demand}: {missing(custom, run=replay, problem=problem)}") from error
-    made = with_function(proto, replace(demand, lowering="custom"), lowered_nodes(demand, generated))
-    path = layout.function_model(demand.spec.name, demand.cell, demand.model.name)
+        raise ExportError(f"{expected}: {missing(custom, run=replay, problem=problem)}") from error
+    made = with_function(proto, replace(expected, lowering="custom"), lowered_nodes(expected, generated))
+    path = layout.function_model(expected.spec.name, expected.cell, expected.model.name)
     write_bytes(path, made.SerializeToString(deterministic=True))
 
 

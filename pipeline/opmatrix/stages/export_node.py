@@ -38,7 +38,7 @@ def _models(
 ) -> Iterator[Exported]:
     for model in operator.models:
         made = schema(version_at(operator.spec, model.domain_version))
-        demand = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=made)
-        proto = one_node(demand)
-        check(proto, demand)
+        expected = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=made)
+        proto = one_node(expected)
+        check(proto, expected)
         yield Exported(name=model.name, proto=proto)

@@ -12,7 +12,7 @@ from opmatrix.declaration import placeholders, published_schema, schema_versions
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
 from opmatrix.errors import UsageError
-from opmatrix.export.published_model import kept_model
+from opmatrix.export.published_model import published_model
 from opmatrix.files import write_bytes, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Model, given, shape_of
@@ -92,7 +92,7 @@ def _keep(layout: Paths, operator: Operator, version: int, model: Model, case: C
     for feed, array in zip(fed, arrays, strict=True):
         tensors.setdefault(feed.part.name, []).append(array)
     schema = published_schema.schema(spec, version)
-    proto = kept_model(schema, tensors, outputs, attributes=attributes, opset=spec.min_opset)
+    proto = published_model(schema, tensors, outputs, attributes=attributes, opset=spec.min_opset)
     data = DataSet(
         inputs={feed.name: array for feed, array in zip(fed, arrays, strict=True)},
         outputs=dict(zip(schema["outputs"], outputs, strict=True)),

@@ -33,13 +33,13 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
             continue
         opset = min(max(operator.spec.min_opset, _OPSET), legal.stop - 1)
         cell = Cell(torch=torch_minor(), exporter=exporter, opset=opset, ort="0.0")
-        demand = ExpectedModel(
+        expected = ExpectedModel(
             spec=operator.spec,
             model=model,
             lowering="custom",
             cell=cell,
             schema=generated.schema.schema(version_at(operator.spec, model.domain_version)),
         )
-        export(demand, generated, traced)
-        found.append({"model": str(demand), "check": "export"})
+        export(expected, generated, traced)
+        found.append({"model": str(expected), "check": "export"})
     return found

@@ -11,7 +11,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.errors import RegisterError
 from opmatrix.testdata.invalid_calls import Call, invalid_calls
 from opmatrix.testdata.numpy_reference import Argument
-from opmatrix.torch_library.call import REFUSALS, torch_attributes
+from opmatrix.torch_library.call import CALL_ERRORS, torch_attributes
 
 
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
@@ -20,7 +20,7 @@ def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, 
     for one in tried:
         try:
             call(operator, overload, one.call)
-        except REFUSALS:
+        except CALL_ERRORS:
             continue
         answered.append(f"{operator.name} in torch computes what its declaration forbids: {one}")
     if answered:

@@ -27,7 +27,7 @@ from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.testdata.drawn_cases import DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.torch_library.call import REFUSALS, as_tuple, torch_attributes
+from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, torch_attributes
 from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
 
@@ -89,7 +89,7 @@ class KernelCheck:
         try:
             actual = self._call(one.model, given)
             again = self._call(one.model, given)
-        except REFUSALS as error:
+        except CALL_ERRORS as error:
             return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
         if one.expected is None:
             return f"the kernel computes what the reference refuses: {one.refusal}"

@@ -1,1 +1,1 @@
-"""The compiled torch library: loading it, calling it, and holding it against declaration and data."""
+"""The compiled torch library: load it, call it, and what the running torch supports."""

@@ -1,6 +1,8 @@
-"""Which operators of the running torch a lowering is registered for. Needs torch."""
+"""The operators of the running torch that a lowering is registered for, by name and as overloads. Needs torch."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -10,34 +12,39 @@ from opmatrix.spec import OpSpec
 from opmatrix.version import minor
 
 
+def registered_operator(name: str) -> Any:
+    """Return ``torch.ops.namespace.name`` for ``namespace::name``. Raises AttributeError if it is not registered."""
+    namespace, _, function = name.partition("::")
+    return getattr(getattr(torch.ops, namespace), function)
+
+
 def names(spec: OpSpec) -> tuple[str, ...]:
     """Return the operator's own name, or those of the ATen operators that it overrides in this torch.
 
-    Raises ExportError where it overrides none in this torch.
+    Raises ExportError if there is none.
     """
     if spec.torch is None:
         raise ExportError(f"{spec.name} is declared without a torch operator: no exporter of torch can write it")
     if not spec.torch.overrides:
         return (spec.torch.name,)
     running = minor(torch.__version__)
-    if not (found := overridden_in(spec, running)):
-        ranges = ", ".join(
-            f"{o.name} from torch {o.first or 'the first'} to {o.last or 'the last'}" for o in spec.torch.overrides
-        )
-        raise ExportError(f"{spec.name}: it overrides {ranges}, and this is torch {running}. Widen the range")
-    return found
+    if found := overridden_in(spec, running):
+        return found
+    ranges = ", ".join(
+        f"{o.name} from torch {o.first or 'the first'} to {o.last or 'the last'}" for o in spec.torch.overrides
+    )
+    raise ExportError(f"{spec.name}: it overrides {ranges}, and this is torch {running}. Widen the range")
 
 
 def overloads(spec: OpSpec) -> tuple[torch._ops.OpOverload, ...]:
-    """Return the default overloads of `names`: a translation table is keyed by overloads.
+    """Return the default overloads of `names`, the keys of a translation table.
 
-    Raises ExportError where this torch has no such operator.
+    Raises ExportError if this torch does not have one.
     """
     found = []
     for name in names(spec):
-        namespace, _, function = name.partition("::")
         try:
-            found.append(getattr(getattr(torch.ops, namespace), function).default)
+            found.append(registered_operator(name).default)
         except AttributeError as error:
             raise ExportError(
                 f"{spec.name}: torch {torch.__version__} has no operator {name!r} with a default overload. "

@@ -1,4 +1,4 @@
-"""Hold the ATen operators that a declaration overrides against it: they exist in this torch, and take what it says."""
+"""Check that this torch has the ATen operators that a declaration overrides, with the declared arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TAKEN_BY: Mapping[str, Collection[str]] = {"number": ("number", "float", "int")
 
 
 def check(spec: OpSpec) -> None:
-    """Raise RegisterError for what differs. ExportError says that this torch has no such operator."""
+    """Raise RegisterError for each difference, and ExportError if this torch does not have the operator."""
     problems = [
         f"{spec.name}: torch {torch.__version__} has {overload._schema}, declared: {torch_schema(spec)}: {what}. "
         f"Mend the declaration, or bound the override with first= and last= in ops/{spec.name}/spec.py"

@@ -1,4 +1,4 @@
-"""Call an operator in torch: the operator itself, and its attributes under the names of the torch schema."""
+"""Call an operator in torch: find it, pass its attributes under the names of the torch schema, name the torch."""
 
 from __future__ import annotations
 
@@ -9,47 +9,42 @@ import torch
 from opmatrix.declaration.torch_signature import attribute_values, torch_arguments, torch_name
 from opmatrix.spec import Model, OpSpec
 from opmatrix.toolchain.torch_headers import identity
+from opmatrix.torch_library.aten_overloads import registered_operator
 from opmatrix.version import minor
 
-# What torch, and a binding by way of torch, refuse a call with.
-REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
+# The exceptions that torch, and a binding through torch, raise for an invalid call.
+CALL_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
 
 
 def torch_operator(spec: OpSpec) -> Any:
-    """Return ``torch.ops.<namespace>.<name>``. Raises AttributeError where nothing of that name is registered."""
+    """Return the operator of a declaration. Raises AttributeError if it is not registered."""
     if spec.torch is None:
         raise ValueError(f"{spec.name} is declared without a torch operator")
-    namespace, _, name = spec.torch.name.partition("::")
-    return getattr(getattr(torch.ops, namespace), name)
+    return registered_operator(spec.torch.name)
 
 
 def as_tuple(returned: Any) -> tuple[torch.Tensor, ...]:
-    """Return what an operator returned as a tuple: one output comes as it is."""
+    """Return the outputs of an operator as a tuple: torch returns a single one without."""
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 
-def inferred(schema: Any) -> bool:
-    """Return whether torch made up the names of a schema's arguments, ``_0``, ``_1``: RegisterOperators and
-    m.def(name, &function) give none."""
+def has_inferred_names(schema: Any) -> bool:
+    """Return whether torch named a schema's arguments itself, ``_0``, ``_1``: RegisterOperators and
+    m.def(name, &function) pass no names."""
     return bool(schema.arguments) and all(a.name == f"_{n}" for n, a in enumerate(schema.arguments))
 
 
 def torch_attributes(spec: OpSpec, model: Model) -> dict[str, Any]:
-    """Return the value of every attribute, defaults included, by the registered operator's names for them."""
+    """Return the value of every attribute, defaults included, by its name in the registered schema."""
     values = attribute_values(spec, model)
-    names = _made_up_names(spec)
+    names: dict[str, str] = {}
+    if spec.torch and not spec.torch.overrides and has_inferred_names(torch_operator(spec).default._schema):
+        names = {argument.name: f"_{n}" for n, argument in enumerate(torch_arguments(spec))}
     return {
         names.get(torch_name(a), torch_name(a)): list(value) if isinstance(value := values[a.name], tuple) else value
         for a in spec.attributes
         if a.name in values and a.kind != "tensor"
     }
-
-
-def _made_up_names(spec: OpSpec) -> dict[str, str]:
-    """Return the names that torch made up, by those of the declaration; none where it did not."""
-    if spec.torch is None or spec.torch.overrides or not inferred(torch_operator(spec).default._schema):
-        return {}
-    return {argument.name: f"_{n}" for n, argument in enumerate(torch_arguments(spec))}
 
 
 def torch_minor() -> str:
@@ -58,5 +53,5 @@ def torch_minor() -> str:
 
 
 def torch_identity() -> str:
-    """Return the running torch as it is written down beside the libraries that fit it alone."""
+    """Return the running torch as the `compile` stage writes it for a library that fits one torch alone."""
     return identity(torch.__version__, cxx11_abi=torch._C._GLIBCXX_USE_CXX11_ABI)

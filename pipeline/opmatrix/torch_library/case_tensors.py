@@ -1,4 +1,4 @@
-"""The tensors of a case in torch, and the arguments that an operator takes them as."""
+"""The torch tensors of a case, and the arguments that an operator takes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from opmatrix.testdata.arrays import Array
 from opmatrix.torch_library.strided_tensors import strided
 
 
-def tensors(spec: OpSpec, model: Model, case: Case, numbers: Sequence[Array]) -> list[torch.Tensor]:
-    """Return `numbers`, one array per tensor of the case, with the strides that the case asks for."""
-    given = zip(graph_inputs(spec, model, case), numbers, strict=True)
-    return [strided(array, feed.tensor.layout) for feed, array in given]
+def tensors(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> list[torch.Tensor]:
+    """Return `arrays`, one for each tensor of the case, with the declared strides."""
+    inputs = graph_inputs(spec, model, case)
+    return [strided(array, item.tensor.layout) for item, array in zip(inputs, arrays, strict=True)]
 
 
 def arguments(spec: OpSpec, case: Case, flat: Sequence[torch.Tensor]) -> list[Any]:

@@ -1,7 +1,6 @@
-"""What the versions of torch differ in, each thing with its reason. Nobody else asks which version is running.
+"""The features of torch that depend on its version. No other module compares versions for them.
 
-A check that a version cannot do is no failure there: its manifest says that it was skipped, and since when torch has
-it.
+A check that needs a missing feature does not fail: its manifest has `Feature.skip_reason`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from opmatrix.version import older
 
 @dataclass(frozen=True, kw_only=True)
 class Feature:
-    """Something that torch has from a version on, and what that means for us."""
+    """A feature of torch, its first version, and why it matters."""
 
     version: str
     reason: str
@@ -27,7 +26,7 @@ class Feature:
 
     @property
     def skip_reason(self) -> str:
-        """What a manifest says of a check that needs it, where it is not there."""
+        """The entry in a manifest for a check that needs it."""
         return f"skipped: needs torch {self.version}"
 
 
@@ -35,11 +34,11 @@ REGISTRATION = Feature(
     version="2.4",
     reason="torch.library.register_fake, register_autograd and custom_op; before, a fake kernel is one for Meta",
 )
-OPCHECK = Feature(version="2.4", reason="torch.library.opcheck; it judges what REGISTRATION registers")
+OPCHECK = Feature(version="2.4", reason="torch.library.opcheck, which tests the functions of REGISTRATION")
 QUIET_EXPORT = Feature(version="2.1", reason="2.0 prints a page of diagnostics on each export, whatever happened")
 DYNAMO = Feature(version="2.6", reason="the first torch.onnx.export with dynamo=True and custom_translation_table=")
 DYNAMO_ARGUMENT = Feature(
-    version="2.1", reason="the first torch.onnx.export that takes dynamo=, and has to be told False"
+    version="2.1", reason="the first torch.onnx.export with dynamo=, which must be False for the legacy exporter"
 )
 DIMENSION_NAMES = Feature(
     version="2.7", reason="before, the exporter leaves its own names, s0 and s1, to the sizes of a captured program"

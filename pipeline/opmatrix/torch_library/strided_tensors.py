@@ -1,4 +1,4 @@
-"""Hold numbers in torch with the strides that a case asks for: the same numbers, laid out otherwise in memory."""
+"""Tensors with the declared memory layout of a case: the same values with other strides."""
 
 from __future__ import annotations
 
@@ -12,42 +12,37 @@ from opmatrix.testdata.arrays import Array
 
 
 def strided(array: Array, layout: MemoryLayout) -> torch.Tensor:
-    """Return a tensor of its own with the numbers of `array`.
+    """Return a new tensor with the values of `array`.
 
-    Raises RegisterError for "expanded" where no axis holds the same numbers all along.
+    Raises RegisterError for "expanded" if the values differ along every axis.
     """
     return _LAYOUTS[layout](torch.from_numpy(array.copy()))
 
 
 def _transposed(tensor: torch.Tensor) -> torch.Tensor:
-    """The last two axes are swapped in memory."""
+    """Swap the last two axes in memory."""
     return tensor.mT.contiguous().mT if tensor.dim() >= 2 else tensor
 
 
 def _flipped(tensor: torch.Tensor) -> torch.Tensor:
-    """All axes are swapped in memory, first for last; torch has no negative strides."""
+    """Reverse the order of all axes in memory; torch has no negative strides."""
     axes = tuple(reversed(range(tensor.dim())))
     return tensor.permute(axes).contiguous().permute(axes)
 
 
-def _conspicuous(dtype: torch.dtype) -> float | int | bool:
-    if dtype.is_floating_point:
-        return float("nan")
-    return True if dtype == torch.bool else torch.iinfo(dtype).max
-
-
 def _sliced(tensor: torch.Tensor) -> torch.Tensor:
-    """Every other element of a larger tensor, from an offset; what lies between is NaN, the largest number, or true."""
+    """Take every second element of a larger tensor, from an offset; the others are NaN, the largest number, or true."""
     if tensor.dim() == 0:
         return tensor
-    larger = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1] + 1), _conspicuous(tensor.dtype))
-    view = larger[..., 1::2]
+    dtype = tensor.dtype
+    fill = float("nan") if dtype.is_floating_point else dtype == torch.bool or torch.iinfo(dtype).max
+    view = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1] + 1), fill)[..., 1::2]
     view.copy_(tensor)
     return view
 
 
 def _expanded(tensor: torch.Tensor) -> torch.Tensor:
-    """One slice stands for all along the first axis that allows it: its stride is 0."""
+    """Give the first axis along which all values are equal the stride 0."""
     for axis, size in enumerate(tensor.shape):
         first = tensor.narrow(axis, 0, min(size, 1))
         if size > 1 and torch.equal(first.expand_as(tensor), tensor):

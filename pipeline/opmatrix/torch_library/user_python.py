@@ -1,8 +1,8 @@
-"""What a person writes in ops/<name>/torch_op.py: an operator defined in Python, or the gradient of one.
+"""The file ops/<name>/torch_op.py: an operator defined in Python, or the gradient of one.
 
-``define()`` defines the operator, without a gradient, and returns what keeps it alive. ``setup_context(ctx, inputs,
-output)`` and ``backward(ctx, *grads)`` are what torch.library.register_autograd takes; ``WITHOUT_GRADIENT`` names the
-inputs of a floating dtype for which `backward` gives None on purpose.
+``define()`` defines the operator, without a gradient, and returns an object that keeps it alive. ``setup_context(ctx,
+inputs, output)`` and ``backward(ctx, *grads)`` are passed to torch.library.register_autograd; ``WITHOUT_GRADIENT``
+names the inputs of a floating dtype for which `backward` returns None on purpose.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class Gradient:
     without: tuple[str, ...]
 
     def register(self, name: str, library: torch.library.Library | None = None) -> None:
-        """Register it for the operator ``namespace::name``; with `library`, for as long as that lives."""
+        """Register it for the operator ``namespace::name``; with `library`, until that is deleted."""
         torch.library.register_autograd(name, self.backward, setup_context=self.setup_context, lib=library)
 
 
 def gradient(layout: Paths, spec: OpSpec) -> Gradient | None:
-    """Return the formula, or None where there is none. Raises RegisterError for half a formula."""
+    """Return the formula, or None if there is none. Raises RegisterError for one function without the other."""
     path = layout.torch_op(spec.name)
     if not path.is_file():
         return None
     module, shown = _load(path), _shown(path)
-    both = [getattr(module, name, None) for name in ("setup_context", "backward")]
-    if both == [None, None]:
+    functions: dict[str, Any] = {name: getattr(module, name, None) for name in ("setup_context", "backward")}
+    if all(function is None for function in functions.values()):
         return None
-    for name, function in zip(("setup_context", "backward"), both, strict=True):
+    for name, function in functions.items():
         if not callable(function):
             raise RegisterError(f"{shown}: no function {name}(); a gradient takes setup_context() and backward()")
     without = tuple(getattr(module, "WITHOUT_GRADIENT", ()))
@@ -54,11 +54,11 @@ def gradient(layout: Paths, spec: OpSpec) -> Gradient | None:
             raise RegisterError(
                 f"{shown}: WITHOUT_GRADIENT names {name!r}, allowed: {', '.join(names)}{did_you_mean(name, names)}"
             )
-    return Gradient(setup_context=both[0], backward=both[1], without=without)  # type: ignore[arg-type]
+    return Gradient(**functions, without=without)
 
 
 def define(layout: Paths, spec: OpSpec) -> Any:
-    """Define an operator that Python defines; return what keeps the definition alive. Raises RegisterError."""
+    """Call ``define()``; return the object that keeps the operator alive. Raises RegisterError."""
     path = layout.torch_op(spec.name)
     shown = _shown(path)
     if not path.is_file():
@@ -70,15 +70,13 @@ def define(layout: Paths, spec: OpSpec) -> Any:
         raise RegisterError(f"{shown}: no function define(), which defines {spec.torch and spec.torch.name} in Python")
     try:
         return function()
-    except Exception as error:  # whatever a person's file raises is theirs to see, with its line
+    except Exception as error:  # a user's file may raise anything
         raise RegisterError(f"{_shown(path, error)}: define() raised {type(error).__name__}: {error}") from error
 
 
 def check_formula(spec: OpSpec) -> None:
-    """Hold that define() declared no formula of its own: the gradient part could not take it apart from the operator.
-
-    Raises RegisterError for one.
-    """
+    """Raise RegisterError if define() registered a gradient: the gradient check could not replace the operator's kernel
+    by the reference."""
     assert spec.torch is not None
     if has_formula(spec.torch.name):
         raise RegisterError(
@@ -90,17 +88,11 @@ def check_formula(spec: OpSpec) -> None:
 
 def has_formula(name: str) -> bool:
     """Return whether a gradient is registered for the operator ``namespace::name``."""
-    if definition := _definition(name):
-        return getattr(definition, "_backward_fn", None) is not None
+    custom_ops = torch._library.custom_ops if features.REGISTRATION.available else None
+    if operator := getattr(custom_ops, "OPDEFS", {}).get(name):  # it has a kernel for Autograd in any case
+        return getattr(operator, "_backward_fn", None) is not None
     keys = ("Autograd", "AutogradCPU")
     return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
-
-
-def _definition(name: str) -> Any:
-    """Return the torch.library.custom_op of that name, or None. Each has a kernel for Autograd, formula or not."""
-    if not features.REGISTRATION.available:
-        return None
-    return getattr(torch._library.custom_ops, "OPDEFS", {}).get(name)
 
 
 def _load(path: Path) -> ModuleType:
@@ -111,6 +103,6 @@ def _load(path: Path) -> ModuleType:
 
 
 def _shown(path: Path, error: Exception | None = None) -> str:
-    """Return ``ops/name/torch_op.py``, and with ``:12`` the last line of it that `error` came through."""
+    """Return ``ops/name/torch_op.py``, with ``:12`` for the last line of it in the traceback of `error`."""
     line = error and line_in(path, error)
     return f"ops/{path.parent.name}/{path.name}" + (f":{line}" if line else "")

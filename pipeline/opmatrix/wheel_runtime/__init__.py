@@ -1,1 +1,1 @@
-"""What a wheel of operators runs, beside what it takes from other rooms: it is copied into each wheel."""
+"""The code that a wheel of operators runs. `doit dist` copies it into each wheel, with all that it imports."""

@@ -15,31 +15,32 @@ from opmatrix.declaration import schema_versions
 from opmatrix.lowering import dynamo_translation, legacy_symbolic
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Graph
-from opmatrix.spec import Lowering, OpSpec
+from opmatrix.spec import Lowering
 from opmatrix.torch_library import aten_overloads
-from opmatrix.wheel_runtime.operators import Shipped
+from opmatrix.wheel_runtime.operators import WheelOperator
 
 
 @contextmanager
 def symbolics(
-    operators: Sequence[Shipped],
+    operators: Sequence[WheelOperator],
     opset: int,
     *,
     decomposed: Collection[str],
     unavailable: Collection[str],
     domains: Mapping[str, int],
 ) -> Iterator[None]:
-    """Register every symbolic function at `opset`, and take them back. `domains` are versions of custom domains."""
+    """Register all symbolic functions at `opset` while the block runs. `domains` are versions of custom domains."""
     versions = chosen_versions(operators, domains)
     with ExitStack() as stack:
         for lowered in _lowered(operators, decomposed=decomposed, unavailable=unavailable):
-            held = replace(lowered, function=_held_to(opset, lowered.function))
-            stack.enter_context(legacy_symbolic.registered(held, opset, versions, aten_overloads.names(lowered.spec)))
+            names = aten_overloads.names(lowered.spec)
+            lowered = replace(lowered, function=_only_at(opset, lowered.function))
+            stack.enter_context(legacy_symbolic.registered(lowered, opset, versions, names))
         yield
 
 
-def _held_to(opset: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse an export at another opset: torch takes the symbolic of the nearest one below, silently."""
+def _only_at(opset: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Reject an export at another opset, for which torch would silently use the symbolic of the nearest lower one."""
 
     def run(g: Graph, *arguments: Any) -> Any:
         asked = getattr(getattr(symbolic_helper, "GLOBALS", None), "export_onnx_opset_version", opset)
@@ -53,14 +54,14 @@ def _held_to(opset: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def translation_table(
-    operators: Sequence[Shipped],
+    operators: Sequence[WheelOperator],
     opset: int,
     *,
     decomposed: Collection[str],
     unavailable: Collection[str],
     domains: Mapping[str, int],
 ) -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Return the translation of every operator, for exports at `opset`, and at versions of custom `domains`."""
+    """Return the translations of all operators for exports at `opset`. `domains` are versions of custom domains."""
     versions = chosen_versions(operators, domains)
     found: dict[Callable[..., Any], Callable[..., Any]] = {}
     for lowered in _lowered(operators, decomposed=decomposed, unavailable=unavailable):
@@ -68,24 +69,24 @@ def translation_table(
     return found
 
 
-def complete(operators: Sequence[Shipped], model: onnx_ir.Model) -> None:
-    """Write absent inputs that stand before a variadic one: the dynamo exporter's last pass takes them away where
-    nothing follows, and ONNX counts them."""
-    wanted = {(s.spec.onnx.domain, s.spec.onnx.op_type): _counted(s.spec) for s in operators}
+def complete(operators: Sequence[WheelOperator], model: onnx_ir.Model) -> None:
+    """Add absent inputs before a variadic one: ONNX counts them, and the dynamo exporter removes them at the end of a
+    node."""
+    required = {
+        (s.spec.onnx.domain, s.spec.onnx.op_type): index
+        for s in operators
+        for index, part in enumerate(s.spec.inputs)
+        if part.variadic
+    }
     for node in onnx_ir.traversal.RecursiveGraphIterator(model.graph):
-        count = wanted.get((node.domain, node.op_type), 0)
+        count = required.get((node.domain, node.op_type), 0)
         if len(node.inputs) < count:
             node.resize_inputs(count)
 
 
-def _counted(spec: OpSpec) -> int:
-    """Return how many inputs a node must have: of all kinds before a variadic one, else the required ones."""
-    return max((n for n, part in enumerate(spec.inputs) if part.variadic), default=0)
-
-
-def domain_versions(operators: Sequence[Shipped], *, newest: bool = False) -> dict[str, int]:
-    """Return, for each custom domain, the first version that has all of the operators; with `newest` the first that has
-    all of their attributes as well."""
+def domain_versions(operators: Sequence[WheelOperator], *, newest: bool = False) -> dict[str, int]:
+    """Return, for each custom domain, the first version with all of the operators; with `newest` also with all of their
+    attributes."""
     found: dict[str, int] = {}
     for shipped in operators:
         domain, versions = shipped.spec.onnx.domain, schema_versions.versions(shipped.spec)
@@ -93,9 +94,9 @@ def domain_versions(operators: Sequence[Shipped], *, newest: bool = False) -> di
     return found
 
 
-def chosen_versions(operators: Sequence[Shipped], asked: Mapping[str, int]) -> dict[str, int]:
-    """Return the version of each custom domain: the one that is asked for, else the first that has all operators, which
-    the oldest library reads. Raises ValueError for one that an operator does not have."""
+def chosen_versions(operators: Sequence[WheelOperator], asked: Mapping[str, int]) -> dict[str, int]:
+    """Return the version of each custom domain: the one in `asked`, else the first with all operators, which the oldest
+    library reads. Raises ValueError for a version that an operator is not in."""
     found = domain_versions(operators)
     for domain, version in asked.items():
         if domain not in found:
@@ -107,13 +108,13 @@ def chosen_versions(operators: Sequence[Shipped], asked: Mapping[str, int]) -> d
     return found | dict(asked)
 
 
-def schemas(operators: Sequence[Shipped]) -> list[defs.OpSchema]:
-    """Return the ONNX schemas of every operator, one for each version that it has one for."""
+def schemas(operators: Sequence[WheelOperator]) -> list[defs.OpSchema]:
+    """Return the ONNX schemas of every operator, one for each version of its schema."""
     return [s.module("schema").schema(version) for s in operators for version in schema_versions.versions(s.spec)]
 
 
 def _lowered(
-    operators: Sequence[Shipped], *, decomposed: Collection[str], unavailable: Collection[str]
+    operators: Sequence[WheelOperator], *, decomposed: Collection[str], unavailable: Collection[str]
 ) -> Iterator[Lowered]:
     known = {shipped.spec.name: shipped.spec for shipped in operators}
     for name in decomposed:
@@ -128,20 +129,19 @@ def _lowered(
         yield Lowered(
             spec=spec,
             lowering=lowering,
-            function=_bounded(_function(shipped, lowering), spec.name, spec.min_opset),
+            function=_function(shipped, lowering),
             used=tuple(known[name] for name in spec.uses),
         )
 
 
-def _function(shipped: Shipped, lowering: Lowering) -> Callable[..., Any]:
-    """Return the function written by hand, else the generated one."""
-    for module in ("own_lowering", "lowering"):
-        if module in shipped.modules and (found := getattr(shipped.module(module), lowering, None)):
-            return found  # type: ignore[no-any-return]
-    raise ValueError(f"{shipped.spec.name} has no lowering {lowering!r}")
+def _function(shipped: WheelOperator, lowering: Lowering) -> Callable[..., Any]:
+    """Return the handwritten function, else the generated one, for opsets from the operator's minimum on."""
+    modules = [shipped.module(name) for name in ("own_lowering", "lowering") if name in shipped.modules]
+    function = next((f for module in modules if (f := getattr(module, lowering, None))), None)
+    name, min_opset = shipped.spec.name, shipped.spec.min_opset
+    if not function:
+        raise ValueError(f"{name} has no lowering {lowering!r}")
 
-
-def _bounded(function: Callable[..., Any], name: str, min_opset: int) -> Callable[..., Any]:
     def run(g: Graph, *arguments: Any) -> Any:
         if g.opset < min_opset:
             g.unsupported(f"{name} needs opset {min_opset} or newer, and the model is exported at {g.opset}")

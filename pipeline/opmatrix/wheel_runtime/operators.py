@@ -1,4 +1,4 @@
-"""The operators of a wheel. Needs neither torch nor onnx."""
+"""The operators of a wheel: their declarations and Python modules. Needs neither torch nor onnx."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ from opmatrix.spec import OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shipped:
-    """One operator: its declaration, the package that holds its modules, and which of them there are."""
+class WheelOperator:
+    """One operator: its declaration, the package of its modules, and their names."""
 
     spec: OpSpec
     package: str
     modules: tuple[str, ...]
 
     def module(self, name: str) -> ModuleType:
-        """Import one of its modules; they need torch or onnx."""
+        """Import one of its modules, which needs torch or onnx."""
         return importlib.import_module(f"{self.package}.{name}")
 
 
-def load(package: str, modules: dict[str, tuple[str, ...]]) -> Sequence[Shipped]:
-    """Return the operators of `package`, each with the `modules` that it has."""
+def load(package: str, modules: dict[str, tuple[str, ...]]) -> Sequence[WheelOperator]:
+    """Return the operators of `package`; `modules` has the names of their modules by operator."""
     return [
-        Shipped(
-            spec=importlib.import_module(f"{package}.{name}.declaration").SPEC,
-            package=f"{package}.{name}",
-            modules=found,
-        )
-        for name, found in modules.items()
+        WheelOperator(spec=importlib.import_module(f"{of}.declaration").SPEC, package=of, modules=found)
+        for of, found in ((f"{package}.{name}", found) for name, found in modules.items())
     ]

@@ -1,9 +1,9 @@
-"""Give torch the operators of a wheel: its library, its fake kernels, its gradients. Needs torch."""
+"""Register the operators of a wheel in torch: their library, fake kernels and gradients. Needs torch."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +12,24 @@ import torch
 from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since
 from opmatrix.spec import OpSpec
 from opmatrix.version import older
-from opmatrix.wheel_runtime.operators import Shipped
+from opmatrix.wheel_runtime.operators import WheelOperator
 
 OLDEST_TORCH = "2.9"
 
-_alive: list[Any] = []  # what definitions in Python live by
+_alive: list[Any] = []  # keeps definitions in Python alive
 
 
-def register(library: Path | None, operators: Sequence[Shipped]) -> dict[str, str]:
-    """Register what this torch can serve; return the others, each with the reason.
+def register(library: Path | None, operators: Sequence[WheelOperator]) -> dict[str, str]:
+    """Register the operators that this torch supports; return the names of the others, each with the reason.
 
-    Raises ImportError where torch is too old, and where one of the operators is registered already.
+    Raises ImportError if torch is too old, or if one of the operators is registered already.
     """
     if older(torch.__version__, OLDEST_TORCH):
-        raise ImportError(f"{_names(operators)}: needs torch {OLDEST_TORCH} or newer, found {torch.__version__}")
-    unavailable = {s.spec.name: why for s in operators if (why := _why_not(s.spec))}
+        names = ", ".join(shipped.spec.name for shipped in operators)
+        raise ImportError(f"{names}: needs torch {OLDEST_TORCH} or newer, found {torch.__version__}")
+    unavailable = {s.spec.name: why for s in operators if (why := _why_unavailable(s.spec))}
     served = [s for s in operators if s.spec.torch and not s.spec.torch.overrides and s.spec.name not in unavailable]
-    if taken := [s.spec.torch.name for s in served if s.spec.torch and _is_registered(s.spec.torch.name)]:
+    if taken := _registered(s.spec for s in served):
         raise ImportError(
             f"{', '.join(taken)}: registered already, by another library that this process has loaded. Load one of them"
         )
@@ -39,7 +40,7 @@ def register(library: Path | None, operators: Sequence[Shipped]) -> dict[str, st
     return unavailable
 
 
-def _why_not(spec: OpSpec) -> str | None:
+def _why_unavailable(spec: OpSpec) -> str | None:
     if spec.torch is None:
         return "exists in ONNX alone"
     if older(torch.__version__, stable_abi_since(spec)):
@@ -52,30 +53,27 @@ def _load(library: Path, specs: Sequence[OpSpec]) -> None:
         torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
     except OSError as error:
         raise ImportError(f"{library} does not load in torch {torch.__version__}: {error}") from error
-    lost = [spec.torch.name for spec in specs if spec.torch and not _is_registered(spec.torch.name)]
-    if lost:
-        said = ctypes.CDLL(str(library)).opmatrix_error
-        said.restype = ctypes.c_char_p
-        raise ImportError(f"{library} did not register {', '.join(lost)}: {said().decode()}")
+    found = _registered(specs)
+    if lost := [spec.torch.name for spec in specs if spec.torch and spec.torch.name not in found]:
+        error_text = ctypes.CDLL(str(library)).opmatrix_error
+        error_text.restype = ctypes.c_char_p
+        raise ImportError(f"{library} did not register {', '.join(lost)}: {error_text().decode()}")
 
 
-def _complete(shipped: Shipped) -> None:
-    """Add what a compiled library does not have: the definition in Python, the fake kernel, the gradient."""
+def _complete(shipped: WheelOperator) -> None:
+    """Register the parts that no compiled library has: the definition in Python, the fake kernel, the gradient."""
     spec = shipped.spec
     assert spec.torch is not None
-    written = shipped.module("torch_op") if "torch_op" in shipped.modules else None
-    if spec.torch.python and written:
-        _alive.append(written.define())
+    torch_op = shipped.module("torch_op") if "torch_op" in shipped.modules else None
+    if spec.torch.python and torch_op:
+        _alive.append(torch_op.define())
     else:
         shipped.module("fake").register_fake()
-    if written and hasattr(written, "backward"):
-        torch.library.register_autograd(spec.torch.name, written.backward, setup_context=written.setup_context)
+    if torch_op and hasattr(torch_op, "backward"):
+        torch.library.register_autograd(spec.torch.name, torch_op.backward, setup_context=torch_op.setup_context)
 
 
-def _is_registered(name: str) -> bool:
-    namespace, _, function = name.partition("::")
-    return hasattr(getattr(torch.ops, namespace), function)
-
-
-def _names(operators: Sequence[Shipped]) -> str:
-    return ", ".join(shipped.spec.name for shipped in operators)
+def _registered(specs: Iterable[OpSpec]) -> list[str]:
+    """Return the torch names of the operators that are registered."""
+    names = [spec.torch.name.partition("::") for spec in specs if spec.torch]
+    return ["::".join((domain, name)) for domain, _, name in names if hasattr(getattr(torch.ops, domain), name)]
