@@ -24,6 +24,7 @@ class RealProject(Copied):
     def make(cls, folder: Path) -> RealProject:
         made = cls(Copied.copy(folder).root)
         shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "LICENSE", folder)  # wheels of operators have it
         made.append(CASES, '\n\nMODELS = (SEED, flat("float64"))\n')
         return made
 
