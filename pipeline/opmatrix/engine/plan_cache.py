@@ -34,7 +34,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 def load_or_plan(layout: Paths, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
     """Return the steps of a project, planned anew if need be. Raises OpmatrixError for a mistake in what it is of."""
     looked, versions, toolchain = time.time_ns(), installed(), find_toolchain(environ)
-    choice = choice.plain(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
+    choice = choice.normalized(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
     path = layout.plan(str(choice))
     marks = _marks(layout)
     key = (

@@ -44,7 +44,7 @@ class Symbols:
 def read_symbols(path: Path) -> Symbols:
     """Return the symbols of a library. Raises CompileError for any other file."""
     found: dict[str, set[str]] = {"defined": set(), "undefined": set(), "weak": set(), "versioned": set()}
-    with opened(path) as elf:
+    with open_elf(path) as elf:
         versions = {a.name for s in elf.iter_sections("SHT_GNU_verneed") for _, of in s.iter_versions() for a in of}
         of_symbols = next((memoryview(s.data()).cast("H") for s in elf.iter_sections("SHT_GNU_versym")), None)
         for table in elf.iter_sections("SHT_DYNSYM"):
@@ -65,19 +65,19 @@ def read_symbols(path: Path) -> Symbols:
 
 def needed_libraries(path: Path) -> tuple[str, ...]:
     """Return the libraries that the loader fetches with one. Cheap for a large one: it is not read as a whole."""
-    with opened(path) as elf:
+    with open_elf(path) as elf:
         return tuple(_needed(elf))
 
 
 def has_symbol_prefix(path: Path, *beginnings: bytes) -> tuple[bool, ...]:
     """Return for each of `beginnings` whether a name in the table of a library's dynamic symbols begins with it."""
-    with opened(path) as elf:
+    with open_elf(path) as elf:
         names = b"".join(table.stringtable.data() for table in elf.iter_sections("SHT_DYNSYM"))
     return tuple(b"\0" + beginning in names for beginning in beginnings)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def open_elf(path: Path) -> Iterator[Any]:
     """Open an ELF file of x86-64 as an ELFFile of pyelftools, which types each section as the base class Section.
 
     Raises CompileError for any other file.
@@ -143,7 +143,7 @@ def check_torch_library(path: Path, *, target: str) -> None:
     _check_ceiling(path, found)
 
 
-def check_classic_torch_library(path: Path) -> None:
+def check_cpp_abi_library(path: Path) -> None:
     """Raise CompileError unless a generated binding over torch's C++ headers shows what it must alone, and asks for
     torch's libraries. That this torch has all that it needs was the linker's to say."""
     found = read_symbols(path)
@@ -152,7 +152,7 @@ def check_classic_torch_library(path: Path) -> None:
         raise CompileError(f"{path.name} does not ask for {_list(missing)}, so it cannot be loaded by itself")
 
 
-def check_own_torch_library(path: Path) -> None:
+def check_handwritten_torch_library(path: Path) -> None:
     """Raise CompileError unless a library over torch's C++ headers shows nothing and uses torch.
 
     That torch has all that it needs was the linker's to say. Nothing holds that for any other version of torch.

@@ -272,7 +272,7 @@ def _library(
     )
 
 
-def sdk_ninja(
+def headers_ninja(
     ort_include: Path, *, torch: TorchBuild | None = None, openmp: bool = False, headers: Sequence[Path] = ()
 ) -> str:
     """Return the text of the file `SDK`; `torch` is for bindings over its C++ headers, `headers` are third parties'.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.errors import CompileError
-from opmatrix.toolchain.elf_symbols import opened
+from opmatrix.toolchain.elf_symbols import open_elf
 
 # Symbols that may be defined more than once; pyelftools calls GNU's STB_GNU_UNIQUE by its number, STB_LOOS.
 _REPEATED = ("STB_WEAK", "STB_LOOS")
@@ -40,7 +40,7 @@ def check_one_definition(kernels: Mapping[str, Path]) -> None:
 
 def _shared(path: Path) -> Iterator[tuple[str, str]]:
     """Yield what an object defines and others may define as well, each with a fingerprint of what it is."""
-    with opened(path) as elf:
+    with open_elf(path) as elf:
         relocations = {section["sh_info"]: section for section in elf.iter_sections("SHT_RELA")}
         for table in elf.iter_sections("SHT_SYMTAB"):
             for symbol in table.iter_symbols():

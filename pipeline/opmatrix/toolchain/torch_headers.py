@@ -60,7 +60,7 @@ def identity(version: str, *, cxx11_abi: bool) -> str:
     return f"{version} with the {'new' if cxx11_abi else 'old'} C++ ABI"
 
 
-def find_classic_torch(place: Path) -> TorchBuild:
+def find_torch_build(place: Path) -> TorchBuild:
     """Return the torch of an environment: its folder, its site-packages, or torch's own. Raises ToolchainError."""
     torch = next((folder for folder in _candidates(place) if (folder / "version.py").is_file()), None)
     if torch is None:
