@@ -99,7 +99,7 @@ def _build(
     places = ninja_file.headers_ninja(
         Path(found["path"]), torch=torch, openmp=toolchain.is_gcc, headers=third_party_headers.find(spec, layout.root)
     )
-    write_text(folder / ninja_file.SDK, places)
+    write_text(folder / ninja_file.HEADER_PATHS, places)
     path = folder / "build.ninja"
     rewritten = not path.exists() or path.read_text() != text
     write_text(path, text)
