@@ -1,4 +1,4 @@
-"""Hold the kernel in torch against the expected outputs of one case."""
+"""The "kernel" part of register: compare the kernel's outputs in torch with the expected outputs of one case."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THREADS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class CaseCheck:
-    """One case with its data, and the operator that has to compute it."""
+    """One case with its data, and the operator to call."""
 
     spec: OpSpec
     model: Model
@@ -41,9 +41,10 @@ class CaseCheck:
 
 
 def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
-    """Return what is wrong, and the largest error, ULP and part of the tolerance over all outputs.
+    """Return the problems, and the largest error, ULP and used tolerance over all outputs.
 
-    The expected outputs, with one thread; the same bits again, and with several threads; the inputs as they were.
+    With one thread the outputs must be the expected ones. A second call, and one with several threads, must give the
+    same bits. The inputs must not change.
     """
     inputs = tensors(check.spec, check.model, check.case, list(check.data.inputs.values()))
     try:
@@ -66,7 +67,7 @@ def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let torch use `count` threads for a while."""
+    """Let torch use `count` threads in the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -83,8 +84,7 @@ def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
 
 
 def _comparisons(check: CaseCheck, outputs: list[Array]) -> Iterator[tuple[str, Comparison]]:
-    # A kernel is proved by the lowering that reaches it.
-    tolerances = check.spec.tolerances["custom"]
+    tolerances = check.spec.tolerances["custom"]  # the lowering that calls the kernel
     for declared, actual, expected in zip(check.spec.outputs, outputs, check.data.outputs.values(), strict=True):
         dtype = dtype_of(declared.type, check.model.types)
         yield declared.name, compare(actual, expected, tolerance=tolerances[dtype])
