@@ -2,10 +2,10 @@
 //
 // Declared here instead of included: torch's own headers for it (torch/csrc/inductor/aoti_torch/c/shim.h and
 // .../generated/c_shim_aten.h) bring <iostream> and <complex> along, and would double what the two libraries of an
-// operator cost to compile. tests/native holds these lines against the headers of the installed torch.
+// operator cost to compile. tests/native compares these lines with the headers of the installed torch.
 //
-// All are weak, so that a torch without them loads the library all the same, and they read as null: an older one is
-// then told which version it lacks (Registration), where the loader would name one of these symbols, and no version.
+// All are weak, so that the library also loads in a torch without them, where they are null. Registration then reports
+// the version that is needed; the loader's own error would name a symbol.
 #pragma once
 
 #include <cstddef>
@@ -70,8 +70,8 @@ extern "C" {
                                                                     std::uint64_t results));
 [[gnu::weak]] AOTITorchError aoti_torch_delete_library_object(TorchLibraryHandle library);
 
-// Newer than 2.9: whoever calls one asks first whether it is there. pipeline/opmatrix/toolchain/torch_shims/newer.txt has their
-// names.
+// Newer than 2.9: check that a function is not null before the call. Their names are in
+// pipeline/opmatrix/toolchain/torch_shims/newer.txt.
 [[gnu::weak]] AOTITorchError torch_parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain,
                                                 void (*work)(std::int64_t begin, std::int64_t end, void* context),
                                                 void* context);  // 2.10
