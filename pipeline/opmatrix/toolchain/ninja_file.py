@@ -72,9 +72,8 @@ def build_ninja(
     sources alone. A handwritten torch.cc also depends on `TORCH`, the torch that it is compiled for.
     """
     name = spec.name
-    text = io.StringIO()
     comment = f"How the libraries of {name} are compiled. Written by `python -m opmatrix compile {name}`."
-    ninja = _begin(text, comment, layout, spec, toolchain=toolchain, debug=debug)
+    text, ninja = _begin(comment, layout, spec, toolchain=toolchain, debug=debug)
     _objects(ninja, layout, spec, written)
     kernel = KERNEL_OBJECTS if has_kernel_object(spec, written) else ()
     if is_own(OWN_TORCH, spec, written):
@@ -102,9 +101,8 @@ def cpp_abi_ninja(
     library, whose symbol names would depend on the ABI.
     """
     name, own = spec.name, is_own(OWN_TORCH, spec, written)
-    text = io.StringIO()
     comment = f"How {name} is compiled for one torch: `python -m opmatrix compile {name} --torch-root PLACE`."
-    ninja = _begin(text, comment, layout, spec, toolchain=toolchain, debug=debug)
+    text, ninja = _begin(comment, layout, spec, toolchain=toolchain, debug=debug)
     source = layout.own(name, OWN_TORCH) if own else layout.generated(name) / OWN_TORCH
     includes = _shell("-I" + str(layout.binding / "classic"))
     flags = "$own $torch" if own else f"$binding $classic {_shell(*_QUIET)} {includes} $torch"
@@ -116,9 +114,10 @@ def cpp_abi_ninja(
 
 
 def _begin(
-    text: io.StringIO, comment: str, layout: Paths, spec: OpSpec, *, toolchain: Toolchain, debug: bool
-) -> ninja_syntax.Writer:
-    """Write the beginning of every build.ninja: variables and rules."""
+    comment: str, layout: Paths, spec: OpSpec, *, toolchain: Toolchain, debug: bool
+) -> tuple[io.StringIO, ninja_syntax.Writer]:
+    """Return the beginning of every build.ninja, variables and rules, and its writer."""
+    text = io.StringIO()
     ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # typed as str, used as a file
     ninja.comment(comment)
     ninja.variable("ninja_required_version", "1.5")
@@ -155,7 +154,7 @@ def _begin(
         "library", command=f"$cxx $link $more -Wl,-soname,$soname -o $out.new $in $libraries && {_KEEP}", restat=True
     )
     ninja.newline()
-    return ninja
+    return text, ninja
 
 
 def _objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: Set[str]) -> None:
@@ -212,9 +211,9 @@ def linked_ninja(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str,
     `libraries` are paths in one folder, by side: ``torch`` and ``ort``. All `specs` have kernels; their compile steps
     have made the objects.
     """
-    folder, text = libraries["ort"].parent, io.StringIO()
+    folder = libraries["ort"].parent
     comment = f"How {', '.join(s.name for s in specs)} are linked together."
-    ninja = _begin(text, comment, layout, specs[0], toolchain=toolchain, debug=False)
+    text, ninja = _begin(comment, layout, specs[0], toolchain=toolchain, debug=False)
     ninja.build(["ort_library.o"], "object", [ORT_LIBRARY], implicit=[IDENTITY], variables={"more": "$binding $ort"})
     ninja.newline()
 

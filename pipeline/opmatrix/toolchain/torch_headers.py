@@ -73,9 +73,10 @@ def find_torch_build(place: Path) -> TorchBuild:
     include, c10, cpu = torch / "include", torch / "lib/libc10.so", torch / "lib/libtorch_cpu.so"
     if missing := [p for p in (include / "torch/library.h", c10, cpu) if not p.is_file()]:
         raise ToolchainError(f"torch {found[1]} has no '{missing[0]}'. Reinstall torch.")
-    return TorchBuild(
-        version=found[1], include=include, openmp=_openmp(cpu), cxx11_abi=_cxx11_abi(c10, version=found[1])
-    )
+    # The libgomp of the torch package: a second one in the process would have its own threads.
+    names = (name for name in needed_libraries(cpu) if name.startswith("libgomp"))
+    openmp = next((path for name in names if (path := cpu.with_name(name)).is_file()), None)
+    return TorchBuild(version=found[1], include=include, openmp=openmp, cxx11_abi=_cxx11_abi(c10, version=found[1]))
 
 
 def _cxx11_abi(c10: Path, *, version: str) -> bool:
@@ -86,9 +87,3 @@ def _cxx11_abi(c10: Path, *, version: str) -> bool:
             "torch."
         )
     return new
-
-
-def _openmp(cpu: Path) -> Path | None:
-    """Return the libgomp of the torch package. A second one in the process would have its own threads."""
-    names = (name for name in needed_libraries(cpu) if name.startswith("libgomp"))
-    return next((path for name in names if (path := cpu.with_name(name)).is_file()), None)
