@@ -1,4 +1,4 @@
-// What a binding keeps while a kernel sees it as a List or a text.
+// Memory that a binding owns while the kernel sees it as a List or a string.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace opmatrix {
 
-/// Owns some T in a row.
+/// Owns a contiguous array of T.
 template <typename T>
 class Items {
  public:

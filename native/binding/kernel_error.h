@@ -1,4 +1,4 @@
-// What a failed check throws, and how bindings see it.
+// The exception of a failed KERNEL_CHECK, which bindings turn into a Python exception or an OrtStatus.
 #pragma once
 
 #include <exception>
@@ -8,14 +8,14 @@
 
 namespace opmatrix {
 
-/// The text is the whole message: no file, no line, so that an edited comment changes no byte of a library.
+/// The whole message, without file and line, so that an edited comment changes no byte of a library.
 class Error : public std::exception {
  public:
   Error(std::initializer_list<Part> parts) noexcept;
   const char* what() const noexcept override { return text_; }
 
  private:
-  char text_[1024] = "";  // longer texts are cut
+  char text_[1024] = "";  // longer messages are cut
 };
 
 }  // namespace opmatrix

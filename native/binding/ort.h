@@ -1,7 +1,7 @@
-// What a generated ONNX Runtime binding stands on: the C API alone, from its version 16 on.
+// The base of generated ONNX Runtime bindings. Uses only the C API, version 16 and newer.
 //
-// The version asked for is that of the running ONNX Runtime, as far as these headers know it: one library runs on 1.16
-// and on everything newer. What needs 17 (shapes, threads) is guarded by `version`.
+// A library asks for the API version of the running ONNX Runtime, or the newest that these headers know, so that it
+// runs on 1.16 and newer. Features of version 17 (shapes, threads) are used only if `version` has them.
 #pragma once
 
 #include <onnxruntime_c_api.h>
@@ -25,11 +25,11 @@ constexpr std::size_t count_of(const T (&)[kCount]) {
 // Set by RegisterCustomOps, before anything else here is used.
 inline const OrtApi* api = nullptr;
 inline std::uint32_t version = 0;
-// Whether shapes may be inferred for a node one of whose inputs is absent before another: on 1.18 and 1.21 ONNX Runtime
-// itself then reads the type of the absent one through a null pointer, before it asks us. 1.24 and newer do not.
+// Whether to infer shapes for a node with an absent input before a present one: ONNX Runtime 1.18 and 1.21 read the
+// type of the absent input through a null pointer before they call the custom op. 1.24 and newer do not.
 inline bool infers_past_absent_inputs = false;
 
-/// An OrtStatus on its way to the C++ code that returns it to ONNX Runtime.
+/// An OrtStatus as an exception, until `to_status` returns it to ONNX Runtime.
 struct StatusError {
   OrtStatus* status;
 };
@@ -55,7 +55,7 @@ OrtStatus* to_status(const Body& body) noexcept {
   }
 }
 
-/// Calls a getter and tells whether it succeeded; the reason of a failure is dropped.
+/// Whether a call succeeded; releases the status of a failure.
 inline bool succeeds(OrtStatus* status) {
   if (status == nullptr) return true;
   api->ReleaseStatus(status);
@@ -67,8 +67,8 @@ class Attributes {
  public:
   Attributes(const char* op, const OrtKernelInfo* info) : op_(op), info_(info) {}
 
-  /// Refuses a node of a later schema than `newest`, which says so: ONNX Runtime knows no versions of custom ops, and
-  /// an attribute that this library does not have would be passed over.
+  /// Throws for a node of a schema newer than `newest`: ONNX Runtime does not know versions of custom ops, and would
+  /// ignore an attribute that this library does not have.
   void check_schema(std::int64_t newest) const {
     std::int64_t found = 0;
     if (!succeeds(api->KernelInfoGetAttribute_int64(info_, "schema_version", &found))) return;
@@ -90,7 +90,7 @@ class Attributes {
     return missing(name, "int", otherwise);
   }
 
-  /// ONNX has no attribute of this type: it is an int that is 0 or 1.
+  /// ONNX has no bool attribute: it is an int, 0 or 1.
   bool get_bool(const char* name, const bool* otherwise) const {
     const std::int64_t whole = otherwise != nullptr && *otherwise ? 1 : 0;
     const std::int64_t value = get_int(name, otherwise == nullptr ? nullptr : &whole);
@@ -98,7 +98,7 @@ class Attributes {
     return value == 1;
   }
 
-  /// The text with the NUL behind it.
+  /// The string with its terminating NUL.
   Items<char> get_string(const char* name, const char* otherwise) const {
     std::size_t size = 0;
     if (!succeeds(api->KernelInfoGetAttribute_string(info_, name, nullptr, &size))) {
@@ -136,7 +136,7 @@ class Attributes {
   }
 
  private:
-  /// An attribute of another type reads as absent, so ask for it in every type before its default is taken.
+  /// An attribute of another type reads as absent, so try every type before taking the default.
   template <typename T>
   T missing(const char* name, const char* wanted, const T* otherwise) const {
     const char* found = type_of(name);
@@ -149,7 +149,7 @@ class Attributes {
   Items<T> get_list(Getter getter, const char* name, const char* wanted, const List<T>* otherwise) const {
     std::size_t size = 0;
     const bool there = succeeds(getter(info_, name, nullptr, &size));
-    // No item is an empty list or an attribute of another type, which the C API does not tell apart for some types.
+    // Size 0 is an empty list or an attribute of another type; for some types the C API returns the same for both.
     const char* found = there && size > 0 ? wanted : type_of(name);
     if (found == nullptr || !(equal(found, wanted) || equal(found, "another type"))) {
       const List<T> list = missing(name, wanted, otherwise);
@@ -169,7 +169,7 @@ class Attributes {
     if (succeeds(api->KernelInfoGetAttribute_float(info_, name, &real))) return "float";
     if (succeeds(api->KernelInfoGetAttribute_int64(info_, name, &whole))) return "int";
     if (succeeds(api->KernelInfoGetAttribute_string(info_, name, nullptr, &size))) return "string";
-    // Asked for a list of another type, ONNX Runtime answers with an empty one; asked for what is absent, it fails.
+    // For a list of another type ONNX Runtime returns an empty list; for an absent attribute it fails.
     if (!succeeds(api->KernelInfoGetAttributeArray_float(info_, name, nullptr, &size))) return nullptr;
     if (size > 0) return "floats";
     if (succeeds(api->KernelInfoGetAttributeArray_int64(info_, name, nullptr, &size)) && size > 0) return "ints";
@@ -290,14 +290,14 @@ class ShapeContext {
  public:
   explicit ShapeContext(OrtShapeInferContext* context) : context_(context) {}
 
-  /// Gives an output the shape of an input. The information is passed on as it is: to take it apart and build it anew
-  /// loses symbolic dimensions (1.24 and newer).
+  /// Gives an output the shape of an input. Passes on the same object, because a copy made of its sizes would lose
+  /// symbolic dimensions (1.24 and newer).
   void same_as(std::size_t output, std::size_t input) {
     OrtTensorTypeAndShapeInfo* info = nullptr;  // borrowed
     check_call(api->ShapeInferContext_GetInputTypeShape(context_, input, &info));
     std::size_t rank = 0;
     check_call(api->GetDimensionsCount(info, &rank));
-    if (rank == 0) return;  // a scalar, or a shape that is not known: the C API does not tell them apart
+    if (rank == 0) return;  // a scalar or an unknown shape: the C API returns the same for both
     check_call(api->ShapeInferContext_SetOutputTypeShape(context_, output, info));
   }
 
@@ -305,7 +305,7 @@ class ShapeContext {
   OrtShapeInferContext* context_;
 };
 
-/// What a custom op says of one input or output.
+/// The declaration of one input or output of a custom op.
 struct Port {
   constexpr Port(DType given, OrtCustomOpInputOutputCharacteristic count = INPUT_OUTPUT_REQUIRED)
       : dtype(given), characteristic(count) {}
@@ -356,8 +356,8 @@ struct CustomOp : OrtCustomOp {
       });
     };
     if (may_lack_inner_inputs() && !infers_past_absent_inputs) InferOutputShapeFn = nullptr;
-    // One for all schemas of an operator: of several with one name, 1.16 to 1.31 take the schema of the first alone, so
-    // that a second is never asked. What a node of an older schema lacks has its default.
+    // One custom op for all schemas of an operator: of several with one name, 1.16 to 1.31 use only the first one's
+    // schema. Attributes and inputs that a node of an older schema lacks have their defaults.
     GetStartVersion = [](const OrtCustomOp*) { return Kernel::kSinceVersion; };
     GetEndVersion = [](const OrtCustomOp*) { return INT32_MAX; };
   }

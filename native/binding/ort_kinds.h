@@ -1,4 +1,4 @@
-// What only some declarations need of ONNX Runtime: variadic inputs, and outputs whose sizes the kernel decides.
+// For the declarations that need them: variadic inputs, and outputs whose sizes the kernel decides.
 #pragma once
 
 #include <memory>

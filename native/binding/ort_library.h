@@ -1,4 +1,4 @@
-// RegisterCustomOps for a library of one or several operators: which version of the C API, and which domains.
+// RegisterCustomOps for a library of one or several operators: chooses the version of the C API and adds the domains.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace opmatrix::ort {
 
-// 21 is the newest version that this code has been run against; a newer ONNX Runtime serves it as well.
+// 21 is the newest version that this code was tested with; newer ONNX Runtimes support it as well.
 inline constexpr long kOldest = 16;
 inline constexpr long kNewest = ORT_API_VERSION < 21 ? ORT_API_VERSION : 21;
 
@@ -18,7 +18,7 @@ inline bool choose_version(const OrtApiBase* base) {
   const char* running = base->GetVersionString();  // "1.31.1"; the API's version is the number in the middle
   const char* dot = std::strchr(running, '.');
   const long minor = dot == nullptr ? 0 : std::strtol(dot + 1, nullptr, 10);
-  // Never more than it has: GetApi would return null, and say so on stderr.
+  // Never a newer version than it has: GetApi would return null and print to stderr.
   const auto chosen = static_cast<std::uint32_t>(minor < kNewest ? minor : kNewest);
   api = base->GetApi(chosen);
   version = chosen;
@@ -32,11 +32,11 @@ inline bool choose_version(const OrtApiBase* base) {
   return true;
 }
 
-/// Throws if a library of opmatrix has added this domain to a session's options, and notes that one with `names` does.
-/// ONNX Runtime itself would refuse the session, and say neither which domain nor whose.
+/// Throws if a library of opmatrix has added this domain to a session's options, else records that one with `names`
+/// does. ONNX Runtime itself would reject the session without naming the domain or the library.
 inline void claim(OrtSessionOptions* options, const char* domain, const char* names) {
   char key[256];
-  std::snprintf(key, sizeof key, "opmatrix.domain.%s", domain);  // ONNX Runtime passes over what it does not know
+  std::snprintf(key, sizeof key, "opmatrix.domain.%s", domain);  // ONNX Runtime ignores unknown keys
   int there = 0;
   check_call(api->HasSessionConfigEntry(options, key, &there));
   if (there == 0) return check_call(api->AddSessionConfigEntry(options, key, names));

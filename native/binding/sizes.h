@@ -6,7 +6,7 @@
 
 namespace opmatrix {
 
-/// As Python's //, downwards, so that both sides compute alike; `divisor` is greater than 0.
+/// Rounds down as Python's // does, so that C++ and Python compute the same; `divisor` is greater than 0.
 constexpr std::int64_t floor_divide(std::int64_t number, std::int64_t divisor) {
   return number / divisor - (number % divisor < 0 ? 1 : 0);
 }

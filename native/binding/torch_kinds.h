@@ -1,4 +1,4 @@
-// What only some declarations need of torch: optional and variadic tensors, lists, texts, outputs that a kernel makes.
+// For the declarations that need them: optional and variadic tensors, lists, strings, outputs that a kernel makes.
 #pragma once
 
 #include <vector>
@@ -88,7 +88,7 @@ class Inputs {
 template <typename T>
 class NewOutput {
  public:
-  /// `like` says on which device.
+  /// The output is on the device of `like`.
   NewOutput(const Input& like, const char* op, const char* name, std::int64_t rank)
       : like_(like), op_(op), name_(name), rank_(rank) {}
 

@@ -1,4 +1,4 @@
-// What both torch bindings do alike with an operator's arguments, and with a registration that fails.
+// Shared by both torch bindings: values of arguments, and a registration that fails.
 #pragma once
 
 #include <limits>
@@ -17,7 +17,7 @@ inline float to_float(const char* op, const char* argument, double value) {
   return rounded;
 }
 
-/// Copies a text, with a NUL behind it.
+/// Copies a string and its terminating NUL.
 inline Items<char> copied_text(const char* op, const char* argument, const char* text, std::size_t length) {
   KERNEL_CHECK(__builtin_strlen(text) == length, op, ": ", argument, " must hold no NUL");
   Items<char> copy(length + 1);
@@ -25,13 +25,13 @@ inline Items<char> copied_text(const char* op, const char* argument, const char*
   return copy;
 }
 
-/// What an operator asks of torch's stable interface: lists and texts as arguments came with 2.10.
+/// What an operator needs of torch's stable ABI: lists and strings as arguments need 2.10.
 enum class Since { torch_2_9, torch_2_10 };
 
-/// The first failure of a registration in this library; empty where all went well.
+/// The first failed registration of this library, or empty.
 inline Error registration_error{""};
 
-/// What is most likely wrong where torch takes no definition.
+/// The most likely reason why torch rejects a definition.
 inline constexpr char kDefine[] = "define it; is another library with this operator loaded, or this one twice?";
 
 }  // namespace opmatrix::torch

@@ -82,9 +82,9 @@ def test_threads_change_nothing(layout: Paths, minor: str) -> None:
 
 def test_the_gate(layout: Paths, minor: str) -> None:
     """It shows one function, and a library that shows more is refused."""
-    elf_symbols.check_classic_torch_library(layout.torch_library("group_norm", torch=minor))
+    elf_symbols.check_cpp_abi_library(layout.torch_library("group_norm", torch=minor))
     with pytest.raises(CompileError, match="it may show 'opmatrix_error' alone"):
-        elf_symbols.check_classic_torch_library(layout.ort_library("group_norm"))
+        elf_symbols.check_cpp_abi_library(layout.ort_library("group_norm"))
 
 
 def test_what_this_torch_lacks_the_linker_names(layout: Paths) -> None:

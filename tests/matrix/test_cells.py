@@ -6,10 +6,10 @@ from opmatrix.matrix.cells import (
     Cell,
     Choice,
     Exporter,
-    cells,
+    all_cells,
+    choose_cells,
     choose_opsets,
-    every_cell,
-    ir,
+    ir_version,
     why_unreadable,
     why_unsupported,
 )
@@ -33,7 +33,7 @@ def test_a_cell_without_torch_prints_and_parses() -> None:
 
 
 def test_every_cell_is_all_that_the_tables_have() -> None:
-    found = [*every_cell()]
+    found = [*all_cells()]
     assert len(found) == len({*found}) and {CELL, Cell(torch=None, exporter="node", opset=7, ort="1.16")} <= {*found}
     assert all(
         Cell.parse(str(cell)) == cell and not why_unsupported(cell.exporter, cell.opset, cell.torch) for cell in found
@@ -106,11 +106,11 @@ def test_what_an_onnx_runtime_reads(name: str, reason: str | None) -> None:
 
 @pytest.mark.parametrize(("opset", "version"), [(7, 3), (9, 4), (14, 7), (15, 8), (18, 8), (19, 9), (20, 9), (25, 10)])
 def test_the_ir_version_of_a_model(opset: int, version: int) -> None:
-    assert ir("node", opset) == version
+    assert ir_version("node", opset) == version
 
 
 def chosen(**choice: str) -> list[str]:
-    found = cells(
+    found = choose_cells(
         Choice(**choice),
         default=DEFAULT,
         torch="2.13",
@@ -202,6 +202,6 @@ def test_a_choice_prints_as_the_variables_of_doit() -> None:
 
 
 def test_a_choice_of_what_is_here_is_the_default() -> None:
-    assert Choice(torch="2.13", ort="1.31").plain(torch="2.13", ort="1.31") == Choice()
+    assert Choice(torch="2.13", ort="1.31").normalized(torch="2.13", ort="1.31") == Choice()
     both = Choice(torch="2.9,2.13", ort="all", opsets="18")
-    assert both.plain(torch="2.13", ort="1.31") == both
+    assert both.normalized(torch="2.13", ort="1.31") == both

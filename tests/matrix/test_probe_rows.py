@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opmatrix.matrix.cells import ORT, TORCH, ir
+from opmatrix.matrix.cells import ORT, TORCH, ir_version
 from opmatrix.matrix.probe_rows import Export, ort_differences, torch_differences, torch_row
 
 
 def declared(version: str) -> list[Export]:
     """Return what a probe finds of a torch that is as its row says."""
     row = TORCH[version]
-    found = [Export(exporter="legacy", opset=o, ir=ir("legacy", o)) for o in row.legacy]
+    found = [Export(exporter="legacy", opset=o, ir=ir_version("legacy", o)) for o in row.legacy]
     found += [Export(exporter="legacy", opset=o, ir=9, label=True) for o in row.label]
     found.append(Export(exporter="legacy", opset=24, wrong="it raised ValueError"))
     found.append(Export(exporter="dynamo", opset=17, wrong="it wrote opset 18"))

@@ -66,7 +66,7 @@ def test_paths_are_escaped_for_ninja_and_the_shell() -> None:
     odd = text(Paths(Path("/home/a b: $c/ü'")))
     assert "build kernel.o: object /home/a$ b$:$ $$c/ü'/build/generated/group_norm/kernel.cc" in odd
     assert """'-I/home/a b: $$c/ü'"'"'/native'""" in odd
-    assert ninja_file.sdk_ninja(Path("/a b")) == "ort_include = '/a b'\n"
+    assert ninja_file.headers_ninja(Path("/a b")) == "ort_include = '/a b'\n"
 
 
 def test_the_debug_build() -> None:

@@ -44,7 +44,7 @@ def _give_by_debian(monkeypatch: pytest.MonkeyPatch, content: dict[str, bytes]) 
     monkeypatch.setattr(debian_package, "unpack", unpack)
 
 
-def find(cache: Path, **environ: str) -> tuple[ort_headers.Headers, list[str]]:
+def find(cache: Path, **environ: str) -> tuple[ort_headers.OrtHeaders, list[str]]:
     said: list[str] = []
     return ort_headers.find_headers({"PATH": "/nonesuch", **environ}, cache=cache, say=said.append), said
 

@@ -13,8 +13,8 @@ from opmatrix.errors import ToolchainError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Input, OpSpec
 from opmatrix.toolchain import elf_symbols, torch_headers
-from opmatrix.toolchain.ninja_file import cpp_abi_ninja, sdk_ninja
-from opmatrix.toolchain.torch_headers import TorchBuild, find_classic_torch
+from opmatrix.toolchain.ninja_file import cpp_abi_ninja, headers_ninja
+from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
 
 from tests.support.toolchain import TOOLCHAIN
 from tests.toolchain.test_ninja_file import LAYOUT
@@ -43,9 +43,9 @@ def test_it_is_found_by_any_folder_of_its_environment(torch: Path, up: int) -> N
     place = [torch, *torch.parents][up]
     if place.name in ("lib", "python3.11"):  # neither an environment nor a folder that Python is given
         with pytest.raises(ToolchainError, match=r"no torch in '.*'\. Give the folder of an environment that has"):
-            find_classic_torch(place)
+            find_torch_build(place)
         return
-    found = find_classic_torch(place)
+    found = find_torch_build(place)
     assert (found.version, found.minor, found.cxx11_abi) == ("2.6.0+cu124", "2.6", False)
     assert found.identity == "2.6.0+cu124 with the old C++ ABI"
     assert [p.name for p in found.libraries] == ["libtorch_cpu.so", "libc10.so", "libgomp-a34b.so.1"]
@@ -54,7 +54,7 @@ def test_it_is_found_by_any_folder_of_its_environment(torch: Path, up: int) -> N
 def test_an_openmp_that_is_not_beside_it_is_not_taken(torch: Path) -> None:
     """The system's would be a second one, with threads of its own."""
     (torch / "lib/libgomp-a34b.so.1").unlink()
-    assert find_classic_torch(torch).openmp is None
+    assert find_torch_build(torch).openmp is None
 
 
 @pytest.mark.parametrize("shown", [(True, True), (False, False)])
@@ -63,14 +63,14 @@ def test_a_library_that_does_not_show_its_abi(
 ) -> None:
     monkeypatch.setattr(torch_headers, "has_symbol_prefix", lambda path, *names: shown)
     with pytest.raises(ToolchainError, match=r"libc10\.so' does not show which C\+\+ ABI torch 2\.6\.0\+cu124"):
-        find_classic_torch(torch)
+        find_torch_build(torch)
 
 
 @pytest.mark.parametrize("missing", ["include/torch/library.h", "lib/libc10.so", "lib/libtorch_cpu.so"])
 def test_a_torch_that_is_not_whole(torch: Path, missing: str) -> None:
     (torch / missing).unlink()
     with pytest.raises(ToolchainError, match=rf"torch 2\.6\.0\+cu124 has no '.*{missing}'\. Reinstall torch"):
-        find_classic_torch(torch)
+        find_torch_build(torch)
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,16 @@ def test_a_torch_that_is_not_whole(torch: Path, missing: str) -> None:
 )
 def test_the_standard_of_a_version(version: str, standard: str) -> None:
     torch = TorchBuild(version=version, include=Path("/t/include"), openmp=None, cxx11_abi=True)
-    assert torch.standard == standard and f"classic = -std={standard}\n" in sdk_ninja(Path("/ort"), torch=torch)
+    assert torch.standard == standard and f"classic = -std={standard}\n" in headers_ninja(Path("/ort"), torch=torch)
 
 
 def test_what_is_of_one_torch_stands_in_one_file() -> None:
     torch = TorchBuild(version="2.0.1", include=Path("/t/include"), openmp=Path("/t/lib/gomp"), cxx11_abi=False)
-    text = sdk_ninja(Path("/ort"), torch=torch, openmp=True)
+    text = headers_ninja(Path("/ort"), torch=torch, openmp=True)
     assert "classic = -std=c++17 -fopenmp\n" in text and "-D_GLIBCXX_USE_CXX11_ABI=0 " in text
     assert "torch_libraries = /t/lib/libtorch_cpu.so /t/lib/libc10.so /t/lib/gomp\n" in text
-    assert "-fopenmp" not in sdk_ninja(Path("/ort"), torch=torch), "of another compiler than GCC"
-    assert "-fopenmp" not in sdk_ninja(Path("/ort"), torch=replace(torch, openmp=None), openmp=True)
+    assert "-fopenmp" not in headers_ninja(Path("/ort"), torch=torch), "of another compiler than GCC"
+    assert "-fopenmp" not in headers_ninja(Path("/ort"), torch=replace(torch, openmp=None), openmp=True)
     assert "/t/" not in cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN)
 
 

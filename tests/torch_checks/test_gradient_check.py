@@ -217,7 +217,7 @@ The max per-element difference (slow mode) is: 4.0.
 def test_what_gradcheck_says_is_read(text: str, expected: str) -> None:
     from opmatrix.torch_checks import gradcheck_message
 
-    assert gradcheck_message.said(text) == expected
+    assert gradcheck_message.summarize(text) == expected
 
 
 LIBRARY = """

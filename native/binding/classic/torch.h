@@ -1,8 +1,8 @@
-// What a generated torch binding stands on where torch has no stable interface, or one that cannot carry a declaration:
-// torch's C++ headers. A library fits the one version of torch that it is compiled for.
+// The base of generated torch bindings over torch's C++ headers, for a torch without a stable ABI, or whose stable ABI
+// does not support a declaration. A library fits the one version of torch that it is compiled for.
 //
-// stable/torch.h has the same names for newer torch, so that one generated torch.cc is compiled with either. Of torch's
-// headers, these few take 4 s to compile; torch/extension.h takes 18.
+// stable/torch.h has the same names, so that one generated torch.cc is compiled with either. These headers of torch
+// take 4 s to compile; torch/extension.h takes 18.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -26,7 +26,7 @@ namespace opmatrix::torch {
 /// An argument or a result on torch's stack.
 using Value = c10::IValue;
 
-/// Calls torch. What it throws becomes what we wanted, and what torch says about it.
+/// Calls torch. Its exceptions become an Error with the operation and torch's message.
 template <typename F>
 auto ask(const char* op, const char* wanted, const F& f) {
   try {
@@ -103,7 +103,7 @@ class Input {
                                     : "another device");
     KERNEL_CHECK(tensor_.layout() == at::kStrided, op_, ": ", name_,
                  " must be a dense tensor, got a sparse or otherwise packed one");
-    // Asked in this order: a nested tensor says strided, and then has no sizes.
+    // Checked in this order: a nested tensor has the strided layout but no sizes.
     sizes_ = ask(op_, "tell the sizes of an argument", [&] {
       const at::IntArrayRef sizes = tensor_.sizes();
       return Sizes{sizes.data(), static_cast<std::int64_t>(sizes.size())};
@@ -113,7 +113,7 @@ class Input {
   DType dtype() const { return to_dtype(tensor_.scalar_type()); }
   Sizes sizes() const { return sizes_; }
 
-  /// The elements in C order: a view of torch's memory, or of a copy that is kept here.
+  /// The elements in C order: a view of torch's memory, or of a copy that this object owns.
   template <typename T>
   TensorView<const T> view() {
     if (!tensor_.is_contiguous()) {
@@ -151,7 +151,7 @@ inline Value to_stack(Tensor&& tensor) {
   return tensor.release();
 }
 
-/// torch's threads: those of its own OpenMP, which the build links, since a second one would bring threads of its own.
+/// torch's threads: those of its OpenMP, which the build links; a second OpenMP would have its own threads.
 class TorchThreads final : public Threads {
  public:
   void run(std::int64_t begin, std::int64_t end, std::int64_t grain, Work work, void* context) override {
@@ -161,20 +161,20 @@ class TorchThreads final : public Threads {
 
 /// An operator of torch, for as long as the library is loaded.
 ///
-/// A failure must not leave a constructor that the loader runs, since that ends the process. So it is kept for
-/// opmatrix_error(), and printed for those who load the library by themselves.
+/// An exception in a constructor that the loader runs would end the process. So a failure is stored for
+/// opmatrix_error(), and printed for programs that load the library without calling that.
 class Registration {
  public:
   using Kernel = void (*)(Value* stack, std::uint64_t arguments, std::uint64_t results);
 
-  /// `schema` is without the namespace. `source` is what torch names in its own messages.
+  /// `schema` is without the namespace. `source` appears in torch's messages.
   Registration(const char* space, const char* name, const char* schema, Kernel kernel, const char* source,
                Since = Since::torch_2_9) noexcept {
     using Library = ::torch::Library;
     try {
       auto boxed = std::make_unique<Boxed>(kernel);
       ask(name, kDefine, [&] {
-        // Its optional is torch's own before 2.1 and the standard library's after, and {} is an empty one of either.
+        // Its optional is torch's before 2.1 and the standard library's after; {} is an empty one of either.
         definition_.reset(new Library(Library::FRAGMENT, space, {}, source, 0));
         c10::FunctionSchema parsed = ::torch::schema(schema);
         boxed->arguments = parsed.arguments().size();
@@ -182,7 +182,7 @@ class Registration {
         definition_->def(std::move(parsed));
       });
       ask(name, "take its kernel", [&] {
-        // For every device and layout, so that our own checks refuse those that we do not serve, in one sentence.
+        // For every device and layout, so that the binding's own checks reject unsupported ones with a clear message.
         constexpr auto key = c10::DispatchKey::CompositeExplicitAutograd;
         implementation_ = std::make_unique<Library>(Library::IMPL, space, key, source, 0);
         implementation_->impl(name, ::torch::CppFunction::makeFromBoxedFunctor(std::move(boxed)));
@@ -194,7 +194,7 @@ class Registration {
   }
 
  private:
-  /// What torch calls: it takes the arguments from the stack, and puts the results there.
+  /// Called by torch: takes the arguments from the stack and puts the results there.
   class Boxed final : public c10::OperatorKernel {
    public:
     explicit Boxed(Kernel kernel) : kernel_(kernel) {}

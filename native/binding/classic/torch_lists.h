@@ -1,4 +1,4 @@
-// Optional tensors, lists and texts as torch's C++ headers have them.
+// Optional tensors, lists and strings over torch's C++ headers.
 #pragma once
 
 #include "items.h"
@@ -10,7 +10,7 @@ inline bool is_none(const Value& value) {
   return value.isNone();
 }
 
-/// The value of an argument that may be None: an undefined tensor where it is.
+/// The value of an argument that may be None; an undefined tensor for None.
 inline Value take_optional(Value value) {
   return value.isNone() ? Value(at::Tensor()) : value;
 }
@@ -27,7 +27,7 @@ class StackList {
   Value value_;
 };
 
-/// Copies a text, with the NUL behind it.
+/// Copies a string and its terminating NUL.
 inline Items<char> to_text(const char* op, const char* argument, const Value& value) {
   const std::string& text = value.toStringRef();
   return copied_text(op, argument, text.c_str(), text.size());

@@ -1,8 +1,8 @@
-// What a generated torch binding stands on from torch 2.9 on; for older ones, classic/torch.h says the same.
+// The base of generated torch bindings for torch 2.9 and newer; classic/torch.h is the same for older ones.
 //
-// It uses LibTorch's stable C interface ("shims") directly: one library runs on every torch from 2.9 on. The C++ layer
-// that torch puts on top of it (torch/csrc/stable) is left out: its errors hide what torch said behind the text of a
-// call and a path of the build machine.
+// Uses LibTorch's stable C ABI ("shims") directly, so that one library runs on torch 2.9 and newer. It does not use the
+// C++ layer over it (torch/csrc/stable), whose errors show the source of a call and a path of the build machine instead
+// of torch's message.
 #pragma once
 
 #include <bit>
@@ -20,7 +20,7 @@ namespace opmatrix::torch {
 /// An argument or a result on torch's stack.
 using Value = StableIValue;
 
-/// Throws, unless a shim succeeded: what we wanted, and what torch says about it where it can (2.13).
+/// Throws unless a shim succeeded: with the operation, and with torch's message where torch returns one (2.13).
 inline void check_call(AOTITorchError error, const char* op, const char* wanted) {
   if (error == 0) return;
   const bool known = torch_exception_get_what_without_backtrace != nullptr;
@@ -112,7 +112,7 @@ inline std::int32_t to_code(DType dtype) {
 /// A tensor argument of an operator.
 class Input {
  public:
-  /// Takes the reference that torch put on the stack: it is ours to drop, also when a check throws.
+  /// Takes the reference that torch put on the stack, and releases it also when a check throws.
   Input(const char* op, const char* name, StableIValue value)
       : op_(op), name_(name), tensor_(std::bit_cast<AtenTensorHandle>(value)) {}
 
@@ -134,7 +134,7 @@ class Input {
     std::int32_t code = 0;
     check_call(aoti_torch_get_dtype(tensor_.get(), &code), op_, "tell the dtype of an argument");
     dtype_ = to_dtype(code);
-    std::int64_t* sizes = nullptr;  // asked first: a nested tensor says strided, and then has no sizes
+    std::int64_t* sizes = nullptr;  // checked first: a nested tensor has the strided layout but no sizes
     check_call(aoti_torch_get_sizes(tensor_.get(), &sizes), op_, "tell the sizes of an argument");
     check_call(aoti_torch_get_dim(tensor_.get(), &sizes_.rank), op_, "tell the rank of an argument");
     sizes_.data = sizes;
@@ -143,7 +143,7 @@ class Input {
   DType dtype() const { return dtype_; }
   Sizes sizes() const { return sizes_; }
 
-  /// The elements in C order: a view of torch's memory, or of a copy that is kept here.
+  /// The elements in C order: a view of torch's memory, or of a copy that this object owns.
   template <typename T>
   TensorView<const T> view() {
     bool contiguous = false;
@@ -210,25 +210,25 @@ class TorchThreads final : public Threads {
 
 /// An operator of torch, for as long as the library is loaded.
 ///
-/// A failure must not leave a constructor that the loader runs, since that ends the process. So it is kept for
-/// opmatrix_error(), and printed for those who load the library by themselves.
+/// An exception in a constructor that the loader runs would end the process. So a failure is stored for
+/// opmatrix_error(), and printed for programs that load the library without calling that.
 class Registration {
  public:
   using Kernel = void (*)(Value* stack, std::uint64_t arguments, std::uint64_t results);
 
-  /// `schema` is without the namespace. `source` is what torch names in its own messages.
+  /// `schema` is without the namespace. `source` appears in torch's messages.
   Registration(const char* space, const char* name, const char* schema, Kernel kernel, const char* source,
                Since since = Since::torch_2_9) noexcept {
     try {
-      KERNEL_CHECK(aoti_torch_aten_new_empty != nullptr, name, ": needs torch 2.9 or newer");  // the last one to come
+      KERNEL_CHECK(aoti_torch_aten_new_empty != nullptr, name, ": needs torch 2.9 or newer");  // the newest function
       KERNEL_CHECK(since == Since::torch_2_9 || torch_library_impl != nullptr, name,
                    ": needs torch 2.10 or newer, for its lists and texts");
       check_call(aoti_torch_library_init_fragment(space, source, 0, &definition_), name, "open its namespace");
       check_call(aoti_torch_library_def(definition_, schema), name, kDefine);
-      // For every device and layout, so that our own checks refuse those that we do not serve, in one sentence.
+      // For every device and layout, so that the binding's own checks reject unsupported ones with a clear message.
       check_call(aoti_torch_library_init_impl(space, "CompositeExplicitAutograd", source, 0, &implementation_), name,
                  "open its namespace");
-      constexpr std::uint64_t kBuiltFor = 0x020A'0000'0000'0000;  // 2.10: how torch is to hand over lists and texts
+      constexpr std::uint64_t kBuiltFor = 0x020A'0000'0000'0000;  // 2.10: how torch passes lists and strings
       check_call(since == Since::torch_2_9 ? aoti_torch_library_impl(implementation_, name, kernel)
                                            : torch_library_impl(implementation_, name, kernel, kBuiltFor),
                  name, "take its kernel");

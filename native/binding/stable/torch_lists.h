@@ -1,4 +1,4 @@
-// Optional tensors, lists and texts as LibTorch's stable C interface hands them over.
+// Optional tensors, lists and strings as LibTorch's stable C ABI passes them.
 #pragma once
 
 #include "items.h"
@@ -6,7 +6,7 @@
 
 namespace opmatrix::torch {
 
-/// Takes what torch put on the heap for an argument that may be None: the value, or 0.
+/// Takes what torch put on the heap for an argument that may be None; returns the value, or 0.
 inline StableIValue take_optional(StableIValue value) {
   auto* const box = std::bit_cast<StableIValue*>(value);
   if (box == nullptr) return 0;
@@ -14,7 +14,7 @@ inline StableIValue take_optional(StableIValue value) {
   if (torch_delete_stable_ivalue != nullptr) {
     torch_delete_stable_ivalue(box);
   } else {
-    delete box;  // as torch's own headers do before 2.13
+    delete box;  // as torch's headers do before 2.13
   }
   return inner;
 }
@@ -23,7 +23,7 @@ inline bool is_none(StableIValue value) {
   return value == 0;
 }
 
-/// A list on the stack, which is ours to drop.
+/// Owns a list on the stack.
 class StackList {
  public:
   StackList(const char* op, StableIValue value) : op_(op), handle_(std::bit_cast<StableListHandle>(value)) {}
@@ -47,7 +47,7 @@ class StackList {
   StableListHandle handle_;
 };
 
-/// Copies a text, with the NUL behind it.
+/// Copies a string and its terminating NUL.
 inline Items<char> to_text(const char* op, const char* argument, StableIValue value) {
   struct Handle {
     StringHandle text;

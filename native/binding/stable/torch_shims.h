@@ -2,10 +2,10 @@
 //
 // Declared here instead of included: torch's own headers for it (torch/csrc/inductor/aoti_torch/c/shim.h and
 // .../generated/c_shim_aten.h) bring <iostream> and <complex> along, and would double what the two libraries of an
-// operator cost to compile. tests/native holds these lines against the headers of the installed torch.
+// operator cost to compile. tests/native compares these lines with the headers of the installed torch.
 //
-// All are weak, so that a torch without them loads the library all the same, and they read as null: an older one is
-// then told which version it lacks (Registration), where the loader would name one of these symbols, and no version.
+// All are weak, so that the library also loads in a torch without them, where they are null. Registration then reports
+// the version that is needed; the loader's own error would name a symbol.
 #pragma once
 
 #include <cstddef>

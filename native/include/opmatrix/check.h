@@ -1,4 +1,4 @@
-// Checks whose text reaches the user: as a Python exception from torch, as the status of a run from ONNX Runtime.
+// Checks of a kernel. The user sees the message as a Python exception from torch or as a status from ONNX Runtime.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class Part {
   constexpr Part(double value) : kind_(Kind::real), real_(value) {}
   constexpr Part(Sizes value) : kind_(Kind::sizes), sizes_(value) {}
 
-  /// Writes the piece to `to`, as much of it as `room` takes, with a NUL. Returns the characters it would like.
+  /// Writes the piece to `to`, cut to `room` characters with the NUL. Returns the length of the whole piece.
   int print(char* to, std::size_t room) const noexcept;
 
  private:
@@ -37,13 +37,13 @@ class Part {
   };
 };
 
-/// Throws an `Error` (native/binding/kernel_error.h) whose text is the parts, put together. Not compiled with each
+/// Throws an `Error` (native/binding/kernel_error.h) whose message is the parts, joined. Compiled once, not with each
 /// kernel.
 [[noreturn, gnu::cold]] void fail(std::initializer_list<Part> parts);
 
 }  // namespace opmatrix
 
-/// Throws unless `condition` holds; the text of the exception is the parts, put together.
+/// Throws unless `condition` is true; the message of the exception is the parts, joined.
 ///
 ///     KERNEL_CHECK(groups > 0, "group_norm: num_groups must be greater than 0, got ", groups);
 #define KERNEL_CHECK(condition, ...)                   \

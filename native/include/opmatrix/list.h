@@ -1,11 +1,11 @@
-// Attributes that are a list or a text, and inputs of which there are any number, as kernels see them: borrowed.
+// Attributes that are lists or strings, and variadic inputs, as kernels see them: pointers to memory of the caller.
 #pragma once
 
 #include <cstdint>
 
 namespace opmatrix {
 
-/// Some T in a row: the numbers of an attribute, or the tensors of a variadic input.
+/// A contiguous array of T: the values of an attribute, or the tensors of a variadic input.
 template <typename T>
 struct List {
   const T* data = nullptr;
@@ -17,7 +17,7 @@ struct List {
   constexpr const T* end() const { return data + count; }
 };
 
-/// Whether two texts are the same: a string attribute is a `const char*`.
+/// Whether two strings are equal: a string attribute is a `const char*`.
 constexpr bool equal(const char* a, const char* b) {
   return __builtin_strcmp(a, b) == 0;
 }

@@ -1,4 +1,4 @@
-// The little that most kernels need of <cmath>, which alone takes longer to compile than the rest of a kernel (0.1 s).
+// The functions that most kernels need of <cmath>, which takes longer to compile than the rest of a kernel (0.1 s).
 // A kernel that needs more includes <cmath>.
 #pragma once
 

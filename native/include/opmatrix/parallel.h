@@ -1,4 +1,4 @@
-// One way for kernels to use the threads of whatever framework runs them.
+// How kernels use the threads of the framework that runs them.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, Rang
 
 /// Covers [begin, end) with calls `f(from, to)`, on several threads where the framework has them.
 ///
-/// Ranges are disjoint and not empty, and no range is split that has `grain` indices or fewer. How often f is called,
-/// and with which bounds, is not promised: f must compute an index in the same way whatever range it stands in, so that
-/// results do not depend on the number of threads. The first exception that f throws reaches the caller, and work that
-/// has not begun is dropped. A parallel_for within f is serial.
+/// Ranges are disjoint and not empty, and a range of `grain` indices or fewer is not split. The number of calls and
+/// their bounds are unspecified: f must compute an index in the same way in every range, so that results do not depend
+/// on the number of threads. The caller receives the first exception that f throws; work that has not begun is
+/// dropped. A parallel_for within f is serial.
 template <typename F>
 void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, const F& f) {
   const auto call = [](const void* object, std::int64_t from, std::int64_t to) {

@@ -1,11 +1,11 @@
-// Tensors as kernels see them: a pointer and sizes, contiguous in C order, owned by somebody else.
+// Tensors as kernels see them: a pointer and sizes, contiguous in C order, in memory of the caller.
 #pragma once
 
 #include <cstdint>
 
 namespace opmatrix {
 
-/// The sizes of a tensor, outermost first. Borrowed, as is everything in this file.
+/// The sizes of a tensor, outermost first. A view, as is every type in this file.
 struct Sizes {
   const std::int64_t* data = nullptr;
   std::int64_t rank = 0;
@@ -25,9 +25,9 @@ struct Sizes {
 
 /// The product of the sizes from `axis` on: the number of elements behind one index of the axes before it.
 ///
-/// Exact for every tensor that holds an element; 0 as soon as one size is 0, whatever the others are.
+/// Exact for every tensor with an element; 0 if any size is 0.
 constexpr std::int64_t numel(Sizes sizes, std::int64_t axis = 0) {
-  std::uint64_t product = 1;  // unsigned: next to a size of 0 the others may overflow, and that is no error
+  std::uint64_t product = 1;  // unsigned: with a size of 0 the others may overflow, which is no error
   for (std::int64_t i = axis; i < sizes.rank; ++i) {
     if (sizes[i] == 0) return 0;
     product *= static_cast<std::uint64_t>(sizes[i]);

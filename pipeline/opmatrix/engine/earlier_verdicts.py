@@ -16,7 +16,7 @@ from doit.task import Task
 
 from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.up_to_date import State
-from opmatrix.matrix.cells import Cell, every_cell
+from opmatrix.matrix.cells import Cell, all_cells
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
 from opmatrix.step import Step, cell_step_name
@@ -77,7 +77,7 @@ class _Journal:
     def unplanned(self) -> Iterator[Step]:
         """Yield the verifications in the journal in cells that this run does not plan."""
         others = {name for name in self.state.journal.steps if name.startswith("verify:")} - self.steps.keys()
-        for cell in every_cell() if others else ():
+        for cell in all_cells() if others else ():
             for (group, operator, lowering), sibling in self.siblings.items():
                 if group == "verify" and f"verify:{cell_step_name(group, operator, lowering, cell)}" in others:
                     yield _in_cell(sibling, cell)

@@ -34,7 +34,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
     """Return the steps of a project, from the cache if it is valid. Raises OpmatrixError for an invalid project."""
     read_at, versions, toolchain = time.time_ns(), installed(), find_toolchain(environ)
-    choice = choice.plain(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
+    choice = choice.normalized(torch=minor(versions.torch), ort=minor(versions.onnxruntime))
     path = paths.plan(str(choice))
     marks = _marks(paths)
     key = (

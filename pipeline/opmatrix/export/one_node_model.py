@@ -13,7 +13,7 @@ from opmatrix.declaration.model_inputs import node_inputs
 from opmatrix.declaration.torch_signature import attribute_values, onnx_kind, onnx_value
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.signature import Shape
-from opmatrix.matrix.cells import ir
+from opmatrix.matrix.cells import ir_version
 from opmatrix.spec import AttributeKind, Model, OpSpec
 from opmatrix.testdata.dtypes import numpy_dtype
 
@@ -52,7 +52,7 @@ def model_of(
     return helper.make_model(
         helper.make_graph([node], name, inputs, outputs),
         opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid(node.domain, version)],
-        ir_version=ir("node", opset),
+        ir_version=ir_version("node", opset),
         producer_name="opmatrix",
     )
 

@@ -1,1 +1,1 @@
-"""Cells: which are legal, by which data, and how tox names them."""
+"""Cells of the matrix: the tables of which are legal, rows measured by `doit probe`, and names in tox."""

@@ -1,6 +1,7 @@
-"""Cells of the matrix: one combination of torch, exporter, opset and ONNX Runtime, and which of them are legal.
+"""A cell of the matrix (torch, exporter, opset, ONNX Runtime), its legality, and the cells that a command chooses.
 
-What is legal is data, TORCH and ORT below. Nobody has to believe it: `doit probe` measures it anew.
+The tables TORCH and ORT say which cells are legal; `doit probe` measures their rows. `why_unsupported`,
+`why_unreadable` and `why_no_exporter` return the reason why a combination is not legal.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from opmatrix.errors import UsageError, did_you_mean
 Exporter = Literal["legacy", "dynamo", "node"]
 _Row = TypeVar("_Row")
 TORCH_EXPORTERS: tuple[Exporter, ...] = ("legacy", "dynamo")
-# "node" needs no torch: one-node models, for what torch cannot express.
+# "node" needs no torch: it writes one-node models, for what torch cannot express.
 EXPORTERS: tuple[Exporter, ...] = (*TORCH_EXPORTERS, "node")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Torch:
-    """The opsets that each exporter of one torch really writes; `no_dynamo` says why it has none.
+    """The opsets that each exporter of one torch writes.
 
-    `label` are those that its legacy exporter only writes down, while the nodes are those of its highest opset.
-    `python` is the newest CPython that it has wheels for.
+    `no_dynamo` is the reason for an empty `dynamo`. With an opset of `label` the legacy exporter writes that opset
+    import, but the nodes of its highest opset. `python` is the newest CPython that has wheels of this torch.
     """
 
     legacy: range
@@ -36,7 +37,7 @@ class Torch:
 
 @dataclass(frozen=True, kw_only=True)
 class Ort:
-    """The newest IR version and opset that one ONNX Runtime reads; `python` as of Torch."""
+    """The newest IR version and opset that one ONNX Runtime reads; `python` is as in Torch."""
 
     ir: int
     opset: int
@@ -59,11 +60,11 @@ ORT: Mapping[str, Ort] = {
     "1.24": Ort(ir=13, opset=25),
     "1.31": Ort(ir=13, opset=26),
 }
-NODE = range(7, 26)
-# As the value of a variable: the versions whose environment is there, the main one among them.
+NODE_OPSETS = range(7, 26)
+# A value of the doit variables torch and ort: all versions whose environment exists, the main one included.
 MADE = "made"
 
-# Models of the dynamo exporter have this IR version at every opset; those of the others the first that has the opset.
+# The dynamo exporter writes this IR version at every opset, the others the first IR version that has the opset.
 _DYNAMO_IR = 10
 _FIRST_IR = ((21, 10), (19, 9), (15, 8), (12, 7), (11, 6), (10, 5), (9, 4), (0, 3))
 
@@ -72,7 +73,7 @@ _CELL = re.compile(r"(?:torch(\d+\.\d+)-(legacy|dynamo)|(node))-opset(\d+)-ort(\
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One cell. Prints as ``torch2.13-dynamo-opset18-ort1.31``, or ``node-opset18-ort1.31``, and parses from it.
+    """One cell. It prints as ``torch2.13-dynamo-opset18-ort1.31`` or ``node-opset18-ort1.31``; `parse` reads that.
 
     `torch` and `ort` are "major.minor"; the exporter "node" has no torch.
     """
@@ -87,17 +88,17 @@ class Cell:
 
     @property
     def export_name(self) -> str:
-        """The factors that an exported model depends on: all but ONNX Runtime."""
-        return f"{self.maker}-opset{self.opset}"
+        """The axes that an exported model depends on: all but ONNX Runtime."""
+        return f"{self.exporter_name}-opset{self.opset}"
 
     @property
-    def maker(self) -> str:
-        """What writes the model: ``torch2.13-dynamo``, or ``node``."""
+    def exporter_name(self) -> str:
+        """The exporter with its torch: ``torch2.13-dynamo``, or ``node``."""
         return self.exporter if self.torch is None else f"torch{self.torch}-{self.exporter}"
 
     @classmethod
     def parse(cls, text: str) -> Cell:
-        """Return the cell that prints as `text`; raise UsageError for anything else."""
+        """Return the cell that prints as `text`. Raises UsageError."""
         if not (found := _CELL.fullmatch(text)):
             raise UsageError(f"{text!r} is no cell; a cell is written like 'torch2.13-dynamo-opset18-ort1.31'")
         torch, exporter, node, opset, ort = found.groups()
@@ -106,32 +107,32 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The doit variables that choose cells, as they were given. "default" is what the main environment has."""
+    """The doit variables that choose cells, as given. "default" is the version of the main environment."""
 
     torch: str = "default"
     ort: str = "default"
     opsets: str = "default"
 
-    def plain(self, *, torch: str, ort: str) -> Choice:
-        """Return the same in one form alone, for an environment of these versions: what it has is the default."""
+    def normalized(self, *, torch: str, ort: str) -> Choice:
+        """Return an equal choice in which the main environment's versions, `torch` and `ort`, are "default"."""
         known = {"torch": torch, "ort": ort}
         return Choice(**{n: "default" if value == known.get(n) else value for n, value in vars(self).items()})
 
     def __str__(self) -> str:
-        """Return what is to be written after `doit`: ``torch=2.9 opsets=18``, or nothing."""
+        """Return the arguments for `doit`: ``torch=2.9 opsets=18``, or nothing."""
         return " ".join(f"{name}={value}" for name, value in vars(self).items() if value != "default")
 
 
 def opsets_of(exporter: Exporter, torch: str | None) -> range:
-    """Return the opsets that `exporter` of this torch writes. Raises UsageError for a torch that has no row."""
+    """Return the opsets that `exporter` of this torch writes. Raises UsageError for a torch without a row."""
     if exporter == "node":
-        return NODE
+        return NODE_OPSETS
     found: range = getattr(_row("torch", TORCH, torch or ""), exporter)
     return found
 
 
 def why_unsupported(exporter: Exporter, opset: int, torch: str | None = None) -> str | None:
-    """Return why `exporter` of this torch cannot write `opset`, or None where it can."""
+    """Return why `exporter` of this torch cannot write `opset`, or None if it can."""
     legal = opsets_of(exporter, torch)
     if opset in legal:
         return None
@@ -147,28 +148,28 @@ def why_unsupported(exporter: Exporter, opset: int, torch: str | None = None) ->
 
 
 def why_unreadable(cell: Cell) -> str | None:
-    """Return why the ONNX Runtime of a cell refuses its models, whatever is in them, or None where it reads them.
+    """Return why the ONNX Runtime of a cell rejects every model of its opset and IR version, or None if it reads them.
 
-    Raises UsageError for an ONNX Runtime that has no row.
+    Raises UsageError for an ONNX Runtime without a row.
     """
     row = _row("ort", ORT, cell.ort)
     if cell.opset > row.opset:
         return f"ONNX Runtime {cell.ort} reads opsets up to {row.opset}, not {cell.opset}"
-    if (found := ir(cell.exporter, cell.opset)) > row.ir:
+    if (found := ir_version(cell.exporter, cell.opset)) > row.ir:
         return (
             f"ONNX Runtime {cell.ort} reads IR versions up to {row.ir}, and the {cell.exporter} exporter writes {found}"
         )
     return None
 
 
-def ir(exporter: Exporter, opset: int) -> int:
-    """Return the IR version of a model."""
+def ir_version(exporter: Exporter, opset: int) -> int:
+    """Return the IR version of the models that `exporter` writes at `opset`."""
     if exporter == "dynamo":
         return _DYNAMO_IR
     return next(version for first, version in _FIRST_IR if opset >= first)
 
 
-def cells(
+def choose_cells(
     choice: Choice,
     *,
     default: Mapping[Exporter, Sequence[int]],
@@ -177,58 +178,57 @@ def cells(
     torches: Mapping[str, bool],
     orts: Mapping[str, bool],
 ) -> Iterator[Cell]:
-    """Yield the cells that are chosen: by torch and ONNX Runtime, legacy first, by opset.
+    """Yield the chosen cells, ordered by torch, ONNX Runtime, exporter (legacy first) and opset.
 
-    `default` are the opsets where none are chosen; `torch` and `ort` what the main environment has; `torches` and
-    `orts` all that there is an environment for, and whether it is made. Raises UsageError for what is unknown, and for
-    what no torch writes.
+    `default` are the opsets of the choice "default"; `torch` and `ort` are the main environment's versions. `torches`
+    and `orts` map every version that has pins to whether its environment exists. Raises UsageError for an unknown
+    version, and for an opset that no exporter writes.
     """
-    chosen = _versions("torch", choice.torch, torch, torches), _versions("ort", choice.ort, ort, orts)
-    opsets = {version: choose_opsets(choice.opsets, default, version) for version in chosen[0]}
-    _refuse_unwritten(choice.opsets, opsets)
-    for version in chosen[0]:
-        for runtime in chosen[1]:
+    chosen_torches = _versions("torch", choice.torch, torch, torches)
+    chosen_orts = _versions("ort", choice.ort, ort, orts)
+    opsets = {version: choose_opsets(choice.opsets, default, version) for version in chosen_torches}
+    if choice.opsets not in ("default", "all"):
+        for opset in _parse_opsets(choice.opsets):
+            if reason := why_no_exporter(opset, opsets):
+                raise UsageError(f"opsets={choice.opsets!r}: {reason}")
+    for version in chosen_torches:
+        for runtime in chosen_orts:
             yield from _cells(opsets[version], TORCH_EXPORTERS, torch=version, ort=runtime)
-    for runtime in chosen[1]:
-        yield from _cells(opsets[chosen[0][0]], ("node",), torch=None, ort=runtime)
+    for runtime in chosen_orts:
+        yield from _cells(opsets[chosen_torches[0]], ("node",), torch=None, ort=runtime)
 
 
-def every_cell() -> Iterator[Cell]:
-    """Yield every cell that TORCH and ORT have a row for, whether or not there is an environment for it."""
+def all_cells() -> Iterator[Cell]:
+    """Yield every cell that TORCH and ORT have rows for, with or without an environment."""
     for ort in ORT:
         for torch in TORCH:
             yield from _cells({e: opsets_of(e, torch) for e in TORCH_EXPORTERS}, TORCH_EXPORTERS, torch=torch, ort=ort)
-        yield from _cells({"node": NODE}, ("node",), torch=None, ort=ort)
+        yield from _cells({"node": NODE_OPSETS}, ("node",), torch=None, ort=ort)
 
 
 def choose_opsets(asked: str, default: Mapping[Exporter, Sequence[int]], torch: str) -> dict[Exporter, tuple[int, ...]]:
     """Return the opsets per exporter of one torch for the doit variable ``opsets``.
 
-    `asked` is "default", "all" (every legal one) or a list like "18,20": each opset with every exporter that can
-    write it. Raises UsageError for anything else.
+    `asked` is "default", "all" (every legal opset) or a list like "18,20", which goes to every exporter that writes the
+    opset. Raises UsageError for anything else.
     """
     if asked == "all":
         return {e: tuple(opsets_of(e, torch)) for e in EXPORTERS}
-    if asked == "default":
-        return {e: tuple(o for o in default[e] if not why_unsupported(e, o, torch)) for e in EXPORTERS}
+    if asked != "default":
+        default = dict.fromkeys(EXPORTERS, _parse_opsets(asked))
+    return {e: tuple(o for o in default[e] if not why_unsupported(e, o, torch)) for e in EXPORTERS}
+
+
+def _parse_opsets(asked: str) -> list[int]:
     if not re.fullmatch(r"\d+(,\d+)*", asked):
         raise UsageError(f"opsets={asked!r}: write 'default', 'all' or opsets like '18,20'")
-    wanted = sorted({int(o) for o in asked.split(",")})
-    return {e: tuple(o for o in wanted if not why_unsupported(e, o, torch)) for e in EXPORTERS}
+    return sorted({int(o) for o in asked.split(",")})
 
 
 def why_no_exporter(opset: int, torches: Iterable[str]) -> str | None:
-    """Return why no exporter of these torches writes an opset, or None where one does."""
+    """Return why no exporter of these torches writes an opset, or None if one does."""
     reasons = [why_unsupported(e, opset, torch) for torch in torches for e in TORCH_EXPORTERS]
     return None if None in reasons else "; ".join(dict.fromkeys(r for r in reasons if r))
-
-
-def _refuse_unwritten(asked: str, torches: Iterable[str]) -> None:
-    """Raise UsageError for an opset that was asked for by its number, and that no exporter writes."""
-    if asked not in ("default", "all"):
-        for opset in sorted({int(o) for o in asked.split(",")}):
-            if reason := why_no_exporter(opset, torches):
-                raise UsageError(f"opsets={asked!r}: {reason}")
 
 
 def _cells(
@@ -240,7 +240,7 @@ def _cells(
 
 
 def _versions(factor: str, asked: str, default: str, known: Mapping[str, bool]) -> tuple[str, ...]:
-    """Return the versions of one factor that are asked for, oldest first."""
+    """Return the versions of one axis that are asked for, oldest first."""
     if asked == "default":
         return (default,)
     if asked == "all":
@@ -250,7 +250,7 @@ def _versions(factor: str, asked: str, default: str, known: Mapping[str, bool]) 
     wanted = asked.split(",")
     for version in wanted:
         if version not in known:
-            if version in {"torch": TORCH, "ort": ORT}.get(factor, {}):  # such as an older one than a project's own
+            if version in {"torch": TORCH, "ort": ORT}.get(factor, {}):  # legal, such as one older than a project's own
                 files = f"requirements/{factor}{version}.txt" + f" and torch{version}-cpu.txt" * (factor == "torch")
                 raise UsageError(f"{factor}={asked!r}: nothing pins an environment for {version}; allowed: "
                                  f"{', '.join(known)}. Write {files}, or install it where doit runs")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Compare what was measured of one torch or one ONNX Runtime with its row of opmatrix.matrix.cells."""
+"""Compare what `doit probe` measured of one torch or ONNX Runtime with its row of opmatrix.matrix.cells."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from opmatrix.errors import ProbeError
 from opmatrix.files import write_text
-from opmatrix.matrix.cells import ORT, TORCH, Exporter, ir
+from opmatrix.matrix.cells import ORT, TORCH, Exporter, ir_version
 
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """One try to export a tiny model. `wrong` says why it is no model of the opset that was asked for."""
+    """One attempt to export a tiny model. `wrong` is why the result is not a model of `opset`, `label` as in Torch."""
 
     exporter: Exporter
     opset: int
@@ -28,7 +28,7 @@ class Export:
 
 
 def conclude(path: Path, found: object, differences: Sequence[str], *, name: str) -> None:
-    """Write what was measured of `name`. Raises ProbeError with each difference."""
+    """Write the measured values of `name` as JSON. Raises ProbeError with each difference."""
     write_text(path, json.dumps(found, indent=1) + "\n")
     if differences:
         raise ProbeError("\n".join(differences))
@@ -36,28 +36,28 @@ def conclude(path: Path, found: object, differences: Sequence[str], *, name: str
 
 
 def torch_differences(version: str, found: Sequence[Export]) -> list[str]:
-    """Return what differs from the row of a torch, each with what was measured, or nothing."""
+    """Return how the measured exports differ from the row of a torch, with the measured row last."""
     if (row := TORCH.get(version)) is None:
         row_text = torch_row(version, found)
         return [f"torch {version} has no row. Add to TORCH in pipeline/opmatrix/matrix/cells.py: {row_text}"]
     declared: Mapping[str, Iterable[int]] = {"legacy": row.legacy, "dynamo": row.dynamo}
-    told = []
+    differences = []
     for one in found:
         name = f"torch {version}, {one.exporter} exporter, opset {one.opset}"
         legal = one.opset in declared[one.exporter]
         if legal and not one.runs:
-            told.append(f"{name}: declared legal, and {one.wrong or 'its opset is a mere label'}")
+            differences.append(f"{name}: declared legal, and {one.wrong or 'its opset is a mere label'}")
         elif one.runs and not legal:
-            told.append(f"{name}: declared illegal, and it runs")
+            differences.append(f"{name}: declared illegal, and it runs")
         elif one.exporter == "legacy" and one.label != (one.opset in row.label):
-            told.append(f"{name}: {'a' if one.label else 'not a'} mere label, declared otherwise")
-        if one.runs and one.ir != ir(one.exporter, one.opset):
-            told.append(f"{name}: IR version {one.ir}, declared: {ir(one.exporter, one.opset)}")
-    return [*told, *([f"The row that was measured: {torch_row(version, found)}"] if told else [])]
+            differences.append(f"{name}: {'a' if one.label else 'not a'} mere label, declared otherwise")
+        if one.runs and one.ir != ir_version(one.exporter, one.opset):
+            differences.append(f"{name}: IR version {one.ir}, declared: {ir_version(one.exporter, one.opset)}")
+    return [*differences, *([f"The row that was measured: {torch_row(version, found)}"] if differences else [])]
 
 
 def torch_row(version: str, found: Iterable[Export]) -> str:
-    """Return the row of TORCH that was measured."""
+    """Return the measured row of TORCH as Python source."""
     tried = list(found)
     parts = []
     for exporter in ("legacy", "dynamo"):
@@ -71,16 +71,16 @@ def torch_row(version: str, found: Iterable[Export]) -> str:
 
 
 def ort_differences(version: str, *, ir: int, opset: int) -> list[str]:
-    """Return what differs from the row of an ONNX Runtime that reads models up to this IR version and opset."""
+    """Return how the newest IR version and opset that an ONNX Runtime reads differ from its row."""
     found = f'"{version}": Ort(ir={ir}, opset={opset})'
     if (row := ORT.get(version)) is None:
         return [f"ONNX Runtime {version} has no row. Add to ORT in pipeline/opmatrix/matrix/cells.py: {found}"]
-    told = []
+    differences = []
     if ir != row.ir:
-        told.append(f"ONNX Runtime {version} reads IR versions up to {ir}, declared: {row.ir}")
+        differences.append(f"ONNX Runtime {version} reads IR versions up to {ir}, declared: {row.ir}")
     if opset != row.opset:
-        told.append(f"ONNX Runtime {version} reads opsets up to {opset}, declared: {row.opset}")
-    return [*told, *([f"The row that was measured: {found}"] if told else [])]
+        differences.append(f"ONNX Runtime {version} reads opsets up to {opset}, declared: {row.opset}")
+    return [*differences, *([f"The row that was measured: {found}"] if differences else [])]
 
 
 def _range(opsets: Sequence[int]) -> str:

@@ -1,4 +1,7 @@
-"""The names of the matrix's environments in tox: ``torch2.9``, ``torch2.9-opset18``, ``ort1.18``. Imports no tox."""
+"""Names and labels of the matrix's tox environments: ``torch2.9``, ``torch2.9-opset18``, ``ort1.18``.
+
+Used by opmatrix.environments.tox_plugin. Does not import tox.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _NAME = re.compile(r"torch(?P<torch>[^-]*)(-opset(?P<opset>[^-]*))?|ort(?P<ort>[
 
 @dataclass(frozen=True, kw_only=True)
 class Factors:
-    """What there is to choose from: versions with an environment, and the opsets that are worth a name."""
+    """The factors that tox names may have: versions with an environment, and the default opsets."""
 
     torches: Sequence[str]
     orts: Sequence[str]
@@ -33,18 +36,17 @@ class Factors:
         yield from (f"ort{ort}" for ort in self.orts)
 
     def choice(self, name: str) -> Choice | None:
-        """Return the cells of an environment, or None for a name that is none of the matrix.
+        """Return the cells of an environment, or None for a name that is not of the matrix.
 
-        Raises UsageError with the reason of the legality table for one that would be, but is not legal.
+        Raises UsageError, with the reason of the legality table, for a version or opset that is unknown or not legal.
         """
-        found = _NAME.fullmatch(name)
-        if found is None:
+        if not (found := _NAME.fullmatch(name)):
             return None
         torch, opset, ort = found["torch"], found["opset"], found["ort"]
         if ort is not None:
-            self._know(name, ort, self.orts, "ort")
+            self._require_known(name, ort, self.orts, "ort")
             return Choice(torch=MADE, ort=ort)
-        self._know(name, torch, self.torches, "torch")
+        self._require_known(name, torch, self.torches, "torch")
         if opset is None:
             return Choice(torch=torch)
         if not opset.isdecimal():
@@ -58,16 +60,16 @@ class Factors:
                              f"opsets={opset}")  # fmt: skip
         return Choice(torch=torch, opsets=opset)
 
-    def _know(self, name: str, version: str, known: Sequence[str], factor: str) -> None:
+    def _require_known(self, name: str, version: str, known: Sequence[str], factor: str) -> None:
         if version not in known:
             allowed = ", ".join(f"{factor}{v}" for v in known)
             raise UsageError(f"{name}: there is no {factor}{version}; allowed: {allowed}{did_you_mean(version, known)}")
 
 
 def labels(name: str, *, main: str) -> tuple[str, ...]:
-    """Return the labels of an environment of the matrix. `main` is the torch of the main environment.
+    """Return the tox labels of an environment of the matrix. `main` is the torch of the main environment.
 
-    An opset by itself is a part of its torch, so that "full" leaves it out.
+    An environment of one opset has none, since that of its torch covers it.
     """
     if "-opset" in name:
         return ()

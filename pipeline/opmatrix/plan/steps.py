@@ -171,7 +171,7 @@ def _glue(op: OperatorPlan) -> Step:
 def _compile(op: OperatorPlan) -> Step:
     layout, name, spec = op.layout, op.name, op.spec
     linked = not spec.uses and OWN_ORT not in op.written
-    shared = layout.objects(name, *ninja_file.shared(spec, op.written)) if linked else ()
+    shared = layout.objects(name, *ninja_file.shared_objects(spec, op.written)) if linked else ()
     return op.step(
         "compile",
         reads=[

@@ -33,7 +33,7 @@ def _link(plan: Plan, dist: Dist) -> Step:
         reads=[
             layout.ort_headers,
             *(path for folder in (layout.include, layout.binding) for path in sorted(folder.rglob("*.*"))),
-            *(path for spec in specs for path in layout.objects(spec.name, *ninja_file.shared(spec))),
+            *(path for spec in specs for path in layout.objects(spec.name, *ninja_file.shared_objects(spec))),
         ],
         writes=list(libraries.values()),
         code=generated_files.TEMPLATES,

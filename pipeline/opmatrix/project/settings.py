@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.errors import ToolchainError, UsageError
-from opmatrix.matrix.cells import EXPORTERS, ORT, TORCH, TORCH_EXPORTERS, Cell, Choice, Exporter, cells, why_unsupported
+from opmatrix.matrix.cells import (
+    EXPORTERS,
+    ORT,
+    TORCH,
+    TORCH_EXPORTERS,
+    Cell,
+    Choice,
+    Exporter,
+    choose_cells,
+    why_unsupported,
+)
 from opmatrix.project.paths import Paths
 from opmatrix.version import minor
 
@@ -131,7 +141,7 @@ def chosen_cells(paths: Paths, choice: Choice = Choice(), *, versions: Versions 
     versions = versions or installed()
     torches, orts = with_environment(paths, versions=versions)
     torch, ort = minor(versions.torch), minor(versions.onnxruntime)
-    found = cells(choice, default=default_opsets(paths), torch=torch, ort=ort, torches=torches, orts=orts)
+    found = choose_cells(choice, default=default_opsets(paths), torch=torch, ort=ort, torches=torches, orts=orts)
     return tuple(found)
 
 

@@ -61,7 +61,7 @@ def _table(verdicts: Sequence[Verdict], console: Console) -> Table:
     table.add_column("seconds", justify="right", no_wrap=True)
     for row in _rows(verdicts):
         cell, found = row[0].cell, row[0]
-        exporter = cell.exporter if shared else f"{cell.maker} ort{cell.ort}"
+        exporter = cell.exporter if shared else f"{cell.exporter_name} ort{cell.ort}"
         seconds = sum(v.seconds for v in row)
         table.add_row(f"{found.op}-{found.lowering}", exporter, _opsets(row, console), _worst(row), f"{seconds:.1f}")
     return table

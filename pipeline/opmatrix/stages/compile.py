@@ -27,7 +27,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain import elf_symbols, ninja_file, ort_headers, third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
-from opmatrix.toolchain.torch_headers import TorchBuild, find_classic_torch
+from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
 
 FINGERPRINTS = "sources.json"
 OTHERS = "headers.json"
@@ -42,18 +42,18 @@ def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path |
     """
     toolchain = find_toolchain(os.environ)
     if torch:
-        _for_one_torch(layout, operator, toolchain=toolchain, torch=find_classic_torch(torch), debug=debug)
+        _for_one_torch(layout, operator, toolchain=toolchain, torch=find_torch_build(torch), debug=debug)
         return
     name = operator.name
     folder = layout.compile_folder(name, debug=debug)
     own = is_own(OWN_TORCH, operator.spec, operator.written)
-    installed = find_classic_torch(toolchain.torch_include.parent) if own else None
+    installed = find_torch_build(toolchain.torch_include.parent) if own else None
     text = ninja_file.build_ninja(layout, operator.spec, toolchain=toolchain, written=operator.written, debug=debug)
     rewritten = _build(layout, operator, folder, text, toolchain=toolchain, torch=installed)
     if layout.sanitized:  # the libraries ask for the sanitizers' own functions
         return
     if own:
-        elf_symbols.check_own_torch_library(layout.torch_library(name, debug=debug))
+        elf_symbols.check_handwritten_torch_library(layout.torch_library(name, debug=debug))
     elif has_torch_library(operator.spec):
         elf_symbols.check_torch_library(layout.torch_library(name, debug=debug), target=ninja_file.TORCH_TARGET)
     if has_ort_library(operator.spec):
@@ -86,7 +86,7 @@ def _for_one_torch(layout: Paths, operator: Operator, *, toolchain: Toolchain, t
     )
     if layout.sanitized:
         return
-    check = elf_symbols.check_own_torch_library if own else elf_symbols.check_classic_torch_library
+    check = elf_symbols.check_handwritten_torch_library if own else elf_symbols.check_cpp_abi_library
     check(layout.torch_library(name, debug=debug, torch=torch.minor))
 
 
@@ -101,10 +101,10 @@ def _build(
     write_text(folder / ninja_file.IDENTITY, f"{toolchain.identity}onnxruntime {found['version']} {files}\n{others}")
     if torch:
         write_text(folder / ninja_file.TORCH, f"{torch.identity}\n")
-    places = ninja_file.sdk_ninja(
+    places = ninja_file.headers_ninja(
         Path(found["path"]), torch=torch, openmp=toolchain.is_gcc, headers=third_party_headers.find(spec, layout.root)
     )
-    write_text(folder / ninja_file.SDK, places)
+    write_text(folder / ninja_file.HEADER_PATHS, places)
     path = folder / "build.ninja"
     rewritten = not path.exists() or path.read_text() != text
     write_text(path, text)

@@ -22,4 +22,4 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
     ):  # ninja looks at time stamps alone, and this is the one thing to compile
         made.unlink()
     libraries = {side: layout.linked_library(dist.name, side) for side in sides(operators)}
-    link(layout, [o.spec for o in operators if has_kernel(o.spec)], libraries, called=dist.name)
+    link(layout, [o.spec for o in operators if has_kernel(o.spec)], libraries, display_name=dist.name)

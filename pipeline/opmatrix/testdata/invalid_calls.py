@@ -1,4 +1,7 @@
-"""Calls that a declaration forbids, each for one reason: derived from it, and from a case that is sound."""
+"""Derive from a declaration the calls that it forbids: a valid call of a case with one wrong argument.
+
+opmatrix.torch_checks.invalid_calls makes them in torch, opmatrix.ort_checks.fuzz in ONNX Runtime.
+"""
 
 from __future__ import annotations
 

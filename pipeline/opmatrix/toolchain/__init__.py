@@ -1,1 +1,1 @@
-"""What compiles: compiler, headers, the text of build.ninja, and the gate that judges the libraries."""
+"""The toolchain: compiler, headers, the text of build.ninja, linking, and the symbol gate on compiled libraries."""

@@ -1,6 +1,6 @@
-"""Unpack one package of Debian without being root: apt checks its signature, its own state is left alone.
+"""Download and unpack a Debian package without root. apt checks its signature; the system's apt state stays as it is.
 
-Standard library only: `opmatrix.environments.bootstrap` needs this before anything is installed.
+Imports only the standard library: `opmatrix.environments.bootstrap` uses it before anything is installed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 class DebianError(Exception):
-    """This machine has no apt, or its apt cannot give the package."""
+    """This machine has no apt, or apt cannot download the package."""
 
 
 def unpack(package: str, *, into: Path, suite: str | None = None) -> None:
     """Download `package` with apt and unpack it into the folder `into`.
 
-    It comes from the sources that this machine's own apt is configured with, or, given a `suite` that is not among
-    them (``"trixie"``), from that suite of the same mirrors.
+    The package comes from the sources of this machine's apt or, with a `suite` such as ``"trixie"``, from that suite of
+    the same mirrors. Raises DebianError.
     """
     for tool in ("apt-get", "dpkg"):
         if not shutil.which(tool):
@@ -31,35 +31,35 @@ def unpack(package: str, *, into: Path, suite: str | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="opmatrix-apt-") as name:
         folder = Path(name)
         apt = ["apt-get", *_private(folder), *(_sources(suite, folder) if suite else [])]
-        # A third party's source that fails does not matter, so it is the download that decides.
+        # A failed update is no error: the source that failed may be a third party's.
         log = _run([*apt, "update"], folder, check=False)
         log += _run([*apt, "download", package], folder, hint=log)
         _run(["dpkg", "-x", str(next(folder.glob("*.deb"))), str(into)], folder)
 
 
 def mirrors() -> list[str]:
-    """Return the addresses from which this machine's apt takes packages, without asking any of them."""
-    # Not `apt-get indextargets`: where apt has fetched no lists yet, it tells nothing.
+    """Return the addresses of the mirrors of this machine's apt, without network."""
+    # Not `apt-get indextargets`, which prints nothing before apt has fetched its lists.
     found = re.findall(r"^'(.+)/dists/[^']+/InRelease'", _run(["apt-get", "update", "--print-uris"], Path("/")), re.M)
     return list(dict.fromkeys(found))
 
 
 def _private(folder: Path) -> list[str]:
-    """Make folders for lists and a cache of apt's own, and return the options that name them."""
-    for name in ("state", "cache"):  # the folders below them are made by apt
+    """Create folders for apt's lists and cache, and return the options that name them."""
+    for name in ("state", "cache"):  # apt creates the folders below them
         (folder / name).mkdir()
     return [
         *("-o", f"Dir::State={folder}/state"),
         *("-o", f"Dir::Cache={folder}/cache"),
-        *("-o", "APT::Sandbox::User=root"),  # else root's apt becomes a user that cannot enter `folder`
+        *("-o", "APT::Sandbox::User=root"),  # else root's apt switches to a user who cannot enter `folder`
         *("-o", "Acquire::Retries=1"),
         *("-o", "Acquire::http::Timeout=20"),
     ]
 
 
 def _sources(suite: str, folder: Path) -> list[str]:
-    """Write `suite` of each mirror as a source, and return the options that make them the only ones."""
-    # A mirror without that suite, or whose signature is not Debian's, is passed over by apt.
+    """Write a source list with `suite` of each mirror, and return the options that make apt use only that."""
+    # apt ignores a mirror without that suite, or with another signature than Debian's.
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
     source = folder / "suite.list"
     source.write_text("".join(f"deb {signed}{address} {suite} main\n" for address in mirrors()))
@@ -67,11 +67,11 @@ def _sources(suite: str, folder: Path) -> list[str]:
 
 
 def _run(command: list[str], folder: Path, *, check: bool = True, hint: str = "") -> str:
-    """Run, and return what was printed. A failure is told by its first error line, `hint`'s included."""
+    """Run, and return stdout and stderr. DebianError has the first error line of `hint` and the output."""
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "LC_ALL": "C"},  # for the words that are looked for below
+        env={**os.environ, "LC_ALL": "C"},  # the error prefixes below are English
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,4 +1,7 @@
-"""What a shared library shows and what it needs, read from its ELF tables, and the gate that judges it."""
+"""Read the symbols that a shared library exports and needs, and the symbol gate: the checks of what it may have.
+
+The gate is what compile and link run on each library. opmatrix.wheel.manylinux reads symbols, too.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,21 @@ from opmatrix.version import numbers
 
 SHIMS = Path(__file__).parent / "torch_shims"
 
-# The newest symbols that a library for many versions of a framework may need, so that it loads on older systems than
-# the one that compiled it: those of glibc 2.35 and GCC 12, as Ubuntu 22.04 has them and Debian 12 has newer ones.
+# The newest symbol versions that a library for many versions of a framework may need, so that it loads on systems older
+# than the one that compiled it: those of glibc 2.35 and GCC 12, which Ubuntu 22.04 has. Debian 12 has newer ones.
 # https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html
 NEWEST_SYMBOL_VERSIONS: Mapping[str, tuple[int, ...]] = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
 
-_TORCH = ("aoti_torch_", "torch_")  # how the names of its C functions begin
+_TORCH = ("aoti_torch_", "torch_")  # prefixes of its C functions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symbols:
     """The dynamic symbols of a library.
 
-    `needed` are the libraries that the loader fetches with it. `undefined` are the symbols that must be found in one of
-    them, and `weak` are those that need not be found, and read as null then. `versioned` are the undefined symbols that
-    carry a version, which the other two leave out: glibc's and libstdc++'s do, torch's and ONNX Runtime's do not.
-    `versions` are the versions that they ask for: ``GLIBC_2.14``.
+    `needed` are the libraries that the loader loads with it. `undefined` symbols must be in one of them; `weak` ones
+    may be missing, and are null then. `versioned` are the undefined symbols with a version, which neither of these
+    holds: glibc's and libstdc++'s have one, torch's and ONNX Runtime's do not. `versions` are theirs: ``GLIBC_2.14``.
     """
 
     defined: frozenset[str]
@@ -44,17 +46,17 @@ class Symbols:
 def read_symbols(path: Path) -> Symbols:
     """Return the symbols of a library. Raises CompileError for any other file."""
     found: dict[str, set[str]] = {"defined": set(), "undefined": set(), "weak": set(), "versioned": set()}
-    with opened(path) as elf:
+    with open_elf(path) as elf:
         versions = {a.name for s in elf.iter_sections("SHT_GNU_verneed") for _, of in s.iter_versions() for a in of}
         of_symbols = next((memoryview(s.data()).cast("H") for s in elf.iter_sections("SHT_GNU_versym")), None)
         for table in elf.iter_sections("SHT_DYNSYM"):
             for index, symbol in enumerate(table.iter_symbols()):
                 binding = symbol["st_info"]["bind"]
                 if binding == "STB_LOCAL":
-                    continue  # for relocations alone: gold lists hidden thread-local variables so
+                    continue  # gold lists hidden thread-local variables, for relocations only
                 if symbol["st_shndx"] != "SHN_UNDEF":
                     kind = "defined"
-                elif of_symbols and of_symbols[index] & 0x7FFF > 1:  # 0 and 1: local and global, without a version
+                elif of_symbols and of_symbols[index] & 0x7FFF > 1:  # 0 and 1: local and global, no version
                     kind = "versioned"
                 else:
                     kind = "weak" if binding == "STB_WEAK" else "undefined"
@@ -64,25 +66,25 @@ def read_symbols(path: Path) -> Symbols:
 
 
 def needed_libraries(path: Path) -> tuple[str, ...]:
-    """Return the libraries that the loader fetches with one. Cheap for a large one: it is not read as a whole."""
-    with opened(path) as elf:
+    """Return the libraries that the loader loads with `path`. Reads little of a large file."""
+    with open_elf(path) as elf:
         return tuple(_needed(elf))
 
 
-def has_symbol_prefix(path: Path, *beginnings: bytes) -> tuple[bool, ...]:
-    """Return for each of `beginnings` whether a name in the table of a library's dynamic symbols begins with it."""
-    with opened(path) as elf:
+def has_symbol_prefix(path: Path, *prefixes: bytes) -> tuple[bool, ...]:
+    """Return for each prefix whether a dynamic symbol of the library, defined or not, begins with it."""
+    with open_elf(path) as elf:
         names = b"".join(table.stringtable.data() for table in elf.iter_sections("SHT_DYNSYM"))
-    return tuple(b"\0" + beginning in names for beginning in beginnings)
+    return tuple(b"\0" + prefix in names for prefix in prefixes)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """Open an ELF file of x86-64 as an ELFFile of pyelftools, which types each section as the base class Section.
+def open_elf(path: Path) -> Iterator[Any]:
+    """Open a 64-bit little-endian ELF file as pyelftools' ELFFile. Raises CompileError for any other file.
 
-    Raises CompileError for any other file.
+    The result is Any because pyelftools types each section as the base class Section.
     """
-    # Imported here, for it costs 40 ms, and every run of doit imports this module.
+    # Imported here because it takes 40 ms, and every run of doit imports this module.
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
@@ -102,7 +104,7 @@ def _needed(elf: Any) -> Iterator[str]:
 
 
 def newest_versions(versions: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return the newest of each kind, ``{"GLIBC": (2, 14)}``; GLIBC_PRIVATE and CXXABI_TM_1 are no versions."""
+    """Return the newest version of each kind, ``{"GLIBC": (2, 14)}``, without names such as GLIBC_PRIVATE."""
     found: dict[str, tuple[int, ...]] = {}
     for version in versions:
         if numbered := re.fullmatch(r"([A-Z]+)_([\d.]+)", version):
@@ -117,14 +119,18 @@ def version_text(version: tuple[int, ...]) -> str:
 
 @cache
 def torch_shims(target: str) -> frozenset[str]:
-    """Return the C functions that torch `target` ("2.9") and every newer one export; of "newer" those beyond the lowest
-    target that bindings call where they are there."""
+    """Return the C functions that torch `target` ("2.9") and every newer torch export.
+
+    Those of the target "newer" are not in every torch: bindings call them only where they exist.
+    """
     return frozenset((SHIMS / f"{target}.txt").read_text().split())
 
 
 def check_torch_library(path: Path, *, target: str) -> None:
-    """Raise CompileError unless the library works in torch `target` and newer. It loads in older ones as well, to say
-    what it needs: torch's functions are weak there."""
+    """Raise CompileError unless the library works in torch `target` and newer.
+
+    It also loads in older versions, to report what it needs: torch's functions are weak symbols.
+    """
     found = read_symbols(path)
     _check_exports(path, found, allowed="opmatrix_error")
     if beyond := sorted(found.undefined - torch_shims(target)):
@@ -140,27 +146,27 @@ def check_torch_library(path: Path, *, target: str) -> None:
         )
     if "libtorch_cpu.so" not in found.needed:
         raise CompileError(f"{path.name} does not ask for libtorch_cpu.so, so it cannot be loaded; link the stub")
-    _check_ceiling(path, found)
+    _check_symbol_versions(path, found)
 
 
-def check_classic_torch_library(path: Path) -> None:
-    """Raise CompileError unless a generated binding over torch's C++ headers shows what it must alone, and asks for
-    torch's libraries. That this torch has all that it needs was the linker's to say."""
+def check_cpp_abi_library(path: Path) -> None:
+    """Raise CompileError unless a generated binding over the C++ ABI exports only opmatrix_error and needs torch's
+    libraries. The linker has checked that this torch has every symbol that it needs."""
     found = read_symbols(path)
     _check_exports(path, found, allowed="opmatrix_error")
     if missing := sorted({"libtorch_cpu.so", "libc10.so"} - {*found.needed}):
         raise CompileError(f"{path.name} does not ask for {_list(missing)}, so it cannot be loaded by itself")
 
 
-def check_own_torch_library(path: Path) -> None:
-    """Raise CompileError unless a library over torch's C++ headers shows nothing and uses torch.
+def check_handwritten_torch_library(path: Path) -> None:
+    """Raise CompileError unless the library of a handwritten binding exports nothing and uses torch.
 
-    That torch has all that it needs was the linker's to say. Nothing holds that for any other version of torch.
+    The linker has checked that the installed torch has every symbol that it needs; another version may lack some.
     """
     found = read_symbols(path)
     if shown := sorted(found.defined):
         raise CompileError(f"{path.name} shows {_list(shown)}; it may show nothing. Check its version script.")
-    # Not all that is undefined is torch's: libtorch_cpu has some of libstdc++'s symbols, without a version.
+    # An undefined symbol may be libstdc++'s: libtorch_cpu has some of those, without a version.
     if not any("torch" in name or "c10" in name for name in found.undefined):
         raise CompileError(
             f"{path.name} uses nothing of torch, so it registers no operator; torch.cc needs a TORCH_LIBRARY or "
@@ -169,7 +175,7 @@ def check_own_torch_library(path: Path) -> None:
 
 
 def check_ort_library(path: Path) -> None:
-    """Raise CompileError unless the library shows RegisterCustomOps alone and knows nothing of torch."""
+    """Raise CompileError unless the library exports only RegisterCustomOps and needs nothing of torch."""
     found = read_symbols(path)
     _check_exports(path, found, allowed="RegisterCustomOps")
     if "OrtGetApiBase" in found.undefined:
@@ -184,11 +190,11 @@ def check_ort_library(path: Path) -> None:
         raise CompileError(
             f"{path.name} is linked against {_list(torch)}; ONNX Runtime's library must do without torch"
         )
-    _check_ceiling(path, found)
+    _check_symbol_versions(path, found)
 
 
-def _check_ceiling(path: Path, found: Symbols) -> None:
-    """Raise CompileError where the library asks for newer symbols of the system's libraries than `CEILING` allows."""
+def _check_symbol_versions(path: Path, found: Symbols) -> None:
+    """Raise CompileError if the library needs a symbol version newer than NEWEST_SYMBOL_VERSIONS."""
     asked = newest_versions(found.versions)
     for kind, newest in NEWEST_SYMBOL_VERSIONS.items():
         if (needed := asked.get(kind, ())) > newest:

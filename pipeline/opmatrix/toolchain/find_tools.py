@@ -1,6 +1,6 @@
-"""Find what compiles: compiler, ninja, and torch's headers. Imports no framework and starts no process.
+"""Find the compiler, the linker, ninja and torch's headers. Imports no framework and starts no process.
 
-Called for every doit command, so it may cost a few milliseconds at most.
+Every doit command calls `find_toolchain`, so it may take a few milliseconds at most.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from opmatrix.errors import ToolchainError
 from opmatrix.version import older
 
 COMPILERS = ("g++", "clang++")
-# Three times as fast as the default one, bfd, where a link is a fifth of an edit.
+# Three times as fast as the default, bfd; linking is a fifth of the time after an edit.
 LINKERS = ("lld", "gold")
 # https://gcc.gnu.org/onlinedocs/gcc/Environment-Variables.html
 OBEYED = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
 OLDEST_TORCH = "2.9"
-# The one header that the torch binding cannot do without.
+# The header that the torch binding needs.
 TORCH_SHIM = "torch/csrc/inductor/aoti_torch/c/shim.h"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain:
-    """What was found. `compiler` is a command, since CXX may say ``ccache g++``; `linker` is for ``-fuse-ld``."""
+    """The tools found. `compiler` is a command, since CXX may be ``ccache g++``; `linker` is for ``-fuse-ld``."""
 
     compiler: tuple[str, ...]
     compiler_identity: str
-    settings: tuple[str, ...] = ()  # of the environment, which g++ and clang++ obey
+    settings: tuple[str, ...] = ()  # environment variables that g++ and clang++ read
     linker: str | None
     ninja: str
     torch_include: Path
@@ -43,18 +43,18 @@ class Toolchain:
 
     @property
     def is_gcc(self) -> bool:
-        """Whether it uses GCC's OpenMP, as torch does; a compiler of any other name is taken for one that does not."""
+        """Whether the compiler uses GCC's OpenMP, as torch does. Decided by its name."""
         return any(re.fullmatch(r"(.*-)?(g|c)\+\+(-\d+)?", Path(word).name) for word in self.compiler)
 
     @property
     def identity(self) -> str:
-        """What a compiled library depends on beside sources, flags and ONNX Runtime's headers: no torch."""
+        """What a library depends on except sources, flags, ONNX Runtime's headers and torch."""
         words = [shlex.join(self.compiler), self.compiler_identity, *self.settings]
         return f"compiler {' '.join(words)}\n"
 
 
 def find_toolchain(environ: Mapping[str, str]) -> Toolchain:
-    """Return the toolchain that `environ` leads to. Raises ToolchainError."""
+    """Return the toolchain for these environment variables. Raises ToolchainError."""
     compiler = _compiler(environ)
     include, version = _torch()
     return Toolchain(
@@ -87,7 +87,7 @@ def _compiler(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _identity(compiler: tuple[str, ...]) -> str:
-    """Return a fingerprint of the programs in the command: an upgrade in place changes it, a touch does not."""
+    """Return a digest of the programs in the command: an upgrade in place changes it, a touch does not."""
     digest = hashlib.sha256()
     for word in compiler:
         if program := shutil.which(word):
@@ -101,9 +101,8 @@ def _ninja(environ: Mapping[str, str]) -> str:
         if found := shutil.which(asked, path=path):
             return found
         raise ToolchainError(f"NINJA is {asked!r}, which is no program. Set it to ninja's path, or unset it.")
-    # The environment's own comes first: a step may run without the environment's bin folder on PATH.
-    beside = shutil.which("ninja", path=str(Path(sys.executable).parent))
-    if found := beside or shutil.which("ninja", path=path):
+    # Look in the environment's bin folder first: a step may run without it on PATH.
+    if found := shutil.which("ninja", path=str(Path(sys.executable).parent)) or shutil.which("ninja", path=path):
         return found
     raise ToolchainError(f"ninja not found on PATH {path!r}. Install it, or set NINJA to its path.")
 

@@ -1,4 +1,4 @@
-"""Libraries of several operators, linked of the objects that their own compile steps have left."""
+"""Link libraries of several operators from the objects of their compile steps: for link-together and link-wheel."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from opmatrix.toolchain import elf_symbols, ninja_file, odr_check, ort_headers
 from opmatrix.toolchain.find_tools import find_toolchain
 
 
-def link(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, called: str = "") -> None:
-    """Bring the libraries, ``torch`` and ``ort`` in one folder, up to date, and let the symbol gate judge them.
+def link(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, display_name: str = "") -> None:
+    """Bring the libraries, ``torch`` and ``ort`` in one folder, up to date, and run the symbol gate on them.
 
-    `specs` have kernels; messages of the library for ONNX Runtime call it `called`, or by them. Raises CompileError
-    with the linker's own message, or the gate's.
+    `specs` have kernels. Messages of the library for ONNX Runtime name it `display_name`, or list the operators.
+    Raises CompileError with the message of the linker or the gate.
     """
     found = ort_headers.recorded(layout)
     toolchain, folder, names = find_toolchain(os.environ), libraries["ort"].parent, [spec.name for spec in specs]
     write_text(folder / ninja_file.IDENTITY, f"{toolchain.identity}onnxruntime {found['version']}\n")
-    write_text(folder / ninja_file.SDK, ninja_file.sdk_ninja(Path(found["path"])))
-    write_text(folder / ninja_file.ORT_LIBRARY, cpp_bindings.ort_library(names, called=called))
+    write_text(folder / ninja_file.HEADER_PATHS, ninja_file.headers_ninja(Path(found["path"])))
+    write_text(folder / ninja_file.ORT_LIBRARY, cpp_bindings.ort_library(names, called=display_name))
     write_text(folder / "build.ninja", ninja_file.linked_ninja(layout, specs, libraries, toolchain=toolchain))
     odr_check.check_one_definition({name: path for name in names for path in layout.objects(name, "kernel")})
     command = [toolchain.ninja, "--quiet", "-j", "1", "-C", str(folder)]

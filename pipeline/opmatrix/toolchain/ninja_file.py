@@ -1,7 +1,7 @@
-"""The text of build.ninja: how the libraries of an operator are compiled. Pure.
+"""Render build.ninja: the flags and rules by which an operator's libraries are compiled. Writes no file.
 
-Who owns staleness: doit decides whether to ask, ninja decides what to compile, equal bytes stop the wave. The text is
-the configuration of the compile step, so no flag stands anywhere else.
+doit decides whether to run ninja, ninja decides what to compile, and equal bytes end the run. The text is the
+configuration of the compile step, so no flag is in any other place.
 """
 
 from __future__ import annotations
@@ -31,50 +31,49 @@ from opmatrix.toolchain.torch_headers import TorchBuild
 
 TORCH_TARGET = "2.9"
 STUB = "stub/libtorch_cpu.so"
-SDK = "sdk.ninja"
+HEADER_PATHS = "sdk.ninja"
 IDENTITY = "identity.txt"
 TORCH = "torch.txt"
-# The object that holds the arithmetic, and what it uses: one for all libraries of an operator.
+# The objects of the kernel, which all libraries of an operator share.
 KERNEL_OBJECTS = ("kernel.o", "runtime.o")
 ORT_LIBRARY = "ort_library.cc"
-OBJECTS = ("kernel", "ort")  # what an operator gives to a library for ONNX Runtime
+OBJECTS = ("kernel", "ort")  # of an operator, in a library for ONNX Runtime
 
-# C++20, without the extensions of a compiler's own dialect.
 _LANGUAGE = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
-# -Wpsabi speaks of vectors passed between functions of different ABI; a kernel passes none.
+# -Wpsabi warns of vectors passed between functions of different ABI; a kernel passes none.
 _WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
 # Kernels: vectorised, fused multiply-add where a processor has it, no errno from <cmath>. Never -ffast-math (it breaks
 # NaN) and never -march (a library runs on every x86-64).
 _ARITHMETIC = ("-ffp-contract=fast", "-fno-math-errno")
 _KERNEL = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", *_ARITHMETIC)
 _BINDING = ("-O1",)
-# What people bring as it is may warn, and need not say what it shows: the version script does.
+# Handwritten bindings may warn, and need no visibility attributes: the version script sets what they export.
 _OWN = ("-O2", "-fvisibility=default", "-Wno-error", "-Wno-extra", "-Wno-shadow")
-# What a compiler suspects of torch's headers, once they are inlined (GCC 12 in those of 2.9), is not ours to mend; the
-# same torch.cc is compiled with all warnings for the stable interface.
+# GCC 12 warns of code inlined from torch 2.9's headers. The same torch.cc is compiled with all warnings for the stable
+# ABI.
 _QUIET = ("-w",)
 _DEBUG = ("-Og", "-g")
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-_SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, *_SANITIZERS)  # the same numbers come out
-# How bindings that are written by hand are compiled.
+_SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, *_SANITIZERS)  # results stay the same
+# The flags of handwritten bindings.
 _OWN_FLAGS = {OWN_TORCH: "$own $torch", OWN_ORT: "$own $ort"}
-# An output appears whole, and only if it differs: with restat, ninja then stops where a comment was edited.
+_COMPLETE = "-Wl,-z,defs"  # the linker reports each undefined symbol
+# Replace an output at once, and only if it differs: with restat, ninja then stops after an edited comment.
 _KEEP = "if cmp -s $out.new $out; then rm $out.new; else mv $out.new $out; fi"
 
 
 def build_ninja(
     layout: Paths, spec: OpSpec, *, toolchain: Toolchain, written: Set[str] = ONLY_KERNEL, debug: bool = False
 ) -> str:
-    """Return the text of the operator's build.ninja; `written` are its own files that have a meaning by their name.
+    """Return the text of the operator's build.ninja; `written` are the names of its handwritten files.
 
-    Where headers of others are is in `SDK` beside it: those of ONNX Runtime are known only once the sdk stage has run.
-    `IDENTITY` there holds what the compiler and the headers are, for ninja looks at time stamps of sources alone, and
-    `Layout.torch_version` which torch a torch.cc of its own is compiled for.
+    It includes `HEADER_PATHS` from the same folder, because ONNX Runtime's headers are known only after the headers
+    stage. Objects depend on `IDENTITY`, the versions of compiler and headers, because ninja compares time stamps of
+    sources alone. A handwritten torch.cc also depends on `TORCH`, the torch that it is compiled for.
     """
     name = spec.name
-    text = io.StringIO()
     comment = f"How the libraries of {name} are compiled. Written by `python -m opmatrix compile {name}`."
-    ninja = _begin(text, comment, layout, spec, toolchain=toolchain, debug=debug)
+    text, ninja = _begin(comment, layout, spec, toolchain=toolchain, debug=debug)
     _objects(ninja, layout, spec, written)
     kernel = KERNEL_OBJECTS if has_kernel_object(spec, written) else ()
     if is_own(OWN_TORCH, spec, written):
@@ -83,12 +82,12 @@ def build_ninja(
         stable = layout.torch_library(name).name
         _torch_library(ninja, layout, stable, objects=("kernel.o", "torch.o", "runtime.o"))
     if is_own(OWN_ORT, spec, written):
-        _library(ninja, layout.ort_library(name).name, objects=("ort.o", *kernel), script=layout.binding / "ort.map")
+        _library(ninja, layout, layout.ort_library(name).name, objects=("ort.o", *kernel), script="ort.map")
     elif has_ort_library(spec):
-        # Relative, as ninja's folder is: a library is then of the same bytes in any folder. Compiled by another ninja.
+        # Paths are relative so that a library has equal bytes in any folder. Other steps compile these objects.
         folders = [f"../{used}/" for used in spec.uses] or [""]
         objects = (*(f"{folder}{stem}.o" for folder in folders for stem in OBJECTS), "ort_library.o", "runtime.o")
-        _ort_library(ninja, layout, layout.ort_library(name).name, objects=objects)
+        _library(ninja, layout, layout.ort_library(name).name, objects=objects, script="ort.map", more=_COMPLETE)
     return text.getvalue()
 
 
@@ -97,17 +96,16 @@ def cpp_abi_ninja(
 ) -> str:
     """Return the text of build.ninja for the torch library of one version of torch.
 
-    Which one is said by `SDK` beside it, so that this text is the same for all. Only the binding is compiled anew: the
-    objects of the kernel are those of the folder above, since nothing of the standard library's classes, whose names
-    depend on the ABI, stands in what they show each other.
+    The text is the same for all versions: `HEADER_PATHS` has the paths. It compiles the binding alone and takes the
+    kernel's objects from the parent folder. The binding and the kernel pass each other no class of the standard
+    library, whose symbol names would depend on the ABI.
     """
     name, own = spec.name, is_own(OWN_TORCH, spec, written)
-    text = io.StringIO()
     comment = f"How {name} is compiled for one torch: `python -m opmatrix compile {name} --torch-root PLACE`."
-    ninja = _begin(text, comment, layout, spec, toolchain=toolchain, debug=debug)
+    text, ninja = _begin(comment, layout, spec, toolchain=toolchain, debug=debug)
     source = layout.handwritten(name, OWN_TORCH) if own else layout.generated(name) / OWN_TORCH
-    ours = _shell("-I" + str(layout.binding / "classic"))
-    flags = "$own $torch" if own else f"$binding $classic {_shell(*_QUIET)} {ours} $torch"
+    includes = _shell("-I" + str(layout.binding / "classic"))
+    flags = "$own $torch" if own else f"$binding $classic {_shell(*_QUIET)} {includes} $torch"
     ninja.build(["torch.o"], "object", [_path(source)], implicit=[IDENTITY, TORCH], variables={"more": flags})
     ninja.newline()
     kernel = tuple(f"../{file}" for file in KERNEL_OBJECTS) if has_kernel_object(spec, written) else ()
@@ -116,28 +114,24 @@ def cpp_abi_ninja(
 
 
 def _begin(
-    text: io.StringIO, comment: str, layout: Paths, spec: OpSpec, *, toolchain: Toolchain, debug: bool
-) -> ninja_syntax.Writer:
-    """Write what every build.ninja begins with: variables and rules."""
+    comment: str, layout: Paths, spec: OpSpec, *, toolchain: Toolchain, debug: bool
+) -> tuple[io.StringIO, ninja_syntax.Writer]:
+    """Return the beginning of every build.ninja, variables and rules, and its writer."""
+    text = io.StringIO()
     ninja = ninja_syntax.Writer(text, width=120)  # type: ignore[arg-type]  # typed as str, used as a file
     ninja.comment(comment)
     ninja.variable("ninja_required_version", "1.5")
     ninja.variable("builddir", ".")
-    ninja.include(SDK)
+    ninja.include(HEADER_PATHS)
     ninja.newline()
-    _variables(ninja, layout, spec, toolchain=toolchain, debug=debug)
-    _rules(ninja)
-    return ninja
-
-
-def _variables(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, *, toolchain: Toolchain, debug: bool) -> None:
-    generated = layout.generated(spec.name)
-    # All of native/ comes last: of it a compile step reads an operator's own folder alone.
-    ours = (generated, layout.include, layout.binding, layout.native)
-    # Equal content gives equal bytes in any folder. A debugger wants the real paths.
-    prefixes = [] if debug else [f"-ffile-prefix-map={folder}={short}" for folder, short in _short(layout).items()]
+    # All of native/ comes last: of it a compile step reads only the operator's own folder.
+    includes = [f"-I{f}" for f in (layout.generated(spec.name), layout.include, layout.binding, layout.native)]
+    # Short names in a library, so that equal content gives equal bytes in any folder. A debugger needs the real paths.
+    installed = [folder for folder in (layout.include, layout.binding) if not folder.is_relative_to(layout.root)]
+    short = {layout.root: "."} | {folder: f"opmatrix/{folder.name}" for folder in installed}
+    prefixes = [] if debug else [f"-ffile-prefix-map={folder}={name}" for folder, name in short.items()]
     ninja.variable("cxx", _shell(*toolchain.compiler))
-    flags = _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *(f"-I{folder}" for folder in ours))
+    flags = _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *includes)
     ninja.variable("flags", flags + (" $headers" if spec.headers else ""))
     special = _SANITIZED if layout.sanitized else _DEBUG if debug else None
     ninja.variable("kernel", _shell(*(special or _KERNEL)))
@@ -148,18 +142,9 @@ def _variables(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, *, toolc
     runtime = _SANITIZERS if layout.sanitized else ()
     ninja.variable("link", _shell("-shared", *linker, *runtime, *([] if special else ["-Wl,-s"])))
     ninja.newline()
-
-
-def _short(layout: Paths) -> dict[Path, str]:
-    """Return what a folder is called in a library, by its path here."""
-    installed = [folder for folder in (layout.include, layout.binding) if not folder.is_relative_to(layout.root)]
-    return {layout.root: "."} | {folder: f"opmatrix/{folder.name}" for folder in installed}
-
-
-def _rules(ninja: ninja_syntax.Writer) -> None:
     ninja.rule(
         "object",
-        # -MD, not -MMD, which would leave out what comes through -isystem: ONNX Runtime's headers.
+        # -MD, not -MMD, which would leave out headers found through -isystem: ONNX Runtime's.
         command=f"$cxx $flags $more -MD -MF $out.d -MQ $out -c $in -o $out.new && {_KEEP}",
         depfile="$out.d",
         deps="gcc",
@@ -169,6 +154,7 @@ def _rules(ninja: ninja_syntax.Writer) -> None:
         "library", command=f"$cxx $link $more -Wl,-soname,$soname -o $out.new $in $libraries && {_KEEP}", restat=True
     )
     ninja.newline()
+    return text, ninja
 
 
 def _objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: Set[str]) -> None:
@@ -192,53 +178,46 @@ def _objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: S
 
 def _torch_library(ninja: ninja_syntax.Writer, layout: Paths, path: str, *, objects: Sequence[str]) -> None:
     ninja.comment("An empty library in libtorch_cpu.so's name: ours then asks for that name, whatever torch is there.")
-    _library(ninja, STUB, objects=(), more="-nostdlib -x c /dev/null")
-    _library(
-        ninja,
-        path,
-        objects=objects,
-        script=layout.binding / "torch.map",
-        libraries=f"-Wl,--no-as-needed {STUB}",
-        further=(STUB,),
-    )
+    _library(ninja, layout, STUB, objects=(), more="-nostdlib -x c /dev/null")
+    libraries = f"-Wl,--no-as-needed {STUB}"
+    _library(ninja, layout, path, objects=objects, script="torch.map", libraries=libraries, implicit=(STUB,))
 
 
 def _installed_torch_library(
     ninja: ninja_syntax.Writer, layout: Paths, name: str, kernel: Sequence[str], *, script: str
 ) -> None:
-    """Link against an installed torch itself: what that lacks, the linker names."""
+    """Link with an installed torch, so that the linker reports each symbol which that torch lacks."""
     _library(
         ninja,
+        layout,
         layout.torch_library(name).name,
         objects=("torch.o", *kernel),
-        script=layout.binding / script,
-        more="" if layout.sanitized else "-Wl,-z,defs",  # a sanitizer's own functions come with the process
+        script=script,
+        more="" if layout.sanitized else _COMPLETE,  # the process defines the sanitizer's functions
         libraries="$torch_libraries",
-        further=(TORCH,),
+        implicit=(TORCH,),
     )
 
 
-def _ort_library(ninja: ninja_syntax.Writer, layout: Paths, path: str, *, objects: Sequence[str]) -> None:
-    _library(ninja, path, objects=objects, script=layout.binding / "ort.map", more="-Wl,-z,defs")
-
-
-def shared(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> tuple[str, ...]:
-    """Return the objects of an operator with a kernel that other libraries than its own are linked of."""
+def shared_objects(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> tuple[str, ...]:
+    """Return the objects of an operator with a kernel that libraries of other operators are linked from."""
     torch = has_torch_library(spec) and not is_own(OWN_TORCH, spec, written)
     return ("kernel", "ort", "runtime", *(["torch"] if torch else []))
 
 
 def linked_ninja(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], *, toolchain: Toolchain) -> str:
-    """Return the text of build.ninja for libraries of several operators, by their side, ``torch`` and ``ort``, in one
-    folder, linked of the objects that the operators' own compile steps have made. All of `specs` have kernels."""
-    folder, text = libraries["ort"].parent, io.StringIO()
+    """Return the text of build.ninja that links several operators into one library per side.
+
+    `libraries` are paths in one folder, by side: ``torch`` and ``ort``. All `specs` have kernels; their compile steps
+    have made the objects.
+    """
+    folder = libraries["ort"].parent
     comment = f"How {', '.join(s.name for s in specs)} are linked together."
-    ninja = _begin(text, comment, layout, specs[0], toolchain=toolchain, debug=False)
+    text, ninja = _begin(comment, layout, specs[0], toolchain=toolchain, debug=False)
     ninja.build(["ort_library.o"], "object", [ORT_LIBRARY], implicit=[IDENTITY], variables={"more": "$binding $ort"})
     ninja.newline()
 
     def objects(of: Sequence[OpSpec], binding: str) -> tuple[str, ...]:
-        """Relative, as ninja's folder is: a library is then of the same bytes in any folder."""
         made = [(spec, stem) for spec in of for stem in ("kernel", binding)]
         made.append((specs[0], "runtime"))  # the same for all
         return tuple(os.path.relpath(layout.compile_folder(spec.name) / f"{stem}.o", folder) for spec, stem in made)
@@ -246,38 +225,41 @@ def linked_ninja(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str,
     if "torch" in libraries:
         of = [spec for spec in specs if has_torch_library(spec)]
         _torch_library(ninja, layout, libraries["torch"].name, objects=objects(of, "torch"))
-    _ort_library(ninja, layout, libraries["ort"].name, objects=(*objects(specs, "ort"), "ort_library.o"))
+    of_ort = (*objects(specs, "ort"), "ort_library.o")
+    _library(ninja, layout, libraries["ort"].name, objects=of_ort, script="ort.map", more=_COMPLETE)
     return text.getvalue()
 
 
 def _library(
     ninja: ninja_syntax.Writer,
+    layout: Paths,
     path: str,
     *,
     objects: Sequence[str],
-    script: Path | None = None,
+    script: str = "",
     more: str = "",
     libraries: str = "",
-    further: Sequence[str] = (),
+    implicit: Sequence[str] = (),
 ) -> None:
-    scripts = [script] if script else []
+    scripts = [layout.binding / script] if script else []
     # -Wl would split a path at its commas.
     options = " ".join([_shell("-Xlinker", f"--version-script={s}") for s in scripts] + ([more] if more else []))
     ninja.build(
         [path],
         "library",
         list(objects),
-        implicit=[*map(_path, scripts), *further, IDENTITY],
+        implicit=[*map(_path, scripts), *implicit, IDENTITY],
         variables={"soname": Path(path).name, "more": options, "libraries": libraries},
     )
 
 
-def sdk_ninja(
+def headers_ninja(
     ort_include: Path, *, torch: TorchBuild | None = None, openmp: bool = False, headers: Sequence[Path] = ()
 ) -> str:
-    """Return the text of the file `SDK`; `torch` is for bindings over its C++ headers, `headers` are third parties'.
+    """Return the text of the file `HEADER_PATHS`.
 
-    With `openmp` a generated binding uses the threads of that torch.
+    `torch` is for bindings over its C++ headers, `headers` are third parties'. With `openmp` a generated binding uses
+    the threads of that torch.
     """
     lines = [f"ort_include = {_shell(str(ort_include))}"]
     if torch:
@@ -294,16 +276,18 @@ def sdk_ninja(
 
 
 def _system(folders: Sequence[Path]) -> list[str]:
-    """Return the options for headers of others: what they warn of is not ours to mend, and their checks name the file,
-    which would bring the place of the environment into a library."""
+    """Return the options for third-party headers: no warnings, and short names for their folders.
+
+    Their checks compile a header's path into the library, and that would depend on the environment's folder.
+    """
     return [w for f in folders for w in ("-isystem", str(f), f"-ffile-prefix-map={f}={f.parent.name}/{f.name}")]
 
 
 def _shell(*words: str) -> str:
-    """Return words for the shell that runs a command, as ninja reads them."""
+    """Return words quoted for the shell and escaped for ninja."""
     return str(ninja_syntax.escape(shlex.join(words)))
 
 
 def _path(path: Path) -> str:
-    """Return a path for a build line; the writer escapes blanks and colons, but no dollar."""
+    """Return a path for a build line; the writer escapes spaces and colons, but not the dollar."""
     return str(path).replace("$", "$$")

@@ -1,8 +1,8 @@
-"""The gate before objects of several operators are linked together: nothing that two of them define differently.
+"""Check the one-definition rule (ODR) before objects of several operators are linked into one library.
 
-What a header defines (templates, inline functions and variables) every object has for itself, and a linker keeps the
-first one of each name, silently. In libraries of their own two kernels may have a helper of one name; in one library
-one would compute with the helper of the other.
+Each object has its own copy of what a header defines (templates, inline functions and variables), and a linker silently
+keeps the first copy of each name. Two kernels in one library that define different functions of one name would both
+use the same one.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.errors import CompileError
-from opmatrix.toolchain.elf_symbols import opened
+from opmatrix.toolchain.elf_symbols import open_elf
 
-# Symbols that may be defined more than once; pyelftools calls GNU's STB_GNU_UNIQUE by its number, STB_LOOS.
+# Bindings of symbols that several objects may define; pyelftools calls GNU's STB_GNU_UNIQUE STB_LOOS.
 _REPEATED = ("STB_WEAK", "STB_LOOS")
-_STRINGS = 0x20  # a flag of sections, SHF_STRINGS
-# The standard library's are the same for all, whatever the compiler has made of them in each place.
+_STRINGS = 0x20  # the section flag SHF_STRINGS
+# Symbols of the standard library, which are equivalent in all objects even where their bytes differ.
 _STANDARD = ("_ZNSt", "_ZSt", "_ZNKSt", "_ZTS", "_ZTI", "_ZTV", "_ZN9__gnu_cxx", "_ZNK9__gnu_cxx", "DW.ref.")
 
 
 def check_one_definition(kernels: Mapping[str, Path]) -> None:
-    """Raise CompileError where two of the objects, by their operators, define something of one name differently."""
+    """Raise CompileError if two objects, given by operator, define one name differently."""
     first: dict[str, tuple[str, str]] = {}
     for operator, path in kernels.items():
         for name, digest in _shared(path):
@@ -39,23 +39,23 @@ def check_one_definition(kernels: Mapping[str, Path]) -> None:
 
 
 def _shared(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield what an object defines and others may define as well, each with a fingerprint of what it is."""
-    with opened(path) as elf:
-        relocations = {section["sh_info"]: section for section in elf.iter_sections("SHT_RELA")}
+    """Yield the symbols of an object that others may define as well, each with a digest of its definition."""
+    with open_elf(path) as elf:
+        relocations = {table["sh_info"]: table for table in elf.iter_sections("SHT_RELA")}
         for table in elf.iter_sections("SHT_SYMTAB"):
             for symbol in table.iter_symbols():
-                info, place = symbol["st_info"], symbol["st_shndx"]
+                info, section = symbol["st_info"], symbol["st_shndx"]
                 if (
                     info["bind"] in _REPEATED
                     and info["type"] in ("STT_OBJECT", "STT_FUNC")
-                    and isinstance(place, int)  # else undefined, or in no section
+                    and isinstance(section, int)  # else undefined, or in no section
                     and not symbol.name.startswith(_STANDARD)
                 ):
-                    yield symbol.name, _digest(elf, table, symbol, relocations.get(place))
+                    yield symbol.name, _digest(elf, table, symbol, relocations.get(section))
 
 
 def _digest(elf: Any, table: Any, symbol: Any, relocations: Any) -> str:
-    """Return a fingerprint of the bytes of a symbol, and of what they refer to."""
+    """Return a digest of the bytes of a symbol and of its relocations."""
     first, end = symbol["st_value"], symbol["st_value"] + symbol["st_size"]
     digest = hashlib.sha256(elf.get_section(symbol["st_shndx"]).data()[first:end])
     for reference in relocations.iter_relocations() if relocations else ():
@@ -66,13 +66,13 @@ def _digest(elf: Any, table: Any, symbol: Any, relocations: Any) -> str:
 
 
 def _target(elf: Any, symbol: Any) -> object:
-    """Return what a reference leads to: a name that all objects know, or what a name of this object alone holds."""
-    place, value = symbol["st_shndx"], symbol["st_value"]
+    """Return the target of a relocation: the name of a global symbol, or the bytes of a local one."""
+    index, value = symbol["st_shndx"], symbol["st_value"]
     if symbol["st_info"]["bind"] != "STB_LOCAL":
         return symbol.name
-    if not isinstance(place, int):
+    if not isinstance(index, int):
         return ""
-    section = elf.get_section(place)
+    section = elf.get_section(index)
     data = section.data()
     if section["sh_flags"] & _STRINGS:
         return data[value : data.find(b"\0", value)]

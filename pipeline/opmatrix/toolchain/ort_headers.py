@@ -1,9 +1,9 @@
-"""Find ONNX Runtime's C and C++ headers, which no wheel holds.
+"""Find ONNX Runtime's C and C++ headers, which no wheel has, for the headers stage.
 
-1. OPMATRIX_ORT_INCLUDE, where it is set
-2. pkg-config's libonnxruntime, where it is new enough
-3. the pinned version, kept outside the checkout and shared by all clones: from the official release archive, or, where
-   that cannot be reached, from Debian. One set of checksums, one per header, serves both and is checked on every use.
+1. OPMATRIX_ORT_INCLUDE, if it is set
+2. pkg-config's libonnxruntime, if it is new enough
+3. the pinned version in a cache that all clones share: from the official release archive or, if that is out of reach,
+   from Debian. Both have the same checksums, one per header, which are checked on every use.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from opmatrix.toolchain import debian_package
 VERSION = "1.21.0"
 RELEASE = f"https://github.com/microsoft/onnxruntime/releases/download/v{VERSION}/onnxruntime-linux-x64-{VERSION}.tgz"
 DEBIAN_PACKAGE, DEBIAN_SUITE = "libonnxruntime-dev", "trixie"
-# What `#include <onnxruntime_lite_custom_op.h>`, the widest of them, takes in. Debian leaves these files as they are
-# in the source tree at v1.21.0 (compared with the source package 1.21.0+dfsg-1).
+# All files that `#include <onnxruntime_lite_custom_op.h>` reads. Debian's are the same as in the source tree at v1.21.0
+# (compared with the source package 1.21.0+dfsg-1).
 CHECKSUMS = {
     "onnxruntime_c_api.h": "7783e9664bdb0b1b36145b5c8587dd1bc9a399aa000edf2e3dd03003cafc6882",
     "onnxruntime_cxx_api.h": "b3b27d6a6fced0725e3f188379cca008b1d7a456997684756374d4b388f2cf05",
@@ -37,24 +37,23 @@ CHECKSUMS = {
     "onnxruntime_lite_custom_op.h": "967e36eb375e975a3b88e599129394317f790a987f266d522fbe3d02c5211fd3",
 }
 C_API = "onnxruntime_c_api.h"
-# The bindings are compiled against the struct OrtCustomOp of API 18; what an older ONNX Runtime lacks of it they leave
-# unused at run time.
+# The bindings fill in the struct OrtCustomOp of API 18; at run time they use only what the running version has.
 OLDEST_API = 18
-TIMEOUT = 10  # seconds without an answer, after which the release archive counts as out of reach
+TIMEOUT = 10  # seconds without an answer from the release archive
 
 
 @dataclass(frozen=True, kw_only=True)
-class Headers:
-    """A folder for `-I`, and what is in it."""
+class OrtHeaders:
+    """An include folder of ONNX Runtime."""
 
     path: Path
-    version: str  # of ONNX Runtime: "1.21.0", or "1.21" where the headers alone tell
+    version: str  # "1.21.0", or "1.21" if only the headers are known
     api_version: int  # ORT_API_VERSION
-    origin: str  # how they were found
+    origin: str  # how the folder was found
 
 
 def recorded(layout: Paths) -> Mapping[str, Any]:
-    """Return what the sdk stage found. Raises CompileError where it did not run."""
+    """Return what the headers stage wrote. Raises CompileError if it did not run."""
     try:
         found: Mapping[str, Any] = json.loads(layout.ort_headers.read_text())
     except FileNotFoundError as error:
@@ -63,17 +62,17 @@ def recorded(layout: Paths) -> Mapping[str, Any]:
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder for what all clones share: `opmatrix` in XDG_CACHE_HOME, by default in ~/.cache."""
+    """Return the folder that all clones share: `opmatrix` in XDG_CACHE_HOME, by default in ~/.cache."""
     base = environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification: a relative path is to be ignored.
+    # The XDG specification says to ignore a relative path.
     folder = Path(base) if Path(base).is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
     return folder / "opmatrix"
 
 
-def find_headers(environ: Mapping[str, str], *, cache: Path, say: Callable[[str], None]) -> Headers:
-    """Return the headers to compile against, fetched into `cache` if need be; raise SdkError.
+def find_headers(environ: Mapping[str, str], *, cache: Path, say: Callable[[str], None]) -> OrtHeaders:
+    """Return the headers to compile with, fetched into `cache` if necessary. Raises SdkError.
 
-    `say` is told what takes time, and why headers that were found are passed over.
+    `say` receives a line for each download, and for headers found that are too old.
     """
     if setting := environ.get("OPMATRIX_ORT_INCLUDE"):
         return _explicit(Path(setting).absolute())
@@ -81,7 +80,7 @@ def find_headers(environ: Mapping[str, str], *, cache: Path, say: Callable[[str]
 
 
 def api_version(folder: Path) -> int | None:
-    """Return the ORT_API_VERSION that the headers in `folder` define, if there are any."""
+    """Return the ORT_API_VERSION of the headers in `folder`, or None if it has none."""
     try:
         text = (folder / C_API).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -90,7 +89,7 @@ def api_version(folder: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def _explicit(folder: Path) -> Headers:
+def _explicit(folder: Path) -> OrtHeaders:
     version = api_version(folder)
     if version is None:
         raise SdkError(
@@ -103,10 +102,10 @@ def _explicit(folder: Path) -> Headers:
             f"OPMATRIX_ORT_INCLUDE is {str(folder)!r}, whose headers have API version {version}; {OLDEST_API} or newer "
             "is needed. Take the headers of a newer ONNX Runtime (they serve older ones too), or unset it."
         )
-    return Headers(path=folder, version=f"1.{version}", api_version=version, origin=f"OPMATRIX_ORT_INCLUDE={folder}")
+    return OrtHeaders(path=folder, version=f"1.{version}", api_version=version, origin=f"OPMATRIX_ORT_INCLUDE={folder}")
 
 
-def _from_pkg_config(environ: Mapping[str, str], say: Callable[[str], None]) -> Headers | None:
+def _from_pkg_config(environ: Mapping[str, str], say: Callable[[str], None]) -> OrtHeaders | None:
     program = shutil.which("pkg-config", path=environ.get("PATH"))
     if not program:
         return None
@@ -123,23 +122,23 @@ def _from_pkg_config(environ: Mapping[str, str], say: Callable[[str], None]) -> 
     for folder in (Path(flag.removeprefix("-I")) for flag in flags):
         found = api_version(folder)
         if found is not None and found >= OLDEST_API:
-            return Headers(path=folder, version=version, api_version=found, origin="pkg-config libonnxruntime")
+            return OrtHeaders(path=folder, version=version, api_version=found, origin="pkg-config libonnxruntime")
     say(f"pkg-config's libonnxruntime {version} is passed over: no headers with API version {OLDEST_API} or newer")
     return None
 
 
-def _pinned(cache: Path, say: Callable[[str], None]) -> Headers:
+def _pinned(cache: Path, say: Callable[[str], None]) -> OrtHeaders:
     folder = cache / f"onnxruntime-{VERSION}"
     if not folder.exists():
         _fetch(folder, say)
     _check(folder, f"Remove '{folder}' and run the command again, which fetches them anew.")
     version = api_version(folder)
     assert version is not None, "the checksums hold"
-    return Headers(path=folder, version=VERSION, api_version=version, origin=f"pinned version, kept in '{folder}'")
+    return OrtHeaders(path=folder, version=VERSION, api_version=version, origin=f"pinned version, kept in '{folder}'")
 
 
 def _check(folder: Path, remedy: str) -> None:
-    """Raise SdkError unless every header is there and is the pinned one."""
+    """Raise SdkError unless every header exists and has the pinned checksum."""
     for name, expected in CHECKSUMS.items():
         try:
             actual = hashlib.sha256((folder / name).read_bytes()).hexdigest()
@@ -153,7 +152,7 @@ def _check(folder: Path, remedy: str) -> None:
 
 
 def _fetch(folder: Path, say: Callable[[str], None]) -> None:
-    """Make `folder`, whole or not at all. Of two that make it at once, the first wins and both are content."""
+    """Create `folder` at once, by renaming. If two processes do so, the first one's is used."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
@@ -163,7 +162,7 @@ def _fetch(folder: Path, say: Callable[[str], None]) -> None:
             _check(fresh, f"It came from {origin}: do not use it, set OPMATRIX_ORT_INCLUDE to headers that you trust.")
             fresh.rename(folder)
     except OSError as err:
-        if not folder.exists():  # which it does where another run was faster
+        if not folder.exists():  # it exists if another run was faster
             raise SdkError(
                 f"the headers of ONNX Runtime cannot be kept in '{folder.parent}' ({err}). Set XDG_CACHE_HOME to a "
                 "folder that can be written."
@@ -171,7 +170,7 @@ def _fetch(folder: Path, say: Callable[[str], None]) -> None:
 
 
 def _download(into: Path, say: Callable[[str], None]) -> str:
-    """Put the headers into the folder `into` and return where they came from."""
+    """Copy the headers into `into` and return their origin."""
     say(f"fetching the headers of ONNX Runtime {VERSION} from {RELEASE}")
     reason = _from_release(into)
     if reason is None:
@@ -193,8 +192,8 @@ def _download(into: Path, say: Callable[[str], None]) -> str:
 
 
 def _from_release(into: Path) -> str | None:
-    """Put the headers of the release archive into `into`; return why they cannot be had, or nothing."""
-    # Imported here, for they cost 30 ms, and every run of doit imports this module.
+    """Copy the headers of the release archive into `into`; return why that failed, or None."""
+    # Imported here because they take 30 ms, and every run of doit imports this module.
     import http.client
     import tarfile
     import urllib.request

@@ -1,6 +1,6 @@
-"""Find third parties' headers that a declaration names: folders of the project, or of packages from PyPI.
+"""Find the third-party headers that a declaration names, in folders of the project or in packages from PyPI.
 
-Nothing of a package is imported: what is installed, and where, is in its metadata.
+A package's folder and version come from its metadata; the package is not imported.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from opmatrix.spec import Headers, OpSpec
 
 
 def versions(spec: OpSpec) -> list[str]:
-    """Return what its libraries depend on beside files of the project: ``cmeel-eigen 3.4.1``, or that it is missing."""
+    """Return the packages that its libraries depend on: ``cmeel-eigen 3.4.1``, or ``cmeel-eigen is missing``."""
     return [_version(headers.distribution) for headers in spec.headers if headers.distribution]
 
 
 def state(root: Path, folder: str, distribution: str | None) -> object:
-    """Return what a plan follows from: the version of a distribution, or which files a folder of the project has."""
+    """Return the input of a plan: the version of a distribution, or the files of a folder of the project."""
     return _version(distribution) if distribution else _files(root / folder)
 
 
 def find(spec: OpSpec, root: Path) -> list[Path]:
-    """Return the folders for the compiler. Raises CompileError for one that is not there."""
+    """Return the include folders. Raises CompileError for a missing one."""
     return [_find(spec, headers, root) for headers in spec.headers]
 
 
 def files(spec: OpSpec, root: Path) -> tuple[Path, ...]:
-    """Return the files in those folders that the project itself holds."""
+    """Return the files of those folders that belong to the project."""
     return tuple(p for headers in spec.headers if headers.distribution is None for p in _files(root / headers.folder))
 
 
@@ -58,7 +58,10 @@ def _find(spec: OpSpec, headers: Headers, root: Path) -> Path:
     folder = Path(str(found.locate_file(headers.folder)))
     if folder.is_dir():
         return folder
-    known = _folders(found)
+    # The uppermost folders with files in or under a folder `include`.
+    files = [PurePosixPath(file) for file in found.files or ()]
+    parents = {file.parent for file in files if "include" in file.parent.parts}
+    known = sorted(str(p) for p in parents if parents.isdisjoint(p.parents))
     raise CompileError(
         f"{where}: {headers.distribution} {found.version} installs no folder {headers.folder!r}. It has headers in: "
         f"{', '.join(known) or 'none that is called include'}{did_you_mean(headers.folder, known)}"
@@ -70,9 +73,3 @@ def _installed(name: str) -> metadata.Distribution | None:
         return metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _folders(found: metadata.Distribution) -> list[str]:
-    """Return the uppermost folders that hold files in or under a folder ``include``."""
-    parents = {PurePosixPath(file).parent for file in found.files or () if "include" in PurePosixPath(file).parts[:-1]}
-    return sorted(str(p) for p in parents if parents.isdisjoint(p.parents))

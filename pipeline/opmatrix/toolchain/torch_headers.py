@@ -1,13 +1,12 @@
-"""Find a torch whose C++ headers a binding is compiled for, in any environment. Imports nothing of it.
+"""Find the C++ headers and libraries of a torch in any environment, without importing it.
 
-A library over those headers fits one build of torch alone: its version, and the ABI of its std::string, which belongs
-to the build and not to the version (torch 2.6.0 has builds of both).
+A library over the C++ ABI fits one build of torch: its version, and the ABI of its std::string, which differs between
+builds of one version (torch 2.6.0 has both).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +14,14 @@ from opmatrix.errors import ToolchainError
 from opmatrix.toolchain.elf_symbols import has_symbol_prefix, needed_libraries
 from opmatrix.version import minor, older
 
-# https://gcc.gnu.org/onlinedocs/libstdc++/manual/using_dual_abi.html: std::string by its two names, in the constructor
-# of c10::Error, which every torch shows.
+# https://gcc.gnu.org/onlinedocs/libstdc++/manual/using_dual_abi.html: the two names of std::string, in the constructor
+# of c10::Error, which every torch exports.
 _OLD_STRING, _NEW_STRING = b"_ZN3c105ErrorC2ENS_14SourceLocationESs", b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx11"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TorchBuild:
-    """One build of torch. `version` is as it prints it, ``2.6.0+cu124``; `openmp` is its own, where that is GCC's."""
+    """One build of torch. `version` is torch.__version__, ``2.6.0+cu124``; `openmp` is its libgomp, if it has one."""
 
     version: str
     include: Path
@@ -31,7 +30,7 @@ class TorchBuild:
 
     @property
     def minor(self) -> str:
-        """The part of the version that names a cell: ``2.6``."""
+        """The version in the name of a cell: ``2.6``."""
         return minor(self.version)
 
     @property
@@ -45,24 +44,25 @@ class TorchBuild:
 
     @property
     def libraries(self) -> tuple[Path, ...]:
-        """What a binding is linked to, so that the linker names what this torch lacks."""
+        """The libraries to link a binding with, so that the linker reports symbols which this torch lacks."""
         lib = self.include.parent / "lib"
         return (lib / "libtorch_cpu.so", lib / "libc10.so", *([self.openmp] if self.openmp else ()))
 
     @property
     def identity(self) -> str:
-        """What a library must have been compiled for to be loaded in this torch."""
+        """The build that a library must be compiled for, to load in this torch."""
         return identity(self.version, cxx11_abi=self.cxx11_abi)
 
 
 def identity(version: str, *, cxx11_abi: bool) -> str:
-    """Return how a build of torch is written down beside the libraries that fit it."""
+    """Return the string that identifies a build of torch in the folder of the libraries that fit it."""
     return f"{version} with the {'new' if cxx11_abi else 'old'} C++ ABI"
 
 
-def find_classic_torch(place: Path) -> TorchBuild:
-    """Return the torch of an environment: its folder, its site-packages, or torch's own. Raises ToolchainError."""
-    torch = next((folder for folder in _candidates(place) if (folder / "version.py").is_file()), None)
+def find_torch_build(place: Path) -> TorchBuild:
+    """Return the torch in `place`: an environment, its site-packages, or torch's folder. Raises ToolchainError."""
+    folders = (place, place / "torch", *sorted(place.glob("lib/python3*/site-packages/torch")))
+    torch = next((folder for folder in folders if (folder / "version.py").is_file()), None)
     if torch is None:
         raise ToolchainError(
             f"no torch in '{place}'. Give the folder of an environment that has torch, or its site-packages"
@@ -73,14 +73,10 @@ def find_classic_torch(place: Path) -> TorchBuild:
     include, c10, cpu = torch / "include", torch / "lib/libc10.so", torch / "lib/libtorch_cpu.so"
     if missing := [p for p in (include / "torch/library.h", c10, cpu) if not p.is_file()]:
         raise ToolchainError(f"torch {found[1]} has no '{missing[0]}'. Reinstall torch.")
-    return TorchBuild(
-        version=found[1], include=include, openmp=_openmp(cpu), cxx11_abi=_cxx11_abi(c10, version=found[1])
-    )
-
-
-def _candidates(place: Path) -> Iterator[Path]:
-    yield from (place, place / "torch")
-    yield from sorted(place.glob("lib/python3*/site-packages/torch"))
+    # The libgomp of the torch package: a second one in the process would have its own threads.
+    names = (name for name in needed_libraries(cpu) if name.startswith("libgomp"))
+    openmp = next((path for name in names if (path := cpu.with_name(name)).is_file()), None)
+    return TorchBuild(version=found[1], include=include, openmp=openmp, cxx11_abi=_cxx11_abi(c10, version=found[1]))
 
 
 def _cxx11_abi(c10: Path, *, version: str) -> bool:
@@ -91,9 +87,3 @@ def _cxx11_abi(c10: Path, *, version: str) -> bool:
             "torch."
         )
     return new
-
-
-def _openmp(cpu: Path) -> Path | None:
-    """Return the OpenMP that comes with torch. A second one in the process would have threads of its own."""
-    names = (name for name in needed_libraries(cpu) if name.startswith("libgomp"))
-    return next((path for name in names if (path := cpu.with_name(name)).is_file()), None)

@@ -1,1 +1,1 @@
-"""What register proves of a torch library: opcheck, gradcheck, property test, kernel check, invalid calls."""
+"""The checks of `register` on a torch library: kernel, property test, invalid calls, opcheck, gradient, export."""

@@ -1,4 +1,4 @@
-"""Export with the compiled library in place: the nodes must be those of an export without it."""
+"""The "nodes" part of register: export with the compiled library loaded, which must give the same nodes as without."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from opmatrix.torch_library.call import torch_minor
 from opmatrix.torch_library.case_tensors import tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
 
-_OPSET = 18  # both exporters write it, where there are both
+_OPSET = 18  # of both exporters
 
 
 def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
-    """Export one model through each exporter; the gates judge it as any other. Raises ExportError."""
+    """Export one model with each exporter, through the gates of every export. Raises ExportError."""
     generated = load_generated(layout, operator.name)
     sample = next(complete(layout, operator, loaded, generated), None)
-    # The model's first case, which is the one to trace: the sample may have a size of 1 where the model is dynamic.
     model = sample.model if sample else operator.models[0]
-    traced = tuple(tensors(operator.spec, model, model.cases[0], case_arrays(operator.spec, model, model.cases[0])))
+    case = model.cases[0]  # export traces it; the sample may have a size of 1 in a dynamic dimension
+    traced = tuple(tensors(operator.spec, model, case, case_arrays(operator.spec, model, case)))
     found = []
     for exporter in TORCH_EXPORTERS:
         if not (legal := opsets_of(exporter, torch_minor())):

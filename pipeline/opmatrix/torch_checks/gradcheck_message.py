@@ -1,4 +1,4 @@
-"""What torch.autograd.gradcheck says of a wrong gradient: two matrices in one text, of which a few elements differ."""
+"""Shorten the message of torch.autograd.gradcheck, which prints two whole matrices, to the elements that differ."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 
 from opmatrix import step_log
 
-RTOL, ATOL = 1e-3, 1e-5  # gradcheck's own
-_FEW = 4  # elements that are told
-_MOST = 20_000  # elements of a matrix that is printed whole
+RTOL, ATOL = 1e-3, 1e-5  # gradcheck's defaults
+_FEW = 4  # elements in the message
+_MOST = 20_000  # elements of a matrix that torch prints whole
 
-# Of the fast mode the second pair: the first holds two sums.
+# In fast mode the second pair has the matrices, the first two sums.
 _PAIR = re.compile(
     r"numerical:\s*tensor\((.*?)\)\s*analytical:\s*tensor\((.*?)\)\s*(?=\n|$)", re.DOTALL | re.IGNORECASE
 )
@@ -22,8 +22,8 @@ _ROW = re.compile(r"\[([^\[\]]*)\]")
 
 
 @contextmanager
-def in_full() -> Iterator[None]:
-    """Let torch print matrices so that they can be read again, for a while."""
+def print_whole_matrices() -> Iterator[None]:
+    """Let torch print whole matrices in the block, so that `summarize` can read them."""
     torch.set_printoptions(threshold=_MOST, precision=8, linewidth=120)  # type: ignore[no-untyped-call]  # torch has no types for it
     try:
         yield
@@ -31,9 +31,11 @@ def in_full() -> Iterator[None]:
         torch.set_printoptions(profile="default")  # type: ignore[no-untyped-call]  # as above
 
 
-def said(text: str) -> str:
-    """Return what gradcheck found as one short line, or nothing where it was no wrong Jacobian; its own text, with the
-    matrices, is told aside."""
+def summarize(text: str) -> str:
+    """Return one line with the elements that differ, or "" if `text` reports no wrong Jacobian.
+
+    The whole text goes to the step's log.
+    """
     head = text.strip().partition("\n")[0].rstrip(",")
     if "Jacobian" not in head or not (pairs := _PAIR.findall(text)):
         return ""
@@ -48,17 +50,19 @@ def said(text: str) -> str:
         for j, (n, a) in enumerate(zip(row, other, strict=True))
         if not abs(n - a) <= ATOL + RTOL * abs(n)  # so that a NaN differs
     ]
-    if not found:  # what two sums show need not show in a single element
+    if not found:  # in fast mode the sums may differ although no element does
         return f"{head}; no single element differs by more than rtol={RTOL:g} atol={ATOL:g}"
     count = sum(map(len, numerical))
     differ = "differs" if len(found) == 1 else "differ"
-    told = "; ".join(f"{where} numerical {n:.6g}, analytical {a:.6g}" for where, n, a in found[:_FEW])
+    elements = "; ".join(f"{where} numerical {n:.6g}, analytical {a:.6g}" for where, n, a in found[:_FEW])
     more = f"; and {len(found) - _FEW} more" if len(found) > _FEW else ""
-    return f"{head}: {len(found)} of {count} elements {differ}, by [element of the input, of the output]: {told}{more}"
+    return (
+        f"{head}: {len(found)} of {count} elements {differ}, by [element of the input, of the output]: {elements}{more}"
+    )
 
 
 def _matrix(text: str) -> list[list[float]]:
-    """Return a printed matrix by rows; one that is not printed whole has none."""
+    """Return the rows of a printed matrix, or [] if it is not printed whole."""
     if "..." in text:
         return []
     return [[float(number) for number in row.replace(",", " ").split()] for row in _ROW.findall(text)]

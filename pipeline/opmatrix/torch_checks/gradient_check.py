@@ -1,7 +1,7 @@
-"""Hold the formula of a gradient against numerical derivatives, and the gradient of the formula as well.
+"""The "gradient" part of register: compare backward() of torch_op.py with numerical derivatives, and its own gradient.
 
-What is derived is reference.py, not a kernel: the formula is its derivative or is not, and no edit of a kernel can
-change that. That the compiled operator uses the formula is opcheck's to prove (`schema_check`).
+The derivatives are those of reference.py, so that an edit of a kernel does not run the check again.
+opmatrix.torch_checks.opcheck checks that the compiled operator uses backward().
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.declaration.torch_signature import as_float32, torch_arguments, torch_schema
-from opmatrix.errors import RegisterError
+from opmatrix.errors import RegisterError, one_line
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Case, Model, OpSpec
 from opmatrix.testdata.case_arrays import case_arrays, small_and_finite
@@ -27,13 +27,13 @@ from opmatrix.torch_library.call import torch_attributes, torch_operator
 from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.user_python import Gradient
 
-SMALL = 1000  # elements of one tensor: a numerical derivative calls the reference some times, in fast mode
-TINY = 64  # elements of all: each is varied on its own
+SMALL = 1000  # elements of one tensor, in gradcheck's fast mode
+TINY = 64  # elements of all tensors, up to which gradcheck varies each
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradSample:
-    """One case with its tensors. `derived` are the indices of those that ask for a gradient."""
+    """One case with its tensors. `derived` are the indices of those that require a gradient."""
 
     spec: OpSpec
     model: Model
@@ -46,7 +46,7 @@ class GradSample:
         return f"{self.spec.name}-{self.case.name}"
 
     def call(self, *derived: torch.Tensor) -> Any:
-        """Call the operator; return its floating outputs, which alone have gradients."""
+        """Call the operator and return its floating-point outputs; others have no gradient."""
         flat = list(self.flat)
         for index, tensor in zip(self.derived, derived, strict=True):
             flat[index] = tensor
@@ -57,23 +57,23 @@ class GradSample:
         return tuple(o for o in outputs if o.is_floating_point())
 
     def leaves(self) -> tuple[torch.Tensor, ...]:
-        """Return the tensors that are derived by, each as one that asks for its gradient.
+        """Return the `derived` tensors as leaves that require a gradient.
 
-        With their strides, unless one is 0: gradcheck varies elements in place.
+        They keep their strides unless one is 0, because gradcheck varies elements in place.
         """
         chosen = (self.flat[index].detach() for index in self.derived)
         return tuple((t.contiguous() if 0 in t.stride() else t).requires_grad_() for t in chosen)
 
 
 def results(layout: Paths, operator: Operator) -> list[dict[str, str]]:
-    """Return what was proved: nothing for an operator that Python defines without a formula.
+    """Return the checks that passed: none for an operator defined in Python without backward().
 
-    Raises RegisterError for the first case that fails, and where the file is there for a formula and has none.
+    Raises RegisterError for the first case that fails, and for a torch_op.py that should have backward() and has none.
     """
     spec, gradient = operator.spec, user_python.gradient(layout, operator.spec)
-    if gradient is None and spec.torch and spec.torch.python:
-        return []
     if gradient is None:
+        if spec.torch and spec.torch.python:
+            return []
         raise RegisterError(
             f"ops/{spec.name}/torch_op.py: no backward(); a gradient takes setup_context() and backward()"
         )
@@ -85,37 +85,34 @@ def results(layout: Paths, operator: Operator) -> list[dict[str, str]]:
             f"at most {SMALL} elements in each tensor"
         )
     proved = []
-    for sample in samples:  # the first that fails will do: gradcheck takes seconds to say what it found
-        problems, more = _check(sample, gradient)
-        if problems:
-            raise RegisterError("\n".join(problems))
-        proved += more
+    for sample in samples:  # stop at the first failure, for gradcheck takes seconds to describe one
+        proved += _check(sample, gradient)
     del library  # the operator lives as long as this object
     return proved
 
 
 def define(spec: OpSpec, reference: Reference, gradient: Gradient) -> torch.library.Library:
-    """Define the operator with the reference for a kernel, for as long as the returned object lives."""
+    """Define the operator, with the reference as its kernel, for as long as the returned object lives."""
     assert spec.torch is not None
     namespace, _, name = spec.torch.name.partition("::")
     library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
     library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]
-    library.impl(name, _computed(spec, reference), "CPU")  # type: ignore[no-untyped-call]
+    library.impl(name, _reference_kernel(spec, reference), "CPU")  # type: ignore[no-untyped-call]
     gradient.register(spec.torch.name, library)
     return library
 
 
-def _computed(spec: OpSpec, reference: Reference) -> Callable[..., Any]:
-    """Return the reference as torch calls an operator: inputs and attributes by position or by name."""
+def _reference_kernel(spec: OpSpec, reference: Reference) -> Callable[..., Any]:
+    """Return the reference with the operator's torch signature: inputs and attributes by position or by name."""
     declared = torch_arguments(spec)
 
     def compute(*given: Any, **named: Any) -> Any:
         values = {a.name: a.default for a in declared} | dict(zip((a.name for a in declared), given)) | named  # noqa: B905
         inputs = [_array(values[i.name]) for i in spec.inputs]
         attributes = {
-            a.source.name: as_float32(a.source, _frozen(values[a.name]))
+            a.source.name: as_float32(a.source, tuple(value) if isinstance(value, list) else value)
             for a in declared
-            if isinstance(a.source, Attribute) and values[a.name] is not None
+            if isinstance(a.source, Attribute) and (value := values[a.name]) is not None
         }
         outputs = tuple(torch.from_numpy(output) for output in reference(inputs, attributes))
         return outputs if len(outputs) > 1 else outputs[0]
@@ -129,76 +126,61 @@ def _array(value: Any) -> Any:
     return None if value is None else value.detach().numpy()
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _samples(operator: Operator, gradient: Gradient) -> Iterator[GradSample]:
     spec = operator.spec
     for model in operator.models:
         for case in model.cases:
-            numbers = case_arrays(spec, model, case)
-            if not small_and_finite(numbers, elements=SMALL):
+            arrays = case_arrays(spec, model, case)
+            if not small_and_finite(arrays, elements=SMALL):
                 continue
-            flat = tensors(spec, model, case, numbers)
+            flat = tensors(spec, model, case, arrays)
             names = [feed.part.name for feed in graph_inputs(spec, model, case)]
             double = [n for n, t in enumerate(flat) if t.dtype == torch.float64 and names[n] not in gradient.without]
             if double:
                 yield GradSample(spec=spec, model=model, case=case, flat=flat, names=names, derived=double)
 
 
-def _check(sample: GradSample, gradient: Gradient) -> tuple[list[str], list[dict[str, str]]]:
-    """Return what is wrong, and what was proved."""
-    problems = list(_given(sample, gradient))
-    if problems:
-        return problems, []
+def _check(sample: GradSample, gradient: Gradient) -> list[dict[str, str]]:
+    """Return the checks that passed. Raises RegisterError."""
+    if problems := list(_differing_inputs(sample, gradient)):
+        raise RegisterError("\n".join(problems))
     step_log.now_running(f"the gradient for case {sample.case.name}")
     fast = sum(t.numel() for t in sample.leaves()) > TINY
     proved: list[dict[str, str]] = []
     for name, check in (("gradcheck", torch.autograd.gradcheck), ("gradgradcheck", torch.autograd.gradgradcheck)):
         try:
-            with gradcheck_message.in_full():
-                check(
-                    sample.call,
-                    sample.leaves(),
-                    fast_mode=fast,
-                    rtol=gradcheck_message.RTOL,
-                    atol=gradcheck_message.ATOL,
-                )
-        except Exception as error:  # GradcheckError, or what the formula itself raises
-            return [
-                _says(sample, f"torch.autograd.{name} says: {gradcheck_message.said(str(error)) or _one_line(error)}")
-            ], proved
+            with gradcheck_message.print_whole_matrices():
+                rtol, atol = gradcheck_message.RTOL, gradcheck_message.ATOL
+                check(sample.call, sample.leaves(), fast_mode=fast, rtol=rtol, atol=atol)
+        except Exception as error:  # GradcheckError, or an exception of backward()
+            problem = gradcheck_message.summarize(str(error)) or one_line(error).rstrip(".")
+            raise RegisterError(_message(sample, f"torch.autograd.{name} says: {problem}")) from error
         proved.append({"case": sample.case.name, "check": name, "mode": "fast" if fast else "every element"})
-    return [], proved
+    return proved
 
 
-def _given(sample: GradSample, gradient: Gradient) -> Iterator[str]:
-    """Yield which inputs get no gradient although they should, and the other way round."""
+def _differing_inputs(sample: GradSample, gradient: Gradient) -> Iterator[str]:
+    """Yield a message for each input whose gradient is missing, or given although WITHOUT_GRADIENT names the input."""
     floating = [n for n, t in enumerate(sample.flat) if t.is_floating_point()]
     asking = GradSample(**{**vars(sample), "derived": floating})
     leaves = asking.leaves()
     try:
         total = sum((o.sum() for o in asking.call(*leaves)), torch.zeros(()))
         found = torch.autograd.grad(total, leaves, allow_unused=True)
-    except Exception as error:  # whatever a person's formula raises is theirs to see
-        yield _says(sample, f"backward() raises {type(error).__name__}: {_one_line(error)}")
+    except Exception as error:  # any exception of the user's backward()
+        yield _message(sample, f"backward() raises {type(error).__name__}: {one_line(error).rstrip('.')}")
         return
     for index, grad in zip(floating, found, strict=True):
         name = sample.names[index]
         if grad is None and name not in gradient.without:
-            yield _says(sample, f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT")
+            yield _message(sample, f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT")
         elif grad is not None and name in gradient.without:
-            yield _says(sample, f"it gives a gradient for {name!r}, which WITHOUT_GRADIENT names")
+            yield _message(sample, f"it gives a gradient for {name!r}, which WITHOUT_GRADIENT names")
 
 
-def _says(sample: GradSample, what: str) -> str:
+def _message(sample: GradSample, what: str) -> str:
     inputs = ", ".join(f"{n} {sample.names[index]}" for n, index in enumerate(sample.derived))
     return (
         f"{sample}: gradient: {what}. Formula: ops/{sample.spec.name}/torch_op.py, inputs: {inputs}. "
         f"Replay: python -m opmatrix register {sample.spec.name} --part gradient"
     )
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")

@@ -1,4 +1,4 @@
-"""Call the operator in torch with what its declaration forbids: each call must be refused."""
+"""The "forbidden" part of register: make each call of opmatrix.testdata.invalid_calls in torch, which must raise."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from opmatrix.torch_library.call import CALL_ERRORS, torch_attributes
 
 
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
-    """Return what was tried. Raises RegisterError with every call that is answered."""
-    tried, answered = [*invalid_calls(operator)], []
+    """Return the calls that raised. Raises RegisterError with each call that returned a result."""
+    tried, computed = [*invalid_calls(operator)], []
     for one in tried:
         try:
             call(operator, overload, one.call)
         except CALL_ERRORS:
             continue
-        answered.append(f"{operator.name} in torch computes what its declaration forbids: {one}")
-    if answered:
-        raise RegisterError("\n".join(answered))
+        computed.append(f"{operator.name} in torch computes what its declaration forbids: {one}")
+    if computed:
+        raise RegisterError("\n".join(computed))
     return [{"check": "forbidden", "call": str(one)} for one in tried]
 
 
 def call(operator: Operator, overload: Callable[..., Any], given: Call) -> Any:
-    """Call the operator as torch's users do."""
+    """Call the operator in torch with NumPy arguments."""
     return overload(*map(_tensors, given.inputs), **torch_attributes(operator.spec, given.model))
 
 

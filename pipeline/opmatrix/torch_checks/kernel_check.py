@@ -1,4 +1,4 @@
-"""Hold the kernel in torch against the expected outputs of one case."""
+"""The "kernel" part of register: compare the kernel's outputs in torch with the expected outputs of one case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.spec import Case, Model, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_message import mismatch, refused
-from opmatrix.testdata.compare import EXACT, Comparison, compare
+from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.torch_library.call import as_tuple, torch_attributes
 from opmatrix.torch_library.case_tensors import arguments, tensors
@@ -24,7 +24,7 @@ THREADS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class CaseCheck:
-    """One case with its data, and the operator that has to compute it."""
+    """One case with its data, and the operator to call."""
 
     spec: OpSpec
     model: Model
@@ -41,9 +41,10 @@ class CaseCheck:
 
 
 def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
-    """Return what is wrong, and the largest error, ULP and part of the tolerance over all outputs.
+    """Return the problems, and the largest error, ULP and used tolerance over all outputs.
 
-    The expected outputs, with one thread; the same bits again, and with several threads; the inputs as they were.
+    With one thread the outputs must be the expected ones. A second call, and one with several threads, must give the
+    same bits. The inputs must not change.
     """
     inputs = tensors(check.spec, check.model, check.case, list(check.data.inputs.values()))
     try:
@@ -53,20 +54,22 @@ def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
             third = _call(check, inputs)
     except (RuntimeError, ValueError, TypeError) as error:
         return [refused(str(check), error, replay=check.replay)], {}
-    comparisons = list(_comparisons(check, first))
+    tolerances = check.spec.tolerances["custom"]  # the lowering that calls the kernel
+    comparisons = [
+        (o.name, compare(actual, expected, tolerance=tolerances[dtype_of(o.type, check.model.types)]))
+        for o, actual, expected in zip(check.spec.outputs, first, check.data.outputs.values(), strict=True)
+    ]
     problems = [mismatch(f"{check}: {name}", c, replay=check.replay) for name, c in comparisons if not c.ok]
     problems += _differing(check, "the second call", second, first)
     problems += _differing(check, f"the call with {THREADS} threads", third, first)
     problems += _differing(check, "its input afterwards", [i.numpy() for i in inputs], list(check.data.inputs.values()))
-    worst = [c for _, c in comparisons]
-    return problems, {
-        key: max((getattr(c, key) for c in worst), default=0.0) for key in ("error", "ulp", "tolerance_used")
-    }
+    keys = ("error", "ulp", "tolerance_used")
+    return problems, {key: max((getattr(c, key) for _, c in comparisons), default=0.0) for key in keys}
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let torch use `count` threads for a while."""
+    """Let torch use `count` threads in the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -80,14 +83,6 @@ def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
     operator = partial(check.overload, **torch_attributes(check.spec, check.model))
     result = check.model.around(operator, *given) if check.model.around else operator(*given)
     return [o.numpy() for o in as_tuple(result)]
-
-
-def _comparisons(check: CaseCheck, outputs: list[Array]) -> Iterator[tuple[str, Comparison]]:
-    # A kernel is proved by the lowering that reaches it.
-    tolerances = check.spec.tolerances["custom"]
-    for declared, actual, expected in zip(check.spec.outputs, outputs, check.data.outputs.values(), strict=True):
-        dtype = dtype_of(declared.type, check.model.types)
-        yield declared.name, compare(actual, expected, tolerance=tolerances[dtype])
 
 
 def _differing(check: CaseCheck, what: str, actual: list[Array], expected: list[Array]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Hold a compiled torch library against its declaration: opcheck."""
+"""The "schema" part of register: torch.library.opcheck on the compiled library, its fake kernel and its gradient."""
 
 from __future__ import annotations
 
@@ -21,34 +21,28 @@ OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "tes
 
 
 def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
-    """Return what was proved; register the fake kernel and the gradient. Raises RegisterError for what was not."""
+    """Register the fake kernel and the gradient, and return the checks that passed. Raises RegisterError."""
     assert operator.spec.torch is not None
     overridden = aten_overloads.overloads(operator.spec) if operator.spec.torch.overrides else ()
     generated = None if overridden else load_generated(layout, operator.name)
+    opcheck = features.OPCHECK.available
     return (
         [{"overload": str(overload), "check": "overridden"} for overload in overridden]
         + [
             {"case": sample.case.name, "check": test}
             for sample in list(complete(layout, operator, loaded, generated))
-            for test in (_opcheck if features.OPCHECK.available else _fake_kernel)(operator, sample, loaded, generated)
+            for test in (_opcheck if opcheck else _fake_kernel)(operator, sample, loaded, generated)
         ]
-        + skipped()
+        + [{"check": test, "skipped": features.OPCHECK.skip_reason} for test in OPCHECKS if not opcheck]
     )
-
-
-def skipped() -> list[dict[str, str]]:
-    """Return what this torch cannot check."""
-    if features.OPCHECK.available:
-        return []
-    return [{"check": test, "skipped": features.OPCHECK.skip_reason} for test in OPCHECKS]
 
 
 def _fake_kernel(
     operator: Operator, sample: OpcheckSample, loaded: LoadedLibrary, generated: GeneratedModules | None
 ) -> Iterator[str]:
-    """Hold the fake kernel against the compiled one, where there is no opcheck: dtypes, ranks and known sizes."""
+    """Compare dtypes, ranks and known sizes of the fake and the compiled kernel, where torch has no opcheck."""
     if generated is None or (operator.spec.torch and operator.spec.torch.python):
-        return  # torch's own, or one that comes as Python has it
+        return  # the fake kernel is torch's or the user's
     attributes = torch_attributes(operator.spec, sample.model)
     real, fake = (as_tuple(call(*sample.arguments, **attributes)) for call in (loaded.overload, generated.fake.fake))
     for output, a, b in zip(operator.spec.outputs, real, fake, strict=True):
@@ -64,7 +58,7 @@ def _fake_kernel(
 def _opcheck(
     operator: Operator, sample: OpcheckSample, loaded: LoadedLibrary, generated: GeneratedModules | None
 ) -> Iterator[str]:
-    """Yield the name of each of opcheck's tests."""
+    """Yield the name of each opcheck test that passed."""
     step_log.now_running(f"opcheck of case {sample.case.name}")
     outcomes = torch.library.opcheck(
         loaded.overload,
@@ -75,10 +69,8 @@ def _opcheck(
     )
     for test, outcome in outcomes.items():
         if outcome != "SUCCESS":
-            raise RegisterError(
-                f"{operator.name}-{sample.case.name}: torch.library.opcheck's {test} says: {outcome}. "
-                f"{_remedy(operator)}"
-            )
+            problem = f"{operator.name}-{sample.case.name}: torch.library.opcheck's {test} says: {outcome}"
+            raise RegisterError(f"{problem}. {_remedy(operator)}")
         yield test
 
 

@@ -1,4 +1,4 @@
-"""Cases as arguments of the registered operator, with all that a user of it has: fake kernel and gradient."""
+"""Cases as arguments of the registered operator with its fake kernel and gradient, for opcheck and export_check."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ SMALL = 1000  # elements
 
 @dataclass(frozen=True, kw_only=True)
 class OpcheckSample:
-    """One case, its tensors, and the arguments made of them. Where a formula for the gradient is declared, they ask for
-    it."""
+    """One case, its tensors, and the arguments made of them. With backward() declared, they require a gradient."""
 
     model: Model
     case: Case
@@ -35,27 +34,26 @@ class OpcheckSample:
 def complete(
     layout: Paths, operator: Operator, loaded: LoadedLibrary, generated: GeneratedModules | None
 ) -> Iterator[OpcheckSample]:
-    """Register the fake kernel and the gradient, then yield the first small, finite case of each choice of dtypes and
-    inputs: opcheck fails where an output is NaN. A torch that takes no formula gets none.
-    Without `glue` the operator is torch's own, with a fake kernel."""
+    """Register the fake kernel and the gradient, then yield the first small, finite case of each combination of dtypes
+    and inputs. (opcheck fails if an output is NaN.)
+
+    Registers no gradient in a torch without that feature. `generated` is None for torch's own operator, which has a
+    fake kernel.
+    """
     assert operator.spec.torch is not None
     if generated and not operator.spec.torch.python:
         generated.fake.register_fake()
-    gradient = user_python.gradient(layout, operator.spec)
-    if gradient and not features.REGISTRATION.available:
-        gradient = None
-    if gradient and not user_python.has_formula(
-        loaded.overload.name()
-    ):  # another part in this process may have done so
-        gradient.register(loaded.overload.name())
-    spec, seen = operator.spec, set()
+    spec, seen, name = operator.spec, set(), loaded.overload.name()
+    gradient = user_python.gradient(layout, spec) if features.REGISTRATION.available else None
+    if gradient and not user_python.has_formula(name):  # another part in this process may have registered it
+        gradient.register(name)
     for model in operator.models:
         for case in model.cases:
             key = (tuple(model.types.items()), tuple(len(given(case, i.name)) for i in spec.inputs))
-            if key in seen or not small_and_finite(numbers := case_arrays(spec, model, case), elements=SMALL):
+            if key in seen or not small_and_finite(arrays := case_arrays(spec, model, case), elements=SMALL):
                 continue
             seen.add(key)
-            flat = tensors(spec, model, case, numbers)
+            flat = tensors(spec, model, case, arrays)
             for feed, tensor in zip(graph_inputs(spec, model, case), flat, strict=True):
                 if gradient and feed.part.name not in gradient.without and tensor.is_floating_point():
                     tensor.requires_grad_()

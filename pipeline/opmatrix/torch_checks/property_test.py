@@ -1,6 +1,7 @@
-"""Try the kernel in torch on drawn inputs: it must do what the reference does, refusals included.
+"""The "search" part of register: call the kernel in torch with drawn inputs. It must agree with the reference, and
+raise where that raises.
 
-hypothesis is imported only when something was found, to shrink it: an edit of a kernel must stay cheap.
+hypothesis is imported only to shrink a failure, so that the step stays fast after an edit of a kernel.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, torch_attributes
 from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
 
-PIECES = 16  # of each input, moved by one unit in the last place for how much the exact outputs move with them
-MARGIN = 8  # times that movement
-FURTHER = 20  # times as many examples, to find a failure again that is to be shrunk
-SECONDS = 60.0  # for that: a step that is stopped says nothing of what it has found
+PIECES = 16  # of each input, moved one after the other by one unit in the last place
+MARGIN = 8  # times the movement of the exact outputs is still rounding
+FURTHER = 20  # times as many examples, to find a failure again and shrink it
+SECONDS = 60.0  # for shrinking: a step that is stopped for its time would report no failure
 
 
 def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, Any]]:
-    """Return how much was tried. Raises RegisterError with the smallest case that was found, and writes that down."""
-    judge = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
+    """Return the number of examples. On a failure, writes the smallest case and raises RegisterError."""
+    check = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
     tried = drawn_cases.read(layout.drawn_inputs(operator.name), operator.name)
     with torch.no_grad():
-        first = next((one for one in tried if judge.problem(one)), None)
+        first = next((one for one in tried if check.problem(one)), None)
         if first is None:
             refused = sum(one.expected is None for one in tried)
             return [{"check": "search", "examples": len(tried), "refused": refused}]
-        found = _shrunk(layout, operator, judge, first, examples=FURTHER * len(tried))
-        problem = judge.problem(found)
+        found = _shrink(layout, operator, check, first, examples=FURTHER * len(tried))
+        problem = check.problem(found)
     model = found.model
     write_text(layout.failing_case(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
     shown = " ".join(source(dict(part)) for part in (model.types, model.attributes, model.cases[0].inputs) if part)
@@ -57,31 +58,31 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
     )
 
 
-def _shrunk(layout: Paths, operator: Operator, judge: KernelCheck, first: DrawnCase, *, examples: int) -> DrawnCase:
+def _shrink(layout: Paths, operator: Operator, check: KernelCheck, first: DrawnCase, *, examples: int) -> DrawnCase:
     from opmatrix.testdata import hypothesis_draw
 
     until = time.monotonic() + SECONDS
     failed: set[str] = set()
 
     def fails(model: Model) -> bool:
-        if time.monotonic() < until and judge.problem(drawn_cases.evaluate(operator.spec, model, judge.reference)):
+        if time.monotonic() < until and check.problem(drawn_cases.evaluate(operator.spec, model, check.reference)):
             failed.add(model.name)
         return model.name in failed
 
     model = hypothesis_draw.find(operator, fails, examples=examples, home=layout.hypothesis)
-    return drawn_cases.evaluate(operator.spec, model, judge.reference) if model else first
+    return drawn_cases.evaluate(operator.spec, model, check.reference) if model else first
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelCheck:
-    """What a kernel must do with any input: what the reference does."""
+    """Compares the kernel with the reference on any input."""
 
     spec: OpSpec
     overload: Callable[..., Any]
     reference: Reference
 
     def problem(self, one: DrawnCase) -> str:
-        """Return what is wrong with what the kernel makes of `one`, or ""."""
+        """Return how the kernel fails on a drawn case, or ""."""
         case = one.model.cases[0]
         step_log.now_running(f"drawn inputs of {', '.join(f'{n.dtype} {n.shape}' for n in one.numbers)}")
         flat = tensors(self.spec, one.model, case, one.numbers)
@@ -103,7 +104,7 @@ class KernelCheck:
         return [o.numpy() for o in as_tuple(self.overload(*given, **torch_attributes(self.spec, model)))]
 
     def _difference(self, one: DrawnCase, actual: list[Array], expected: tuple[Array, ...]) -> str:
-        """Return how outputs differ beyond the tolerance, and beyond what rounding of the inputs explains."""
+        """Return how an output differs by more than the tolerance and the rounding of the inputs, or ""."""
         for index, declared in enumerate(self.spec.outputs):
             tolerance = self.spec.tolerances["custom"][dtype_of(declared.type, one.model.types)]
             found = compare(actual[index], expected[index], tolerance=tolerance)
@@ -111,15 +112,16 @@ class KernelCheck:
                 continue
             if found.problem or tolerance == EXACT:
                 return f"{declared.name}: {found}"
-            if not _explained(actual[index], expected[index], tolerance, self._movement(one, index, expected[index])):
+            if not _is_rounding(actual[index], expected[index], tolerance, self._movement(one, index, expected[index])):
                 return f"{declared.name}: {found}, and rounding of the inputs does not explain it"
         return ""
 
     def _movement(self, one: DrawnCase, index: int, expected: Array) -> Array:
-        """Return how far the exact output moves when inputs move by one unit in the last place: no kernel that computes
-        in their precision is held to less. It is infinite where the output becomes another infinity or NaN.
+        """Return how far the exact output moves when inputs move by one unit in the last place.
 
-        Inputs move piece by piece, and the movements add up: of all at once, most would cancel in a sum.
+        A kernel that computes in the inputs' precision cannot be more exact than that. The movement is infinite where
+        the output becomes another infinity or NaN. The inputs move piece by piece and the movements add up, because in
+        a sum most of them would cancel if all inputs moved at once.
         """
         random = np.random.Generator(np.random.PCG64(0))
         total = np.zeros(expected.shape)
@@ -130,8 +132,8 @@ class KernelCheck:
             for piece in np.array_split(np.arange(array.size), min(PIECES, array.size)):
                 movement = np.zeros(expected.shape)
                 for towards in _directions(len(piece), random):
-                    numbers = [*one.numbers[:at], _moved(array, piece, towards), *one.numbers[at + 1 :]]
-                    moved, _refusal = drawn_cases.answer(self.spec, one.model, self.reference, numbers)
+                    arrays = [*one.numbers[:at], _moved(array, piece, towards), *one.numbers[at + 1 :]]
+                    moved, _refusal = drawn_cases.answer(self.spec, one.model, self.reference, arrays)
                     if moved is None or moved[index].shape != expected.shape:
                         return np.full(expected.shape, np.inf)
                     movement = np.maximum(movement, _distance(moved[index], expected))
@@ -146,7 +148,7 @@ def _distance(a: Array, b: Array) -> Array:
 
 
 def _directions(count: int, random: np.random.Generator) -> Iterator[Array]:
-    """Yield where the numbers of a piece move: what sums them sees them move together, what subtracts them apart."""
+    """Yield the directions in which the values of a piece move: together (for sums), alternating, and at random."""
     yield np.full(count, np.inf)
     yield np.where(np.arange(count) % 2, np.inf, -np.inf)
     for _ in range(2):
@@ -154,17 +156,17 @@ def _directions(count: int, random: np.random.Generator) -> Iterator[Array]:
 
 
 def _moved(array: Array, piece: Array, towards: Array) -> Array:
-    """Return an array of which the finite numbers other than 0 of a piece, by flat indices, are their neighbours."""
+    """Return a copy of `array` with neighbours `towards` for the finite values other than 0 at flat indices `piece`."""
     moved = array.copy()
-    numbers = moved.flat[piece]
+    values = moved.flat[piece]
     with np.errstate(all="ignore"):
-        neighbours = np.nextafter(numbers, towards.astype(array.dtype))
-    movable = np.isfinite(numbers) & np.isfinite(neighbours) & (numbers != 0)
-    moved.flat[piece] = np.where(movable, neighbours, numbers)
+        neighbours = np.nextafter(values, towards.astype(array.dtype))
+    movable = np.isfinite(values) & np.isfinite(neighbours) & (values != 0)
+    moved.flat[piece] = np.where(movable, neighbours, values)
     return moved
 
 
-def _explained(actual: Array, expected: Array, tolerance: Tolerance, movement: Array) -> bool:
+def _is_rounding(actual: Array, expected: Array, tolerance: Tolerance, movement: Array) -> bool:
     with np.errstate(all="ignore"):
         distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
         near = distance <= tolerance.atol + tolerance.rtol * np.abs(expected.astype(np.float64)) + MARGIN * movement

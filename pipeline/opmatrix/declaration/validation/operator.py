@@ -23,7 +23,7 @@ from opmatrix.declaration.torch_signature import (
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.errors import did_you_mean
-from opmatrix.matrix.cells import NODE
+from opmatrix.matrix.cells import NODE_OPSETS
 from opmatrix.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 
 # What an operator may not be called: its name is that of a folder, of a generated header and of a C++ namespace.
@@ -237,7 +237,7 @@ def _evolution(spec: OpSpec) -> Iterator[Mistake]:
 
 
 def _lowerings(spec: OpSpec) -> Iterator[Mistake]:
-    first, last = NODE.start, NODE.stop - 1  # more than any exporter of torch writes
+    first, last = NODE_OPSETS.start, NODE_OPSETS.stop - 1  # more than any exporter of torch writes
     if not first <= spec.min_opset <= last:
         yield Mistake("min_opset", f"found {spec.min_opset}, allowed: {first} to {last}; no exporter writes any other")
     if not spec.lowerings:
