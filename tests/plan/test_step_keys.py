@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+from opmatrix.code_hash import digest, modules
 from opmatrix.declaration.load import load_operator, load_operators
 from opmatrix.matrix.cells import Choice, why_unsupported
+from opmatrix.plan import step_keys
 from opmatrix.plan.step_keys import OperatorPlan
 from opmatrix.plan.steps import Plan, steps
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed, with_environment
-from opmatrix.step import Step, cell_step_name
+from opmatrix.step import Fingerprint, Step, cell_step_name
 from opmatrix.toolchain.find_tools import find_toolchain
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +74,29 @@ def test_steps_of_other_versions_run_in_their_environments() -> None:
     made = {path for name in ("torch2.9", "ort1.18") for path in found[f"environment:{name}"].writes}
     assert {path for step in found.values() for path in step.reads if ".venv-matrix" in path} <= made
     assert "environment:ort1.18" not in planned("default", "default")
+
+
+def test_each_step_is_keyed_by_the_code_of_a_stage_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage without a module has no code, so that no edit of it would repeat the step."""
+    asked: set[str] = set()
+
+    def record(stage: str, *further: Path) -> Fingerprint:
+        asked.add(stage)
+        return digest(stage, *further)
+
+    monkeypatch.setattr(step_keys, "digest", record)
+    layout, versions = Paths(ROOT), installed()
+    plan = Plan(
+        layout=layout,
+        operators=load_operators(layout),
+        cells=chosen_cells(layout, versions=versions),
+        versions=versions,
+        toolchain=find_toolchain(os.environ),
+        environ=os.environ,
+    )
+    assert {*steps(plan)}
+    assert "export-node" in asked
+    assert {stage for stage in asked if not modules(stage)} == set()
 
 
 def test_a_step_says_what_it_is_for() -> None:
