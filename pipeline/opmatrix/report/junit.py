@@ -14,9 +14,8 @@ from opmatrix.verdict import CaseResult, Outcome, Verdict
 
 _TAGS: Mapping[Outcome, str] = {"mismatched": "failure", "failed": "error", "unsupported": "skipped"}
 _COUNTS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
-_NO_XML = re.compile(
-    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-)  # a crash may leave such characters in a log
+# A crash may leave characters in a log that XML does not have.
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(verdicts: Sequence[Verdict]) -> bytes:

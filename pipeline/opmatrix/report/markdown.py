@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from opmatrix.errors import many
 from opmatrix.report.changes import KINDS
 from opmatrix.report.records import totals
 from opmatrix.report.report_json import Document
-from opmatrix.report.skipped_checks import Skipped, by_torch
+from opmatrix.report.skipped_checks import Skipped
 from opmatrix.report.terminal import MARKS, faults, unsupported_cases
 from opmatrix.verdict import WRONG, Outcome, Verdict
 
@@ -32,8 +33,8 @@ def render(report: Document, verdicts: Sequence[Verdict], skipped: Sequence[Skip
         parts.append("\n".join(_table(verdicts)))
     parts += _faults(verdicts)
     if skipped:
-        lines = [f"torch {torch}: {_plain(str(s))}" for torch, found in by_torch(skipped).items() for s in found]
-        parts.append("### Not checked, and why\n\n" + "\n".join(_list(lines)))
+        lines = _list(f"torch {s.torch}: {_plain(str(s))}" for s in skipped)
+        parts.append("### Not checked, and why\n\n" + "\n".join(lines))
     versions = "<br>\n".join(
         _plain(f"{name}: {', '.join(f'{package} {version}' for package, version in versions.items())}")
         for name, versions in report["environments"].items()
@@ -105,11 +106,11 @@ def _faults(verdicts: Sequence[Verdict]) -> Iterator[str]:
     if len(wrong) > _FAULTS:
         yield f"{len(wrong) - _FAULTS} further faults stand in index.html."
     reasons = [
-        f"{_code(name)} in {_cells(details)}: {_plain(_first(details[0]))}"
+        f"{_code(name)} in {many(len(details), 'cell')}: {_plain(_first(details[0]))}"
         for name, details in unsupported_cases(verdicts).items()
     ]
     reasons += [
-        f"{_cells(alike)}, such as {_code(str(alike[0]))}: {_plain(_first(detail))}"
+        f"{many(len(alike), 'cell')}, such as {_code(str(alike[0]))}: {_plain(_first(detail))}"
         for (outcome, detail), alike in found.items()
         if outcome not in WRONG
     ]
@@ -136,10 +137,6 @@ def _block(lines: Sequence[str]) -> str:
 
 def _code(text: str) -> str:
     return f"`{text.replace('`', '')}`"
-
-
-def _cells(found: Sequence[object]) -> str:
-    return f"{len(found)} cell{'' if len(found) == 1 else 's'}"
 
 
 def _first(detail: str) -> str:

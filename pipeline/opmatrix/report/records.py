@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from opmatrix import verdict
+from opmatrix.errors import many
 from opmatrix.matrix.cells import EXPORTERS, Cell
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
@@ -82,9 +83,8 @@ def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
 def totals(verdicts: Sequence[Verdict]) -> str:
     """Return ``11 cells: 9 verified, 2 failed``."""
     found = counts(verdicts)
-    cells = found.pop("cells")
-    parts = [f"{count} {outcome}" for outcome, count in found.items() if count]
-    return f"{cells} cell{'' if cells == 1 else 's'}: {', '.join(parts) or 'none asked for'}"
+    parts = [f"{found[outcome]} {outcome}" for outcome in OUTCOMES if found[outcome]]
+    return f"{many(len(verdicts), 'cell')}: {', '.join(parts) or 'none asked for'}"
 
 
 def as_json(found: Verdict) -> dict[str, Any]:

@@ -48,18 +48,15 @@ def text(report: Document) -> str:
 def parse(content: str) -> Document | None:
     """Return the document in `content`, or None where it has another form or is damaged."""
     try:
-        found = json.loads(content)
+        found: Document = json.loads(content)
     except ValueError:
         return None
-    if not isinstance(found, dict) or found.get("schema") not in _READABLE:
-        return None
-    environments, cells = found.get("environments"), found.get("cells")
-    if not isinstance(environments, dict) or not all(isinstance(versions, dict) for versions in environments.values()):
-        return None
-    if not isinstance(cells, list):
-        return None
-    valid = (isinstance(c, dict) and c.get("outcome") in OUTCOMES and {*_CELL} <= {*c} for c in cells)
-    return found if all(valid) else None
+    match found:
+        case {"schema": schema, "environments": dict(environments), "cells": list(cells)} if schema in _READABLE:
+            valid = (isinstance(c, dict) and c.get("outcome") in OUTCOMES and {*_CELL} <= {*c} for c in cells)
+            if all(isinstance(versions, dict) for versions in environments.values()) and all(valid):
+                return found
+    return None
 
 
 def is_wrong(path: Path) -> bool:

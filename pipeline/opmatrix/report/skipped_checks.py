@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,6 @@ def read(layout: Paths, verdicts: Iterable[Verdict]) -> tuple[Skipped, ...]:
     for (torch, reason, check), ops in ops_of.items():
         checks_of.setdefault((torch, reason, tuple(dict.fromkeys(ops))), []).append(check)
     return tuple(Skipped(torch=t, reason=r, checks=tuple(checks), ops=ops) for (t, r, ops), checks in checks_of.items())
-
-
-def by_torch(found: Sequence[Skipped]) -> dict[str, list[Skipped]]:
-    grouped: dict[str, list[Skipped]] = {}
-    for skipped in found:
-        grouped.setdefault(skipped.torch, []).append(skipped)
-    return grouped
 
 
 def _of(manifests: Path) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from opmatrix.matrix.cells import EXPORTERS
 from opmatrix.report.records import OUTCOMES, totals
-from opmatrix.report.skipped_checks import Skipped, by_torch
+from opmatrix.report.skipped_checks import Skipped
 from opmatrix.verdict import Outcome, Verdict, percent
 
 MARKS: Mapping[Outcome, tuple[str, str, str]] = {
@@ -43,9 +43,9 @@ def show(verdicts: Sequence[Verdict], console: Console, skipped: Sequence[Skippe
         cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
         console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
         console.print(Text(f"  {details[0]}\n"), soft_wrap=True)
-    for torch, left_out in by_torch(skipped).items():
+    for torch, of_torch in groupby(skipped, key=lambda s: s.torch):
         console.print(f"not checked in torch {torch}", highlight=False)
-        for checks in left_out:
+        for checks in of_torch:
             console.print(Text(f"  {checks}"), soft_wrap=True)
         console.print()
     console.print(totals(verdicts), highlight=False)
@@ -77,12 +77,11 @@ def _versions(verdicts: Sequence[Verdict]) -> str | None:
 
 
 def _rows(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
-    def key(v: Verdict) -> tuple[str, ...]:
+    def key(v: Verdict) -> tuple[str, str, str, str, int]:
         torch = v.cell.torch or "without, and so behind every version"
-        return (v.op, v.lowering, torch, v.cell.ort, v.cell.exporter)
+        return (v.op, v.lowering, torch, v.cell.ort, EXPORTERS.index(v.cell.exporter))
 
-    rows = [list(row) for _, row in groupby(sorted(verdicts, key=lambda v: (key(v), v.cell.opset)), key)]
-    return sorted(rows, key=lambda row: (*key(row[0])[:4], EXPORTERS.index(row[0].cell.exporter)))
+    return [list(row) for _, row in groupby(sorted(verdicts, key=lambda v: (key(v), v.cell.opset)), key)]
 
 
 def _opsets(row: Sequence[Verdict], console: Console) -> Text:

@@ -71,17 +71,16 @@ class _Record:
 
     def __init__(self, path: Path) -> None:
         self._path, self._findings, self._cells = path, list[Finding](), dict[str, Any]()
-        self._doing = self._cell = ""
+        self._state = {"doing": "", "cell": "", "error": ""}
 
     def doing(self, what: str, cell: str = "") -> None:
-        self._doing, self._cell = what, cell
         if cell:
             self._cells[cell] = {"findings": [], "model": None}
-        self._write()
+        self._write(doing=what, cell=cell)
 
     def add(self, found: Finding) -> None:
-        if self._cell:
-            self._cells[self._cell]["findings"].append(vars(found))
+        if cell := self._state["cell"]:
+            self._cells[cell]["findings"].append(vars(found))
         else:
             self._findings.append(found)
         self._write()
@@ -91,12 +90,11 @@ class _Record:
         self._write()
 
     def fail(self, error: str) -> None:
-        self._doing = ""
-        self._write(error)
+        self._write(doing="", error=error)
 
-    def _write(self, error: str = "") -> None:
-        more = {"cells": self._cells, "doing": self._doing, "cell": self._cell, "error": error}
-        finding.write(self._path, self._findings, **more)
+    def _write(self, **state: str) -> None:
+        self._state |= state
+        finding.write(self._path, self._findings, cells=self._cells, **self._state)
 
 
 def _run(model: TorchModel, target: str, loaded: load_operators.LoadedOperators) -> tuple[torch.Tensor, ...]:

@@ -38,7 +38,11 @@ def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) ->
 
     Raises ExportError for the first model that a gate rejects, or that is not supported but not declared so.
     """
-    _check_torch(operator, cell)
+    if (installed := torch_minor()) != cell.torch:
+        raise ExportError(
+            f"{operator.name}@{cell.export_name}: this environment has torch {torch.__version__}. "
+            f"Choose a cell of torch {installed}, or another environment"
+        )
     check_legal(operator.spec, cell)
     generated = load_generated(layout, operator.name)
     defined = define(layout, operator.spec, generated)  # the operator exists as long as this object
@@ -94,12 +98,3 @@ def define(layout: Paths, spec: OpSpec, generated: GeneratedModules) -> Any:
             f"{spec.name}: torch could not define {spec.torch.name} for the export: {str(error).splitlines()[0]} "
             f"Is it defined by ops/{spec.name}/lowering.py, or loaded there? Leave that to opmatrix"
         ) from error
-
-
-def _check_torch(operator: Operator, cell: Cell) -> None:
-    found = torch_minor()
-    if found != cell.torch:
-        raise ExportError(
-            f"{operator.name}@{cell.export_name}: this environment has torch {torch.__version__}. "
-            f"Choose a cell of torch {found}, or another environment"
-        )
