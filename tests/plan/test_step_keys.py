@@ -20,11 +20,10 @@ from opmatrix.toolchain.find_tools import find_toolchain
 ROOT = Path(__file__).parents[2]
 
 
-def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
-    """opcheck, gradients and exports do not read what an edit of a kernel makes anew; what computes with it does."""
-    layout = Paths(root)
+def default_plan(layout: Paths) -> Plan:
+    """Return the plan of the default cells of all operators."""
     versions = installed()
-    plan = Plan(
+    return Plan(
         layout=layout,
         operators=load_operators(layout),
         cells=chosen_cells(layout, versions=versions),
@@ -32,8 +31,13 @@ def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
     )
+
+
+def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
+    """opcheck, gradients and exports do not read what an edit of a kernel makes anew; what computes with it does."""
+    layout = Paths(root)
     found: dict[str, set[bool]] = {}
-    for step in steps(plan):
+    for step in steps(default_plan(layout)):
         operator = step.operator
         if layout.kernel(operator).is_file():
             made = {layout.kernel(operator), layout.torch_library(operator), layout.ort_library(operator)}
@@ -85,16 +89,7 @@ def test_each_step_is_keyed_by_the_code_of_a_stage_that_exists(monkeypatch: pyte
         return digest(stage, *further)
 
     monkeypatch.setattr(step_keys, "digest", record)
-    layout, versions = Paths(ROOT), installed()
-    plan = Plan(
-        layout=layout,
-        operators=load_operators(layout),
-        cells=chosen_cells(layout, versions=versions),
-        versions=versions,
-        toolchain=find_toolchain(os.environ),
-        environ=os.environ,
-    )
-    assert {*steps(plan)}
+    assert [*steps(default_plan(Paths(ROOT)))]
     assert "export-node" in asked
     assert {stage for stage in asked if not modules(stage)} == set()
 
