@@ -1,4 +1,4 @@
-"""Verdicts: what is known about one operator, lowering and cell. Written by verify, read by report."""
+"""Verdicts: the outcome of one operator, lowering and cell, with its cases; verify writes and report reads them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MEASURED = ("error", "tolerance_used")
 
 @dataclass(frozen=True, kw_only=True)
 class CaseResult:
-    """One case of a verdict. `error` is the largest absolute error over all runs, `ulp` the largest one in units
-    in the last place of the expected value; `tolerance_used` is the largest part of the tolerance that was used
-    (1.0 is just allowed). None: the case did not run. Of a mismatch that has no such number `error` and
-    `tolerance_used` are inf: any error where the tolerance is 0, a NaN or an infinity on one side, another dtype or
-    shape. JSON has null for both."""
+    """One case of a verdict. `error` is the largest absolute error over all runs, `ulp` the largest one in units in the
+    last place of the expected value, `tolerance_used` the largest part of a tolerance (1.0 is just allowed). All are
+    None for a case that did not run. `error` and `tolerance_used` are inf for a mismatch that has none: an error where
+    the tolerance is 0, a NaN or an infinity on one side, another dtype or shape. JSON has null for both.
+    """
 
     case: str
     model: str
@@ -44,23 +44,22 @@ class CaseResult:
                     object.__setattr__(self, name, math.inf)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
         return vars(self) | {name: finite(getattr(self, name)) for name in _MEASURED}
 
 
 def finite(number: float | None) -> float | None:
-    """Return a number that JSON can hold."""
+    """Return None instead of NaN and infinities, which JSON does not have."""
     return number if number is not None and math.isfinite(number) else None
 
 
 def percent(tolerance_used: float) -> str:
-    """Return a part of a tolerance: ``12%``, and ``>999%`` from ten times on, or where no number says it."""
+    """Return ``12%``, and ``>999%`` from ten times the tolerance on and for inf."""
     return f"{tolerance_used:.0%}" if tolerance_used < 9.995 else ">999%"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailedStep:
-    """The step whose failure kept a cell from being verified."""
+    """The step whose failure prevented the verification of a cell."""
 
     group: str
     name: str
@@ -68,7 +67,7 @@ class FailedStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The outcome of one operator, lowering and cell, with its cases inside."""
+    """The outcome of one operator, lowering and cell, with its cases."""
 
     op: str
     lowering: Lowering
@@ -88,24 +87,24 @@ class Verdict:
 
     @property
     def error(self) -> float | None:
-        """The largest absolute error."""
+        """The largest absolute error of a case."""
         return _largest(c.error for c in self.cases)
 
     @property
     def ulp(self) -> float | None:
-        """The largest error in units in the last place."""
+        """The largest error of a case in units in the last place."""
         return _largest(c.ulp for c in self.cases)
 
     @property
     def tolerance_used(self) -> float | None:
-        """The largest part of a tolerance that was used, maybe by another case than the largest error."""
+        """The largest `tolerance_used` of a case, maybe another one than that with the largest error."""
         return _largest(c.tolerance_used for c in self.cases)
 
     def case_name(self, case: str) -> str:
         return f"{self.op}-{self.lowering}-{case}@{self.cell}"
 
     def replay(self, case: str) -> str:
-        """Return the command that runs one case again and tells how each run went."""
+        """Return the command that runs one case again and prints its runs."""
         return f"python -m opmatrix verify {self.op} --lowering {self.lowering} --cell {self.cell} --case {case}"
 
 
@@ -120,7 +119,7 @@ def write(path: Path, verdict: Verdict) -> None:
 
 
 def read(path: Path) -> Verdict:
-    """Read what `write` wrote. Raises FileNotFoundError, or ValueError for anything else than a verdict."""
+    """Read what `write` wrote. Raises FileNotFoundError, or ValueError for anything but a verdict."""
     data = json.loads(path.read_text())
     try:
         return Verdict(

@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+from opmatrix.code_hash import digest, modules
 from opmatrix.declaration.load import load_operator, load_operators
 from opmatrix.matrix.cells import Choice, why_unsupported
+from opmatrix.plan import step_keys
 from opmatrix.plan.step_keys import OperatorPlan
 from opmatrix.plan.steps import Plan, steps
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, installed, with_environment
-from opmatrix.step import Step, cell_step_name
+from opmatrix.step import Fingerprint, Step, cell_step_name
 from opmatrix.toolchain.find_tools import find_toolchain
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
-    """opcheck, gradients and exports do not read what an edit of a kernel makes anew; what computes with it does."""
-    layout = Paths(root)
+def default_plan(layout: Paths) -> Plan:
+    """Return the plan of the default cells of all operators."""
     versions = installed()
-    plan = Plan(
+    return Plan(
         layout=layout,
         operators=load_operators(layout),
         cells=chosen_cells(layout, versions=versions),
@@ -29,8 +31,13 @@ def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
     )
+
+
+def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
+    """opcheck, gradients and exports do not read what an edit of a kernel makes anew; what computes with it does."""
+    layout = Paths(root)
     found: dict[str, set[bool]] = {}
-    for step in steps(plan):
+    for step in steps(default_plan(layout)):
         operator = step.operator
         if layout.kernel(operator).is_file():
             made = {layout.kernel(operator), layout.torch_library(operator), layout.ort_library(operator)}
@@ -71,6 +78,20 @@ def test_steps_of_other_versions_run_in_their_environments() -> None:
     made = {path for name in ("torch2.9", "ort1.18") for path in found[f"environment:{name}"].writes}
     assert {path for step in found.values() for path in step.reads if ".venv-matrix" in path} <= made
     assert "environment:ort1.18" not in planned("default", "default")
+
+
+def test_each_step_is_keyed_by_the_code_of_a_stage_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage without a module has no code, so that no edit of it would repeat the step."""
+    asked: set[str] = set()
+
+    def record(stage: str, *further: Path) -> Fingerprint:
+        asked.add(stage)
+        return digest(stage, *further)
+
+    monkeypatch.setattr(step_keys, "digest", record)
+    assert [*steps(default_plan(Paths(ROOT)))]
+    assert "export-node" in asked
+    assert {stage for stage in asked if not modules(stage)} == set()
 
 
 def test_a_step_says_what_it_is_for() -> None:

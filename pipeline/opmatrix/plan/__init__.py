@@ -1,1 +1,1 @@
-"""The steps and the keys that decide whether they run. Runs nothing."""
+"""The step graph and the keys that decide which steps run again. Runs nothing."""

@@ -1,7 +1,8 @@
-"""What the steps of a plan are keyed by. Imports no framework, runs nothing.
+"""The keys of steps: what decides whether a step runs again. Imports no framework, runs nothing.
 
-A step is keyed by the files that it reads and by its `config`: the fields of the declaration that it uses (not the
-file spec.py), the versions that it depends on, and the code of its stage.
+A key is the files that the step reads, and its `config`: the fields of the declaration that it uses (not the file
+spec.py), the versions that it depends on, and the code of its stage. `OperatorKeys` and `OperatorPlan` hold the parts
+that steps share; the function of `opmatrix.plan.steps` that makes a step, such as `_verify`, puts its key together.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions
 from opmatrix.spec import Lowering, OpSpec, as_data, shape_of
 from opmatrix.step import Config, Fingerprint, Server, Step, cell_step_name
+from opmatrix.toolchain import third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain
 from opmatrix.version import minor
 from opmatrix.wheel.settings import Dist
@@ -38,7 +40,7 @@ from opmatrix.wheel.settings import Dist
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a graph is made from. `choice` holds the doit variables as they were given."""
+    """What the step graph is made from. `choice` holds the doit variables as they were given."""
 
     layout: Paths
     operators: Sequence[Operator]
@@ -58,7 +60,7 @@ class Plan:
 
     @cached_property
     def environments(self) -> tuple[str, ...]:
-        """The environments beside the main one that cells need."""
+        """The environments that cells need, apart from the main one."""
         needed = [
             *(self.environment(torch=cell.torch) for cell in self.cells),
             *(self.environment(ort=cell.ort) for cell in self.cells),
@@ -74,13 +76,13 @@ class Plan:
         return None
 
     def is_main(self, cell: Cell) -> bool:
-        """Return whether all of a cell runs in the main environment."""
+        """Return whether every step of a cell runs in the main environment."""
         return not self.environment(torch=cell.torch) and not self.environment(ort=cell.ort)
 
 
 @dataclass(frozen=True)
 class OperatorKeys:
-    """What the steps of one operator are keyed by, besides files: digests of fields of its declaration and cases."""
+    """The parts of keys that are no files: digests of fields of one operator's declaration and cases."""
 
     plan: Plan
     operator: Operator
@@ -95,13 +97,13 @@ class OperatorKeys:
         return {field: value for field, value in as_data(self.spec).items() if field not in left_out}
 
     @cached_property
-    def codegen(self) -> Fingerprint:
+    def codegen_key(self) -> Fingerprint:
         """The fields of the declaration that bindings and graphs follow from: all but tolerances and lowerings."""
         return fingerprint(self._interface)
 
     @cached_property
-    def runtime(self) -> Fingerprint:
-        """The same without summary and docs, which only glue writes down."""
+    def runtime_key(self) -> Fingerprint:
+        """The same without summary and docs, which only codegen writes."""
         named = ("inputs", "attributes", "outputs")
         silent = {
             kind: [{k: v for k, v in part.items() if k != "doc"} for part in self._interface[kind]] for kind in named
@@ -109,26 +111,26 @@ class OperatorKeys:
         return fingerprint({k: v for k, v in self._interface.items() if k != "summary"} | silent)
 
     @cached_property
-    def used(self) -> Fingerprint:
-        """The declarations of the operators whose nodes the models may have."""
+    def used_key(self) -> Fingerprint:
+        """The declarations of the operators whose nodes the models may contain."""
         return fingerprint([as_data(o.spec) for o in self.plan.operators if o.name in self.spec.uses])
 
     @cached_property
     def tolerances(self) -> dict[str, Any]:
-        found: dict[str, Any] = as_data(self.spec.tolerances)
-        return found
+        by_lowering: dict[str, Any] = as_data(self.spec.tolerances)
+        return by_lowering
 
     @cached_property
     def _models(self) -> list[dict[str, Any]]:
         return [as_data(model) for model in self.operator.models]
 
     @cached_property
-    def models(self) -> Fingerprint:
+    def models_key(self) -> Fingerprint:
         return fingerprint(self._models)
 
     @cached_property
-    def export(self) -> Fingerprint:
-        """What an export takes from the models: no values of their cases, and no shape but those of the first."""
+    def export_key(self) -> Fingerprint:
+        """What an export uses of the models: all but their cases, of which it uses the shapes of the first."""
         return fingerprint(
             [
                 {field: value for field, value in data.items() if field != "cases"}
@@ -138,8 +140,8 @@ class OperatorKeys:
         )
 
     @cached_property
-    def lowerings(self) -> Mapping[Lowering, str]:
-        """Each lowering in lowering.py: an edit of one leaves the exports of the other alone."""
+    def lowering_hashes(self) -> Mapping[Lowering, str]:
+        """A hash of each function of lowering.py: an edit of one repeats no export of the other."""
         path, names = self.plan.layout.lowering(self.operator.name), get_args(Lowering)
         return {n: function(path, n, others={*names} - {n}) if path.is_file() else "" for n in names}
 
@@ -164,7 +166,7 @@ class OperatorPlan:
         return self.operator.name
 
     @property
-    def written(self) -> frozenset[str]:
+    def handwritten_files(self) -> frozenset[str]:
         return self.operator.written
 
     @cached_property
@@ -183,14 +185,14 @@ class OperatorPlan:
         return self.step(group, "", *cell_arguments, *arguments, name=name, lowering=lowering, cell=cell, **fields)
 
     def register(self, what: str, *, torch: str, uses: Iterable[str] = (), **fields: Any) -> Step:
-        """Make the step that proves one part of what this torch is given."""
+        """Make the step that tests one part of the operator in this torch."""
         environment = self.plan.environment(torch=torch)
         return self.step(
             "register",
             f"-{what}@torch{torch}",
             "--part", what, *(["--torch", torch] if environment else []),
             writes=[self.layout.register_manifest(self.name, what, torch=torch)],
-            spec=self.keys.runtime,
+            spec=self.keys.runtime_key,
             environment=environment,
             uses=("torch", *uses),
             **{"server": "torch"} | fields,
@@ -198,7 +200,7 @@ class OperatorPlan:
 
     @cached_property
     def declared(self) -> tuple[Path, ...]:
-        """The files of this operator, and of those that it uses, that the plan is made of."""
+        """The files of this operator, and of those that it uses, that the plan is made from."""
         layout = self.layout
         used = [path for name in self.spec.uses for path in (layout.spec(name), layout.cases(name))]
         return (layout.spec(self.name), layout.cases(self.name), layout.lowering(self.name), *used)
@@ -211,24 +213,35 @@ class OperatorPlan:
 
     @property
     def own_torch(self) -> bool:
-        """Whether its torch binding is written by hand, over torch's C++ headers."""
-        return is_own(OWN_TORCH, self.spec, self.written)
+        """Whether its torch binding is handwritten, with torch's C++ headers."""
+        return is_own(OWN_TORCH, self.spec, self.handwritten_files)
 
     def has_torch_side(self, torch: str) -> bool:
-        """Return whether there is something of the operator to be proved in this torch."""
+        """Return whether this torch has anything of the operator to test."""
         return not self.spec.torch or not self.spec.torch.overrides or bool(overridden_in(self.spec, torch))
 
     def needs_own_library(self, torch: str) -> str | None:
-        """Return this torch, where it takes a library that is compiled for it alone; None where one serves many, and
-        for a torch.cc by hand in the main environment, which is compiled with the rest."""
+        """Return this torch where it needs a library that is compiled for it alone. None where one library works in
+        several, and for a handwritten torch.cc in the main environment, which is compiled with the rest."""
         other_torch = self.plan.environment(torch=torch) is not None and has_torch_library(self.spec)
         return torch if other_torch and (self.own_torch or is_classic(self.spec, torch)) else None
 
     def compiled(self, torch: str) -> list[str]:
         """Return the task that compiles what this torch loads, if there is one."""
-        if not has_torch_library(self.spec):
-            return []
-        return [f"compile:{self.name}" + (f"@torch{torch}" if self.needs_own_library(torch) else "")]
+        task = f"compile:{self.name}" + (f"@torch{torch}" if self.needs_own_library(torch) else "")
+        return [task] if has_torch_library(self.spec) else []
+
+    @cached_property
+    def cpp_files(self) -> tuple[Path, ...]:
+        """What the compiler reads: headers of ONNX Runtime and third parties, generated and handwritten C++."""
+        layout, spec = self.layout, self.spec
+        generated = generated_files.native(spec, self.handwritten_files)
+        return (
+            layout.ort_headers,
+            *(layout.generated(self.name) / file for file in generated),
+            *layout.native_sources(self.name),
+            *third_party_headers.files(spec, layout.root),
+        )
 
     @cached_property
     def data_files(self) -> tuple[Path, ...]:
@@ -236,7 +249,7 @@ class OperatorPlan:
             folder / f"{kind}_{k}.pb"
             for model in self.operator.models
             for n, case in enumerate(model.cases)
-            for folder in (self.layout.data(self.name, model.name, n),)  # made once: paths are dear by the thousand
+            for folder in (self.layout.data(self.name, model.name, n),)  # once: making thousands of paths is slow
             for kind, parts in (("input", graph_inputs(self.spec, model, case)), ("output", self.spec.outputs))
             for k in range(len(parts))
         )
@@ -248,26 +261,28 @@ class OperatorPlan:
         return tuple(sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in (".onnx", ".pb")))
 
     def torch_code(self, torch: str) -> tuple[Path, ...]:
-        """What computes on torch's side: the compiled library, or the operator in Python."""
+        """What computes in torch: the compiled library, or the operator in Python."""
         library = self.layout.torch_library(self.name, torch=self.needs_own_library(torch))
         return (library,) if has_torch_library(self.spec) else self.torch_op
 
     def torch_interface(self, torch: str) -> tuple[Path, ...]:
-        """What torch's view of the operator is made of: binding, schema, fake kernel, gradient, and no arithmetic."""
+        """What torch knows of the operator: binding, schema, fake kernel and gradient, but not its arithmetic."""
         layout, spec = self.layout, self.spec
-        return (
-            *(layout.generated(spec.name) / file for file in generated_files.PYTHON),
-            *self._torch_binding(torch),
-            *self.torch_op,
-            *(layout.generated(name) / generated_files.SCHEMA for name in spec.uses),
-        )
+        if self.own_torch:  # only the compiler knows what it includes, and it may contain arithmetic
+            binding = [layout.torch_library(spec.name, torch=self.needs_own_library(torch))]
+        else:
+            binding = [layout.generated(spec.name) / file for file in generated_files.torch_binding(spec)]
+            binding += [p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding)]
+        return (*self.export_modules, *binding, *self.torch_op)
 
-    def _torch_binding(self, torch: str) -> tuple[Path, ...]:
-        layout, spec = self.layout, self.spec
-        if self.own_torch:  # what it reads is for the compiler to know, and it may hold arithmetic as well
-            return (layout.torch_library(spec.name, torch=self.needs_own_library(torch)),)
-        headers = (p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding))
-        return (*(layout.generated(spec.name) / file for file in generated_files.torch_binding(spec)), *headers)
+    @cached_property
+    def export_modules(self) -> tuple[Path, ...]:
+        """The generated Python modules that define the operator for torch and its exporters."""
+        layout = self.layout
+        return (
+            *(layout.generated(self.name) / file for file in generated_files.PYTHON),
+            *(layout.generated(name) / generated_files.SCHEMA for name in self.spec.uses),
+        )
 
     @cached_property
     def supported(self) -> tuple[str, ...]:
@@ -275,11 +290,11 @@ class OperatorPlan:
         return tuple(model.name for model in self.operator.models if not model.unsupported)
 
     def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
-        """Return the models of a cell but for those declared unsupported: the manifest says whether they exist."""
+        """Return the models of a cell without those declared unsupported: the manifest says whether those exist."""
         return tuple(self.layout.model(self.name, lowering, cell, name) for name in self.supported)
 
     def function_models(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
-        """Return what is written with decomposed models: the custom ones with a function body."""
+        """Return what an export writes with decomposed models: the custom ones with a function body."""
         names = self.supported if lowering == "decomposed" and has_function_body(self.spec) else ()
         return tuple(self.layout.function_model(self.name, cell, name) for name in names)
 
@@ -308,15 +323,17 @@ def make_step(
     verdict: Path | None = None,
     **config: Any,
 ) -> Step:
-    """Make a step of a group. Command and stage are called as the group where they are not given.
+    """Make a step of a group. `command` and `stage` are the group where they are not given.
 
-    `config` is what it depends on beside its files, `code` the files that its stage reads, such as templates, `uses`
-    the packages: by their versions here, or by the files that hold those of another environment.
+    `config` is what the step depends on apart from its files, `code` the files that its stage reads, such as templates,
+    `uses` the packages: by their versions here, or by the files that hold those of another environment.
     """
     if environment:
         reads = [*reads, *(plan.layout.installed_version(environment, package) for package in uses)]
     else:
         config |= {package: getattr(plan.versions, package) for package in uses}
+    config = {"code": digest(stage or group, *code), **config}
+    parts = tuple(part for part in config.values() if isinstance(part, Fingerprint))
     return Step(
         group=group,
         name=name,
@@ -327,7 +344,7 @@ def make_step(
         asks=tuple(asks),
         reads=tuple(map(str, reads)),
         writes=tuple(map(str, writes)),
-        config=_config(code=digest(stage or group, *code), **config),
+        config=Config(json.dumps(config, sort_keys=True), parts),
         declared=tuple(map(str, declared)),
         discovered_inputs=str(discovered_inputs) if discovered_inputs else None,
         after=tuple(after),
@@ -339,12 +356,7 @@ def make_step(
     )
 
 
-def _config(**parts: Any) -> Config:
-    fingerprints = tuple(part for part in parts.values() if isinstance(part, Fingerprint))
-    return Config(json.dumps(parts, sort_keys=True), fingerprints)
-
-
 def fingerprint(data: Any) -> Fingerprint:
-    """Return a digest of JSON data: declarations are large, and each of hundreds of steps keeps its `config`."""
+    """Return a digest of JSON data: declarations are large, and hundreds of steps store their `config`."""
     text = json.dumps(data, sort_keys=True)
     return Fingerprint(hashlib.sha256(text.encode()).hexdigest()[:16], lambda: text)

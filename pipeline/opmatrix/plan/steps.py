@@ -1,4 +1,7 @@
-"""Plan: declarations and matrix in, steps out. Imports no framework, runs nothing."""
+"""The step graph: one function per group makes its steps, each with its key (see `opmatrix.plan.step_keys`).
+
+Imports no framework, runs nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,29 +26,29 @@ from opmatrix.version import minor
 
 __all__ = ["Plan", "steps"]
 
-# The packages that an export and a verification depend on.
+# The packages that a step depends on.
 _EXPORTING = ("torch", "onnx", "onnxscript")
 _VERIFYING = ("onnx", "onnxruntime", "numpy")
-_INSTALLING = 3600  # seconds that an environment may take: a download of 200 MB
+_INSTALLING = 3600  # seconds: time limit of an environment, which downloads 200 MB
 
 
 def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
-    yield _sdk(plan)
+    yield _headers(plan)
     yield from (_environment(plan, name) for name in plan.environments)
     verdicts: list[Path] = []
     for operator in plan.operators:
         op = OperatorPlan(plan, operator)
-        yield _glue(op)
+        yield _codegen(op)
         if has_torch_library(operator.spec) or has_ort_library(operator.spec):
             yield _compile(op)
         yield _data(op)
         if operator.spec.torch and not operator.spec.torch.overrides:
-            yield _draw(op)
+            yield _draw_inputs(op)
         for torch in plan.torches:
             yield from _register(op, torch)
         cells = operator.cells(plan.cells)
-        # A model depends on no ONNX Runtime, and so nor does the step that writes it.
+        # A model depends on no ONNX Runtime, so neither does the step that writes it.
         exported = tuple(dict.fromkeys(replace(cell, ort=minor(plan.versions.onnxruntime)) for cell in cells))
         for lowering in operator.spec.lowerings:
             yield from (_export(op, lowering, cell) for cell in exported)
@@ -62,8 +65,8 @@ def steps(plan: Plan) -> Iterator[Step]:
 
 
 def _once_cells(cells: Iterable[Cell]) -> set[Cell]:
-    """Return the first cell of each torch in each ONNX Runtime, of those that it reads: what is tried once stands
-    there, whatever other versions are planned beside them."""
+    """Return the cells that run the once checks: the first cell of each pair of torch and ONNX Runtime whose models
+    this ONNX Runtime reads. Other versions in the plan do not change which cells these are."""
     first: dict[tuple[str | None, str], Cell] = {}
     for cell in cells:
         if not why_unreadable(cell):
@@ -72,7 +75,7 @@ def _once_cells(cells: Iterable[Cell]) -> set[Cell]:
 
 
 def _environment(plan: Plan, name: str) -> Step:
-    """Make the environment of another torch or ONNX Runtime."""
+    """Install another torch or ONNX Runtime in an environment of its own."""
     layout = plan.layout
     packages = (*_EXPORTING, "numpy", "hypothesis") if name.startswith("torch") else _VERIFYING
     return make_step(
@@ -87,7 +90,7 @@ def _environment(plan: Plan, name: str) -> Step:
 
 
 def _probes(plan: Plan) -> Iterator[Step]:
-    """Measure each torch and each ONNX Runtime that has cells: once, and anew with another version or table."""
+    """Probe each torch and each ONNX Runtime that has cells, again when its version or the table changes."""
     probed: tuple[tuple[str, Server, tuple[str, ...]], ...] = (
         ("torch", "export", _EXPORTING),
         ("ort", "ort", ("onnx", "onnxruntime")),
@@ -109,29 +112,29 @@ def _probes(plan: Plan) -> Iterator[Step]:
 
 
 def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
-    """Prove each part of what this torch is given, keyed by no more than the part follows from."""
+    """Test the operator in this torch, in parts. Each is keyed only by what its result depends on."""
     if not op.spec.torch or not op.has_torch_side(torch):
         return
     if op.needs_own_library(torch):
         yield _compile_alone(op, torch)
     keys, reference, own = op.keys, op.layout.reference(op.name), not op.spec.torch.overrides
     interface: Mapping[str, Any] = {
-        "reads": op.torch_interface(torch),  # binding and fake kernel: the arithmetic may change without it
+        "reads": op.torch_interface(torch),  # an edit of the kernel's arithmetic does not repeat these parts
         "after": op.compiled(torch),
         "server": "export",
-        "models": keys.models,
+        "models": keys.models_key,
     }
     yield op.register("schema", torch=torch, **interface, uses=("onnx",))
     yield op.register(
         "kernel",
         torch=torch,
         reads=[*op.torch_code(torch), op.layout.data_manifest(op.name)],
-        models=keys.models,
+        models=keys.models_key,
         tolerances=keys.tolerances.get("custom"),
         uses=("numpy",),
     )
     if own:
-        lowered = keys.lowerings["custom"]
+        lowered = keys.lowering_hashes["custom"]
         yield op.register("nodes", torch=torch, **interface, lowered=lowered, uses=("onnx", "onnxscript"))
         yield op.register(
             "search",
@@ -140,13 +143,13 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
             tolerances=keys.tolerances.get("custom"),
             uses=("hypothesis", "numpy"),
         )
-    if op.torch_op:  # of an operator that Python defines, the file itself says whether there is a formula
-        # Not keyed by the kernel: no kernel can change whether the formula is the reference's derivative.
+    if op.torch_op:  # even where it defines the operator: only the file itself says whether it has a gradient
+        # Not keyed by the kernel: the formula is compared with the derivative of the reference.
         formula = [*op.torch_op, reference]
-        yield op.register("gradient", torch=torch, reads=formula, models=keys.models, uses=("numpy",))
+        yield op.register("gradient", torch=torch, reads=formula, models=keys.models_key, uses=("numpy",))
 
 
-def _sdk(plan: Plan) -> Step:
+def _headers(plan: Plan) -> Step:
     return make_step(
         plan,
         "headers",
@@ -156,42 +159,33 @@ def _sdk(plan: Plan) -> Step:
     )
 
 
-def _glue(op: OperatorPlan) -> Step:
+def _codegen(op: OperatorPlan) -> Step:
     folder = op.layout.generated(op.name)
     return op.step(
         "codegen",
-        writes=[folder / name for name in generated_files.generated(op.spec, op.written)],
+        writes=[folder / name for name in generated_files.generated(op.spec, op.handwritten_files)],
         code=generated_files.TEMPLATES,
-        spec=op.keys.codegen,
+        spec=op.keys.codegen_key,
         kernel=op.spec.kernel,
-        written=sorted(op.written),
+        written=sorted(op.handwritten_files),
     )
 
 
 def _compile(op: OperatorPlan) -> Step:
-    layout, name, spec = op.layout, op.name, op.spec
-    linked = not spec.uses and OWN_ORT not in op.written
-    shared = layout.objects(name, *ninja_file.shared_objects(spec, op.written)) if linked else ()
+    layout, name, spec, handwritten = op.layout, op.name, op.spec, op.handwritten_files
+    writes = [layout.torch_library(name)] if has_torch_library(spec) else []
+    if has_ort_library(spec):
+        writes.append(layout.ort_library(name))
+        if not spec.uses and OWN_ORT not in handwritten:
+            writes += layout.objects(name, *ninja_file.shared_objects(spec, handwritten))
+    if has_kernel_object(spec, handwritten):
+        writes += layout.objects(name, "kernel", "runtime")
     return op.step(
         "compile",
-        reads=[
-            layout.ort_headers,
-            *(layout.generated(name) / file for file in generated_files.native(spec, op.written)),
-            *(path for other in spec.uses for path in layout.objects(other, "kernel", "ort")),
-            *layout.native_sources(name),
-            *third_party_headers.files(spec, layout.root),
-        ],
-        writes=[
-            *([layout.torch_library(name)] if has_torch_library(spec) else ()),
-            *dict.fromkeys(
-                [
-                    *([layout.ort_library(name), *shared] if has_ort_library(spec) else ()),
-                    *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, op.written) else ()),
-                ]
-            ),
-        ],
+        reads=[*op.cpp_files, *(path for other in spec.uses for path in layout.objects(other, "kernel", "ort"))],
+        writes=dict.fromkeys(writes),
         discovered_inputs=layout.discovered_headers(name),
-        ninja=build_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.written),
+        ninja=build_ninja(layout, spec, toolchain=op.plan.toolchain, written=handwritten),
         compiler=op.plan.toolchain.identity,
         headers=third_party_headers.versions(spec),
         torch=op.plan.versions.torch if op.own_torch else "",
@@ -199,7 +193,7 @@ def _compile(op: OperatorPlan) -> Step:
 
 
 def _compile_alone(op: OperatorPlan, torch: str) -> Step:
-    """Compile the library for one torch, in whose environment its headers are."""
+    """Compile the library for one torch, with the headers of its environment."""
     layout, name, spec = op.layout, op.name, op.spec
     environment = f"torch{torch}"
     return op.step(
@@ -207,17 +201,14 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
         f"@{environment}",
         "--torch-root", str(layout.environment(environment).relative_to(layout.root)),
         reads=[
-            layout.ort_headers,
-            *(layout.generated(name) / file for file in generated_files.native(spec, op.written)),
-            *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, op.written) else ()),
-            *layout.native_sources(name),
-            *third_party_headers.files(spec, layout.root),
+            *op.cpp_files,
+            *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, op.handwritten_files) else ()),
             layout.installed_version(environment, "torch"),
         ],
         writes=[layout.torch_library(name, torch=torch)],
         after=[f"compile:{name}"],
         discovered_inputs=layout.discovered_headers(name, torch=torch),
-        ninja=cpp_abi_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.written),
+        ninja=cpp_abi_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.handwritten_files),
         compiler=op.plan.toolchain.identity,
         headers=third_party_headers.versions(spec),
     )  # fmt: skip
@@ -229,20 +220,20 @@ def _data(op: OperatorPlan) -> Step:
         reads=[op.layout.reference(op.name)],
         writes=[op.layout.data_manifest(op.name), *op.data_files],
         server="onnx",
-        spec=op.keys.runtime,
-        models=op.keys.models,
+        spec=op.keys.runtime_key,
+        models=op.keys.models_key,
         uses=("numpy", "onnx"),
     )
 
 
-def _draw(op: OperatorPlan) -> Step:
+def _draw_inputs(op: OperatorPlan) -> Step:
     return op.step(
         "draw-inputs",
         reads=[op.layout.reference(op.name)],
         writes=[op.layout.drawn_inputs(op.name)],
         server="onnx",
-        spec=op.keys.runtime,
-        models=op.keys.models,
+        spec=op.keys.runtime_key,
+        models=op.keys.models_key,
         uses=("hypothesis", "numpy"),
     )
 
@@ -251,25 +242,18 @@ def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
     """Write the models of a cell: by an exporter of torch, or, where the cell has no torch, by the exporter `node`."""
     layout, spec = op.layout, op.spec
     bodies = op.function_models(lowering, cell) if cell.torch else ()
-    made: Mapping[str, Any] = {
-        "stage": "node",
-        "reads": [layout.generated(spec.name) / generated_files.SCHEMA],
-        "server": "onnx",
-        "uses": ("onnx",),
-    }
     if cell.torch:
-        made = {
-            "reads": [
-                *(layout.generated(spec.name) / file for file in generated_files.PYTHON),
-                *(layout.generated(name) / generated_files.SCHEMA for name in spec.uses),
-                *(op.torch_op if spec.torch and spec.torch.python else ()),
-                *(op.model_files("custom", cell) if bodies else ()),
-            ],
+        python = op.torch_op if spec.torch and spec.torch.python else ()
+        made: Mapping[str, Any] = {
+            "reads": [*op.export_modules, *python, *(op.model_files("custom", cell) if bodies else ())],
             "server": "export",
-            "lowered": op.keys.lowerings[lowering],
+            "lowered": op.keys.lowering_hashes[lowering],
             "environment": op.plan.environment(torch=cell.torch),
             "uses": _EXPORTING,
         }
+    else:
+        schema = layout.generated(spec.name) / generated_files.SCHEMA
+        made = {"stage": "export-node", "reads": [schema], "server": "onnx", "uses": ("onnx",)}
     return op.cell_step(
         "export",
         lowering,
@@ -280,8 +264,8 @@ def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
             *op.model_files(lowering, cell),
             *bodies,
         ],
-        spec=op.keys.runtime,
-        models=op.keys.export,
+        spec=op.keys.runtime_key,
+        models=op.keys.export_key,
         **made,
     )
 
@@ -317,9 +301,9 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
         writes=[verdict],
         server="ort",
         verdict=verdict,
-        spec=op.keys.runtime,
-        used=op.keys.used,
-        models=op.keys.models,
+        spec=op.keys.runtime_key,
+        used=op.keys.used_key,
+        models=op.keys.models_key,
         tolerances=op.keys.tolerances[lowering],
         once=once,
         published=op.operator.published if lowering == "custom" else (),
@@ -329,9 +313,9 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
 
 
 def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
-    """Keyed by the sources, not by the libraries that ship: the same bytes may come of sound and of undefined C++."""
+    """Keyed by the sources, not by the libraries that ship: C++ with undefined behaviour may compile to equal bytes."""
     layout, spec, verdict = op.layout, op.spec, op.layout.sanitized_verdict(op.name)
-    compiled = [o for o in op.plan.operators if o.name in (*spec.uses, spec.name)]
+    compiled = [OperatorPlan(op.plan, o) for o in op.plan.operators if o.name in (*spec.uses, spec.name)]
     return op.step(
         "sanitize",
         "",
@@ -339,10 +323,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         lowering="custom",
         cell=cell,
         reads=[
-            layout.ort_headers,
-            *(layout.generated(o.name) / file for o in compiled for file in generated_files.native(o.spec, o.written)),
-            *dict.fromkeys(path for o in compiled for path in layout.native_sources(o.name)),
-            *third_party_headers.files(spec, layout.root),
+            *dict.fromkeys(path for o in compiled for path in o.cpp_files),
             *(layout.reference(o.name) for o in compiled),
             layout.data_manifest(spec.name),
             layout.manifest(spec.name, "custom", cell),
@@ -355,19 +336,19 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         compiler=op.plan.toolchain.identity,
         flags=[*op.plan.toolchain.compiler, op.plan.toolchain.linker],
         headers=third_party_headers.versions(spec),
-        written=sorted(op.written),
-        spec=op.keys.runtime,
-        models=op.keys.models,
+        written=sorted(op.handwritten_files),
+        spec=op.keys.runtime_key,
+        models=op.keys.models_key,
         tolerances=op.keys.tolerances,
-        uses=("torch", "onnx", "onnxruntime", "numpy", "hypothesis",),
+        uses=("torch", "onnx", "onnxruntime", "numpy", "hypothesis"),
     )  # fmt: skip
 
 
 def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
-    """Keyed by verdicts: what a log says, and a picture of another model, is new with its verdict. So a picture that is
-    missing, since its export failed, does not keep the report from being written.
+    """Keyed by verdicts: when a log or a graph drawing changes, so does its verdict. A drawing that a failed export did
+    not write does not prevent the report.
 
-    Not keyed by the choice of cells: the report covers what stands beside them, and is the same for every choice.
+    Not keyed by the choice of cells: the report also covers the other verdicts, and is the same for every choice.
     """
     return make_step(
         plan,
@@ -375,7 +356,7 @@ def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
         asks=[word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)],
         reads=verdicts,
         any_cell=bool(verdicts),  # without one it fails
-        operators={o.name: o.where for o in plan.operators},  # a cell that is no longer theirs goes away
+        operators={o.name: o.where for o in plan.operators},  # the report drops cells that an operator no longer has
         drawn=[digest("export"), digest("export-node"), digest("register")],
         discovered_inputs=plan.layout.verdict_list,
         writes=plan.layout.report_files,

@@ -1,4 +1,4 @@
-"""The steps that ship: one pair of libraries of the chosen operators, and a wheel around it. Runs nothing."""
+"""The steps of `doit dist`: link one pair of libraries of the chosen operators, and pack a wheel. Runs nothing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from opmatrix.wheel.settings import Dist
 
 
 def shipping(plan: Plan) -> Iterator[Step]:
-    """Yield them. Where the project says nothing of a wheel, there is only one, which says what to write."""
+    """Yield both steps. Where the project declares no wheel, only `dist`, whose message says what to write."""
     if plan.dist:
-        yield _link(plan, plan.dist)
+        yield _link_wheel(plan, plan.dist)
     yield _dist(plan, plan.dist)
 
 
-def _link(plan: Plan, dist: Dist) -> Step:
-    """Keyed by objects, not by sources: an edit that leaves them as they were ships nothing anew."""
+def _link_wheel(plan: Plan, dist: Dist) -> Step:
+    """Keyed by objects, not by sources: an edit that changes no object repeats nothing."""
     layout, chosen = plan.layout, dist.chosen(plan.operators)
     specs = [o.spec for o in chosen if has_kernel(o.spec)]
     libraries = {side: layout.linked_library(dist.name, side) for side in inputs.sides(chosen)}

@@ -1,1 +1,1 @@
-"""Verdicts as a table, as JSON, as JUnit, as Markdown and as a page."""
+"""What `doit report` writes: verdicts as a table, JSON, JUnit XML, Markdown and an HTML page."""

@@ -1,8 +1,8 @@
-"""What differs between two reports: which cells broke, and which were mended."""
+"""What differs between two reports: which cells are newly broken, fixed, changed, new or gone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from opmatrix.matrix.cells import Cell
@@ -17,20 +17,20 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 def compare(now: Document, before: Document) -> dict[str, Any]:
     """Return report.json's `changes`: the cells of each kind, and the versions that differ, by environment.
 
-    A cell is broken that was right (verified or unsupported) and is wrong (mismatched or failed) now, and fixed the
-    other way round; changed where the outcome differs otherwise. New and gone are those that only one report has.
+    A broken cell was right (verified or unsupported) and is wrong (mismatched or failed) now, a fixed one the other way
+    round; a changed one has another outcome of the same kind. Only one report has a new or gone cell.
     """
-    mine, theirs = _outcomes(now), _outcomes(before)
+    outcomes, earlier = _outcomes(now), _outcomes(before)
     found: dict[str, Any] = {kind: [] for kind in KINDS}
-    for name in [*mine, *(name for name in theirs if name not in mine)]:
-        was, outcome = theirs.get(name), mine.get(name)
+    for name in outcomes | earlier:
+        was, outcome = earlier.get(name), outcomes.get(name)
         if was != outcome:
             found[_kind(was, outcome)].append({"cell": name, "before": was, "now": outcome})
     return found | {"versions": _versions(now["environments"], before["environments"])}
 
 
 def kinds(changes: Mapping[str, Any] | None) -> dict[str, tuple[Kind, str | None]]:
-    """Return kind of change and former outcome by the name of the cell, of the cells that there are now."""
+    """Return the kind of change and the earlier outcome of each cell of the newer report, by its name."""
     if not changes:
         return {}
     return {entry["cell"]: (kind, entry["before"]) for kind in KINDS if kind != "gone" for entry in changes[kind]}
@@ -47,20 +47,17 @@ def _kind(before: str | None, now: str | None) -> Kind:
 
 
 def _outcomes(report: Document) -> dict[str, str]:
-    return {_name(cell): cell["outcome"] for cell in report["cells"]}
-
-
-def _name(record: Mapping[str, Any]) -> str:
-    cell = Cell(**{key: record[key] for key in ("torch", "exporter", "opset", "ort")})
-    return f"{record['op']}-{record['lowering']}@{cell}"
+    """Return the outcomes by the names of the cells: ``relu-custom@torch2.13-dynamo-opset18-ort1.31``."""
+    fields = ("torch", "exporter", "opset", "ort")
+    return {f"{c['op']}-{c['lowering']}@{Cell(**{f: c[f] for f in fields})}": c["outcome"] for c in report["cells"]}
 
 
 def _versions(now: Environments, before: Environments) -> dict[str, dict[str, list[str | None]]]:
-    """Return what differs in the environments that both have; one that only one has, its cells tell of."""
-    both = {name: _differing(versions, before[name]) for name, versions in now.items() if name in before}
-    return {name: differing for name, differing in both.items() if differing}
-
-
-def _differing(now: Mapping[str, str], before: Mapping[str, str]) -> dict[str, list[str | None]]:
-    names: Iterable[str] = [*now, *(name for name in before if name not in now)]
-    return {name: [before.get(name), now.get(name)] for name in names if before.get(name) != now.get(name)}
+    """Return each version that differs, as [before, now], in the environments that both reports have."""
+    found: dict[str, dict[str, list[str | None]]] = {}
+    for environment in (name for name in now if name in before):
+        new, old = now[environment], before[environment]
+        for package in {**new, **old}:
+            if new.get(package) != old.get(package):
+                found.setdefault(environment, {})[package] = [old.get(package), new.get(package)]
+    return found

@@ -1,8 +1,8 @@
-"""The versions of what computed the verdicts of a report: of the main environment, and of each beside it."""
+"""The versions of Python and packages, in each environment, that the verdicts of a report were computed with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from opmatrix.project.paths import Paths
@@ -12,12 +12,12 @@ from opmatrix.version import minor, numbers
 
 MAIN = "main"
 Environments = Mapping[str, Mapping[str, str]]
-"""Versions by package, and of Python, by the name of the environment."""
+"""Versions by package (and "python"), by the name of the environment."""
 
 
 def read(layout: Paths, verdicts: Sequence[Verdict], main: Mapping[str, str]) -> Environments:
-    """Return the main environment, whose versions are given, and the others that cells of `verdicts` need, in the order
-    of the matrix. One that could not be made has no versions, and so is left out."""
+    """Return the versions of the main environment, `main`, and of those that the cells of `verdicts` need, in the order
+    of the matrix. An environment that could not be made has no versions and is left out."""
     found = {MAIN: dict(main)}
     for factor, package in (("torch", "torch"), ("ort", "onnxruntime")):
         asked = dict.fromkeys(getattr(v.cell, factor) for v in verdicts)
@@ -28,26 +28,20 @@ def read(layout: Paths, verdicts: Sequence[Verdict], main: Mapping[str, str]) ->
     return found
 
 
-def said(environments: Environments) -> Iterable[str]:
-    """Yield a line for each environment: ``torch2.9: python 3.11.7, torch 2.9.1, ...``."""
-    for name, versions in environments.items():
-        yield f"{name}: {', '.join(f'{package} {version}' for package, version in versions.items())}"
-
-
 def _versions(layout: Paths, name: str) -> dict[str, str]:
     found = {}
     for package in PACKAGES:
         with suppress(FileNotFoundError):
             found[package] = layout.installed_version(name, package).read_text().strip()
-    there = {package: version for package, version in found.items() if version}
-    return {"python": _python(layout, name), **there} if there else {}
+    found = {package: version for package, version in found.items() if version}
+    return {"python": _python(layout, name), **found} if found else {}
 
 
 def _python(layout: Paths, name: str) -> str:
-    """Return the version that venv noted when it made the environment."""
-    try:
-        lines = (layout.environment(name) / "pyvenv.cfg").read_text().splitlines()
-    except FileNotFoundError:
-        return "unknown"
-    noted = (line.partition("=") for line in lines)
-    return next((value.strip() for key, _, value in noted if key.strip() == "version"), "unknown")
+    """Return the version that venv recorded when it created the environment."""
+    with suppress(FileNotFoundError):
+        for line in (layout.environment(name) / "pyvenv.cfg").read_text().splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() == "version":
+                return value.strip()
+    return "unknown"

@@ -1,8 +1,8 @@
-"""The report as one page that needs nothing else. What it shows is put together in the browser, from one JSON text.
+"""The report as one HTML page without further files. Scripts in the browser show it from one JSON document.
 
-The data of the page is a table by columns. A column of texts is ``{"values": [...], "rows": [...]}``, where a row is
-the place of its text among the values; a column of numbers is a list. Cases stand in a table of their own, in the order
-of the cells, and ``cases.ends[i]`` is where those of cell i end. Numbers are cut to three digits: report.json has all.
+The data of the page is a table by columns. A column of strings is ``{"values": [...], "rows": [...]}``, where a row is
+the index of its string in the values; a column of numbers is a list. Cases have a table of their own, in the order of
+the cells, and ``cases.ends[i]`` is where those of cell i end. Numbers have three digits: report.json has all.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from opmatrix.report.html_template import join
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.records import OUTCOMES
 from opmatrix.report.report_json import Document
-from opmatrix.verdict import Verdict, finite
+from opmatrix.verdict import CaseResult, Verdict, finite
 
 
 def render(report: Document, verdicts: Sequence[Verdict], backgrounds: Sequence[Background]) -> str:
-    """Return the HTML of the page. There is one background for each verdict."""
+    """Return the HTML of the page, from one background for each verdict."""
     return join(json.dumps(data(report, verdicts, backgrounds), separators=(",", ":"), allow_nan=False))
 
 
 def data(report: Document, verdicts: Sequence[Verdict], backgrounds: Sequence[Background]) -> dict[str, Any]:
-    """Return what the page embeds."""
+    """Return the JSON document of the page."""
     changed = kinds(report["changes"])
     changes = [changed.get(str(v), ("", None)) for v in verdicts]
+    cases = [case for v in verdicts for case in v.cases]
     rounded = _Rounded()
     graphs = _Graphs()
     return {
@@ -40,33 +41,30 @@ def data(report: Document, verdicts: Sequence[Verdict], backgrounds: Sequence[Ba
         "outcomes": OUTCOMES,
         "exporters": EXPORTERS,
         "cells": {
-            "op": _column(v.op for v in verdicts),
-            "lowering": _column(v.lowering for v in verdicts),
-            "torch": _column(v.cell.torch for v in verdicts),
-            "exporter": _column(v.cell.exporter for v in verdicts),
-            "opset": _column(v.cell.opset for v in verdicts),
-            "ort": _column(v.cell.ort for v in verdicts),
-            "outcome": _column(v.outcome for v in verdicts),
-            "detail": _column(v.detail for v in verdicts),
+            **_columns(verdicts, "op", "lowering"),
+            **_columns([v.cell for v in verdicts], "torch", "exporter", "opset", "ort"),
+            **_columns(verdicts, "outcome", "detail"),
             "log": _column(b.log for b in backgrounds),
             "change": _column(kind for kind, _ in changes),
             "before": _column(before for _, before in changes),
-            "pictures": _column(graphs.places(b.pictures) for b in backgrounds),
-            "error": [rounded[finite(v.error)] for v in verdicts],
-            "ulp": [rounded[v.ulp] for v in verdicts],
-            "tolerance_used": [rounded[v.tolerance_used] for v in verdicts],
+            "pictures": _column(graphs.by_model(b.pictures) for b in backgrounds),
+            **_errors(verdicts, rounded),
             "seconds": [rounded[v.seconds] for v in verdicts],
         },
-        "cases": _cases(verdicts, rounded),
+        "cases": {
+            "ends": list(accumulate(len(v.cases) for v in verdicts)),
+            **_columns(cases, "case", "model", "outcome", "detail"),
+            **_errors(cases, rounded),
+        },
         "graphs": graphs.found,
     }
 
 
-_MOST = 1e300  # stands for the infinite, which JSON cannot hold: the page shows any number above 999 % alike
+_MOST = 1e300  # instead of infinity, which JSON does not have: the page shows all above 999 % alike
 
 
 class _Rounded(dict[float | None, float | None]):
-    """Numbers cut to three digits. Most stand in many cells."""
+    """Numbers with three digits, by the number: most are in many cells."""
 
     def __missing__(self, number: float | None) -> float | None:
         found = self[number] = None if number is None else float(f"{min(number, _MOST):.3g}")
@@ -74,39 +72,36 @@ class _Rounded(dict[float | None, float | None]):
 
 
 class _Graphs:
-    """Pictures, each kept once: neither torch nor an opset changes most of them."""
+    """Graph drawings, each stored once: most are equal in every torch and opset."""
 
     def __init__(self) -> None:
         self.found: list[Any] = []
-        self._places: dict[str, int] = {}
+        self._indices: dict[str, int] = {}
 
-    def places(self, pictures: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-        """Return the models of a cell, each with the place of its picture."""
-        return tuple((model, self._place(graph)) for model, graph in pictures.items())
+    def by_model(self, pictures: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+        """Return the models of a cell, each with the index of its graph."""
+        return tuple((model, self._index(graph)) for model, graph in pictures.items())
 
-    def _place(self, graph: Any) -> int:
-        text = json.dumps(graph)
-        if text not in self._places:
-            self._places[text] = len(self.found)
+    def _index(self, graph: Any) -> int:
+        index = self._indices.setdefault(json.dumps(graph), len(self.found))
+        if index == len(self.found):
             self.found.append(graph)
-        return self._places[text]
+        return index
 
 
-def _column(texts: Iterable[Hashable]) -> dict[str, Any]:
-    places: dict[Hashable, int] = {}
-    rows = [places.setdefault(text, len(places)) for text in texts]
-    return {"values": list(places), "rows": rows}
+def _column(values: Iterable[Hashable]) -> dict[str, Any]:
+    indices: dict[Hashable, int] = {}
+    rows = [indices.setdefault(value, len(indices)) for value in values]
+    return {"values": list(indices), "rows": rows}
 
 
-def _cases(verdicts: Sequence[Verdict], rounded: _Rounded) -> dict[str, Any]:
-    cases = [case for v in verdicts for case in v.cases]
+def _columns(records: Sequence[object], *fields: str) -> dict[str, Any]:
+    return {field: _column(getattr(record, field) for record in records) for field in fields}
+
+
+def _errors(results: Sequence[Verdict | CaseResult], rounded: _Rounded) -> dict[str, list[float | None]]:
     return {
-        "ends": list(accumulate(len(v.cases) for v in verdicts)),
-        "case": _column(c.case for c in cases),
-        "model": _column(c.model for c in cases),
-        "outcome": _column(c.outcome for c in cases),
-        "detail": _column(c.detail for c in cases),
-        "error": [rounded[finite(c.error)] for c in cases],
-        "ulp": [rounded[c.ulp] for c in cases],
-        "tolerance_used": [rounded[c.tolerance_used] for c in cases],
+        "error": [rounded[finite(r.error)] for r in results],
+        "ulp": [rounded[r.ulp] for r in results],
+        "tolerance_used": [rounded[r.tolerance_used] for r in results],
     }

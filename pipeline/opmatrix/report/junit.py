@@ -14,14 +14,14 @@ from opmatrix.verdict import CaseResult, Outcome, Verdict
 
 _TAGS: Mapping[Outcome, str] = {"mismatched": "failure", "failed": "error", "unsupported": "skipped"}
 _COUNTS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # such as a crash may leave in a log
+# A crash may leave characters in a log that XML does not have.
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(verdicts: Sequence[Verdict]) -> bytes:
     """Return the XML document."""
     root = Element("testsuites", name="opmatrix")
-    for verdict in verdicts:
-        root.append(_suite(verdict))
+    root.extend(map(_suite, verdicts))
     _count(root, sum(v.seconds for v in verdicts))
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
@@ -33,7 +33,7 @@ def _suite(verdict: Verdict) -> Element:
     for case in verdict.cases:
         _case(suite, verdict, case)
     if verdict.outcome not in {"verified", *(c.outcome for c in verdict.cases)}:
-        # What concerns the cell as a whole, such as a library that cannot be loaded, stands in no case.
+        # What concerns the whole cell, such as a library that cannot be loaded, is in no case.
         _case(suite, verdict, CaseResult(case="cell", model="", outcome=verdict.outcome, detail=verdict.detail))
     _count(suite, verdict.seconds)
     return suite

@@ -1,4 +1,4 @@
-"""What stands behind a verdict and not in it: the end of its log, and pictures of its models."""
+"""What the HTML page shows with a verdict: the end of its log, and its models as graph drawings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from opmatrix.project.paths import Paths
 from opmatrix.verdict import Verdict
 
-_BYTES = 4096  # of a log's end: a crash may leave pages
+_BYTES = 4096  # of the end of a log: a crash may leave pages
 _LINES = 40
 
 
@@ -24,9 +24,8 @@ class Background:
 
 
 def read(layout: Paths, found: Verdict) -> Background:
-    """Return what is there. Of a cell that was not verified because a step before it failed, that is the log of this
-    step: those of verify are of an earlier run, and so are pictures where the export failed.
-    """
+    """Return the log and the drawings. Where an earlier step failed, return the log of that step: the log of verify
+    belongs to an earlier run, and so do the drawings where the export failed."""
     blocked = found.blocked_by
     log = _end(layout.log(f"{blocked.group}:{blocked.name}" if blocked else f"verify:{found}"))
     if blocked and blocked.group == "export":
@@ -39,13 +38,11 @@ def _end(path: Path) -> str:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _BYTES))
-            text = file.read().decode(errors="replace")
+            lines = file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return ""
-    lines = text.splitlines()
-    if size > _BYTES:
-        lines = lines[1:]  # it begins anywhere
-    return "\n".join(lines[-_LINES:])
+    complete = lines[1:] if size > _BYTES else lines  # the first line may be cut
+    return "\n".join(complete[-_LINES:])
 
 
 def _pictures(path: Path) -> Mapping[str, Any]:

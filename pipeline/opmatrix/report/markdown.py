@@ -1,4 +1,4 @@
-"""The report as Markdown, as a comment on a pull request shows it: what changed, a table, and what is wrong."""
+"""The report as Markdown for a comment on a pull request: what changed, a table, and what is wrong."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from opmatrix.report import environments
+from opmatrix.errors import many
+from opmatrix.report.changes import KINDS
 from opmatrix.report.records import totals
 from opmatrix.report.report_json import Document
-from opmatrix.report.skipped_checks import Skipped, by_torch
+from opmatrix.report.skipped_checks import Skipped
 from opmatrix.report.terminal import MARKS, faults, unsupported_cases
 from opmatrix.verdict import WRONG, Outcome, Verdict
 
-# GitHub refuses a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.
-_ROWS = 100  # of the table, beyond which those without a fault are left out
+# GitHub rejects a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.
+_ROWS = 100  # of the table; a longer one omits rows without a fault
 _FAULTS = 10
 _LINES = 8  # of a detail
 _WIDTH = 400  # of a line of it
 _LENGTH = 1200  # of all of it
-_NAMES = 10  # of cells that are told together
+_NAMES = 10  # of cells in one list
 
 _HEADINGS = {"broken": "Newly broken", "fixed": "Newly fixed", "changed": "Changed otherwise", "gone": "Gone"}
 
@@ -32,9 +33,12 @@ def render(report: Document, verdicts: Sequence[Verdict], skipped: Sequence[Skip
         parts.append("\n".join(_table(verdicts)))
     parts += _faults(verdicts)
     if skipped:
-        lines = [f"torch {torch}: {_plain(str(s))}" for torch, found in by_torch(skipped).items() for s in found]
-        parts.append("### Not checked, and why\n\n" + "\n".join(_list(lines)))
-    versions = "<br>\n".join(map(_plain, environments.said(report["environments"])))
+        lines = _list(f"torch {s.torch}: {_plain(str(s))}" for s in skipped)
+        parts.append("### Not checked, and why\n\n" + "\n".join(lines))
+    versions = "<br>\n".join(
+        _plain(f"{name}: {', '.join(f'{package} {version}' for package, version in versions.items())}")
+        for name, versions in report["environments"].items()
+    )
     return "\n\n".join([*parts, f"<sub>{versions}</sub>"]) + "\n"
 
 
@@ -42,11 +46,11 @@ def _changes(changes: Mapping[str, Any] | None) -> Iterator[str]:
     if changes is None:
         yield "There is no previous run to compare this one with."
         return
-    told = [f"{len(changes[kind])} {kind}" for kind in ("broken", "fixed", "changed", "new", "gone") if changes[kind]]
-    yield f"Since the previous run: {', '.join(told) or 'every cell as before'}."
+    counts = [f"{len(changes[kind])} {kind}" for kind in KINDS if changes[kind]]
+    yield f"Since the previous run: {', '.join(counts) or 'every cell as before'}."
     for environment, differing in changes["versions"].items():
-        moved = [f"{name} {was or 'none'} → {now or 'none'}" for name, (was, now) in differing.items()]
-        yield f"Versions of {environment}: {_plain(', '.join(moved))}."
+        updates = [f"{name} {was or 'none'} → {now or 'none'}" for name, (was, now) in differing.items()]
+        yield f"Versions of {environment}: {_plain(', '.join(updates))}."
     for kind, heading in _HEADINGS.items():
         if changes[kind]:
             yield f"**{heading}**\n\n" + "\n".join(_list(map(_change, changes[kind])))
@@ -66,7 +70,7 @@ def _list(items: Iterable[str]) -> Iterator[str]:
 
 
 def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield operators and torch by ONNX Runtime; each field says how many cells are of which outcome."""
+    """Yield a row for each operator and torch, a column for each ONNX Runtime: the number of cells of each outcome."""
     runtimes = sorted({v.cell.ort for v in verdicts}, key=_version)
     rows: dict[tuple[str, str, str], dict[str, Counter[Outcome]]] = {}
     for v in verdicts:
@@ -87,14 +91,12 @@ def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 def _field(count: Counter[Outcome] | None) -> str:
     """Return ``✓ 11``, or ``✗ 1, ✓ 10``: what is wrong comes first."""
-    if not count:
-        return ""
     order: Sequence[Outcome] = ("failed", "mismatched", "verified", "unsupported")
-    return ", ".join(f"{MARKS[o][0]} {count[o]}" for o in order if count[o])
+    return ", ".join(f"{MARKS[o][0]} {count[o]}" for o in order if count and count[o])
 
 
 def _faults(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield what is wrong and then what is unsupported, the cells that share a detail together."""
+    """Yield what is wrong, then what is unsupported. Cells with the same detail are listed together."""
     found = faults(verdicts)
     wrong = [(key, alike) for key, alike in found.items() if key[0] in WRONG]
     if wrong:
@@ -104,12 +106,14 @@ def _faults(verdicts: Sequence[Verdict]) -> Iterator[str]:
     if len(wrong) > _FAULTS:
         yield f"{len(wrong) - _FAULTS} further faults stand in index.html."
     reasons = [
-        f"{_code(name)} in {_cells(details)}: {_plain(_first(details[0]))}"
+        f"{_code(name)} in {many(len(details), 'cell')}: {_plain(_first(details[0]))}"
         for name, details in unsupported_cases(verdicts).items()
     ]
-    for (outcome, detail), alike in found.items():
-        if outcome not in WRONG:
-            reasons.append(f"{_cells(alike)}, such as {_code(str(alike[0]))}: {_plain(_first(detail))}")
+    reasons += [
+        f"{many(len(alike), 'cell')}, such as {_code(str(alike[0]))}: {_plain(_first(detail))}"
+        for (outcome, detail), alike in found.items()
+        if outcome not in WRONG
+    ]
     if reasons:
         yield "### Unsupported, and why\n\n" + "\n".join(_list(reasons))
 
@@ -125,7 +129,7 @@ def _fault(outcome: Outcome, detail: str, alike: Sequence[Verdict]) -> str:
 
 
 def _block(lines: Sequence[str]) -> str:
-    """Return a block in which every character stands for itself, fenced by more backticks than are in it."""
+    """Return a code block, fenced by more backticks than its lines contain."""
     text = "\n".join(lines)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}"
@@ -133,10 +137,6 @@ def _block(lines: Sequence[str]) -> str:
 
 def _code(text: str) -> str:
     return f"`{text.replace('`', '')}`"
-
-
-def _cells(found: Sequence[object]) -> str:
-    return f"{len(found)} cell{'' if len(found) == 1 else 's'}"
 
 
 def _first(detail: str) -> str:
@@ -148,12 +148,11 @@ def _cut(line: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text as Markdown that shows it as it is: no markup, no HTML, no mention of anybody, no further field."""
+    """Return Markdown that shows a string as it is, without markup, HTML, @mentions and table separators."""
     escaped = re.sub(r"([\\`*_\[\]<>&|~#])", r"\\\1", text.replace("\n", " "))
     return escaped.replace("@", "@\N{ZERO WIDTH SPACE}")
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Return what sorts 1.9 before 1.16, and what is no version last."""
-    numbers = tuple(int(part) for part in re.findall(r"\d+", text))
-    return numbers or (10**6,)
+    """Return a key that sorts 1.9 before 1.16, and what is no version last."""
+    return tuple(int(part) for part in re.findall(r"\d+", text)) or (10**6,)

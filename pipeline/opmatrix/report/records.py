@@ -1,4 +1,4 @@
-"""What the report says about each cell, as data. An unknown cell is a failed one."""
+"""The records of report.json: the verdict of each cell. A cell without a valid verdict is a failed one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from opmatrix import verdict
+from opmatrix.errors import many
 from opmatrix.matrix.cells import EXPORTERS, Cell
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
@@ -15,14 +16,14 @@ from opmatrix.verdict import WRONG, Outcome, Verdict, finite
 from opmatrix.version import numbers
 
 SCHEMA = 3
-"""The version of report.json's schema, docs/report.md: raised when a reader of the old one would be misled."""
+"""The version of report.json's schema, docs/report.md: raised when a reader of the old one would misread it."""
 
 _LOWERINGS = get_args(Lowering)
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 def collect(layout: Paths, op: str, lowering: Lowering, cell: Cell) -> Verdict:
-    """Return what is known about a cell. A verdict that is missing, unreadable or says nothing is a failed one."""
+    """Return the verdict of a cell; a failed one where it is missing, unreadable or not valid."""
     unknown = Verdict(op=op, lowering=lowering, cell=cell, outcome="failed")
     try:
         found = verdict.read(layout.verdict(op, lowering, cell))
@@ -37,39 +38,40 @@ def collect(layout: Paths, op: str, lowering: Lowering, cell: Cell) -> Verdict:
 
 
 def checked(found: Verdict) -> Verdict:
-    """Return a verdict, failed if it proves nothing."""
+    """Return a verdict, as a failed one if it is not valid."""
     if problem := _problem(found):
         return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip())
     return found
 
 
 def _problem(found: Verdict) -> str:
-    """Return why a verdict proves nothing, or nothing."""
+    """Return why a verdict is not valid, or ""."""
     if found.outcome not in OUTCOMES:
         return f"unknown outcome {found.outcome!r}"
     if found.outcome == "unsupported" and not found.detail:
         return "unsupported, but no reason is given"
-    if found.outcome == "verified" and not found.cases:
-        return "verified, but no case was run"
-    if found.outcome == "verified" and any(c.outcome in WRONG for c in found.cases):
-        return "verified, but not all of its cases are"
-    if found.outcome == "verified" and all(c.outcome == "unsupported" for c in found.cases):
-        return "verified, but all of its cases are unsupported"
+    if found.outcome == "verified":
+        if not found.cases:
+            return "verified, but no case was run"
+        if any(c.outcome in WRONG for c in found.cases):
+            return "verified, but not all of its cases are"
+        if all(c.outcome == "unsupported" for c in found.cases):
+            return "verified, but all of its cases are unsupported"
     if any(c.outcome == "unsupported" and not c.detail for c in found.cases):
         return "a case is unsupported, but no reason is given"
     return ""
 
 
 def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return verdicts in the order of a whole matrix, whichever of its cells were asked for."""
-    return sorted(verdicts, key=_order)
+    """Return verdicts in the order of the whole matrix."""
 
+    def order(found: Verdict) -> tuple[Any, ...]:
+        cell = found.cell
+        torch = (cell.torch is None, numbers(cell.torch) if cell.torch else ())  # cells without torch come last
+        exporter = EXPORTERS.index(cell.exporter)
+        return found.op, _LOWERINGS.index(found.lowering), torch, numbers(cell.ort), exporter, cell.opset
 
-def _order(found: Verdict) -> tuple[Any, ...]:
-    cell = found.cell
-    torch = (cell.torch is None, numbers(cell.torch) if cell.torch else ())  # what needs no torch comes last
-    return (found.op, _LOWERINGS.index(found.lowering), torch, numbers(cell.ort), EXPORTERS.index(cell.exporter),
-            cell.opset)  # fmt: skip
+    return sorted(verdicts, key=order)
 
 
 def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
@@ -81,21 +83,16 @@ def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
 def totals(verdicts: Sequence[Verdict]) -> str:
     """Return ``11 cells: 9 verified, 2 failed``."""
     found = counts(verdicts)
-    cells = found.pop("cells")
-    parts = [f"{count} {outcome}" for outcome, count in found.items() if count]
-    return f"{cells} cell{'' if cells == 1 else 's'}: {', '.join(parts) or 'none asked for'}"
+    parts = [f"{found[outcome]} {outcome}" for outcome in OUTCOMES if found[outcome]]
+    return f"{many(len(verdicts), 'cell')}: {', '.join(parts) or 'none asked for'}"
 
 
 def as_json(found: Verdict) -> dict[str, Any]:
-    """Return a verdict as report.json holds it; docs/report.md says what each key means."""
-    cell = found.cell
+    """Return a verdict as a record of report.json; docs/report.md describes each key."""
     return {
         "op": found.op,
         "lowering": found.lowering,
-        "torch": cell.torch,
-        "exporter": cell.exporter,
-        "opset": cell.opset,
-        "ort": cell.ort,
+        **{key: getattr(found.cell, key) for key in ("torch", "exporter", "opset", "ort")},
         "outcome": found.outcome,
         "worst_error": finite(found.error),
         "worst_ulp": found.ulp,

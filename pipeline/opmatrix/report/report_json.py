@@ -1,9 +1,10 @@
-"""The report as one JSON document, docs/report.md, and its text."""
+"""The report as report.json, see docs/report.md: make it, write it and read it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,16 @@ from opmatrix.report.skipped_checks import Skipped
 from opmatrix.verdict import WRONG, Verdict
 
 Document = Mapping[str, Any]
-"""What report.json holds."""
+"""The content of report.json."""
 
 _READABLE = (2, SCHEMA)  # what a comparison reads is the same in both
-_COMPARED = ("schema", "environments", "cells")
+_CELL = ("op", "lowering", "torch", "exporter", "opset", "ort")  # the fields that name a cell
 
 
 def document(
     verdicts: Sequence[Verdict], environments: Environments, skipped: Sequence[Skipped] = ()
 ) -> dict[str, Any]:
-    """Return the report, as yet compared with no other."""
+    """Return the report, not yet compared with an earlier one."""
     return {
         "schema": SCHEMA,
         "counts": counts(verdicts),
@@ -36,29 +37,30 @@ def document(
 def text(report: Document) -> str:
     """Return the document with a line for each key, and for each cell.
 
-    A line is written by the encoder in C, and an indented text by the one in Python, which takes five times as long.
+    With `indent` json would use its encoder in Python, which takes five times as long as the one in C.
     """
-    lines = [f"{_dumps(key)}: {_dumps(value)}" for key, value in report.items() if key != "cells"]
-    cells = ",\n".join(map(_dumps, report["cells"]))
+    dumps = partial(json.dumps, allow_nan=False)
+    lines = [f"{dumps(key)}: {dumps(value)}" for key, value in report.items() if key != "cells"]
+    cells = ",\n".join(map(dumps, report["cells"]))
     return "{\n" + ",\n".join([*lines, f'"cells": [\n{cells}\n]']) + "\n}\n"
 
 
 def parse(content: str) -> Document | None:
-    """Return the document that stands in `content`, or None where that is of another form, or damaged."""
+    """Return the document in `content`, or None where it has another form or is damaged."""
     try:
-        found = json.loads(content)
+        found: Document = json.loads(content)
     except ValueError:
         return None
-    if not isinstance(found, dict) or found.get("schema") not in _READABLE:
-        return None
-    environments, cells = found.get("environments"), found.get("cells")
-    if not isinstance(environments, dict) or not all(isinstance(versions, dict) for versions in environments.values()):
-        return None
-    return found if isinstance(cells, list) and all(map(_is_cell, cells)) else None
+    match found:
+        case {"schema": schema, "environments": dict(environments), "cells": list(cells)} if schema in _READABLE:
+            valid = (isinstance(c, dict) and c.get("outcome") in OUTCOMES and {*_CELL} <= {*c} for c in cells)
+            if all(isinstance(versions, dict) for versions in environments.values()) and all(valid):
+                return found
+    return None
 
 
 def is_wrong(path: Path) -> bool:
-    """Return whether the report in a file has a cell that is wrong. Reads its first lines alone."""
+    """Return whether the report in a file has a wrong cell. Reads only its first lines."""
     try:
         with path.open() as file:
             counts = next(line for line in file if line.startswith('"counts": '))
@@ -69,16 +71,5 @@ def is_wrong(path: Path) -> bool:
 
 
 def same(a: Document, b: Document) -> bool:
-    """Return whether two documents tell of the same run: all but what they were compared with is equal."""
-    return all(a[key] == b[key] for key in _COMPARED)
-
-
-def _is_cell(found: Any) -> bool:
-    return isinstance(found, dict) and found.get("outcome") in OUTCOMES and {*_NAMED} <= {*found}
-
-
-_NAMED = ("op", "lowering", "torch", "exporter", "opset", "ort")
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
+    """Return whether two documents are of the same run: they may differ in what they were compared with."""
+    return all(a[key] == b[key] for key in ("schema", "environments", "cells"))

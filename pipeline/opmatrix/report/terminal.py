@@ -1,4 +1,4 @@
-"""The report in a terminal: a row per operator, lowering and exporter, and below it what is not verified."""
+"""The report in a terminal: a row per operator, lowering and exporter, then the cells that are not verified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from opmatrix.matrix.cells import EXPORTERS
 from opmatrix.report.records import OUTCOMES, totals
-from opmatrix.report.skipped_checks import Skipped, by_torch
+from opmatrix.report.skipped_checks import Skipped
 from opmatrix.verdict import Outcome, Verdict, percent
 
 MARKS: Mapping[Outcome, tuple[str, str, str]] = {
@@ -21,14 +21,14 @@ MARKS: Mapping[Outcome, tuple[str, str, str]] = {
     "failed": ("✗", "X", "red"),
     "unsupported": ("○", "n/a", "yellow"),
 }
-"""A mark, so that nothing hangs on a colour, one for a terminal without Unicode, and the colour."""
+"""A mark, since not all readers see colours, one for a terminal without Unicode, and the colour."""
 
-_ALIKE = 12  # verdicts of one reason that are named: an environment that could not be made stands behind hundreds
+_ALIKE = 12  # names of verdicts with one detail: an environment that could not be made causes hundreds
 _LINES = 8  # of a detail: a crash may leave pages, and report.json has all of them
 
 
 def show(verdicts: Sequence[Verdict], console: Console, skipped: Sequence[Skipped] = ()) -> None:
-    """Print the table, why each cell that is not verified is not, what a torch could not check, and the totals."""
+    """Print the table, why cells are not verified, the checks that torch does not have, and the totals."""
     console.print()
     console.print(_table(verdicts, console))
     for (outcome, detail), alike in faults(verdicts).items():
@@ -36,16 +36,16 @@ def show(verdicts: Sequence[Verdict], console: Console, skipped: Sequence[Skippe
             console.print(_mark(outcome, console, f" {outcome} {found}"), soft_wrap=True)
         if len(alike) > _ALIKE:
             console.print(f"  and {len(alike) - _ALIKE} more", highlight=False)
-        # Not wrapped, so that a command in it can be copied.
+        # Not wrapped: a command in it can be copied.
         console.print(Text(_indented(detail, alike[0])), soft_wrap=True)
         console.print()
     for name, details in unsupported_cases(verdicts).items():
         cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
         console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
         console.print(Text(f"  {details[0]}\n"), soft_wrap=True)
-    for torch, left_out in by_torch(skipped).items():
+    for torch, of_torch in groupby(skipped, key=lambda s: s.torch):
         console.print(f"not checked in torch {torch}", highlight=False)
-        for checks in left_out:
+        for checks in of_torch:
             console.print(Text(f"  {checks}"), soft_wrap=True)
         console.print()
     console.print(totals(verdicts), highlight=False)
@@ -68,7 +68,7 @@ def _table(verdicts: Sequence[Verdict], console: Console) -> Table:
 
 
 def _versions(verdicts: Sequence[Verdict]) -> str | None:
-    """Return the versions that all cells share, or None where they differ: then each row names its own."""
+    """Return the versions that all cells share, or None where they differ and each row names its own."""
     torch = {v.cell.torch for v in verdicts} - {None}
     ort = {v.cell.ort for v in verdicts}
     if len(torch) > 1 or len(ort) != 1:
@@ -77,16 +77,15 @@ def _versions(verdicts: Sequence[Verdict]) -> str | None:
 
 
 def _rows(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
-    def key(v: Verdict) -> tuple[str, ...]:
+    def key(v: Verdict) -> tuple[str, str, str, str, int]:
         torch = v.cell.torch or "without, and so behind every version"
-        return (v.op, v.lowering, torch, v.cell.ort, v.cell.exporter)
+        return (v.op, v.lowering, torch, v.cell.ort, EXPORTERS.index(v.cell.exporter))
 
-    rows = [list(row) for _, row in groupby(sorted(verdicts, key=lambda v: (key(v), v.cell.opset)), key)]
-    return sorted(rows, key=lambda row: (*key(row[0])[:4], EXPORTERS.index(row[0].cell.exporter)))
+    return [list(row) for _, row in groupby(sorted(verdicts, key=lambda v: (key(v), v.cell.opset)), key)]
 
 
 def _opsets(row: Sequence[Verdict], console: Console) -> Text:
-    """Return the opsets by outcome: ``✓ 9 12 15`` and, on a line of its own, ``✗ 17``."""
+    """Return a line with the opsets of each outcome: ``✓ 9 12 15``, then ``✗ 17``."""
     opsets = {o: [str(v.cell.opset) for v in row if v.outcome == o] for o in OUTCOMES}
     return Text("\n").join(_mark(o, console, " ".join(["", *numbers])) for o, numbers in opsets.items() if numbers)
 
@@ -97,14 +96,14 @@ def _mark(outcome: Outcome, console: Console, text: str) -> Text:
 
 
 def _worst(row: Sequence[Verdict]) -> str:
-    """Return the largest error, and the largest part of a tolerance that was used (by another case, maybe)."""
+    """Return the largest error and the largest `tolerance_used`, which may be of different cases."""
     errors = [v.error for v in row if v.error is not None]
     used = [v.tolerance_used for v in row if v.tolerance_used is not None]
     return f"{max(errors):.1e} {percent(max(used)):>4}" if errors and used else ""
 
 
 def faults(verdicts: Sequence[Verdict]) -> dict[tuple[Outcome, str], list[Verdict]]:
-    """Return the verdicts by outcome and detail: one compile error stands behind all cells of an operator."""
+    """Return the verdicts by outcome and detail: one compile error fails all cells of an operator."""
     found: dict[tuple[Outcome, str], list[Verdict]] = {}
     for verdict in (v for v in verdicts if v.outcome != "verified"):
         found.setdefault((verdict.outcome, verdict.detail), []).append(verdict)
@@ -112,10 +111,7 @@ def faults(verdicts: Sequence[Verdict]) -> dict[tuple[Outcome, str], list[Verdic
 
 
 def unsupported_cases(verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
-    """Return the details of unsupported cases in verified cells, by name: ``gelu-custom-plain_float64``.
-
-    What is said differs from cell to cell, so that one stands for all; report.json has each.
-    """
+    """Return the details of unsupported cases in verified cells, by name: ``gelu-custom-plain_float64``."""
     found: dict[str, list[str]] = {}
     for verdict in (v for v in verdicts if v.outcome == "verified"):
         for case in verdict.cases:

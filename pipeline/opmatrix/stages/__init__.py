@@ -1,1 +1,4 @@
-"""The stages: each reads files, proves something, and writes files. A stage never imports another."""
+"""One module per stage, with the name of its command: it reads files, tests or makes something, and writes files.
+
+A stage never imports another.
+"""

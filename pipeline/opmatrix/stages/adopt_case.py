@@ -1,4 +1,4 @@
-"""Add a case that the search found to cases.py: from then on it is exported and verified as every other."""
+"""Add a case that the property test found to cases.py; then it is exported and verified like the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opmatrix.project.paths import Paths
 
 
 def run(layout: Paths, operator: Operator, *, case: str) -> None:
-    """Add `case` to MODELS. Raises UsageError where it was not found, or is there already."""
+    """Add `case` to MODELS. Raises UsageError where it was not found or exists already."""
     path, cases = layout.failing_case(operator.name, case), layout.cases(operator.name)
     shown = cases.relative_to(layout.root)
     if any(c.name == case for m in operator.models for c in m.cases):

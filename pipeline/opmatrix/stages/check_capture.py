@@ -1,4 +1,4 @@
-"""Build a person's torch model, run it, and export it: what `doit check` needs torch for."""
+"""Build, run and export a user's torch model: the part of `doit check` that needs torch."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PART = "capture.json"
 
 
 def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int, into: Path) -> None:
-    """Write a folder per exporter, model.onnx with what torch computes as test_data_set_0, and findings.
+    """Write a folder per exporter, with model.onnx and the outputs of torch as test_data_set_0, and the findings.
 
-    What is being done is written down first, so that it can be told of a process that dies of it. A person's mistake
-    is no error of this stage but what it has found: `error` in capture.json.
+    capture.json first records each activity, `doing`, in case the process crashes in it. A user's mistake is no error
+    of this stage but a result: `error` in capture.json.
     """
     record = _Record(into / PART)
     try:
@@ -39,48 +39,48 @@ def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int
         record.doing(f"{target} ran")
         model = build(target, layout.root)
         model.module.eval()
-        inputs = ", ".join(
-            f"{n} {described(to_array(t))}" for n, t in zip(model.input_names, model.inputs, strict=True)
-        )
+        inputs = _described(model.input_names, model.inputs)
         record.add(finding.ok("function", f"gives the module {type(model.module).__name__}, inputs: {inputs}"))
         record.doing(f"the model ran in torch {torch_minor()}")
         outputs = _run(model, target, loaded)
     except OpmatrixError as error:
         record.fail(str(error))
         return
-    names = _names(model, len(outputs), target)
-    shown = ", ".join(f"{n} {described(to_array(t))}" for n, t in zip(names, outputs, strict=True))
-    record.add(finding.ok("torch", f"runs in torch {torch.__version__}; outputs: {shown}"))
+    names = _names(model, len(outputs))
+    record.add(finding.ok("torch", f"runs in torch {torch.__version__}; outputs: {_described(names, outputs)}"))
     for exporter in exporters:
         name = f"torch{torch_minor()}-{exporter}-opset{opset}"
         record.doing(f"the {exporter} exporter ran", name)
         path = _export(model, loaded, exporter=exporter, opset=opset, names=names, folder=into / name, record=record)
         if path:
             data = onnx_dataset.DataSet(
-                inputs={n: to_array(t) for n, t in zip(model.input_names, model.inputs, strict=True)},
-                outputs={n: to_array(t) for n, t in zip(names, outputs, strict=True)},
+                inputs=dict(zip(model.input_names, map(to_array, model.inputs), strict=True)),
+                outputs=dict(zip(names, map(to_array, outputs), strict=True)),
             )
             onnx_dataset.write(path.parent / f"{onnx_dataset.DATA_SET}0", data)
             record.made(name, path)
     record.doing("")
 
 
+def _described(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> str:
+    return ", ".join(f"{name} {described(to_array(tensor))}" for name, tensor in zip(names, tensors, strict=True))
+
+
 class _Record:
-    """What is known so far, in the file that the caller reads."""
+    """The findings so far, in the file that `doit check` reads."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._findings, self._cells = path, list[Finding](), dict[str, Any]()
-        self._doing = self._cell = ""
+        self._state = {"doing": "", "cell": "", "error": ""}
 
     def doing(self, what: str, cell: str = "") -> None:
-        self._doing, self._cell = what, cell
         if cell:
             self._cells[cell] = {"findings": [], "model": None}
-        self._write()
+        self._write(doing=what, cell=cell)
 
     def add(self, found: Finding) -> None:
-        if self._cell:
-            self._cells[self._cell]["findings"].append(vars(found))
+        if cell := self._state["cell"]:
+            self._cells[cell]["findings"].append(vars(found))
         else:
             self._findings.append(found)
         self._write()
@@ -90,20 +90,19 @@ class _Record:
         self._write()
 
     def fail(self, error: str) -> None:
-        self._doing = ""
-        self._write(error)
+        self._write(doing="", error=error)
 
-    def _write(self, error: str = "") -> None:
-        more = {"cells": self._cells, "doing": self._doing, "cell": self._cell, "error": error}
-        finding.write(self._path, self._findings, **more)
+    def _write(self, **state: str) -> None:
+        self._state |= state
+        finding.write(self._path, self._findings, cells=self._cells, **self._state)
 
 
 def _run(model: TorchModel, target: str, loaded: load_operators.LoadedOperators) -> tuple[torch.Tensor, ...]:
-    """Return the outputs of the module. Raises UsageError where it raises, or gives what is no tensor."""
+    """Return the outputs of the module. Raises UsageError where it raises, or returns other things than tensors."""
     try:
         with torch.no_grad():
             given = model.module(*(t.clone() for t in model.inputs))
-    except Exception as error:  # whatever a person's module raises
+    except Exception as error:  # a user's module may raise anything
         text = f"{target}: the module raised {told(error)}"
         missing = next((why for name, why in loaded.missing.items() if name.partition("::")[2] in str(error)), "")
         raise UsageError(f"{text}. {missing}" if missing else text) from error
@@ -114,8 +113,8 @@ def _run(model: TorchModel, target: str, loaded: load_operators.LoadedOperators)
     return tuple(leaves)
 
 
-def _names(model: TorchModel, count: int, target: str) -> tuple[str, ...]:
-    names = model.output_names or (("output",) if count == 1 else tuple(f"output_{n}" for n in range(count)))
+def _names(model: TorchModel, count: int) -> tuple[str, ...]:
+    names = model.output_names or ("output",)
     return names if len(names) == count else tuple(f"output_{n}" for n in range(count))
 
 
@@ -134,9 +133,8 @@ def _export(
         try:
             with torch.no_grad():
                 proto = load_operators.export(model, loaded, exporter=exporter, opset=opset, outputs=names)
-        except Exception as error:  # an exporter raises whatever its tracer, its passes and the model raise
-            own = error if isinstance(error, OpmatrixError) else None
-            text = str(own) if own else explain(error)
+        except Exception as error:  # the tracer, the passes and the model may raise anything
+            text = str(error) if isinstance(error, OpmatrixError) else explain(error)
             record.add(finding.wrong("export", f"the {exporter} exporter: {text[:500]}"))
             return None
     path = folder / "model.onnx"

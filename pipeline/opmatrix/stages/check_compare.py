@@ -1,4 +1,4 @@
-"""Hold each node of a model against its reference, and name the first that differs. Never torch."""
+"""Compare each node of a model with its reference, and find the first that differs. Never imports torch."""
 
 from __future__ import annotations
 
@@ -35,10 +35,8 @@ def run(
     own: bool,
     into: Path,
 ) -> None:
-    """Write the findings; `differs` says that the outputs are not the expected ones.
-
-    With `own` only the nodes of this project's operators are compared.
-    """
+    """Write the findings. `differs`: the outputs are not the expected ones. `own`: compare only the nodes of this
+    project's operators."""
     proto = onnx.load_model(model)
     specs = used(proto, [o.spec for o in load_operators(layout)])
     try:

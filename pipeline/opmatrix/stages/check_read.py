@@ -1,4 +1,4 @@
-"""Read a model: nodes, types, versions, and which libraries it needs. Runs nothing, and never imports torch."""
+"""Check a model without running it: nodes, types, versions, and the libraries it needs. Never imports torch."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def run(layout: Paths, *, model: Path, ort: str, into: Path) -> None:
     error = ""
     try:
         if ort:
-            parsed(ort)  # refused before anything is read
+            parsed(ort)  # raises before the model is read
         proto = _read(model)
         operators = load_operators(layout)
         specs = [o.spec for o in operators]
         libraries = needed(layout, [o for o in operators if o.spec in used(proto, specs)])
-        findings = list(_findings(proto, model, [o.spec for o in operators], libraries, ort))
+        findings = list(_findings(proto, model, specs, libraries, ort))
     except OpmatrixError as mistake:
         error = str(mistake)
     finding.write(
@@ -53,7 +53,7 @@ def run(layout: Paths, *, model: Path, ort: str, into: Path) -> None:
 
 
 def _read(path: Path) -> ModelProto:
-    """Return the model, without data that lie beside it. Raises NoModelError."""
+    """Return the model without its external data. Raises NoModelError."""
     try:
         found = onnx.load_model(path, load_external_data=False)
     except (DecodeError, OSError) as error:
@@ -63,24 +63,22 @@ def _read(path: Path) -> ModelProto:
     return found
 
 
-class NoModelError(OpmatrixError):
-    """A file that holds no ONNX model."""
-
-    exit_code = 2
+class NoModelError(OpmatrixError, exit_code=2):
+    """A file that contains no ONNX model."""
 
 
 def _findings(proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries: Needed, ort: str) -> Iterator[Finding]:
     imported = opsets(proto)
-    theirs = builtin()
-    nodes = list(node_findings(proto, specs, theirs))
+    known = builtin()
+    nodes = list(node_findings(proto, specs, known))
     yield from nodes
     yield from libraries.findings
-    beside = list(_data_beside(proto, path))
-    yield from beside
+    external = list(_external_data(proto, path))
+    yield from external
     found = schemas(used(proto, specs), imported)
-    types = list(inference(proto, found, faulty=faulty(proto, specs, theirs), builtin=theirs))
-    # What is wrong with a node has been told in our own words already, and would only follow again.
-    if all(f.mark != "wrong" for f in (*nodes, *beside, *types)):
+    types = list(inference(proto, found, faulty=faulty(proto, specs, known), builtin=known))
+    # The checker of onnx would only repeat what is already wrong.
+    if all(f.mark != "wrong" for f in (*nodes, *external, *types)):
         yield from checker(proto, path, found)
     yield from types
     for version in dict.fromkeys(v for v in (minor(onnxruntime.__version__), ort) if v):
@@ -92,12 +90,12 @@ def _findings(proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries:
 
 
 def builtin() -> Builtin:
-    """Return what ONNX Runtime has of its own."""
+    """Return the operators that ONNX Runtime itself has."""
     return {(s.domain, s.name) for s in _state.get_all_operator_schema()}
 
 
-def _data_beside(proto: ModelProto, path: Path) -> Iterator[Finding]:
-    """Yield the files of external data that are missing."""
+def _external_data(proto: ModelProto, path: Path) -> Iterator[Finding]:
+    """Yield the first missing file of external data."""
     for tensor in proto.graph.initializer:
         place = next((e.value for e in tensor.external_data if e.key == "location"), "")
         if place and not (path.parent / place).is_file():

@@ -1,4 +1,4 @@
-"""Run a model in ONNX Runtime with its libraries, and hold its outputs against what is expected. Never torch."""
+"""Run a model in ONNX Runtime with its libraries, and compare its outputs with the expected. Never imports torch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx
+from onnx import ModelProto
 
-from opmatrix.errors import OpmatrixError, UsageError, VerifyError
+from opmatrix.errors import OpmatrixError, VerifyError
 from opmatrix.model_check import finding
 from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.finding import Finding
@@ -32,40 +33,37 @@ def run(
     of: str,
     into: Path,
 ) -> None:
-    """Write the findings; `of` says who expects what stands in test_data_set_0, such as "torch 2.13"."""
+    """Write the findings; `of` is the origin of the outputs in test_data_set_0, such as "torch 2.13"."""
     findings: list[Finding] = []
     error = ""
     try:
-        fed = find_inputs(onnx.load_model(model, load_external_data=False), model, inputs)
-        findings = list(_findings(model, libraries, fed, tolerances(rtol, atol), of))
-    except UsageError as mistake:
-        error = str(mistake)
+        proto = onnx.load_model(model, load_external_data=False)
+        fed = find_inputs(proto, model, inputs)
+        findings = list(_findings(proto, model, libraries, fed, tolerances(rtol, atol), of))
     except VerifyError as mistake:  # a library that cannot be loaded
         findings.append(finding.wrong("runs", str(mistake)))
     except OpmatrixError as mistake:
         error = str(mistake)
-    told = {f.question: f.mark for f in findings}
-    # What an optimisation alone makes wrong has a remedy already, and is in no node.
+    marks = {f.question: f.mark for f in findings}
+    # A finding with a remedy is the fault of an optimisation and not of a node.
     differs = any(f.question == "agrees" and f.mark == "wrong" and not f.remedy for f in findings)
     finding.write(
         into / PART,
         findings,
         error=error,
-        ran=told.get("runs") == "ok",
+        ran=marks.get("runs") == "ok",
         differs=differs,
-        agrees=told.get("agrees") == "ok",
+        agrees=marks.get("agrees") == "ok",
     )
 
 
 def _findings(
-    model: Path, libraries: Sequence[Path], fed: ModelInputs, limits: Mapping[str, Tolerance], of: str
+    proto: ModelProto, path: Path, libraries: Sequence[Path], fed: ModelInputs, limits: Mapping[str, Tolerance], of: str
 ) -> Iterator[Finding]:
-    runtime = OrtSessions(None, more=libraries)
-    found, answers = run_model(model, runtime, fed)
+    found, answers = run_model(path, OrtSessions(None, more=libraries), fed)
     yield from found
     if any(f.mark == "wrong" for f in found):
         return
-    proto = onnx.load_model(model, load_external_data=False)
     if fed.expected:
         yield from agreement(proto, answers, fed.expected, limits, of=of)
     else:

@@ -1,4 +1,4 @@
-"""Write what follows from a declaration: bindings in C++, and what torch, ONNX and the exporters need in Python."""
+"""Generate code from a declaration: bindings in C++, and Python modules for torch, ONNX and the exporters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from opmatrix.project.paths import Paths
 
 
 def run(layout: Paths, operator: Operator) -> None:
-    """Write the files under `layout.generated(name)` whose text differs, and remove those that nothing renders now."""
-    folder = layout.generated(operator.name)
-    files = cpp_bindings.render(operator.spec, operator.written) | python_modules.render(
-        operator.spec, operator.written
-    )
+    """Write the files under `layout.generated(name)` whose content differs, and remove others."""
+    folder, spec, written = layout.generated(operator.name), operator.spec, operator.written
+    files = cpp_bindings.render(spec, written) | python_modules.render(spec, written)
     for name, text in files.items():
         write_text(folder / name, text)
     for surplus in (p for p in folder.iterdir() if p.is_file() and p.name not in files):

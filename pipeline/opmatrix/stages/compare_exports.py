@@ -1,4 +1,4 @@
-"""Compare the exports of one operator in several cells with each other. Reads their manifests alone."""
+"""Compare the exported nodes of one operator in several cells, from the manifests of the exports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Manifest = Mapping[str, Any]
 def run(layout: Paths, operator: Operator, *, lowering: Lowering, cells: Sequence[Cell]) -> None:
     """Raise ExportError unless all `cells` have the same custom nodes: domain, version, op type and attributes.
 
-    The names of inner values and the wiring are not compared: exporters name them as they like.
+    The names of inner values differ between exporters, so neither they nor the edges are compared.
     """
     manifests = {cell: _read(layout, operator, lowering, cell) for cell in cells}
     problems = []
@@ -36,7 +36,7 @@ def run(layout: Paths, operator: Operator, *, lowering: Lowering, cells: Sequenc
 
 
 def _custom_nodes(manifest: Manifest, model: str) -> list[str]:
-    """Return the custom nodes of a model as text, sorted: ``mydomain::mygroupnorm@2(epsilon=FLOAT 0.0)``."""
+    """Return the custom nodes of a model as sorted strings: ``mydomain::mygroupnorm@2(epsilon=FLOAT 0.0)``."""
     described = manifest["models"].get(model, {"nodes": []})
     found = []
     for node in described["nodes"]:

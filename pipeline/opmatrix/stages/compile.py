@@ -1,4 +1,4 @@
-"""Compile an operator's libraries with ninja, and let the symbol gate judge them."""
+"""Compile an operator's libraries with ninja, and check their symbols."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 from opmatrix.declaration.load import Operator
@@ -29,34 +28,34 @@ from opmatrix.toolchain import elf_symbols, ninja_file, ort_headers, third_party
 from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
 from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
 
-FINGERPRINTS = "sources.json"
-OTHERS = "headers.json"
-HEADERS = "headers.txt"
+FINGERPRINTS = "sources.json"  # hashes of the sources that were compiled
+OTHERS = "headers.json"  # time stamps and sizes of the system's headers that were read
+HEADERS = "headers.txt"  # their paths, for doit
 COMMANDS = "compile_commands.json"
 
 
 def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path | None = None) -> None:
-    """Bring the libraries up to date; with `torch`, the place of an environment, the library for that torch alone.
+    """Bring the libraries up to date; with `torch`, the path of an environment, only the library for that torch.
 
-    Raises CompileError with the compiler's own message, or the gate's.
+    Raises CompileError with the message of the compiler or of the symbol check.
     """
     toolchain = find_toolchain(os.environ)
     if torch:
         _for_one_torch(layout, operator, toolchain=toolchain, torch=find_torch_build(torch), debug=debug)
         return
-    name = operator.name
+    name, spec = operator.name, operator.spec
     folder = layout.compile_folder(name, debug=debug)
-    own = is_own(OWN_TORCH, operator.spec, operator.written)
+    own = is_own(OWN_TORCH, spec, operator.written)
     installed = find_torch_build(toolchain.torch_include.parent) if own else None
-    text = ninja_file.build_ninja(layout, operator.spec, toolchain=toolchain, written=operator.written, debug=debug)
-    rewritten = _build(layout, operator, folder, text, toolchain=toolchain, torch=installed)
-    if layout.sanitized:  # the libraries ask for the sanitizers' own functions
+    text = ninja_file.build_ninja(layout, spec, toolchain=toolchain, written=operator.written, debug=debug)
+    rewritten = _build(layout, spec, folder, text, toolchain=toolchain, torch=installed)
+    if layout.sanitized:  # the libraries need symbols of the sanitizers
         return
     if own:
         elf_symbols.check_handwritten_torch_library(layout.torch_library(name, debug=debug))
-    elif has_torch_library(operator.spec):
+    elif has_torch_library(spec):
         elf_symbols.check_torch_library(layout.torch_library(name, debug=debug), target=ninja_file.TORCH_TARGET)
-    if has_ort_library(operator.spec):
+    if has_ort_library(spec):
         elf_symbols.check_ort_library(layout.ort_library(name, debug=debug))
     if not debug and (rewritten or not (folder / COMMANDS).exists()):
         _write_compile_commands(layout, toolchain, folder)
@@ -64,85 +63,70 @@ def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path |
 
 def _for_one_torch(layout: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool) -> None:
     """Compile the binding for one torch, and link it to the kernel that all libraries of the operator share."""
-    name, own = operator.name, is_own(OWN_TORCH, operator.spec, operator.written)
-    if not own and not is_classic(operator.spec, torch.minor):
-        why = (
-            f"one library serves torch {stable_abi_since(operator.spec)} and newer"
-            if has_torch_library(operator.spec)
-            else "it has no library"
-        )
+    name, spec = operator.name, operator.spec
+    own = is_own(OWN_TORCH, spec, operator.written)
+    if not own and not is_classic(spec, torch.minor):
+        why = "it has no library"
+        if has_torch_library(spec):
+            why = f"one library serves torch {stable_abi_since(spec)} and newer"
         raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch-root")
     shared = [layout.compile_folder(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS]
-    if has_kernel_object(operator.spec, operator.written) and (lost := [p for p in shared if not p.is_file()]):
+    if has_kernel_object(spec, operator.written) and (lost := [p for p in shared if not p.is_file()]):
         raise CompileError(missing(lost[0], run=f"python -m opmatrix compile {name}"))
-    text = ninja_file.cpp_abi_ninja(layout, operator.spec, toolchain=toolchain, written=operator.written, debug=debug)
-    _build(
-        layout,
-        operator,
-        layout.compile_folder(name, debug=debug, torch=torch.minor),
-        text,
-        toolchain=toolchain,
-        torch=torch,
-    )
-    if layout.sanitized:
-        return
-    check = elf_symbols.check_handwritten_torch_library if own else elf_symbols.check_cpp_abi_library
-    check(layout.torch_library(name, debug=debug, torch=torch.minor))
+    text = ninja_file.cpp_abi_ninja(layout, spec, toolchain=toolchain, written=operator.written, debug=debug)
+    folder = layout.compile_folder(name, debug=debug, torch=torch.minor)
+    _build(layout, spec, folder, text, toolchain=toolchain, torch=torch)
+    if not layout.sanitized:
+        check = elf_symbols.check_handwritten_torch_library if own else elf_symbols.check_cpp_abi_library
+        check(layout.torch_library(name, debug=debug, torch=torch.minor))
 
 
 def _build(
-    layout: Paths, operator: Operator, folder: Path, text: str, *, toolchain: Toolchain, torch: TorchBuild | None
+    layout: Paths, spec: OpSpec, folder: Path, text: str, *, toolchain: Toolchain, torch: TorchBuild | None
 ) -> bool:
-    """Write what ninja reads, and run it; return whether `text`, of build.ninja, is another one than before."""
-    spec = operator.spec
+    """Write the files that ninja reads, and run it; return whether `text`, for build.ninja, is new."""
     found = ort_headers.recorded(layout)
     files = json.dumps(found["files"], sort_keys=True)
     others = "".join(f"{version}\n" for version in third_party_headers.versions(spec))
     write_text(folder / ninja_file.IDENTITY, f"{toolchain.identity}onnxruntime {found['version']} {files}\n{others}")
     if torch:
         write_text(folder / ninja_file.TORCH, f"{torch.identity}\n")
-    places = ninja_file.headers_ninja(
-        Path(found["path"]), torch=torch, openmp=toolchain.is_gcc, headers=third_party_headers.find(spec, layout.root)
-    )
-    write_text(folder / ninja_file.HEADER_PATHS, places)
+    headers = third_party_headers.find(spec, layout.root)
+    includes = ninja_file.headers_ninja(Path(found["path"]), torch=torch, openmp=toolchain.is_gcc, headers=headers)
+    write_text(folder / ninja_file.HEADER_PATHS, includes)
     path = folder / "build.ninja"
     rewritten = not path.exists() or path.read_text() != text
     write_text(path, text)
-    _distrust_time_stamps(layout, spec, folder)
+    _remove_stale_objects(layout, spec, folder)
     _ninja(toolchain, folder)
     _list_headers(layout, folder, toolchain=toolchain, torch=torch)
     return rewritten
 
 
-def _sources(layout: Paths, spec: OpSpec) -> Iterator[Path]:
-    """Yield every file of ours that may be compiled in; which of them an object reads is for ninja to know."""
-    yield from layout.native_sources(spec.name)
-    yield from third_party_headers.files(spec, layout.root)
-    yield from sorted(p for p in layout.generated(spec.name).iterdir() if p.suffix in (".h", ".cc"))
-
-
-def _distrust_time_stamps(layout: Paths, spec: OpSpec, folder: Path) -> None:
+def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
     """Remove the objects if a source changed in a way that ninja cannot see.
 
-    With a time stamp that is not newer: a checkout, an unpacked archive or a restored backup may do that. Or there is
-    a header more, which may stand before one that an object was compiled with.
+    Either its time stamp is not newer, as after a checkout, or from an archive or a backup. Or it is a new header,
+    which the compiler may find before one that an object was compiled with.
     """
     path = folder / FINGERPRINTS
     before = json.loads(path.read_text()) if path.exists() else {}
-    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in _sources(layout, spec)}
+    generated = (p for p in layout.generated(spec.name).iterdir() if p.suffix in (".h", ".cc"))
+    sources = (*layout.native_sources(spec.name), *third_party_headers.files(spec, layout.root), *sorted(generated))
+    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in sources}
     objects = list(folder.glob("*.o"))
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
     changed = [p for p, digest in now.items() if before.get(p) != digest]
     unseen = any(p not in before or Path(p).stat().st_mtime_ns <= built for p in changed)
     others = folder / OTHERS
     if unseen or (others.exists() and any(_mark(p) != m for p, m in json.loads(others.read_text()).items())):
-        for path_of_object in objects:
-            path_of_object.unlink()
+        for compiled in objects:
+            compiled.unlink()
     write_text(path, json.dumps(now, indent=1))
 
 
 def _ninja(toolchain: Toolchain, folder: Path) -> None:
-    # doit says how many cores are free for it; by hand all are.
+    # doit sets the number of free cores; by hand all are.
     jobs = os.environ.get("OPMATRIX_JOBS") or str(os.cpu_count() or 1)
     command = [toolchain.ninja, "--quiet", "-j", jobs, "-C", str(folder)]
     print("$", shlex.join(command), flush=True)
@@ -153,13 +137,12 @@ def _ninja(toolchain: Toolchain, folder: Path) -> None:
 
 
 def _list_headers(layout: Paths, folder: Path, *, toolchain: Toolchain, torch: TorchBuild | None) -> None:
-    """Write down what the compiler has read of others: doit must see when one of these changes, too.
+    """Record the system's headers that the compiler read: doit must notice a change of them, too.
 
-    For torch's own, which are more than a thousand, its version stands.
+    Without those of torch, more than a thousand: its version is enough.
     """
-    done = subprocess.run(
-        [toolchain.ninja, "-C", str(folder), "-t", "deps"], capture_output=True, text=True, check=True
-    )
+    command = [toolchain.ninja, "-C", str(folder), "-t", "deps"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}
     folders = (layout.native, layout.include, layout.binding, layout.build, *([torch.include] if torch else ()))
     own = tuple(f"{folder}/" for folder in folders)
@@ -169,7 +152,7 @@ def _list_headers(layout: Paths, folder: Path, *, toolchain: Toolchain, torch: T
 
 
 def _mark(path: str) -> list[int] | None:
-    """Return what shows that a file was written or replaced: an upgrade may set any time stamp but ctime."""
+    """Return what changes when a file is written or replaced: an upgrade may set any time stamp but ctime."""
     try:
         status = Path(path).stat()
     except FileNotFoundError:
@@ -178,7 +161,7 @@ def _mark(path: str) -> list[int] | None:
 
 
 def _message(output: str) -> str:
-    """Return the compiler's words alone, without the commands that ninja repeats and its own last word."""
+    """Return the messages of the compiler, without the commands that ninja repeats and its last line."""
     lines = output.splitlines()
     kept = [
         line
@@ -189,11 +172,11 @@ def _message(output: str) -> str:
 
 
 def _write_compile_commands(layout: Paths, toolchain: Toolchain, folder: Path) -> None:
-    """Write the compile commands of the operator, and those of all operators together, for editors."""
+    """Write the compile commands of the operator, and those of all operators in one file, for editors."""
     command = [toolchain.ninja, "-C", str(folder), "-t", "compdb", "object"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     entries = json.loads(re.sub(r"\Aninja: .*\n", "", done.stdout))
-    for entry in entries:  # what keeps the object is for a shell, not for an editor
+    for entry in entries:  # without the shell commands that move the object
         entry["command"] = entry["command"].partition(" && ")[0].replace(".o.new", ".o")
     write_text(folder / COMMANDS, json.dumps(entries, indent=1) + "\n")
     every = [json.loads(p.read_text()) for p in sorted(folder.parent.glob(f"*/{COMMANDS}"))]

@@ -1,4 +1,4 @@
-"""Write the inputs and expected outputs of every case: once, for every torch, opset and ONNX Runtime."""
+"""Write the inputs and expected outputs of every case, once for all versions of torch, opset and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from opmatrix.testdata.onnx_dataset import DataSet
 
 
 def run(layout: Paths, operator: Operator) -> None:
-    """Write every test data set of `operator`, and remove those that no case asks for any more.
+    """Write every test data set of `operator`, and remove those without a case.
 
-    Raises DataError where a case or the reference gives none: all of them in one message, and nothing is written.
+    Raises DataError with all cases without usable data, and then writes nothing.
     """
     reference = Reference(layout, operator.spec)
     made: dict[Path, DataSet] = {}
@@ -41,15 +41,15 @@ def run(layout: Paths, operator: Operator) -> None:
                 mistakes.setdefault(str(error), []).append(case.name)
     if mistakes:
         path = layout.cases(operator.name).relative_to(layout.root)
-        raise DataError("\n".join(_told(path, text, *names) for text, names in mistakes.items()))
+        raise DataError("\n".join(_line(path, text, *names) for text, names in mistakes.items()))
     for folder, data in made.items():
         onnx_dataset.write(folder, data)
     _remove_surplus(made)
     _write_manifest(layout.data_manifest(operator.name), made)
 
 
-def _told(path: Path, text: str, first: str, *others: str) -> str:
-    """Return one line: a mistake in the reference is that of every case, and told once."""
+def _line(path: Path, text: str, first: str, *others: str) -> str:
+    """Return the line of a mistake, which may be that of several cases, such as one in the reference."""
     also = f". Also {', '.join(others)}" if others else ""
     return f"{path}: case {first!r}: {text.rstrip('.') if others else text}{also}"
 
@@ -66,7 +66,7 @@ def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> D
 
 
 def _expected(spec: OpSpec, model: Model, reference: Reference, arguments: tuple[Argument, ...]) -> tuple[Array, ...]:
-    """Return what the model gives: the operator's outputs, or what stands around the operator in the model."""
+    """Return the outputs of the model: those of the operator, or of `Model.around`."""
     attributes = reference_attributes(spec, model)
     if model.around is None:
         return reference(arguments, attributes)
@@ -87,7 +87,7 @@ def _expected(spec: OpSpec, model: Model, reference: Reference, arguments: tuple
 
 
 def _check_shapes(spec: OpSpec, fed: Sequence[GraphInput], known: Mapping[str, int], expected: Sequence[Array]) -> None:
-    """Raise DataError for an output whose shape is not the one that the shape rule gives."""
+    """Raise DataError for an output whose shape differs from its shape rule."""
     shapes = [(feed.part, shape_of(feed.tensor)) for feed in fed]
     first = {part.name: shape for part, shape in reversed(shapes)}
     for part, output in zip(spec.outputs, expected, strict=True):
@@ -110,17 +110,16 @@ def _check_shapes(spec: OpSpec, fed: Sequence[GraphInput], known: Mapping[str, i
 
 
 def _write_manifest(path: Path, folders: Iterable[Path]) -> None:
-    """Write a fingerprint of every file. One small file stands for hundreds, in every cell that is keyed by them."""
+    """Write the hash of every file: the steps of all cells read this one instead of hundreds."""
     files = sorted(file for folder in folders for file in folder.iterdir())
     digests = {str(f.relative_to(path.parent)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
     write_text(path, json.dumps(digests, indent=1) + "\n")
 
 
-def _remove_surplus(kept: Iterable[Path]) -> None:
-    kept = set(kept)
-    operator = next(iter(kept)).parent.parent
+def _remove_surplus(written: Mapping[Path, DataSet]) -> None:
+    operator = next(iter(written)).parent.parent
     for folder in operator.glob("*/test_data_set_*"):
-        if folder not in kept:
+        if folder not in written:
             shutil.rmtree(folder)
     for model in operator.iterdir():
         if model.is_dir() and not any(model.iterdir()):

@@ -1,4 +1,4 @@
-"""Build the wheel of the chosen operators around the libraries that the link stage has made."""
+"""Build the wheel of the chosen operators, with the libraries of the stage link-wheel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from opmatrix.wheel.settings import Dist
 
 
 def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
-    """Write the wheel to build/dist/, and what is known of it to build/dist.json. Raises DistError."""
+    """Write the wheel to build/dist/, and its record to build/dist.json. Raises DistError."""
     opmatrix = metadata.version("opmatrix")
     needs = [elf_symbols.read_symbols(_library(layout, dist, side)) for side in inputs.sides(operators)]
     platform = manylinux.platform(needs)
@@ -50,7 +50,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
     packed = pack.pack(dist, platform, files, licenses.collect(layout.root, dist, operators), opmatrix=opmatrix)
     path = layout.dist / pack.file_name(dist, platform)
     for other in layout.dist.glob("*.whl"):
-        if other != path:  # else an upload of build/dist/* would take the last one along
+        if other != path:  # an upload of build/dist/* must not contain an older wheel
             other.unlink()
     write_bytes(path, packed)
     write_text(layout.wheel_list, f"{path}\n")
@@ -88,7 +88,7 @@ def _about(layout: Paths, operator: Operator) -> dict[str, Any]:
 
 
 def _source(layout: Paths, operators: Sequence[Operator]) -> dict[str, Any]:
-    """Return the commit, whether what the wheel is made of differs from it, and the fingerprints of the sources."""
+    """Return the commit, whether the sources of the wheel differ from it, and their hashes."""
     paths = sorted({path for o in operators for path in inputs.sources(layout, o)})
     commit = git_commit.commit(layout.root)
     return {
@@ -99,7 +99,7 @@ def _source(layout: Paths, operators: Sequence[Operator]) -> dict[str, Any]:
 
 
 def _compiler() -> str:
-    """Return the compiler's name and version, without its place."""
+    """Return the compiler's name and version, without its path."""
     command = find_toolchain(os.environ).compiler
     done = subprocess.run([*command, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     return done.stdout.partition("\n")[0].strip()

@@ -1,4 +1,4 @@
-"""Draw inputs from the declaration, for the search: once, for every kernel that is tried on them."""
+"""Draw inputs from the declaration for the property test: once for all versions of the kernel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from opmatrix.testdata.numpy_reference import Reference
 
 
 def run(layout: Paths, operator: Operator) -> None:
-    """Write what was drawn, with the answers of the reference. Raises DataError for a reference that cannot be run."""
+    """Write the drawn inputs with the outputs of the reference. Raises DataError for a reference that cannot run."""
     reference = Reference(layout, operator.spec)
     models = hypothesis_draw.collect(operator, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis)
-    drawn_cases.write(
-        layout.drawn_inputs(operator.name), [drawn_cases.evaluate(operator.spec, model, reference) for model in models]
-    )
+    cases = [drawn_cases.evaluate(operator.spec, model, reference) for model in models]
+    drawn_cases.write(layout.drawn_inputs(operator.name), cases)

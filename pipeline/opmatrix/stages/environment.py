@@ -1,4 +1,4 @@
-"""Make the environment of another torch or ONNX Runtime, and write down what is in it."""
+"""Install the environment of another torch or ONNX Runtime, and record its versions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from opmatrix.project.paths import Paths
 
 
 def run(layout: Paths, name: str) -> None:
-    """Make the environment `name`, such as "torch2.9", where it is not there or made from other pins.
+    """Install the environment `name`, such as "torch2.9", where it is missing or has other pins.
 
-    Writes the version of each package that steps are keyed by. Raises NoEnvironmentError, whose message says why.
+    Writes the version of each package that keys of steps contain. Raises NoEnvironmentError with the reason.
     """
     matrix_env.bring_up_to_date(layout, name, os.environ)

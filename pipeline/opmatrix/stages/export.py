@@ -1,7 +1,7 @@
 """Export every model of an operator in one cell. Loads no compiled library.
 
-The operator is defined from its declaration, in this process alone, with zeros for results: neither a wrong kernel
-nor a changed reference can change a model, and neither can crash an export.
+The operator is defined from its declaration, with a kernel that returns zeros: neither a kernel nor the reference can
+change a model or crash an export.
 """
 
 from __future__ import annotations
@@ -33,18 +33,21 @@ from opmatrix.torch_library.call import torch_minor
 
 
 def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
-    """Write model.onnx of every model, then the manifest, which says of a model without one why it was refused.
+    """Write model.onnx of every model, the manifest, with the reason for each model that the lowering does not support,
+    and the graph drawings of the report.
 
-    Beside it, the models as the report draws them.
-
-    Raises ExportError for the first one that a gate refuses, or that the lowering does without the declaration's leave.
+    Raises ExportError for the first model that a gate rejects, or that is not supported but not declared so.
     """
-    _check_torch(operator, cell)
+    if (installed := torch_minor()) != cell.torch:
+        raise ExportError(
+            f"{operator.name}@{cell.export_name}: this environment has torch {torch.__version__}. "
+            f"Choose a cell of torch {installed}, or another environment"
+        )
     check_legal(operator.spec, cell)
     generated = load_generated(layout, operator.name)
-    defined = define(layout, operator.spec, generated)
+    defined = define(layout, operator.spec, generated)  # the operator exists as long as this object
     manifest.write(layout, operator.name, lowering, cell, _models(layout, operator, lowering, cell, generated))
-    del defined  # the operator lives as long as this object
+    del defined
 
 
 def _models(
@@ -66,7 +69,7 @@ def _models(
 
 
 def _write_function(layout: Paths, expected: ExpectedModel, generated: GeneratedModules) -> None:
-    """Write the custom model of the cell once more, with the nodes of the decomposed one as the body of its node."""
+    """Write the custom model of the cell with a function body: the nodes of the decomposed model."""
     custom = layout.model(expected.spec.name, "custom", expected.cell, expected.model.name)
     try:
         proto = onnx.load_model(custom)
@@ -80,7 +83,7 @@ def _write_function(layout: Paths, expected: ExpectedModel, generated: Generated
 
 
 def define(layout: Paths, spec: OpSpec, generated: GeneratedModules) -> Any:
-    """Define the operator; return what keeps it alive. One that torch has already needs nothing.
+    """Define the operator, unless torch has it; return the object that keeps it alive.
 
     Raises RegisterError or ExportError for a second definition.
     """
@@ -95,12 +98,3 @@ def define(layout: Paths, spec: OpSpec, generated: GeneratedModules) -> Any:
             f"{spec.name}: torch could not define {spec.torch.name} for the export: {str(error).splitlines()[0]} "
             f"Is it defined by ops/{spec.name}/lowering.py, or loaded there? Leave that to opmatrix"
         ) from error
-
-
-def _check_torch(operator: Operator, cell: Cell) -> None:
-    found = torch_minor()
-    if found != cell.torch:
-        raise ExportError(
-            f"{operator.name}@{cell.export_name}: this environment has torch {torch.__version__}. "
-            f"Choose a cell of torch {found}, or another environment"
-        )

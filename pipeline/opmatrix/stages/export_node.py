@@ -1,6 +1,6 @@
-"""Write the one-node models of a cell without torch: for operators that exist in ONNX alone.
+"""Write the one-node models of a cell without torch, for operators that exist only in ONNX.
 
-Folders, files, gates and manifest are those of an export.
+Folders, files, gates and manifest are those of the stage export.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opmatrix.spec import Lowering
 
 
 def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) -> None:
-    """Write model.onnx of every model, then the manifest. Raises ExportError for the first one that a gate refuses."""
+    """Write model.onnx of every model, then the manifest. Raises ExportError for the first one that a gate rejects."""
     check_legal(operator.spec, cell)
     if lowering != "custom":
         raise ExportError(f"{operator.name}-{lowering}@{cell.export_name}: one node stands for itself; a model of "

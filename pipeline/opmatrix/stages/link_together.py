@@ -1,4 +1,4 @@
-"""Link one ONNX Runtime library of several operators, of the objects that their own compile steps have left."""
+"""Link one ONNX Runtime library of several operators from the objects of their compile steps."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ from opmatrix.toolchain.ninja_file import OBJECTS
 
 
 def run(layout: Paths, operators: Sequence[Operator]) -> Path:
-    """Bring the library up to date and return its path. Raises CompileError.
+    """Bring the library up to date with the objects, which compile steps make, and return its path.
 
-    The objects are taken as they are: who wants them to follow an edit lets the compile steps run first.
+    Raises CompileError.
     """
-    names = [o.name for o in operators]
     for operator in operators:
         _check(layout, operator)
-    path = layout.combined_library(names)
+    path = layout.combined_library([o.name for o in operators])
     link(layout, [o.spec for o in operators], {"ort": path})
     return path
 
 
 def _check(layout: Paths, operator: Operator) -> None:
-    """Raise CompileError for an operator that gives no objects of its own, or none yet."""
-    name = operator.name
+    """Raise CompileError for an operator without objects."""
+    name, uses = operator.name, operator.spec.uses
     if not has_kernel(operator.spec):
-        why = f"it uses {', '.join(operator.spec.uses)}; link those" if operator.spec.uses else "its kernel is " \
-            "ONNX Runtime's own"  # fmt: skip
+        why = f"it uses {', '.join(uses)}; link those" if uses else "its kernel is ONNX Runtime's own"
         raise CompileError(f"{name} has no objects: {why}")
     if is_own(OWN_ORT, operator.spec, operator.written):
         raise CompileError(f"native/{name}/ort.cc has a RegisterCustomOps of its own, and a library has one; write "

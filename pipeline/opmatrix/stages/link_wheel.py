@@ -1,4 +1,4 @@
-"""Link the objects of the operators that ship into one pair of libraries."""
+"""Link the objects of the wheel's operators into one pair of libraries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from opmatrix.wheel.settings import Dist
 
 
 def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
-    """Write both libraries to build/linked/. Raises CompileError with the linker's own message, or the gate's, and
-    DistError for a placeholder."""
+    """Write both libraries to build/linked/.
+
+    Raises CompileError with the message of the linker or of the symbol check, and DistError for a placeholder.
+    """
     placeholders.require_filled(layout, [o.name for o in operators])
-    for made in layout.link_folder.glob(
-        "*.o"
-    ):  # ninja looks at time stamps alone, and this is the one thing to compile
+    for made in layout.link_folder.glob("*.o"):  # compile it again: ninja compares only time stamps
         made.unlink()
     libraries = {side: layout.linked_library(dist.name, side) for side in sides(operators)}
     link(layout, [o.spec for o in operators if has_kernel(o.spec)], libraries, display_name=dist.name)

@@ -1,4 +1,4 @@
-"""Write the reference of the project's operators, as Markdown."""
+"""Write a Markdown page about the project's operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmatrix.project.paths import Paths
 
 
 def run(layout: Paths, *, into: Path | None = None) -> None:
-    """Write operators.md into build/reference/, or into another folder."""
+    """Write operators.md into build/reference/, or into `into`."""
     found = load_operators(layout)
     paths = {operator.name: layout.op(operator.name) / "README.md" for operator in found}
     readmes = {name: path.read_text() for name, path in paths.items() if path.is_file()}

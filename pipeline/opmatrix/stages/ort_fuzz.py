@@ -1,7 +1,6 @@
-"""Feed ONNX Runtime inputs that were drawn from a declaration, and such as it forbids.
+"""Run the operator in ONNX Runtime on drawn inputs and on invalid calls, for the sanitizers.
 
-Nothing here looks at numbers: that is for verify and for register's search. Sanitizers watch it, to which every read
-and write counts.
+Outputs are not compared: verify and the property test do that.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.paths import Paths
 from opmatrix.testdata import drawn_cases
 
-FEW = 5  # problems that are told: the others are mostly the same
+FEW = 5  # problems in the message: further ones are mostly equal
 
 
 def run(layout: Paths, operator: Operator) -> None:
-    """Raises VerifyError for inputs that ONNX Runtime and the reference do not treat alike, and for forbidden ones that
-    are not refused."""
+    """Raise VerifyError for inputs that only ONNX Runtime or only the reference rejects, for other dtypes or shapes of
+    outputs, and for invalid calls that are not rejected."""
     fuzz = Fuzz(operator, OrtSessions(layout.ort_library(operator.name), sanitized=layout.sanitized))
     tried = drawn_cases.read(layout.drawn_inputs(operator.name), operator.name)
-    # A binding that is written by hand refuses what its author chose to.
+    # A handwritten binding checks only what its author decided.
     forbidden = () if is_own(OWN_ORT, operator.spec, operator.written) else fuzz.illegal_problems()
     if found := [*fuzz.drawn_problems(tried), *forbidden]:
         more = [f"and {len(found) - FEW} more"] if len(found) > FEW else []

@@ -1,4 +1,4 @@
-"""Measure which models the running ONNX Runtime reads, and compare that with the table."""
+"""Measure which IR versions and opsets the running ONNX Runtime reads, and compare them with the table of cells."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
 from opmatrix.project.paths import Paths
 from opmatrix.version import minor
 
-_OLDEST = 7  # every ONNX Runtime that we know reads this opset, in IR version 3
-_TRIED = 40  # no ONNX Runtime reads an opset or an IR version as high
+_OLDEST = 7  # every supported ONNX Runtime reads this opset, in IR version 3
+_TRIED = 40  # higher than any opset or IR version that an ONNX Runtime reads
 
 
 def run(layout: Paths) -> None:
-    """Write the newest IR version and the newest opset that it reads. Raises ProbeError with each difference, and with
-    the row that would be right."""
+    """Write the newest IR version and opset that it reads. Raises ProbeError with each difference and the right row."""
     version = minor(onnxruntime.__version__)
     ir = max((version for version in range(3, _TRIED) if _reads(ir=version, opset=_OLDEST)), default=0)
     opset = max((opset for opset in range(_OLDEST, _TRIED) if _reads(ir=ir, opset=opset)), default=0)

@@ -1,4 +1,4 @@
-"""Measure which opsets the exporters of the running torch really write, and compare that with the table."""
+"""Measure which opsets the exporters of the running torch write, and compare them with the table of cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opmatrix.torch_library.call import torch_minor
 
 
 def run(layout: Paths) -> None:
-    """Write what each export made. Raises ProbeError with each difference, and with the row that would be right."""
+    """Write the result of each export. Raises ProbeError with each difference and the right row."""
     version, found = torch_minor(), list(measure())
     differences = torch_differences(version, found)
     conclude(

@@ -1,6 +1,6 @@
-"""Keep what an operator promises: the schema of each of its versions, and a model of it with its data.
+"""Publish an operator: the schema of each of its versions, and a model of each with its data.
 
-The one stage that writes beside the declaration, and only when a person asks for it.
+The only stage that writes into ops/<name>/, and only when it is run by hand.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 
-LARGE = 4096  # elements; a case with more is kept only where there is none with less
+LARGE = 4096  # elements; a case with more is published only where there is no smaller one
 
 
 def run(layout: Paths, operator: Operator) -> None:
     """Write ops/<name>/published/<version>/ for each version that has none yet.
 
-    What is there already is as declared, else the operator would not have been loaded; only versions of the domain may
-    have come to it. Raises UsageError where an operator has no node or is a placeholder, or a version no model to keep;
-    DataError.
+    A published schema equals the declaration, else the operator would not load, but may lack new versions of the
+    domain. Raises UsageError for an operator without a node, a placeholder, or a version without a model; DataError.
     """
     spec = operator.spec
     if spec.uses:
         others = " and ".join(spec.uses)
         raise UsageError(f"{spec.name} has no node of its own: publish {others}, whose nodes it is written as")
-    if told := placeholders.lines_in_code(layout, [spec.name]):
+    if lines := placeholders.lines_in_code(layout, [spec.name]):
         raise UsageError(
             f"{spec.name} is a placeholder, and what is published is for good: {placeholders.MARK} stands in lines of\n"
-            f"{told}\nFill them in and remove the words. Nothing was written."
+            f"{lines}\nFill them in and remove the words. Nothing was written."
         )
-    chosen = {v: _chosen(operator, v) for v in schema_versions.versions(spec) if v not in operator.published}
-    for version in schema_versions.versions(spec):
+    versions = schema_versions.versions(spec)
+    chosen = {v: _chosen(operator, v) for v in versions if v not in operator.published}
+    for version in versions:
         folder = layout.published(spec.name, version)
         path, text = folder / "schema.json", published_schema.text(published_schema.schema(spec, version))
         shown = path.relative_to(layout.root)
         if version in chosen:
-            _keep(layout, operator, version, *chosen[version])
+            _write_model(layout, operator, version, *chosen[version])
         elif path.read_text() == text:
             print(f"{shown}: published, and as declared")
             continue
@@ -56,31 +56,28 @@ def run(layout: Paths, operator: Operator) -> None:
 
 
 def _chosen(operator: Operator, version: int) -> tuple[Model, Case]:
-    """Return the first small case of the first model that has this schema, of one that uses what came with it first."""
+    """Return a model with this schema, preferably with an attribute new in it, and its first small case."""
     spec = operator.spec
-    came = {a.name for a in spec.attributes if a.since == version}
-    models = [
-        m
-        for m in operator.models
-        if not m.unsupported and not m.around and schema_versions.version_at(spec, m.domain_version) == version
-    ]
-    models.sort(key=lambda m: not came & m.attributes.keys())
-    whole = [(m, c) for m in models for c in m.cases if _elements(c)]
-    if not whole:
+    new = {a.name for a in spec.attributes if a.since == version}
+    usable = (m for m in operator.models if not m.unsupported and not m.around)
+    models = [m for m in usable if schema_versions.version_at(spec, m.domain_version) == version]
+    models.sort(key=lambda m: not new & m.attributes.keys())
+    cases = [(m, c) for m in models for c in m.cases if _elements(c)]
+    if not cases:
         raise UsageError(
             f"{spec.name} has no case to keep for version {version}: add a model with "
             f"domain_version={schema_versions.at(spec, version).onnx.versions[0]} to ops/{spec.name}/cases.py"
         )
-    return min(whole, key=lambda found: max(_elements(found[1]), LARGE))
+    return min(cases, key=lambda found: max(_elements(found[1]), LARGE))
 
 
 def _elements(case: Case) -> int:
-    """Return how many numbers the inputs have together; none where one of them is empty."""
+    """Return the number of elements of all inputs together; 0 where one of them is empty."""
     sizes = [math.prod(shape_of(tensor)) for name in case.inputs for tensor in given(case, name)]
     return sum(sizes) if all(sizes) else 0
 
 
-def _keep(layout: Paths, operator: Operator, version: int, model: Model, case: Case) -> None:
+def _write_model(layout: Paths, operator: Operator, version: int, model: Model, case: Case) -> None:
     """Write the model of a version, and its inputs and outputs."""
     spec, folder = operator.spec, layout.published(operator.name, version)
     plain = replace(model, names={})

@@ -1,11 +1,11 @@
-"""Prove the torch side of an operator, in parts that are keyed by what they test.
+"""Test an operator in torch, in parts that are steps of their own (`opmatrix.torch_checks` has each).
 
-"schema"    what the compiled library registers, and what opcheck makes of it
-"nodes"     what the exporters make of it
-"kernel"    what the library computes, held against the expected outputs
-"search"    the same on inputs that hypothesis drew from the declaration, held against the reference
-"forbidden" that it refuses what the declaration forbids: only when asked for, as the sanitizers do
-"gradient"  the formula of the gradient, where torch_op.py holds one; no library, and no definition in Python
+"schema"    the schema that the compiled library registers, and opcheck
+"nodes"     the nodes that the exporters write for it
+"kernel"    its outputs, compared with the expected ones
+"search"    property test: its outputs for inputs that hypothesis draws, compared with the reference
+"forbidden" it rejects invalid calls: only when asked for, as the sanitizers do
+"gradient"  the gradient formula of torch_op.py, if there is one; loads no library
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
 def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = None) -> tuple[Part, ...]:
     """Return the parts that are `asked` for, else those that the operator has, in an order that one process can run.
 
-    "gradient" comes first: it defines the operator with the reference as its kernel and takes the definition back,
-    which torch allows only as long as the compiled library is not loaded. A library stays loaded.
+    "gradient" comes first: it defines the operator with the reference as its kernel and then removes the definition,
+    which torch allows only before the compiled library is loaded. A library stays loaded.
     """
     found: list[Part] = [*asked] if asked else ["schema", "kernel"]
     if not asked:
@@ -46,7 +46,7 @@ def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = N
 
 
 def run(layout: Paths, operator: Operator, *, part: Part) -> None:
-    """Prove one part and write its manifest. Raises RegisterError with what disagrees."""
+    """Test one part and write its manifest. Raises RegisterError with what is wrong."""
     results = _results(layout, operator, part)
     manifest = {"op": operator.name, "part": part, "torch": torch.__version__, "schema": torch_schema(operator.spec)}
     path = layout.register_manifest(operator.name, part, torch=torch_minor())
@@ -54,7 +54,7 @@ def run(layout: Paths, operator: Operator, *, part: Part) -> None:
 
 
 def replay(layout: Paths, operator: Operator, *, case: str) -> None:
-    """Hold the kernel against one case, and write nothing. Raises RegisterError, or UsageError for an unknown case."""
+    """Test the kernel with one case, and write nothing. Raises RegisterError, or UsageError for an unknown case."""
     known = [c.name for model in operator.models for c in model.cases]
     if case not in known:
         near = did_you_mean(case, known)
@@ -63,8 +63,8 @@ def replay(layout: Paths, operator: Operator, *, case: str) -> None:
 
 
 def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[str, Any]]:
-    """Prove one part. Each imports what it needs itself: the exporters alone take 0.7 CPU s."""
-    if part == "gradient":  # which loads no library
+    """Test one part. Each imports what it needs itself: the exporters alone take 0.7 CPU s."""
+    if part == "gradient":  # before any library is loaded
         from opmatrix.torch_checks import gradient_check
 
         if not features.REGISTRATION.available:
@@ -91,7 +91,7 @@ def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[
 
 
 def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
-    loaded = load_library.load(layout, operator)  # kept: a definition in Python may live no longer than it
+    loaded = load_library.load(layout, operator)  # keeps a definition in Python alive
     results, faults = [], {}
     for model in operator.models:
         for index, case in enumerate(model.cases):

@@ -1,4 +1,4 @@
-"""Say what is known about every cell: in the terminal, as JSON, as JUnit XML, as Markdown, and as a page."""
+"""Report the verdict of every cell: in the terminal, as JSON, JUnit XML, Markdown and an HTML page."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ Exists = Callable[[str, str, Cell], bool]
 def run(layout: Paths, expected: Sequence[CellKey], *, exists: Exists = lambda *_: True) -> None:
     """Write every file of the report, and print the table of the `expected` cells.
 
-    The files hold beside them the verdicts of earlier runs that stand, in other cells that `exists` says are some, and
-    are the same whichever of all these cells were expected. Raises ReportError unless each of the expected ones is
-    verified, or unsupported for a reason.
+    The files also contain the valid verdicts of earlier runs in other cells, if `exists` returns True for them; they
+    do not depend on which of these cells are expected. Raises ReportError unless each expected cell is verified, or
+    unsupported with a reason.
     """
     asked = [collect(layout, *key) for key in expected]
     earlier = [v for v in _earlier(layout, {layout.verdict(*key) for key in expected}) if exists(*v.key)]
     verdicts = in_order([*asked, *earlier])
-    left_out = skipped_checks.read(layout, verdicts)
-    here = {"python": platform.python_version(), **asdict(installed())}
-    report = document(verdicts, environments.read(layout, verdicts, here), left_out)
+    skipped = skipped_checks.read(layout, verdicts)
+    main = {"python": platform.python_version(), **asdict(installed())}
+    report = document(verdicts, environments.read(layout, verdicts, main), skipped)
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)
     data, xml, summary, html = layout.report_files
     write_text(data, text(report))
     write_bytes(xml, junit.render(verdicts))
-    write_text(summary, markdown.render(report, verdicts, left_out))
+    write_text(summary, markdown.render(report, verdicts, skipped))
     write_text(html, html_page.render(report, verdicts, [logs_and_graphs.read(layout, v) for v in verdicts]))
     console = Console()
     terminal.show(asked, console, skipped_checks.read(layout, asked))
@@ -60,21 +60,18 @@ def run(layout: Paths, expected: Sequence[CellKey], *, exists: Exists = lambda *
 
 
 def _earlier(layout: Paths, expected: Set[Path]) -> Iterator[Verdict]:
-    """Yield the other verdicts, of earlier runs, that the runner found to hold."""
-    try:
-        listed = layout.verdict_list.read_text().splitlines()
-    except FileNotFoundError:
-        return
-    for path in map(Path, listed):
-        if path not in expected:
-            with suppress(FileNotFoundError, ValueError):  # gone or written anew since the runner looked
-                yield checked(verdict.read(path))
+    """Yield the other verdicts, of earlier runs, that the engine found to be valid."""
+    with suppress(FileNotFoundError):
+        for path in map(Path, layout.verdict_list.read_text().splitlines()):
+            if path not in expected:
+                with suppress(FileNotFoundError, ValueError):  # removed or being written since the engine looked
+                    yield checked(verdict.read(path))
 
 
 def _previous(layout: Paths, report: Document) -> Document | None:
-    """Return the report to compare `report` with, and keep it: the last one that tells of another run.
+    """Return the report to compare `report` with, and store it: the last report of another run.
 
-    A report that is made once more is compared with what it was compared with before.
+    A report of the same run is compared with the same earlier one again.
     """
     last = _read(layout.report_data)
     if last is None or same(last, report):
@@ -84,7 +81,6 @@ def _previous(layout: Paths, report: Document) -> Document | None:
 
 
 def _read(path: Path) -> Document | None:
-    try:
+    with suppress(FileNotFoundError, UnicodeDecodeError):
         return parse(path.read_text())
-    except (FileNotFoundError, UnicodeDecodeError):
-        return None
+    return None

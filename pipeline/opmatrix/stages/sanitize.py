@@ -1,8 +1,8 @@
-"""Run kernels and bindings under AddressSanitizer and UndefinedBehaviorSanitizer: all cases, inputs drawn from the
-declaration, and such as it forbids, through torch and through ONNX Runtime.
+"""Run kernels and bindings with AddressSanitizer and UndefinedBehaviorSanitizer: all cases, drawn inputs and invalid
+calls, in torch and in ONNX Runtime.
 
-Both libraries are compiled anew for them, and the stages that run libraries are started with the sanitizers' runtime
-loaded before all else. A fault ends the process that made it, with the place in the source and the stack.
+Both libraries are compiled for the sanitizers, and the stages that load them start with the sanitizers' runtimes
+preloaded. A fault ends its process and prints the line of the source and the stack.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from opmatrix.project.paths import Paths
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.verdict import Outcome, Verdict
 
-# Of the runtimes, libstdc++ is there as well: without it the first C++ exception would end the process.
+# Also libstdc++: without it the first C++ exception would end the process.
 RUNTIMES = ("libasan.so", "libubsan.so", "libstdc++.so")
-# What is run as it is: it loads no library of ours.
+# Stages that load no library of an operator, and run without the sanitizers' runtimes.
 UNWATCHED = ("compile", "draw-inputs")
-# Python and the frameworks free little when they end: what leaks cannot be told from that.
+# Python and the frameworks free little when they end, which leak detection would report.
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:strict_string_checks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 
 def run(layout: Paths, operator: Operator, *, cell: Cell) -> None:
-    """Run everything that loads a library of ours, and write the verdict; the models are those of `cell`.
+    """Run the stages that load the operator's libraries, with the models of `cell`, and write the verdict.
 
-    Raises SanitizeError with what a sanitizer found, or with what else failed.
+    Raises SanitizeError with the report of a sanitizer, or with another failure.
     """
     if not has_ort_library(operator.spec):
         raise UsageError(f"{operator.name} has no library of ours: ONNX Runtime's own kernel computes it")
@@ -60,14 +60,14 @@ def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
     for name in (*spec.uses, spec.name):
         yield "compile", name
     if has_torch_library(spec):
-        # A binding that is written by hand refuses what its author chose to.
+        # A handwritten binding checks only what its author decided.
         own = is_own(OWN_TORCH, spec, operator.written)
         parts = ("kernel", "search") if own else ("kernel", "search", "forbidden")
         yield "register", spec.name, *(word for part in parts for word in ("--part", part))  # torch loads once
     yield "verify", spec.name, "--cell", str(cell)
     if has_kernel(spec):
         if spec.torch is None:
-            yield "draw-inputs", spec.name  # no step does: in torch there is nothing to search
+            yield "draw-inputs", spec.name  # no other step draws them without a torch operator
         yield "ort-fuzz", spec.name
 
 
@@ -78,11 +78,11 @@ def _run(layout: Paths, arguments: Sequence[str], environ: Mapping[str, str]) ->
         command, cwd=layout.root, env=dict(environ), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode != 0:
-        raise SanitizeError(f"{shlex.join(command)} ended with {done.returncode}:\n{_told(done.stdout)}")
+        raise SanitizeError(f"{shlex.join(command)} ended with {done.returncode}:\n{_message(done.stdout)}")
 
 
-def _told(output: str) -> str:
-    """Return what a sanitizer says, from its first line on, or the last lines where none says anything."""
+def _message(output: str) -> str:
+    """Return the message of a sanitizer, or the last lines of the output where there is none."""
     lines = output.splitlines()
     marks = ("ERROR: AddressSanitizer", "runtime error: ")
     first = next((n for n, line in enumerate(lines) if any(mark in line for mark in marks)), None)

@@ -1,4 +1,7 @@
-"""Run every model of a cell in ONNX Runtime, in a process that never imports torch, and judge every case."""
+"""Run every model of a cell in ONNX Runtime and judge every case. The process never imports torch.
+
+`opmatrix.ort_checks` runs and judges; the messages of cases are in `opmatrix.testdata.case_message`.
+"""
 
 from __future__ import annotations
 
@@ -31,48 +34,39 @@ from opmatrix.version import minor
 
 
 def run(
-    layout: Paths,
-    operator: Operator,
-    *,
-    lowering: Lowering,
-    cell: Cell,
-    case: str | None = None,
-    once: bool = True,
+    layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell, case: str | None = None, once: bool = True
 ) -> None:
-    """Judge all cases of one cell and write the verdict; with `case`, print how that one went and write nothing.
+    """Judge all cases of one cell and write the verdict; with `case`, print the runs of that one and write nothing.
 
-    What says as much in one cell as in all is tried in the `first`: a session that several threads use at once, and the
+    `once`: also run the checks that are needed once per torch and ONNX Runtime: concurrent runs of a session, and the
     models of published versions.
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
     started = time.perf_counter()
-    bench = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
+    verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
     results: tuple[CaseResult, ...] = ()
     detail = ""
     try:
-        results = tuple(bench.results())
-    except (VerifyError, DataError) as error:  # it keeps every case from running
+        results = tuple(verifier.results())
+    except (VerifyError, DataError) as error:  # no case can run
         detail = str(error)
-    found = _verdict(bench, results, detail)
+    outcome, detail = _outcome(results, detail)
+    found = Verdict(op=operator.name, lowering=lowering, cell=cell, outcome=outcome, detail=detail, cases=results)
+    path = layout.verdict(operator.name, lowering, cell)
     if case is None:
-        seconds = round(time.perf_counter() - started, 3)
-        verdict.write(layout.verdict(operator.name, lowering, cell), replace(found, seconds=seconds))
-    if found.outcome in WRONG:
-        path = layout.verdict(operator.name, lowering, cell).relative_to(layout.root)
-        raise VerifyError(
-            step_log.summarize_faults(
-                case_message.faults(found), subject=str(found), where=f"{path}, or each by --case NAME"
-            )
-        )
+        verdict.write(path, replace(found, seconds=round(time.perf_counter() - started, 3)))
+    if outcome in WRONG:
+        where = f"{path.relative_to(layout.root)}, or each by --case NAME"
+        raise VerifyError(step_log.summarize_faults(case_message.faults(found), subject=str(found), where=where))
 
 
-PUBLISHED = "published_"  # what the name of a case begins with that is the model of a published version
-FUNCTION = "_function"  # what the name of a case ends with where it ran through the function body
+PUBLISHED = "published_"  # prefix of the case name of a published version's model
+FUNCTION = "_function"  # suffix of the name of a case that ran through the function body
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """What a model is tried with: a runtime, the operators that stand for themselves in it, and tolerances."""
+    """How a model is run: sessions, the operators whose nodes it may contain, and tolerances."""
 
     runtime: OrtSessions
     operators: Sequence[tuple[OpSpec, Reference]]
@@ -81,7 +75,7 @@ class RunConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CellVerifier:
-    """One operator, lowering and cell, and the cases that are asked for: all, or `only` one."""
+    """Verifies one operator and lowering in one cell: all cases, or `only` one."""
 
     layout: Paths
     operator: Operator
@@ -91,8 +85,9 @@ class CellVerifier:
     once: bool
 
     def __post_init__(self) -> None:
-        """Raise UsageError for an unknown case; that of a function body is the case that it comes from."""
-        known = [c.name for m in self.operator.models for c in m.cases] + [PUBLISHED + str(v) for v in self._kept()]
+        """Raise UsageError for an unknown case. A case of a function body means the case that it comes from."""
+        known = [c.name for m in self.operator.models for c in m.cases]
+        known += [PUBLISHED + str(v) for v in self._published_versions]
         if self.only is None or self.only in known:
             return
         if (case := self.only.removesuffix(FUNCTION)) in known:
@@ -102,36 +97,42 @@ class CellVerifier:
             raise UsageError(f"{self.operator.name} has no case {self.only!r}; it has {', '.join(known)}{near}")
 
     def results(self) -> Iterator[CaseResult]:
-        """Yield the result of each case. Raises VerifyError or DataError for what keeps all of them from running."""
-        _require_version(self.cell)
+        """Yield the result of each case. Raises VerifyError or DataError where no case can run."""
+        if (installed := minor(onnxruntime.__version__)) != self.cell.ort:
+            raise VerifyError(f"the cell asks for ONNX Runtime {self.cell.ort}, and {installed} is installed; run it "
+                              "in an environment that has it, or choose another cell")  # fmt: skip
         layout, spec = self.layout, self.operator.spec
-        specs = [spec, *(load_operator(layout, name).spec for name in spec.uses)]  # whose nodes a model may have
+        specs = [spec, *(load_operator(layout, name).spec for name in spec.uses)]  # a model may contain their nodes
         operators = [(used, Reference(layout, used)) for used in specs]
-        # Without the library where none of its kernels computes.
+        # Without the library where ONNX Runtime's own kernels compute.
         library = layout.ort_library(spec.name) if self.lowering == "custom" and spec.runtime == "kernel" else None
         runtime = OrtSessions(library, sanitized=layout.sanitized)
         own = RunConfig(runtime=runtime, operators=operators, tolerances=spec.tolerances[self.lowering])
-        # A body is the decomposition once more: it must do without our library, and without our reference.
+        # A function body is the decomposition: it needs neither the operator's library nor its reference.
         plain = None
         if self.lowering == "decomposed" and has_function_body(spec):
             plain = RunConfig(runtime=OrtSessions(None), operators=(), tolerances=spec.tolerances["decomposed"])
         for model in self.operator.models:
             if self.only is None or self.only in (c.name for c in model.cases):
-                place = (spec.name, self.lowering, self.cell, model.name)
-                yield from self._model(model, layout.model(*place), own)
+                yield from self._model(model, layout.model(spec.name, self.lowering, self.cell, model.name), own)
                 if plain:
                     body = layout.function_model(spec.name, self.cell, model.name)
                     for result in self._model(model, body, plain):
                         yield replace(result, case=result.case + FUNCTION)
-        yield from (self._published(v, own) for v in self._kept() if self.only in (None, PUBLISHED + str(v)))
-        _require_no_torch()
+        published = self._published_versions
+        yield from (self._published(v, own) for v in published if self.only in (None, PUBLISHED + str(v)))
+        # Torch has libraries of its own: a kernel that needs them would pass here and fail elsewhere.
+        if "torch" in sys.modules:
+            raise VerifyError("torch was imported in the process that verifies; remove the import from reference.py, "
+                              "spec.py and cases.py")  # fmt: skip
 
-    def _kept(self) -> tuple[int, ...]:
-        """Return the published versions whose models this cell runs."""
+    @property
+    def _published_versions(self) -> tuple[int, ...]:
+        """The published versions whose models this cell runs."""
         return self.operator.published if self.lowering == "custom" and self.once else ()
 
-    def _published(self, version: int, setting: RunConfig) -> CaseResult:
-        """Return the result of the model that is kept of a published version: others have models like it."""
+    def _published(self, version: int, config: RunConfig) -> CaseResult:
+        """Return the result of the model of a published version."""
         name, case = self.operator.name, f"{PUBLISHED}{version}"
         path, folder = self.layout.published_model(name, version), self.layout.published_data(name, version)
         made = Model(name=case, cases=(Case(name=case, inputs={}),))
@@ -140,8 +141,8 @@ class CellVerifier:
                 lost = path.relative_to(self.layout.root)
                 raise VerifyError(f"{lost} or its data are missing. Take them from the history of the project")
             step_log.now_running(f"case {case}")
-            trial = ModelRunner(path, name=name, runtime=setting.runtime, operators=setting.operators)
-            judgement = judge_case(trial.evidence(onnx_dataset.read(folder), setting.tolerances))
+            runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
+            judgement = judge_case(runner.evidence(onnx_dataset.read(folder), config.tolerances))
         except (VerifyError, DataError) as error:
             return _not_run(made, made.cases[0], error, self.cell)
         if self.only:
@@ -149,39 +150,39 @@ class CellVerifier:
         found = _judged(made, made.cases[0], judgement)
         return replace(found, detail=found.detail and case_message.published(version, found.detail))
 
-    def _model(self, model: Model, path: Path, setting: RunConfig) -> Iterator[CaseResult]:
-        """Yield the results of a model's cases. What keeps the model from running fails all of them."""
+    def _model(self, model: Model, path: Path, config: RunConfig) -> Iterator[CaseResult]:
+        """Yield the results of a model's cases. Where the model cannot run, all of them fail."""
         name = self.operator.name
         folders = [self.layout.data(name, model.name, index) for index in range(len(model.cases))]
-        said = self._manifest.get(model.name, {})
-        if reason := model.unsupported and str(said.get("refused", "")):
-            said_so = case_message.unsupported(model, reason)
-            yield from (_result(model, case, "unsupported", said_so) for case in self._asked(model))
+        asked = [case for case in model.cases if self.only in (None, case.name)]
+        exported = self._manifest.get(model.name, {})
+        if reason := model.unsupported and str(exported.get("refused", "")):
+            detail = case_message.unsupported(model, reason)
+            yield from (_result(model, case, "unsupported", detail) for case in asked)
             return
         try:
             step_log.now_running(f"model {model.name}")
-            trial = ModelRunner(path, name=name, runtime=setting.runtime, operators=setting.operators)
+            runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
             onnx_dataset.link(path.parent, folders)
         except VerifyError as error:
-            yield from (_not_run(model, case, error, self.cell) for case in self._asked(model))
+            yield from (_not_run(model, case, error, self.cell) for case in asked)
             return
         if declared := why_unreadable(self.cell):
             detail = case_message.reads_although_unreadable(declared)
-            yield from (_result(model, case, "failed", detail) for case in self._asked(model))
+            yield from (_result(model, case, "failed", detail) for case in asked)
             return
         found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
-        # Of what ONNX Runtime computes itself, nothing is ours that threads could share.
-        shared = self.once and setting.runtime.library
-        ours = {name: data for name, data in found.items() if shared and isinstance(data, DataSet)}
-        crowd = trial.crowded(ours)
-        ignored = case_message.ignored_attributes(name, model, said.get("dropped", ()))
-        for case in self._asked(model):
+        # Without a library there is no kernel whose state threads could share.
+        shared = self.once and config.runtime.library
+        crowd = runner.crowded({case: data for case, data in found.items() if shared and isinstance(data, DataSet)})
+        ignored = case_message.ignored_attributes(name, model, exported.get("dropped", ()))
+        for case in asked:
             data = found[case.name]
             try:
                 if isinstance(data, DataError):
                     raise data
                 step_log.now_running(f"case {case.name}")
-                evidence = trial.evidence(data, setting.tolerances)
+                evidence = runner.evidence(data, config.tolerances)
             except (VerifyError, DataError) as error:
                 yield _not_run(model, case, error, self.cell)
                 continue
@@ -192,19 +193,16 @@ class CellVerifier:
 
     @cached_property
     def _manifest(self) -> Mapping[str, Any]:
-        """What the export said of each model, such as why the lowering refused it."""
+        """The export's record of each model, such as why the lowering does not support it."""
         try:
             manifest = json.loads(self.layout.manifest(self.operator.name, self.lowering, self.cell).read_text())
         except FileNotFoundError:
             return {}
-        found: Mapping[str, Any] = manifest["models"]
-        return found
-
-    def _asked(self, model: Model) -> list[Case]:
-        return [case for case in model.cases if self.only in (None, case.name)]
+        models: Mapping[str, Any] = manifest["models"]
+        return models
 
     def _show(self, model: Path, data: Path, judgement: CaseJudgement) -> None:
-        """Print how a replayed case went."""
+        """Print the runs of a replayed case."""
         model, data = model.relative_to(self.layout.root), data.relative_to(self.layout.root)
         runs = [(run.name, run.comparison) for run in judgement.runs]
         lines = case_message.replayed(model, data, runs, evaluated=judgement.oracle, verified=not judgement.detail)
@@ -218,21 +216,8 @@ def _read(folder: Path) -> DataSet | DataError:
         return error
 
 
-def _require_version(cell: Cell) -> None:
-    if (installed := minor(onnxruntime.__version__)) != cell.ort:
-        raise VerifyError(f"the cell asks for ONNX Runtime {cell.ort}, and {installed} is installed; run it in an "
-                          "environment that has it, or choose another cell")  # fmt: skip
-
-
-def _require_no_torch() -> None:
-    """Torch brings libraries of its own, so that a kernel that needs them would pass here and fail elsewhere."""
-    if "torch" in sys.modules:
-        raise VerifyError("torch was imported in the process that verifies; remove the import from reference.py, "
-                          "spec.py and cases.py")  # fmt: skip
-
-
 def _not_run(model: Model, case: Case, error: Exception, cell: Cell) -> CaseResult:
-    """Return the result of a case that did not run: as declared, where ONNX Runtime refuses what is unsupported."""
+    """Return the result of a case that did not run: unsupported where that is declared and ONNX Runtime rejects it."""
     if isinstance(error, TooNewError) and (declared := why_unreadable(cell)):
         return _result(model, case, "unsupported", declared)
     if model.unsupported and isinstance(error, RefusedError):
@@ -258,18 +243,11 @@ def _result(model: Model, case: Case, outcome: Outcome, detail: str) -> CaseResu
     return CaseResult(case=case.name, model=model.name, outcome=outcome, detail=detail)
 
 
-def _verdict(bench: CellVerifier, results: Sequence[CaseResult], detail: str) -> Verdict:
-    wrong = [r for r in results if r.outcome in WRONG]
-    outcome: Outcome = "verified"
-    if detail or wrong:
-        outcome = "failed" if detail or any(r.outcome == "failed" for r in wrong) else "mismatched"
-    elif results and all(r.outcome == "unsupported" for r in results):
-        outcome, detail = "unsupported", results[0].detail
-    return Verdict(
-        op=bench.operator.name,
-        lowering=bench.lowering,
-        cell=bench.cell,
-        outcome=outcome,
-        detail=case_message.detail(results) or detail,
-        cases=tuple(results),
-    )
+def _outcome(results: Sequence[CaseResult], problem: str) -> tuple[Outcome, str]:
+    """Return the outcome of a cell and its detail; a `problem` is why no case ran."""
+    outcomes = {r.outcome for r in results}
+    if problem or "failed" in outcomes:
+        return "failed", case_message.detail(results) or problem
+    if "mismatched" in outcomes:
+        return "mismatched", case_message.detail(results)
+    return ("unsupported", results[0].detail) if outcomes == {"unsupported"} else ("verified", "")
