@@ -132,7 +132,7 @@ def _register(layout: Paths, *, operator: Operator, part: Sequence[Part] | None,
 def _cells(layout: Paths, operator: Operator, cell: Cell | None) -> tuple[Cell, ...]:
     if cell is None:
         return operator.cells(chosen_cells(layout))
-    if reason := why_unsupported(cell.exporter, cell.opset, cell.torch) or operator.why_not_in(cell):
+    if reason := why_unsupported(cell.exporter, cell.opset, cell.torch) or operator.unavailable_reason(cell):
         raise UsageError(f"{cell}: {reason}")
     return (cell,)
 

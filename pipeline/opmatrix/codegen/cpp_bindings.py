@@ -53,7 +53,7 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
         template = "kernel.h.j2" if file == f"{spec.name}.h" else f"{file}.j2"
         return _environment().get_template(template).render(variables)
 
-    return {file: text(file) for file in generated_files.native(spec, written)}
+    return {file: text(file) for file in generated_files.cpp_files(spec, written)}
 
 
 def ort_library(operators: Sequence[str], *, called: str = "") -> str:

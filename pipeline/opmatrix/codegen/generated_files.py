@@ -22,12 +22,12 @@ SCHEMA = "schema.py"
 PYTHON = (SCHEMA, "fake.py", "lowering.py")
 
 
-def python(spec: OpSpec) -> tuple[str, ...]:
+def python_files(spec: OpSpec) -> tuple[str, ...]:
     """Return the generated Python files; torch has no part in an operator that exists in ONNX alone."""
     return PYTHON if spec.torch else (SCHEMA,)
 
 
-def native(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
+def cpp_files(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
     """Return the generated C++ files, which the libraries are compiled from beside those that are `written`."""
     inline = ("kernel.h",) if spec.kernel is not None else ()
     kernel = (f"{spec.name}.h", "kernel.cc", "checks.h", *inline) if has_kernel_object(spec, written) else ()
@@ -44,4 +44,4 @@ def torch_binding(spec: OpSpec) -> tuple[str, ...]:
 
 def generated(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
     """Return all of them."""
-    return (*native(spec, written), *python(spec))
+    return (*cpp_files(spec, written), *python_files(spec))

@@ -41,7 +41,9 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
     """Return the text of every file of `generated_files.PYTHON`, by name. `spec` is a validated one."""
     variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
     variables["own_torch"] = is_own(OWN_TORCH, spec, written)
-    return {name: _environment().get_template(f"{name}.j2").render(variables) for name in generated_files.python(spec)}
+    return {
+        name: _environment().get_template(f"{name}.j2").render(variables) for name in generated_files.python_files(spec)
+    }
 
 
 @cache

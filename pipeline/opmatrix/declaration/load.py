@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration import published_schema, schema_versions, validation
-from opmatrix.declaration.torch_signature import ONLY_KERNEL, OWN_ORT, WRITTEN, is_own, overridden_in
+from opmatrix.declaration.torch_signature import HANDWRITTEN, ONLY_KERNEL, OWN_ORT, is_own, overridden_in
 from opmatrix.declaration.validation import Mistake
 from opmatrix.errors import SpecError, UsageError, did_you_mean
 from opmatrix.files import line_in, load_module
@@ -25,14 +25,14 @@ class Operator:
 
     spec: OpSpec
     models: tuple[Model, ...]
-    written: frozenset[str] = ONLY_KERNEL
+    handwritten_files: frozenset[str] = ONLY_KERNEL
     published: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
         return self.spec.name
 
-    def why_not_in(self, cell: Cell) -> str | None:
+    def unavailable_reason(self, cell: Cell) -> str | None:
         """Return why the operator has no business in `cell`, or None where it has."""
         by_node = cell.exporter == "node"
         if self.spec.torch is None and not by_node:
@@ -49,7 +49,7 @@ class Operator:
         return None
 
     @property
-    def where(self) -> list[Any]:
+    def cell_condition(self) -> list[Any]:
         """What `has` depends on, as data."""
         spec = self.spec
         return [list(spec.lowerings), spec.min_opset, as_data(spec.torch and spec.torch.overrides), spec.torch is None]
@@ -58,13 +58,13 @@ class Operator:
         """Return whether a lowering of the operator is verified in `cell`, where somebody chooses that."""
         return (
             lowering in self.spec.lowerings
-            and not self.why_not_in(cell)
+            and not self.unavailable_reason(cell)
             and not why_unsupported(cell.exporter, cell.opset, cell.torch)
         )
 
     def cells(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
         """Return those of `cells` in which the operator is verified."""
-        return tuple(cell for cell in cells if self.why_not_in(cell) is None)
+        return tuple(cell for cell in cells if self.unavailable_reason(cell) is None)
 
 
 def operator_names(layout: Paths) -> tuple[str, ...]:
@@ -113,10 +113,10 @@ def _read(layout: Paths, name: str) -> tuple[Operator | None, list[str]]:
             mistakes += _lines(layout, path, wrong)
             # An unknown field does not hide what the known ones say; a missing or mistyped one does.
             sound[path] = all("unknown field" in m.text for m in wrong)
-    written = frozenset(file for file in WRITTEN if layout.own(name, file).is_file())
+    written = frozenset(file for file in HANDWRITTEN if layout.own(name, file).is_file())
     if sound.get(spec_path):
         mistakes += _lines(layout, spec_path, validation.declaration(spec, name))
-        mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.written(spec, written)]
+        mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.handwritten_files(spec, written)]
         mistakes += published_schema.mistakes(layout, spec)
         if sound.get(cases_path):
             mistakes += _lines(layout, cases_path, validation.cases(spec, models))
@@ -124,7 +124,8 @@ def _read(layout: Paths, name: str) -> tuple[Operator | None, list[str]]:
             mistakes.append(_useless(layout, spec))
     if mistakes:
         return None, mistakes
-    return Operator(spec=spec, models=models, written=written, published=published_schema.versions(layout, name)), []
+    published = published_schema.versions(layout, name)
+    return Operator(spec=spec, models=models, handwritten_files=written, published=published), []
 
 
 def _take(layout: Paths, path: Path, variable: str, kind: type) -> tuple[Any, list[str]]:
@@ -167,7 +168,7 @@ def clashes(operators: Sequence[Operator]) -> Iterator[str]:
         if spec.onnx.domain == other.onnx.domain and missing:
             yield f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and ops/{other.name}/spec.py " \
                 f"has a schema since {missing[0]} in that domain: a model of both imports it. Add it"  # fmt: skip
-    own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.written)}
+    own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.handwritten_files)}
     for spec in (o.spec for o in operators):
         for name in own.intersection(spec.uses):
             yield f"ops/{spec.name}/spec.py: uses: {name!r} has an ort.cc of its own, so that " \

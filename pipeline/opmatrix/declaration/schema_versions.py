@@ -32,7 +32,7 @@ def at(spec: OpSpec, version: int) -> OpSpec:
     )
 
 
-def written(spec: OpSpec, imported: int) -> tuple[Attribute, ...]:
+def attributes_at(spec: OpSpec, imported: int) -> tuple[Attribute, ...]:
     """Return the attributes of a node in a model that imports version `imported` of the domain."""
     version = version_at(spec, imported)
     mark = () if version == spec.onnx.since_version else (version_mark(version),)

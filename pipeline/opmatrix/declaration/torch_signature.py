@@ -12,7 +12,7 @@ from opmatrix.spec import Attribute, AttributeKind, AttributeValue, DType, Input
 from opmatrix.version import older
 
 # What people may write in native/<name>/ that has a meaning by its name.
-KERNEL, OWN_TORCH, OWN_ORT = WRITTEN = ("kernel.h", "torch.cc", "ort.cc")
+KERNEL, OWN_TORCH, OWN_ORT = HANDWRITTEN = ("kernel.h", "torch.cc", "ort.cc")
 ONLY_KERNEL = frozenset({KERNEL})
 
 DTYPES: tuple[DType, ...] = get_args(DType)

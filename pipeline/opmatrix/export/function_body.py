@@ -34,7 +34,7 @@ def with_function(proto: ModelProto, demand: ExpectedModel, body: Sequence[NodeP
         [v.name for v in declared.outputs],
         body,
         [helper.make_opsetid("", demand.cell.opset)],
-        [a.name for a in schema_versions.written(spec, demand.model.domain_version)],
+        [a.name for a in schema_versions.attributes_at(spec, demand.model.domain_version)],
     )
     made.functions.append(function)
     try:

@@ -84,7 +84,7 @@ def node_arguments(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
 
 def attributes(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """Every attribute is written, defaults included, with the declared type and the model's value."""
-    declared = {a.name: a for a in schema_versions.written(demand.spec, demand.model.domain_version)}
+    declared = {a.name: a for a in schema_versions.attributes_at(demand.spec, demand.model.domain_version)}
     marks = {n: a.default for n, a in declared.items() if n == schema_versions.MARK and a.default is not None}
     values = attribute_values(demand.spec, demand.model) | marks
     later = {a.name: a.since for a in demand.spec.attributes}
@@ -109,7 +109,7 @@ def attributes(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
 
 def defaults(proto: ModelProto, demand: ExpectedModel) -> Iterator[str]:
     """The ONNX schema has the declared defaults, and so torch's: another's model may leave an attribute out."""
-    for declared in schema_versions.written(demand.spec, demand.model.domain_version):
+    for declared in schema_versions.attributes_at(demand.spec, demand.model.domain_version):
         written = demand.schema.attributes.get(declared.name)
         if written is None or declared.default is None:
             continue

@@ -165,7 +165,7 @@ class OperatorPlan:
 
     @property
     def written(self) -> frozenset[str]:
-        return self.operator.written
+        return self.operator.handwritten_files
 
     @cached_property
     def keys(self) -> OperatorKeys:

@@ -9,6 +9,7 @@ from typing import Any
 
 from opmatrix.code_hash import digest
 from opmatrix.codegen import generated_files
+from opmatrix.codegen.generated_files import cpp_files
 from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.matrix.cells import Cell, why_unreadable
 from opmatrix.plan.step_keys import OperatorPlan, Plan, make_step
@@ -176,7 +177,7 @@ def _compile(op: OperatorPlan) -> Step:
         "compile",
         reads=[
             layout.sdk,
-            *(layout.generated(name) / file for file in generated_files.native(spec, op.written)),
+            *(layout.generated(name) / file for file in cpp_files(spec, op.written)),
             *(path for other in spec.uses for path in layout.objects(other, "kernel", "ort")),
             *layout.native_sources(name),
             *third_party_headers.files(spec, layout.root),
@@ -208,7 +209,7 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
         "--torch-root", str(layout.environment(environment).relative_to(layout.root)),
         reads=[
             layout.sdk,
-            *(layout.generated(name) / file for file in generated_files.native(spec, op.written)),
+            *(layout.generated(name) / file for file in cpp_files(spec, op.written)),
             *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, op.written) else ()),
             *layout.native_sources(name),
             *third_party_headers.files(spec, layout.root),
@@ -340,7 +341,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         cell=cell,
         reads=[
             layout.sdk,
-            *(layout.generated(o.name) / file for o in compiled for file in generated_files.native(o.spec, o.written)),
+            *(layout.generated(o.name) / f for o in compiled for f in cpp_files(o.spec, o.handwritten_files)),
             *dict.fromkeys(path for o in compiled for path in layout.native_sources(o.name)),
             *third_party_headers.files(spec, layout.root),
             *(layout.reference(o.name) for o in compiled),
@@ -375,7 +376,7 @@ def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
         asks=[word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)],
         reads=verdicts,
         any_cell=bool(verdicts),  # without one it fails
-        operators={o.name: o.where for o in plan.operators},  # a cell that is no longer theirs goes away
+        operators={o.name: o.cell_condition for o in plan.operators},  # a cell that is no longer theirs goes away
         drawn=[digest("export"), digest("export-node"), digest("register")],
         found=plan.layout.covered,
         writes=plan.layout.reports,

@@ -11,8 +11,8 @@ from opmatrix.project.paths import Paths
 def run(layout: Paths, operator: Operator) -> None:
     """Write the files under `layout.generated(name)` whose text differs, and remove those that nothing renders now."""
     folder = layout.generated(operator.name)
-    files = cpp_bindings.render(operator.spec, operator.written) | python_modules.render(
-        operator.spec, operator.written
+    files = cpp_bindings.render(operator.spec, operator.handwritten_files) | python_modules.render(
+        operator.spec, operator.handwritten_files
     )
     for name, text in files.items():
         write_text(folder / name, text)

@@ -44,19 +44,19 @@ def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path |
     if torch:
         _for_one_torch(layout, operator, toolchain=toolchain, torch=find_classic_torch(torch), debug=debug)
         return
-    name = operator.name
+    name, spec, written = operator.name, operator.spec, operator.handwritten_files
     folder = layout.compiled(name, debug=debug)
-    own = is_own(OWN_TORCH, operator.spec, operator.written)
+    own = is_own(OWN_TORCH, spec, written)
     installed = find_classic_torch(toolchain.torch_include.parent) if own else None
-    text = ninja_file.build_ninja(layout, operator.spec, toolchain=toolchain, written=operator.written, debug=debug)
+    text = ninja_file.build_ninja(layout, spec, toolchain=toolchain, written=written, debug=debug)
     rewritten = _build(layout, operator, folder, text, toolchain=toolchain, torch=installed)
     if layout.sanitized:  # the libraries ask for the sanitizers' own functions
         return
     if own:
         elf_symbols.check_own_torch_library(layout.torch_library(name, debug=debug))
-    elif has_torch_library(operator.spec):
+    elif has_torch_library(spec):
         elf_symbols.check_torch_library(layout.torch_library(name, debug=debug), target=ninja_file.TORCH_TARGET)
-    if has_ort_library(operator.spec):
+    if has_ort_library(spec):
         elf_symbols.check_ort_library(layout.ort_library(name, debug=debug))
     if not debug and (rewritten or not (folder / COMMANDS).exists()):
         _write_compile_commands(layout, toolchain, folder)
@@ -64,18 +64,19 @@ def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path |
 
 def _for_one_torch(layout: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool) -> None:
     """Compile the binding for one torch, and link it to the kernel that all libraries of the operator share."""
-    name, own = operator.name, is_own(OWN_TORCH, operator.spec, operator.written)
-    if not own and not is_classic(operator.spec, torch.minor):
+    name, spec, written = operator.name, operator.spec, operator.handwritten_files
+    own = is_own(OWN_TORCH, spec, written)
+    if not own and not is_classic(spec, torch.minor):
         why = (
-            f"one library serves torch {stable_abi_since(operator.spec)} and newer"
-            if has_torch_library(operator.spec)
+            f"one library serves torch {stable_abi_since(spec)} and newer"
+            if has_torch_library(spec)
             else "it has no library"
         )
         raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch-root")
     shared = [layout.compiled(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS]
-    if has_kernel_object(operator.spec, operator.written) and (lost := [p for p in shared if not p.is_file()]):
+    if has_kernel_object(spec, written) and (lost := [p for p in shared if not p.is_file()]):
         raise CompileError(missing(lost[0], run=f"python -m opmatrix compile {name}"))
-    text = ninja_file.cpp_abi_ninja(layout, operator.spec, toolchain=toolchain, written=operator.written, debug=debug)
+    text = ninja_file.cpp_abi_ninja(layout, spec, toolchain=toolchain, written=written, debug=debug)
     _build(
         layout, operator, layout.compiled(name, debug=debug, torch=torch.minor), text, toolchain=toolchain, torch=torch
     )

@@ -43,7 +43,7 @@ def load(layout: Paths, operator: Operator) -> LoadedLibrary:
 
 
 def _load_library(layout: Paths, operator: Operator) -> None:
-    own = is_own(OWN_TORCH, operator.spec, operator.written)
+    own = is_own(OWN_TORCH, operator.spec, operator.handwritten_files)
     one = _one_torch(layout, operator, own=own)
     path = layout.torch_library(operator.name, torch=one)
     if not path.is_file():
@@ -145,7 +145,7 @@ def _kinds(arguments: Any) -> list[tuple[str, bool]]:
 
 
 def _source(operator: Operator) -> str:
-    if is_own(OWN_TORCH, operator.spec, operator.written):
+    if is_own(OWN_TORCH, operator.spec, operator.handwritten_files):
         return "its torch.cc"
     return "define() in its torch_op.py" if operator.spec.torch and operator.spec.torch.python else "its library"
 
@@ -153,7 +153,7 @@ def _source(operator: Operator) -> str:
 def _remedy(operator: Operator) -> str:
     if operator.spec.torch and operator.spec.torch.python:
         return f"Mend ops/{operator.name}/torch_op.py or spec.py: names, order, types and defaults must be the same"
-    if is_own(OWN_TORCH, operator.spec, operator.written):
+    if is_own(OWN_TORCH, operator.spec, operator.handwritten_files):
         return (
             f"Mend native/{operator.name}/torch.cc or ops/{operator.name}/spec.py: names, order, types and defaults "
             f"must be the same; order and types alone, where torch.cc gives a function and no schema"

@@ -23,7 +23,7 @@ def sides(operators: Sequence[Operator]) -> tuple[str, ...]:
 def of_operator(layout: Paths, operator: Operator) -> dict[str, Path]:
     """Return the files that a wheel takes from an operator: what it calls them, and where they are."""
     own = {"own_lowering.py": layout.lowering(operator.name), "torch_op.py": layout.torch_op(operator.name)}
-    generated = {file: layout.generated(operator.name) / file for file in generated_files.python(operator.spec)}
+    generated = {file: layout.generated(operator.name) / file for file in generated_files.python_files(operator.spec)}
     return {**generated, **{file: path for file, path in own.items() if path.is_file()}}
 
 

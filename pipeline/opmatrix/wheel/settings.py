@@ -128,7 +128,7 @@ def _wrong_operators(asked: Any, known: Mapping[str, Operator]) -> Iterator[str]
         yield f"operators: none of {', '.join(asked)} has a library of ours, so there is nothing to link"
     for operator in found:
         for file in (OWN_TORCH, OWN_ORT):
-            if is_own(file, operator.spec, operator.written):
+            if is_own(file, operator.spec, operator.handwritten_files):
                 yield f"operators: {operator.name!r} has a binding by hand, native/{operator.name}/{file}, " \
                     "which cannot be linked together with others: leave it out, or remove that file and write " \
                     "kernel.h"  # fmt: skip
@@ -140,7 +140,7 @@ def _has_library(operator: Operator) -> bool:
 
 def _ships(operator: Operator) -> bool:
     """Return whether a wheel takes an operator that nobody named: one with a library that is linked of our objects."""
-    by_hand = any(is_own(file, operator.spec, operator.written) for file in (OWN_TORCH, OWN_ORT))
+    by_hand = any(is_own(file, operator.spec, operator.handwritten_files) for file in (OWN_TORCH, OWN_ORT))
     return _has_library(operator) and not by_hand
 
 

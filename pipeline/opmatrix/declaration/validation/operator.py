@@ -285,7 +285,7 @@ def _unbuilt(field: str, found: str, built: str) -> Mistake:
     return Mistake(field, f"found {found!r}, not supported yet, allowed: {built}. {UNBUILT[found]}")
 
 
-def written(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
+def handwritten_files(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
     """Yield what does not fit between a declaration and the C++ files in native/<name>/; the field is such a file."""
     libraries = [("torch", OWN_TORCH, has_torch_library(spec)), ("ONNX Runtime", OWN_ORT, has_kernel(spec))]
     needed = [(framework, file) for framework, file, has_library in libraries if has_library and file not in files]
