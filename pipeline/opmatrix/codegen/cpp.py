@@ -1,14 +1,13 @@
-"""Pieces of C++ text, laid out as clang-format would. Pure."""
+"""Pieces of generated C++: calls, literals and size expressions."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opmatrix.declaration.python_source import bracket
 from opmatrix.spec import DType
-
-WIDTH = 120
 
 # float16 and bfloat16 have no type of the language before C++23.
 CPP_TYPES: Mapping[DType, str] = {
@@ -20,48 +19,9 @@ CPP_TYPES: Mapping[DType, str] = {
 _OPERATORS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/"}
 
 
-def call(head: str, arguments: Sequence[str], *, indent: int = 0, tail: str = "") -> str:
-    """Return ``head(a, b)`` followed by `tail`, filled to the width and aligned behind the bracket.
-
-    `indent` is the column of `head`; one more is kept free for a semicolon.
-    """
-    margin = indent + len(head) + 1
-    lines = [""]
-    arguments = list(_labelled(arguments))
-    for position, argument in enumerate(arguments):
-        last = position == len(arguments) - 1
-        piece = argument + (")" if last else ",")
-        room = WIDTH - margin - len(lines[-1]) - (1 if lines[-1] else 0) - (max(1, len(tail)) if last else 0)
-        if lines[-1] and len(piece) > room:
-            lines.append(piece)
-        else:
-            lines[-1] += (" " if lines[-1] else "") + piece
-    return f"{head}(" + f"\n{' ' * margin}".join(lines) + (")" if not arguments else "") + tail
-
-
-def _labelled(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the arguments, each behind the label that it has, if any: a text that ends with an equals sign."""
-    label = ""
-    for argument in arguments:
-        if argument.endswith('= "'):
-            label += f"{argument}, "
-        else:
-            yield label + argument
-            label = ""
-
-
-def braces(head: str, items: Sequence[str], *, indent: int = 0) -> str:
-    """Return ``head{a, b}``, on one line where it fits, else with one item per line."""
-    line = f"{head}{{{', '.join(items)}}}"
-    if indent + len(line) < WIDTH:
-        return line
-    return "\n".join([f"{head}{{", *(f"{' ' * (indent + 4)}{item}," for item in items), f"{' ' * indent}}}"])
-
-
-def constant(name: str, value: str) -> str:
-    """Return ``name = value``, broken behind the sign where it is too long for one line."""
-    line = f"{name} = {value}"
-    return line if len(line) < WIDTH else f"{name} =\n    {value}"
+def call(head: str, arguments: Sequence[str], *, tail: str = "") -> str:
+    """Return ``head(a, b)`` followed by `tail`, on several lines where it is long."""
+    return bracket(f"{head}(", arguments, f"){tail}", comma="")
 
 
 def quoted(text: str) -> str:

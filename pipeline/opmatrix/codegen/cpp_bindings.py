@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 
 from opmatrix.codegen import generated_files, jinja
-from opmatrix.codegen.cpp import CPP_TYPES, braces, call, constant, quoted
+from opmatrix.codegen.cpp import CPP_TYPES, call, quoted
 from opmatrix.codegen.cpp_checks import shape_checks, shape_parameters
 from opmatrix.codegen.cpp_variables import (
     AttributePart,
@@ -25,6 +25,7 @@ from opmatrix.codegen.cpp_variables import (
     kernel_parameters,
     output_part,
 )
+from opmatrix.declaration.python_source import bracket
 from opmatrix.declaration.schema_versions import versions
 from opmatrix.declaration.torch_signature import (
     KERNEL,
@@ -66,7 +67,7 @@ def ort_library(operators: Sequence[str], *, called: str = "") -> str:
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja.environment("opmatrix.codegen")
-    environment.globals.update(braces=braces, call=call, constant=constant, quoted=quoted)
+    environment.globals.update(bracket=bracket, call=call, quoted=quoted)
     return environment
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from opmatrix.codegen.cpp import WIDTH, literal, quoted
+from opmatrix.codegen.cpp import literal, quoted
 from opmatrix.declaration.size_expressions import size_owners
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Attribute, Input, OpSpec
@@ -97,8 +97,7 @@ def _shape_checks(
     spec: OpSpec, given: Input, shown: str, conditions: list[str], others: Mapping[str, tuple[str, str]]
 ) -> Iterator[Check]:
     joined = " && ".join(conditions)
-    # A line is never broken within a condition: where it would be too long, each part is a check of its own.
-    for condition in [joined] if len(joined) < WIDTH - 20 else conditions:
+    for condition in [joined] if len(joined) < 100 else conditions:  # one check each where the line would be too long
         yield Check(arguments=[condition, *_shape_message(spec, given, shown, others)], guard=_guard(given))
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from opmatrix.declaration import schema_versions
-from opmatrix.declaration.python_source import literal
+from opmatrix.declaration.python_source import bracket, literal
 from opmatrix.declaration.size_expressions import size_attributes
 from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
@@ -67,10 +66,9 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
 
 
 def _attribute(attribute: Attribute) -> str:
-    """Return one attribute of the schema, laid out for a list."""
+    """Return one attribute of the schema."""
     value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
-    parts = "".join(f"            {part},\n" for part in (literal(attribute.name), value, literal(attribute.doc)))
-    return f"defs.OpSchema.Attribute(\n{parts}        )"
+    return bracket("defs.OpSchema.Attribute(", [literal(attribute.name), value, literal(attribute.doc)], ")")
 
 
 def _default(attribute: Attribute) -> str | None:
@@ -78,9 +76,8 @@ def _default(attribute: Attribute) -> str | None:
     if attribute.default is None:
         return None
     value = attribute.default if attribute.kind.startswith("float") else onnx_value(attribute, attribute.default)
-    shown = literal(value) if isinstance(value, str) else repr(value)
     typed = f", attr_type=onnx.AttributeProto.{onnx_kind(attribute.kind)}" if value == () else ""
-    return f"helper.make_attribute({literal(attribute.name)}, {shown}{typed})"
+    return f"helper.make_attribute({literal(attribute.name)}, {literal(value)}{typed})"
 
 
 def _inferred(spec: OpSpec, output: Output) -> Inferred:
@@ -126,9 +123,8 @@ def _size(spec: OpSpec, dim: str | int) -> str:
     if dim.isidentifier():
         return _named_size(spec, dim)
     names = list(dict.fromkeys(re.findall(r"[A-Za-z_]\w*", dim)))
-    expression = ast.unparse(ast.parse(dim))  # spaced as ruff would
     sizes = ", ".join(_named_size(spec, name) for name in names)
-    return f"computed(lambda {', '.join(names)}: {expression}, {sizes})"
+    return f"computed(lambda {', '.join(names)}: {dim}, {sizes})"
 
 
 def _named_size(spec: OpSpec, name: str) -> str:

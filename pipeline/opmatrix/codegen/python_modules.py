@@ -6,8 +6,7 @@ through it. They register nothing on import: the stage that wants a registration
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
@@ -15,7 +14,7 @@ import jinja2
 
 from opmatrix.codegen import fake_kernel, generated_files, jinja, onnx_schema
 from opmatrix.declaration import schema_versions
-from opmatrix.declaration.python_source import literal
+from opmatrix.declaration.python_source import bracket, literal
 from opmatrix.declaration.torch_signature import (
     ONLY_KERNEL,
     OWN_TORCH,
@@ -26,8 +25,6 @@ from opmatrix.declaration.torch_signature import (
     torch_schema,
 )
 from opmatrix.spec import Attribute, OpSpec
-
-WIDTH = 120
 
 # The types of the torch schema in Python; torch hands over lists and is given tuples as well.
 _PYTHON_TYPES: Mapping[str, str] = {
@@ -42,16 +39,17 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
     variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
     variables["own_torch"] = is_own(OWN_TORCH, spec, written)
     return {
-        name: _environment().get_template(f"{name}.j2").render(variables) for name in generated_files.python_files(spec)
+        name: environment().get_template(f"{name}.j2").render(variables) for name in generated_files.python_files(spec)
     }
 
 
 @cache
-def _environment() -> jinja2.Environment:
-    environment = jinja.environment("opmatrix.codegen")
-    environment.filters["literal"] = _literal
-    environment.globals["bracket"] = bracket
-    return environment
+def environment() -> jinja2.Environment:
+    """Return what fills templates of Python: with the filter `literal` and the function `bracket`."""
+    found = jinja.environment("opmatrix.codegen")
+    found.filters["literal"] = literal
+    found.globals["bracket"] = bracket
+    return found
 
 
 def _variables(spec: OpSpec) -> dict[str, Any]:
@@ -108,26 +106,7 @@ def _parameters(arguments: Sequence[Argument]) -> list[str]:
     return found[::-1]
 
 
-def environment() -> jinja2.Environment:
-    """Return what templates of Python text are rendered with: the filter `literal` and the function `bracket`."""
-    return _environment()
-
-
 def _typed(argument: Argument) -> str:
     """Return a parameter as a Python function declares it."""
-    default = "" if argument.default is None else f" = {_literal(argument.default)}"
+    default = "" if argument.default is None else f" = {literal(argument.default)}"
     return f"{argument.name}: {_PYTHON_TYPES[argument.type]}{default}"
-
-
-def _literal(value: object) -> str:
-    return literal(value) if isinstance(value, str) else repr(value)
-
-
-def bracket(indent: int, opening: str, parts: Iterable[str], closing: str) -> str:
-    """Return ``opening(parts)closing`` as ruff lays it out: on one line where it fits, else one part per line."""
-    parts = list(parts)
-    line = f"{opening}{', '.join(parts)}{closing}"
-    if "\n" not in line and indent + len(line) <= WIDTH:
-        return line
-    body = "".join(f"{part},\n" for part in parts)
-    return textwrap.indent(f"{opening}\n{textwrap.indent(body, '    ')}{closing}", " " * indent).lstrip()

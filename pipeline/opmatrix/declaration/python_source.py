@@ -35,17 +35,17 @@ def literal(value: object) -> str:
     return f'"{shown[1:-1]}"' if isinstance(value, str) and shown[0] == "'" and '"' not in value else shown
 
 
-def bracket(opening: str, parts: Iterable[str], closing: str) -> str:
-    """Return ``opening(parts)closing``: on one line where it is short, else one part a line.
+def bracket(opening: str, parts: Iterable[str], closing: str, *, comma: str = ",") -> str:
+    """Return ``opening(parts)closing``: on one line where it is short, else one part a line, the last with `comma`.
 
-    An empty part at the end puts a comma behind the one before it.
+    An empty part at the end adds a comma after the one before it.
     """
     parts = list(parts)
     line = f"{opening}{', '.join(parts).rstrip(' ')}{closing}"
     if "\n" not in line and len(line) <= WIDTH:
         return line
-    body = "".join(f"{part},\n" for part in parts if part)
-    return f"{opening}\n{textwrap.indent(body, '    ')}{closing}"
+    body = ",\n".join(filter(None, parts))
+    return f"{opening}\n{textwrap.indent(body, '    ')}{comma}\n{closing}"
 
 
 def names(text: str) -> list[str]:
