@@ -1,4 +1,4 @@
-"""Who may import what, and what may not stand where."""
+"""Which room may import which, what no module or class may be called, and what a kernel must not know."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import pytest
 from opmatrix import code_hash
 from opmatrix.toolchain import elf_symbols
 
+from docs.site import rooms
+from docs.site.imports import Package
 from docs.site.imports import imports as names_imported
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "pipeline"
+PACKAGE = ROOT / "pipeline/opmatrix"
 FRAMEWORKS = {"torch", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "numpy"}
 CHECKS = ("check_read", "check_run", "check_compare")  # the parts of `doit check` that know ONNX Runtime
 STAGES = sorted(p.stem for p in (PACKAGE / "stages").glob("*.py") if p.stem != "__init__")
+# The rooms that extend doit.
+EXTEND_DOIT = ("engine", "commands")
 
 
 def imports(path: Path) -> set[str]:
@@ -30,23 +34,104 @@ def modules(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*.py"))
 
 
+def test_every_import_between_rooms_goes_down() -> None:
+    assert [*rooms.faults(Package.in_folder(ROOT))] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "expected"),
+    [
+        ("matrix/cells.py", "from opmatrix.engine import lock", "matrix imports engine, which is above it"),
+        ("spec.py", "def f(): import opmatrix.plan.steps", "spec imports plan, which is above it"),
+        ("loose.py", "X = 1", "loose has no row in ROOMS"),
+    ],
+)
+def test_a_planted_import_is_seen(file: str, line: str, expected: str) -> None:
+    files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in modules(PACKAGE)}
+    name = f"pipeline/opmatrix/{file}"
+    assert expected in "\n".join(rooms.faults(Package.of(files | {name: files.get(name, "") + f"\n{line}\n"})))
+
+
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_imports_no_other_stage_and_no_runner(stage: str) -> None:
+def test_a_stage_imports_no_other_stage_and_no_engine(stage: str) -> None:
     found = set(imports(PACKAGE / "stages" / f"{stage}.py"))
-    others = {n for n in found if n.startswith(("opmatrix.stages", "opmatrix.engine"))}
+    others = {n for n in found if n.startswith(("opmatrix.stages", "opmatrix.engine", "opmatrix.commands"))}
     assert not others, f"stages/{stage}.py imports {others}: stages speak through files"
 
 
-@pytest.mark.parametrize("path", modules(PACKAGE / "runner"), ids=lambda p: p.name)
-def test_the_runner_imports_no_stage(path: Path) -> None:
-    assert not {n for n in imports(path) if n.startswith("opmatrix.stages")}
-
-
 @pytest.mark.parametrize("path", [*modules(PACKAGE), ROOT / "dodo.py"], ids=lambda p: p.name)
-def test_only_the_runner_knows_doit(path: Path) -> None:
-    if path.is_relative_to(PACKAGE / "runner"):
+def test_only_engine_and_commands_know_doit(path: Path) -> None:
+    if any(path.is_relative_to(PACKAGE / room) for room in EXTEND_DOIT):
         return
     assert not {n for n in imports(path) if n.split(".")[0] == "doit"}
+
+
+def old_imports(text: str) -> set[str]:
+    return {name for name in names_imported(text) if name.split(".")[0] == "pipeline"}
+
+
+def python_files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [path for name in listed.splitlines() if (path := ROOT / name).is_file()]
+
+
+def test_nothing_imports_the_folder_pipeline() -> None:
+    """In the checkout it would be a namespace package, and `pipeline.opmatrix.spec` a second OpSpec."""
+    assert not (ROOT / "pipeline/__init__.py").exists()
+    assert {p.name for p in (ROOT / "pipeline").iterdir()} - {"__pycache__"} == {"opmatrix"}
+    assert {str(path): found for path in python_files() if (found := old_imports(path.read_text()))} == {}
+    assert old_imports("def f():\n    from pipeline.opmatrix.spec import OpSpec\n")
+
+
+def test_the_tree_has_no_symbolic_link() -> None:
+    listed = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line for line in listed.splitlines() if line.startswith("120000")] == []
+
+
+# Names that modules and classes had, or that say nothing, and why none may have them again.
+NO_NAMES = {
+    "aside": "step_log: a reader looks for a log",
+    "base_utils": "say what it does",
+    "fault": "two classes had this name: Refusal, NodeFault",
+    "feeds": "model_inputs, GraphInput: ONNX Runtime says feed, ONNX says input",
+    "found": "insert_case; it is also the commonest local name",
+    "glue": "codegen: generated bindings",
+    "handler": "say what it does",
+    "helper": "say what it does",
+    "home": "reexec: it starts a command again in another environment",
+    "layout": "Paths, or MemoryLayout of a tensor: two classes had this name",
+    "loaded": "two classes had this name: LoadedLibrary, LoadedOperators",
+    "manager": "say what it does",
+    "oracle": "ReferenceRun: it wraps onnx.reference.ReferenceEvaluator",
+    "part": "OperatorPlan, or the Part of register, which is a Literal",
+    "picture": "graph_json",
+    "place": "VenvPaths, server_name, CellKey: four things had this name",
+    "runner": "engine and commands",
+    "sample": "two classes had this name: OpcheckSample, GradSample",
+    "told": "print_findings",
+    "trial": "ort_checks, ModelRunner",
+    "util": "say what it does",
+    "utils": "say what it does",
+}
+
+
+def named(path: Path) -> set[str]:
+    """Return the names of a module and of its classes, and of the folders that it is in, in lower case."""
+    classes = {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)}
+    return {name.lower() for name in {path.stem, *path.relative_to(PACKAGE).parts[:-1], *classes}}
+
+
+@pytest.mark.parametrize("path", modules(PACKAGE), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_no_module_or_class_has_a_name_that_was_given_up(path: Path) -> None:
+    assert {name: NO_NAMES[name] for name in named(path) & NO_NAMES.keys()} == {}
+
+
+def test_a_planted_name_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    planted = tmp_path / "trial" / "paths.py"
+    planted.parent.mkdir()
+    planted.write_text("class Layout: ...\n")
+    assert named(planted) & NO_NAMES.keys() == {"trial", "layout"}
 
 
 def test_verify_never_imports_torch() -> None:
@@ -119,25 +204,9 @@ def test_the_code_of_a_stage_is_found_whole(stage: str) -> None:
             continue
         found.add(path)
         for name in imports(path):
-            target = ROOT.joinpath(*name.split("."))
-            waiting += [
-                p for p in (target.with_suffix(".py"), target / "__init__.py") if p.is_file() and name != "pipeline"
-            ]
+            target = PACKAGE.parent.joinpath(*name.split("."))
+            waiting += [p for p in (target.with_suffix(".py"), target / "__init__.py") if p.is_file()]
     assert set(code_hash.modules(stage)) - {PACKAGE / "__init__.py"} == found - {PACKAGE / "__init__.py"}
-
-
-def named_rooms(page: str) -> set[str]:
-    """Return the modules and packages of pipeline/ that the table of rooms names."""
-    table = page.partition("\n## Rooms\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `pipeline/([^`]+)`", table, re.MULTILINE)
-    return {name for row in rows for name in re.sub(r"[{}]|\.py$|/$", "", row).split(",")}
-
-
-def test_every_module_has_a_room_in_the_page() -> None:
-    page = (ROOT / "docs/architecture.md").read_text()
-    there = {p.stem for p in PACKAGE.glob("[!_]*.py")} | {p.parent.name for p in PACKAGE.glob("*/__init__.py")}
-    assert named_rooms(page) == there
-    assert named_rooms(page.replace("`pipeline/opmatrix/spec.py`", "")) == there - {"spec"}
 
 
 def test_nothing_happens_on_import() -> None:
@@ -151,9 +220,9 @@ def test_nothing_happens_on_import() -> None:
                 raise AssertionError(f"{path}:{node.lineno}: runs on import")
 
 
-def test_paths_under_build_come_from_layout_alone() -> None:
+def test_paths_under_build_come_from_one_module() -> None:
     for path in modules(PACKAGE):
-        if path.name != "layout.py":
+        if path.name != "paths.py":
             assert not re.search(r"""["']build/""", path.read_text()), f"{path}: use opmatrix.project.paths"
 
 

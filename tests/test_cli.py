@@ -64,7 +64,7 @@ BARE = "import sys; sys.path.append({root!r}); from opmatrix.cli import main; sy
 def test_a_python_without_the_packages(project: Path, root: Path) -> None:
     """As a checkout's own is, where ./run is forgotten: no traceback, but what to type."""
     for arguments in (["data", "group_norm"], ["verify", "group_norm", "--cell", "torch2.13-legacy-opset18-ort1.31"]):
-        command = [sys.executable, "-I", "-S", "-c", BARE.format(root=str(root)), *arguments]
+        command = [sys.executable, "-I", "-S", "-c", BARE.format(root=str(root / "pipeline")), *arguments]
         done = subprocess.run(command, cwd=project, capture_output=True, text=True)
         assert done.returncode == ToolchainError.exit_code and len(done.stderr.splitlines()) == 1, done.stderr
         assert "is not installed for" in done.stderr and "`./run python`" in done.stderr

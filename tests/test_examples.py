@@ -61,7 +61,7 @@ def test_the_example_of_a_declaration(test: doctest.DocTest) -> None:
 
 @pytest.mark.parametrize("test", LOWERINGS, ids=short)
 def test_the_example_of_a_lowering(test: doctest.DocTest) -> None:
-    test.globs |= {"g": NodeGraph(18), "x": Tensor(name="x", dtype="float32", shape=(None, 3))}
+    test.globs |= {"g": NodeGraph(18, {}), "x": Tensor(name="x", dtype="float32", shape=(None, 3))}
     run(test)
 
 

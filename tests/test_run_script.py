@@ -140,9 +140,11 @@ def test_no_python(checkout: Checkout) -> None:
 
 def test_this_python_fits(checkout: Checkout) -> None:
     """The real check with a real Python, which then finds the checkout's own module, not an installed one."""
-    (checkout.root / "pipeline").mkdir()
-    (checkout.root / "pipeline/__init__.py").touch()
-    (checkout.root / "pipeline/opmatrix/environments/bootstrap.py").write_text("raise SystemExit(43)\n")
+    package = checkout.root / "pipeline/opmatrix"
+    (package / "environments").mkdir(parents=True)
+    for name in ("__init__.py", "environments/__init__.py"):
+        (package / name).touch()
+    (package / "environments/bootstrap.py").write_text("raise SystemExit(43)\n")
     assert checkout.run("show", OPMATRIX_PYTHON=sys.executable).returncode == 43
 
 

@@ -9,6 +9,7 @@ import pytest
 from opmatrix import step_log
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.step_failure import ended, leave_verdict, read_output
+from opmatrix.matrix.cells import Cell
 from opmatrix.step import Step
 from opmatrix.verdict import read
 
@@ -75,7 +76,14 @@ def crashed(tmp_path: Path, log: str, *, group: str, command: tuple[str, ...]) -
     (tmp_path / "log").write_text(log)
     cell = "torch2.13-dynamo-opset18-ort1.31"
     step = Step(
-        group=group, name=f"my_op-custom@{cell}", command=command, server="ort", verdict=tmp_path / "verdict.json"
+        group=group,
+        name=f"my_op-custom@{cell}",
+        command=command,
+        server="ort",
+        operator="my_op",
+        lowering="custom",
+        cell=Cell.parse(cell),
+        verdict=tmp_path / "verdict.json",
     )
     leave_verdict(step, ended(step, Ending(status=-11, seconds=0.4, cpu=0.0, stopped=""), tmp_path / "log"))
     return read(tmp_path / "verdict.json").detail

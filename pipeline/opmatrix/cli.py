@@ -21,6 +21,7 @@ from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.environments import reexec
 from opmatrix.errors import OpmatrixError, ToolchainError, UsageError
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
+from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells, find_root, installed
 from opmatrix.spec import Lowering
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = options.pop("stage")
         libraries = {kind: options.pop(kind, False) for kind in ("sanitized", "debug")}
         layout = Paths(find_root(Path.cwd()), **libraries)
+        check_format(layout.root)
         factor, version = _needed(name, options)
         if version:
             reexec.in_environment(

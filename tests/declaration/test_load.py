@@ -294,7 +294,8 @@ def test_an_unknown_operator_is_refused_with_the_nearest(tmp_path: Path) -> None
 
 def test_reading_declarations_imports_no_framework(root: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from opmatrix.project.paths import Paths; from opmatrix.declaration.load import load_operators;"
+        "import sys; from pathlib import Path; from opmatrix.project.paths import Paths; "
+        "from opmatrix.declaration.load import load_operators;"
         f"load_operators(Paths(Path({str(root)!r})));"
         "print([m for m in ('torch', 'onnx', 'onnxscript', 'onnxruntime', 'numpy', 'jinja2', 'rich') if m in sys.modules])"
     )

@@ -80,7 +80,7 @@ def test_legality_gives_its_reason(torch: str | None, exporter: Exporter, opset:
 
 def test_a_torch_without_a_row_is_no_legal_one() -> None:
     with pytest.raises(
-        UsageError, match=r"^torch 2\.14: it has no row in pipeline/matrix\.py, .* pipeline probe torch`"
+        UsageError, match=r"^torch 2\.14: it has no row in pipeline/opmatrix/matrix/cells\.py, .* opmatrix probe torch`"
     ):
         why_unsupported("legacy", 18, "2.14")
     with pytest.raises(UsageError, match=r"^ort 1\.17: it has no row"):

@@ -191,5 +191,5 @@ def test_pyproject_may_name_a_command(folder: Path, opmatrix: Typed, monkeypatch
 def test_doit_alone_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere sys.argv is not doit's, and would be taken for it."""
     monkeypatch.setattr(sys, "argv", ["pytest", "list"])
-    with pytest.raises(UsageError, match=r"in Python use pipeline\.runner\.program\.Program"):
+    with pytest.raises(UsageError, match=r"in Python use opmatrix\.commands\.main\.Program"):
         main.hand_over()

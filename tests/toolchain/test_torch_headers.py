@@ -33,7 +33,7 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("libc10.so", "libtorch_cpu.so", "libgomp-a34b.so.1"):
         (folder / "lib" / name).touch()
     (folder / "version.py").write_text("from typing import Optional\n\n__version__ = '2.6.0+cu124'\ndebug = False\n")
-    monkeypatch.setattr(torch_headers, "shows", lambda path, *names: OLD)
+    monkeypatch.setattr(torch_headers, "has_symbol_prefix", lambda path, *names: OLD)
     monkeypatch.setattr(torch_headers, "needed_libraries", lambda path: ("libc.so.6", "libgomp-a34b.so.1"))
     return folder
 
@@ -61,7 +61,7 @@ def test_an_openmp_that_is_not_beside_it_is_not_taken(torch: Path) -> None:
 def test_a_library_that_does_not_show_its_abi(
     torch: Path, monkeypatch: pytest.MonkeyPatch, shown: tuple[bool, bool]
 ) -> None:
-    monkeypatch.setattr(torch_headers, "shows", lambda path, *names: shown)
+    monkeypatch.setattr(torch_headers, "has_symbol_prefix", lambda path, *names: shown)
     with pytest.raises(ToolchainError, match=r"libc10\.so' does not show which C\+\+ ABI torch 2\.6\.0\+cu124"):
         find_classic_torch(torch)
 

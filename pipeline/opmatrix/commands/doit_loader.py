@@ -20,6 +20,7 @@ from opmatrix.commands.task_selection import with_operators
 from opmatrix.engine.doit_tasks import DEFAULT, StepTask
 from opmatrix.engine.up_to_date import State
 from opmatrix.errors import OpmatrixError, SpecError, UsageError, did_you_mean
+from opmatrix.project.format import check_format
 from opmatrix.step import Config, Fingerprint
 
 # What may be written as `doit NAME=VALUE`.
@@ -37,6 +38,8 @@ class Loader(NamespaceTaskLoader):
         gc.disable()  # a graph is no garbage, and this process then waits; to look for some costs every command 10 ms
         try:
             _check_variables(list(doit_cmd._CMDLINE_VARS or {}))
+            if Path("dodo.py").is_file():  # doit names a missing one itself
+                check_format(Path.cwd())
             self.namespace = dict(inspect.getmembers(get_module("dodo.py")))
         except OpmatrixError as error:
             _exit(error)

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "new": "opmatrix.commands.new:New",
     "help": "opmatrix.commands.help:Help",
     "info": "opmatrix.commands.info:Info",
+    "update": "opmatrix.commands.update:Update",
     "tabcompletion": "opmatrix.commands.complete:Complete",
     # What doit has and steps in servers cannot: each says why.
     "reset-dep": "opmatrix.commands.removed:ResetDep",

@@ -13,6 +13,7 @@ from doit import doit_cmd
 from opmatrix.commands.base import CommandBase
 from opmatrix.commands.help import typed
 from opmatrix.errors import UsageError
+from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
 
@@ -71,6 +72,7 @@ def _operator(given: Mapping[str, str]) -> int:
     )
 
     layout, request = Paths(find_root(Path.cwd())), prompt.Request(**given)
+    check_format(layout.root)
     if sys.stdin.isatty() and sys.stdout.isatty():
         request = prompt.complete(request, check=new_operator.check_answer)
     drafts = new_operator.drafts(layout, request)

@@ -136,6 +136,9 @@ def _take(layout: Paths, path: Path, variable: str, kind: type) -> tuple[Any, li
     except FileNotFoundError:
         return None, [f"{shown}: missing; it defines {variable}"]
     except Exception as error:  # whatever a person's file raises is theirs to see, with its line
+        if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == "pipeline":
+            return None, [f"{shown}:{line_in(path, error) or 1}: imports 'pipeline', which is 'opmatrix' since format "
+                          "1. Write `from opmatrix.spec import ...`"]  # fmt: skip
         return None, [f"{shown}:{line_in(path, error) or 1}: {type(error).__name__}: {error}"]
     value = getattr(module, variable, None)
     if isinstance(value, kind):

@@ -1,0 +1,119 @@
+"""What this working tree costs beside another revision of opmatrix, in CPU seconds of all processes.
+
+    ./run python benchmarks/against.py d912c67 [--rounds 5] [--only no-op,edit,all]
+
+The revision is cloned to a temporary folder and makes its own environment there, from its own pins; the working tree is
+cloned beside it, with what is committed and what is not. Both run the same operators, those of the revision, in turn:
+A B A B. The ratio is taken pair by pair, so that it holds when the machine's speed drifts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from measuring import ROOT, Measured, measure, nothing
+
+# What DEVELOPERS allow, all issues together: CPU seconds as a multiple of the revision's.
+LIMITS = {"no-op": 1.1, "edit": 1.15, "all": 1.25}
+OP = "group_norm"
+
+
+def clone(revision: str | None, folder: Path) -> Path:
+    """Make a checkout of a revision, or of the working tree as it is, with its environment."""
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
+    if revision:
+        subprocess.run(["git", "checkout", "-q", revision], cwd=folder, check=True)
+    else:
+        command = ["git", "ls-files", "-com", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for name in set(listed.splitlines()):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            if (ROOT / name).is_file():
+                shutil.copy(ROOT / name, folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
+    subprocess.run(["./run", "python", "--version"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def make_project(operators: Path, folder: Path, python: Path) -> Path:
+    """Make a project of the operators of one checkout for the opmatrix of another."""
+    shutil.copytree(operators / "ops", folder / "ops", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in (path.name for path in (folder / "ops").iterdir()):
+        if (operators / "native" / name).is_dir():
+            shutil.copytree(operators / "native" / name, folder / "native" / name)
+    for name in ("dodo.py", "pyproject.toml"):
+        shutil.copy(operators / name, folder / name)
+    has_update = subprocess.run([python, "-c", "import opmatrix.commands.update"], capture_output=True, cwd=folder)
+    if has_update.returncode == 0:
+        subprocess.run([python, "-m", "doit", "update"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def edit(project: Path) -> Callable[[int], None]:
+    """Return an edit that changes the code of a kernel: a variable ahead of its first namespace."""
+    path = project / "native" / OP / "kernel.h"
+    head, namespace, rest = path.read_text().partition("\nnamespace ")
+
+    def write(number: int) -> None:
+        line = f"\ninline const volatile int benchmark_edit = {os.getpid() * 1000 + number};\n"
+        path.write_text(head + line + namespace + rest)
+
+    return write
+
+
+def empty(project: Path) -> Callable[[int], None]:
+    return lambda number: shutil.rmtree(project / "build", ignore_errors=True)
+
+
+def measure_pairs(kind: str, rounds: int, sides: dict[str, tuple[Path, Path]]) -> dict[str, Measured]:
+    """Measure one kind of run on both sides in turn, after one round that is not counted."""
+    prepare = {"no-op": lambda project: nothing, "edit": edit, "all": empty}[kind]
+    says = {"no-op": "up to date", "edit": f"compile:{OP}", "all": "verified"}[kind]
+    found: dict[str, list[Measured]] = {side: [] for side in sides}
+    ready = {side: prepare(project) for side, (_, project) in sides.items()}
+    for number in range(rounds + 1):
+        for side, (python, project) in sides.items():
+            ready[side](number)
+            once = measure(1, nothing, str(python), "-m", "doit", cwd=project, says=says)
+            if number:
+                found[side].append(once)
+    return {side: Measured(cpu=[m.cpu[0] for m in ms], wall=[m.wall[0] for m in ms]) for side, ms in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("revision")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default=",".join(LIMITS), help="kinds of run, of: " + ", ".join(LIMITS))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="opmatrix-against-") as temporary:
+        folder = Path(temporary)
+        checkouts = {"before": clone(options.revision, folder / "before"), "now": clone(None, folder / "now")}
+        sides = {}
+        for side, checkout in checkouts.items():
+            python = checkout / ".venv/bin/python"
+            (folder / f"{side}-project").mkdir()
+            sides[side] = (python, make_project(checkouts["before"], folder / f"{side}-project", python))
+        for python, project in sides.values():
+            measure(1, nothing, str(python), "-m", "doit", cwd=project, says="verified")
+        print(f"{'':8} {options.revision:>10} {'now':>8}   now / {options.revision}, median (range)   allowed")
+        for kind in options.only.split(","):
+            # Everything from nothing takes a minute on each side.
+            rounds = max(1, options.rounds // 2) if kind == "all" else options.rounds
+            found = measure_pairs(kind, rounds, sides)
+            ratios = [now / before for before, now in zip(found["before"].cpu, found["now"].cpu, strict=True)]
+            before, now = (statistics.median(found[side].cpu) for side in sides)
+            spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            print(f"{kind:8} {before:10.2f} {now:8.2f}   {spread:>28}   {LIMITS[kind]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""`opmatrix update`: rewrite the files of a project for the format that this opmatrix reads. A doit command."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from opmatrix.commands.base import CommandBase
+from opmatrix.errors import OpmatrixError, UsageError
+from opmatrix.files import write_text
+from opmatrix.project.format import FORMAT, read_format
+from opmatrix.project.settings import find_root
+
+# Format 1: the package `pipeline` became `opmatrix`. These are the modules that a project imports.
+_MODULES = {
+    "spec": "spec",
+    "lowering.graph": "lowering.graph",
+    "runner.dodo": "commands.dodo",
+    "tox_cells": "environments.tox_plugin",
+}
+# Stages, and the task groups of their names, that have another name since format 1.
+_STAGES = {
+    "adopt": "adopt-case",
+    "agree": "compare-exports",
+    "combine": "link-together",
+    "draw": "draw-inputs",
+    "fuzz": "ort-fuzz",
+    "glue": "codegen",
+    "link": "link-wheel",
+    "node": "export-node",
+    "reference": "operator-pages",
+    "sdk": "headers",
+}
+_IMPORT = re.compile(rf"^(\s*(?:from|import) )pipeline\.({'|'.join(map(re.escape, _MODULES))})\b", re.MULTILINE)
+# Names that changed with it: the memory layout of a tensor in cases.py, and how a lowering says that it has no nodes.
+_USES_LAYOUT = re.compile(r"^from pipeline\.spec import (?:[^\n(]*|\([^)]*)\bLayout\b", re.MULTILINE)
+_LOWERING = re.compile(r"^def (?:custom|decomposed)\(g\b", re.MULTILINE)
+_STAGE = re.compile(rf"(python3? -m) pipeline\b(?:( )({'|'.join(_STAGES)})\b(?!-))?")
+_TASK = re.compile(rf"(\bdoit(?: -\w+(?: \d+)?)* '?)({'|'.join(_STAGES)})(?=[:\s'`]|$)", re.MULTILINE)
+_LEFT = re.compile(r"^\s*(?:from|import) pipeline\b.*|.*-m pipeline\b.*", re.MULTILINE)
+
+# Files that name modules, stages or tasks. Hidden folders are left out but for workflows.
+_SUFFIXES = {".py", ".toml", ".ini", ".cfg", ".md", ".yml", ".yaml", ".sh"}
+_LEFT_OUT = {"build", "dist", "node_modules"}
+
+
+class UpdateError(OpmatrixError):
+    """A project holds what `opmatrix update` cannot rewrite."""
+
+    exit_code = 1
+
+
+class Update(CommandBase):
+    """No tasks are loaded: the dodo.py of an older format cannot be executed."""
+
+    name = "update"
+    doc_purpose = "rewrite the project's files for the format that this opmatrix reads"
+    doc_usage = "[--dry-run]"
+    doc_description = (
+        "A project names its format in pyproject.toml, [tool.opmatrix] format. After an update of opmatrix that reads "
+        "a newer one, this command rewrites imports and names in the project's files and raises the number. Exit "
+        "codes: 0 updated or up to date, 1 a file is to be changed by hand first, 2 usage error."
+    )
+    cmd_options = (
+        {
+            "name": "dry_run",
+            "long": "dry-run",
+            "type": bool,
+            "default": False,
+            "help": "print the files that would change, and write none",
+        },
+    )
+
+    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        if args:
+            raise UsageError(f"doit update: found {' '.join(args)!r}, allowed: options alone")
+        root = find_root(Path.cwd())
+        before = read_format(root)
+        if before >= FORMAT:
+            print(f"format {before}: up to date")
+            return 0
+        changed = updated(root)
+        if left := [place for path in _files(root) for place in _left(root, path, changed)]:
+            raise UpdateError("nothing was changed: opmatrix has no such module for projects. Change by hand, then run "
+                              "this again:\n" + "\n".join(left))  # fmt: skip
+        dry = params["dry_run"]
+        for path, text in changed.items():
+            if not dry:
+                write_text(path, text)
+            print(f"{'would update' if dry else 'updated'} {path.relative_to(root)}")
+        if not dry:
+            print(f"format {before} -> {FORMAT}")
+        return 0
+
+
+def updated(root: Path) -> dict[Path, str]:
+    """Return the files of a project of format 0 that change, with their new text. Writes nothing."""
+    found = {}
+    for path in _files(root):
+        text = _read(path)
+        new = update_text(text, python=path.suffix == ".py")
+        if path == root / "pyproject.toml":
+            new = _with_format(new)
+        if new != text:
+            found[path] = new
+    return found
+
+
+def update_text(text: str, *, python: bool) -> str:
+    """Return a file of format 0 as format 1 has it.
+
+    Example:
+        >>> update_text("from pipeline.spec import Layout, Model", python=True)
+        'from opmatrix.spec import MemoryLayout, Model'
+        >>> update_text("./run doit 'glue:*' && python -m pipeline sdk", python=False)
+        "./run doit 'codegen:*' && python -m opmatrix headers"
+    """
+    if python and _USES_LAYOUT.search(text):
+        text = re.sub(r"(?<![\w.])Layout\b", "MemoryLayout", text)
+    if python and _LOWERING.search(text):
+        text = re.sub(r"\bg\.refuse\(", "g.unsupported(", text)
+    text = _IMPORT.sub(lambda found: f"{found[1]}opmatrix.{_MODULES[found[2]]}", text)
+    text = _STAGE.sub(lambda found: f"{found[1]} opmatrix" + (f" {_STAGES[found[3]]}" if found[3] else ""), text)
+    return _TASK.sub(lambda found: found[1] + _STAGES[found[2]], text)
+
+
+def _with_format(text: str) -> str:
+    """Return pyproject.toml with ``format = 1`` under [tool.opmatrix]."""
+    line = f"format = {FORMAT}\n"
+    if re.search(r"^\[tool\.opmatrix\]\s*$", text, re.MULTILINE):
+        return re.sub(r"^(\[tool\.opmatrix\]\s*?\n)(?:format = \d+\n)?", rf"\g<1>{line}", text, flags=re.MULTILINE)
+    if table := re.search(r"^(?:#[^\n]*\n)*\[tool\.opmatrix\.", text, re.MULTILINE):
+        return f"{text[: table.start()]}[tool.opmatrix]\n{line}\n{text[table.start() :]}"
+    return f"{text.rstrip()}\n\n[tool.opmatrix]\n{line}"
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """Yield the text files that a project's owner writes, sorted."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(f for f in folders if f not in _LEFT_OUT and (f[0] != "." or f == ".github"))
+        yield from (Path(folder, name) for name in sorted(names) if Path(name).suffix in _SUFFIXES)
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file, "" where it is not UTF-8: then it is no file that opmatrix or Python wrote."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
+
+
+def _left(root: Path, path: Path, changed: Mapping[Path, str]) -> Iterator[str]:
+    """Yield the places of a file that still name the old package."""
+    text = changed.get(path) or _read(path)
+    for found in _LEFT.finditer(text):
+        yield f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}: {found[0].strip()}"

@@ -1,0 +1,48 @@
+"""The format of a project: what its files import from opmatrix, and the names that they use.
+
+A project names its format in pyproject.toml, ``[tool.opmatrix] format = 1``. The number rises when opmatrix would
+misread or reject the files of older projects; `opmatrix update` then rewrites them. A project that names none has
+format 0: its files import the package `pipeline`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from opmatrix.errors import UsageError
+
+FORMAT = 1
+UPDATE = "opmatrix update"
+
+
+def read_format(root: Path) -> int:
+    """Return the format of the project in `root`, 0 where it names none. Raises UsageError if it is no number."""
+    try:
+        text = (root / "pyproject.toml").read_text()
+    except FileNotFoundError:
+        return 0
+    if f"[tool.opmatrix]\nformat = {FORMAT}\n" in text:  # as `opmatrix new` writes it; tomllib costs each command 2 ms
+        return FORMAT
+    try:
+        found = tomllib.loads(text).get("tool", {}).get("opmatrix", {}).get("format", 0)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"pyproject.toml: {error}") from error
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise UsageError(f"pyproject.toml: [tool.opmatrix]: format: found {found!r}, allowed: a number up to {FORMAT}")
+    return found
+
+
+def check_format(root: Path) -> None:
+    """Raise UsageError if the project in `root` has another format than this opmatrix reads."""
+    found = read_format(root)
+    if found < FORMAT:
+        raise UsageError(
+            f"this project has format {found} (pyproject.toml: [tool.opmatrix] format), and the installed opmatrix "
+            f"reads format {FORMAT}. Update the project's files with: {UPDATE}"
+        )
+    if found > FORMAT:
+        raise UsageError(
+            f"this project has format {found} (pyproject.toml: [tool.opmatrix] format), and the installed opmatrix "
+            f"reads format {FORMAT}. Install a newer opmatrix: pip install --upgrade opmatrix"
+        )
