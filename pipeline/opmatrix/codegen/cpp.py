@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opmatrix.declaration.python_source import bracket
+from opmatrix.declaration.size_expressions import with_names
 from opmatrix.spec import DType
 
 # float16 and bfloat16 have no type of the language before C++23.
@@ -15,8 +16,6 @@ CPP_TYPES: Mapping[DType, str] = {
     "int8": "std::int8_t", "int16": "std::int16_t", "int32": "std::int32_t", "int64": "std::int64_t",
     "uint8": "std::uint8_t", "uint16": "std::uint16_t", "uint32": "std::uint32_t", "uint64": "std::uint64_t",
 }  # fmt: skip
-
-_OPERATORS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/"}
 
 
 def call(head: str, arguments: Sequence[str], *, tail: str = "") -> str:
@@ -38,30 +37,18 @@ def literal(value: Any, suffix: str = "") -> str:
     return str(value) if isinstance(value, int) else f"{value!r}{suffix}"
 
 
-def sizes(expression: str | int, known: Mapping[str, str]) -> str:
-    """Return a size of `Dims` in C++; `known` has the C++ of each name. Raises ValueError for what is no such size."""
-    try:
-        return _size(ast.parse(str(expression), mode="eval").body, known)
-    except SyntaxError as error:
-        raise ValueError(f"{expression!r} is no expression of sizes: {error.msg}") from error
+def sizes(expression: str | int, names: Mapping[str, str]) -> str:
+    """Return a size of `Dims` in C++; `names` has the C++ of each name."""
+    return ast.unparse(_CppDivision().visit(with_names(expression, names)))
 
 
-def falls(node: ast.AST) -> bool:
-    """Return whether an expression has a minus, so that it may come to less than 0."""
-    return any(isinstance(part, ast.Sub) for part in ast.walk(node))
+class _CppDivision(ast.NodeTransformer):
+    """Replaces // with a division that rounds down in C++ too, where the dividend may be negative."""
 
-
-def _size(node: ast.expr, known: Mapping[str, str]) -> str:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return str(node.value)
-    if isinstance(node, ast.Name) and node.id in known:
-        return known[node.id]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and falls(node.left):
-        return f"floor_divide({_size(node.left, known)}, {_size(node.right, known)})"
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = (
-            f"({_size(side, known)})" if isinstance(side, ast.BinOp) else _size(side, known)
-            for side in (node.left, node.right)
-        )
-        return f"{left} {_OPERATORS[type(node.op)]} {right}"
-    raise ValueError(f"{ast.unparse(node)!r} is no size of a required input, no number, and no + - * // of them")
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.FloorDiv):
+            return node
+        if any(isinstance(part, ast.Sub) for part in ast.walk(node.left)):
+            return ast.Call(ast.Name("floor_divide"), [node.left, node.right], [])
+        return ast.BinOp(node.left, ast.Div(), node.right)

@@ -103,7 +103,7 @@ def _torch(
 ) -> dict[str, Any]:
     assert spec.torch is not None
     namespace, _, function = spec.torch.name.partition("::")
-    newer = any(i.kind == "variadic" for i in inputs) or any(a.boxed for a in attributes)
+    newer = any(i.kind == "variadic" for i in inputs) or any(a.is_list or a.is_text for a in attributes)
     more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
     since = ["torch::Since::torch_2_10"] if newer else []
     return {
@@ -151,12 +151,7 @@ def _ort(
 
 def _choice(spec: OpSpec, types: Mapping[str, DType]) -> dict[str, str]:
     """Return one binding of the type variables: how templates take it, and what the dtypes of the inputs then are."""
-    leaders: dict[str, str] = {}
-    for variable in types:
-        required = [i.name for i in spec.inputs if i.type == variable and is_required(i)]
-        if not required:
-            raise ValueError(f"{spec.name}: no required input has the type {variable!r}, so nothing tells its dtype")
-        leaders[variable] = required[0]
+    leaders = {i.type: i.name for i in reversed(spec.inputs) if is_required(i)}
     return {
         "arguments": "<" + ", ".join(CPP_TYPES[dtype] for dtype in types.values()) + ">" if types else "",
         "condition": " && ".join(f"{leaders[v]}.dtype() == {dtype_name(dtype)}" for v, dtype in types.items()),

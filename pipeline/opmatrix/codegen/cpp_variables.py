@@ -10,7 +10,7 @@ from opmatrix.codegen import cpp
 from opmatrix.codegen.cpp import CPP_TYPES, literal
 from opmatrix.codegen.cpp_checks import Check, limits, shape_counts
 from opmatrix.declaration.size_expressions import size_attributes, size_owners
-from opmatrix.declaration.torch_signature import is_required, torch_name
+from opmatrix.declaration.torch_signature import dtype_of, is_required, torch_name
 from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output, SameAs
 
 # What a kernel gets, item by item for a list.
@@ -26,8 +26,6 @@ _TORCH_ITEMS: Mapping[str, str] = {"float": "double"}
 class InputPart:
     name: str
     kind: Literal["required", "optional", "variadic"]
-    type: str
-    dtype: str
     dims: bool  # whether its shape is checked
     leader: str | None  # the first required input with the same type variable
     allowed: str
@@ -59,14 +57,13 @@ class OutputPart:
 class AttributePart:
     """How torch's argument becomes what the kernel gets: `taken` from the stack as `read`, checked, `passed`.
 
-    `boxed` arguments come as handles that torch hands over since 2.10. In ONNX Runtime `member` keeps the value.
+    In ONNX Runtime `member` keeps the value.
     """
 
     name: str
     torch_name: str
     is_list: bool
     is_text: bool
-    boxed: bool
     parameter: str
     torch_type: str
     convert: str  # torch's slot, or an item of its list, to a number
@@ -85,10 +82,7 @@ def cpp_type(spec: OpSpec, declared: str, types: Mapping[str, DType] | None = No
     """Return the C++ type of a declared type: of a type variable its name, or its type under a binding."""
     if declared in spec.types:
         return CPP_TYPES[types[declared]] if types else declared
-    found = next((cpp_name for dtype, cpp_name in CPP_TYPES.items() if dtype == declared), None)
-    if found is None:
-        raise ValueError(f"{spec.name}: {declared!r} is a dtype for which C++ has no type")
-    return found
+    return CPP_TYPES[dtype_of(declared, {})]
 
 
 def dtype_name(name: str) -> str:
@@ -109,8 +103,6 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
     return InputPart(
         name=name,
         kind=kind,
-        type=cpp_name,
-        dtype=dtype,
         dims=shape_counts(spec, given),
         leader=leader,
         allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
@@ -124,14 +116,10 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
 
 def output_part(spec: OpSpec, given: Output) -> OutputPart:
     required = {i.name: n for n, i in enumerate(spec.inputs) if is_required(i)}
-    if not required:
-        raise ValueError(f"{spec.name}: no input is required, so nothing tells where an output belongs")
     cpp_name = cpp_type(spec, given.type)
     shape = given.shape
     numbers, ort_numbers, same_as, sizes, rank, device, falls = None, None, None, "", 0, next(iter(required)), False
     if isinstance(shape, SameAs):
-        if shape.input not in required:
-            raise ValueError(f"{spec.name}: {given.name!r} has the shape of {shape.input!r}, which is not required")
         same_as, device, sizes = (shape.input, required[shape.input]), shape.input, f"{shape.input}.sizes()"
     elif isinstance(shape, FromKernel):
         rank = shape.rank
@@ -150,8 +138,6 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
 
 
 def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
-    if given.kind not in _ITEMS:
-        raise ValueError(f"{spec.name}: attribute {given.name!r} is of the kind {given.kind!r}, which C++ cannot take")
     shown, many, text = torch_name(given), given.kind.endswith("s"), given.kind == "string"
     item = _ITEMS[given.kind]
     handed = _TORCH_ITEMS.get(item, item)
@@ -167,7 +153,6 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         torch_name=shown,
         is_list=many,
         is_text=text,
-        boxed=many or text,
         parameter=f"List<{item}>" if many else item,
         torch_type=f"Items<{handed}>" if many else "Items<char>" if text else handed,
         convert=f"to_{'double' if floats else given.kind.removesuffix('s')}",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from opmatrix.declaration.size_expressions import size_attributes, size_owners
+from opmatrix.declaration.size_expressions import size_attributes, size_owners, with_names
 from opmatrix.declaration.torch_signature import is_required, torch_name
 from opmatrix.spec import FromKernel, Input, OpSpec, Output, SameAs
 
@@ -53,22 +53,11 @@ def _result(spec: OpSpec, output: Output) -> Result:
     else:
         named = {name: torch_name(a) for name, a in size_attributes(spec).items()}
         named |= {name: f"{owner}.shape[{axis}]" for name, (owner, axis) in size_owners(spec).items()}
-        sizes = [_Renamed(named).visit(ast.parse(str(dim), mode="eval").body) for dim in output.shape.dims]
-        shape = _tuple([ast.unparse(size) for size in sizes])
+        shape = _tuple([ast.unparse(with_names(dim, named)) for dim in output.shape.dims])
     return Result(
         name=output.name, like=like.name, shape=shape,
         dtype=None if like.type == output.type else _dtype(spec, output.type),
     )  # fmt: skip
-
-
-class _Renamed(ast.NodeTransformer):
-    """Puts the size of an input, or an argument, for its name."""
-
-    def __init__(self, named: dict[str, str]) -> None:
-        self._named = named
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.parse(self._named[node.id], mode="eval").body
 
 
 def _tuple(parts: list[str]) -> str:

@@ -81,29 +81,17 @@ def _default(attribute: Attribute) -> str | None:
 
 
 def _inferred(spec: OpSpec, output: Output) -> Inferred:
-    element = _element(spec, output.type)
+    shape: str | None = None
+    sizes: tuple[str, ...] = ()
     match output.shape:
         case SameAs(input=name):
-            index = [i.name for i in spec.inputs].index(name)
-            return Inferred(
-                name=output.name, rule=f"the shape of {name}", element=element,
-                shape=f"context.get_input_type({index}).tensor_type", sizes=(),
-            )  # fmt: skip
+            rule = f"the shape of {name}"
+            shape = f"context.get_input_type({[i.name for i in spec.inputs].index(name)}).tensor_type"
         case Dims(dims=dims):
-            sizes = tuple(_size(spec, dim) for dim in dims)
-            return Inferred(
-                name=output.name,
-                rule=f"the shape ({', '.join(map(str, dims))})",
-                element=element,
-                shape=None,
-                sizes=sizes,
-            )
+            rule, sizes = f"the shape ({', '.join(map(str, dims))})", tuple(_size(spec, dim) for dim in dims)
         case FromKernel(rank=rank):
-            unknown = ("onnx.TensorShapeProto.Dimension()",) * rank
-            return Inferred(
-                name=output.name, rule="a shape that the kernel finds", element=element, shape=None, sizes=unknown
-            )
-    raise ValueError(f"{spec.name}: output {output.name!r} has no shape rule")
+            rule, sizes = "a shape that the kernel finds", ("onnx.TensorShapeProto.Dimension()",) * rank
+    return Inferred(name=output.name, rule=rule, element=_element(spec, output.type), shape=shape, sizes=sizes)
 
 
 def _element(spec: OpSpec, declared: str) -> str:

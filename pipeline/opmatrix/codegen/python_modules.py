@@ -53,8 +53,7 @@ def environment() -> jinja2.Environment:
 
 
 def _variables(spec: OpSpec) -> dict[str, Any]:
-    if spec.torch is None:
-        raise ValueError(f"{spec.name} is declared without a torch operator")
+    assert spec.torch is not None
     namespace, _, function = spec.torch.name.partition("::")
     arguments = torch_arguments(spec)
     attributes = [(a, a.source) for a in arguments if isinstance(a.source, Attribute) and not a.source.torch_only]

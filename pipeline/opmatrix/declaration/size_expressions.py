@@ -74,6 +74,17 @@ def size(expression: str | int, sizes: Mapping[str, int]) -> int:
     return found
 
 
+def with_names(expression: str | int, names: Mapping[str, str]) -> ast.expr:
+    """Return a size expression in which each name is replaced with the code that `names` has for it."""
+
+    class Replace(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.parse(names[node.id], mode="eval").body
+
+    replaced: ast.expr = Replace().visit(ast.parse(str(expression), mode="eval").body)
+    return replaced
+
+
 def why_no_size(expression: str | int) -> str | None:
     """Return why `Dims` may not say this, or None: what C++ and Python compute alike for every size is allowed."""
     if isinstance(expression, int):
