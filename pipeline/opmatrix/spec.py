@@ -48,9 +48,9 @@ class _KeepsMistakes(type):
 class Input(metaclass=_KeepsMistakes):
     """One input tensor.
 
-    `type` is a dtype or the name of a type variable of `OpSpec.types`. `dims` describes the sizes: a name means one size
-    wherever it appears, an int is that size, and ``"..."`` at the end means any number of further sizes; None accepts
-    every shape. Instead of `dims`, `same_as` names an earlier input that has the same shape.
+    `type` is a dtype or the name of a type variable of `OpSpec.types`. `dims` describes the sizes: a name means one
+    size wherever it appears, an int is that size, and ``"..."`` at the end means any number of further sizes; None
+    accepts every shape. Instead of `dims`, `same_as` names an earlier input that has the same shape.
 
     Example:
         >>> x = Input(name="x", type="T", dims=("N", "C", "..."))

@@ -10,7 +10,7 @@ from opmatrix.declaration.python_source import bracket
 from opmatrix.declaration.size_expressions import with_names
 from opmatrix.spec import DType
 
-# float16 and bfloat16 have no type of the language before C++23.
+# C++ has no types for float16 and bfloat16 before C++23.
 CPP_TYPES: Mapping[DType, str] = {
     "float32": "float", "float64": "double", "bool": "bool",
     "int8": "std::int8_t", "int16": "std::int16_t", "int32": "std::int32_t", "int64": "std::int64_t",
@@ -29,7 +29,7 @@ def quoted(text: str) -> str:
 
 
 def literal(value: Any, suffix: str = "") -> str:
-    """Return a value as C++ has it: 1e-05f, 0.0, 3, true, "text"; `suffix` is that of a float."""
+    """Return a C++ literal: 1e-05f, 0.0, 3, true, "string"; `suffix` is that of a float."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -1,8 +1,4 @@
-"""Render the C++ side of an operator: its kernel's declarations and instances, and both bindings. Pure.
-
-The text is laid out as clang-format would (a test holds this), so that a person can debug in it, and no formatter has
-to be installed.
-"""
+"""Render the generated C++ of an operator: the kernel's declarations and instances, and both bindings."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ from opmatrix.spec import DType, OpSpec
 
 
 def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
-    """Return the text of every generated C++ file, by name: all but those that are `written` by hand.
+    """Return the content of every generated C++ file, by name: all but those that are `written` by hand.
 
     `spec` is one that `opmatrix.declaration.load` accepts.
     """
@@ -58,8 +54,10 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
 
 
 def ort_library(operators: Sequence[str], *, called: str = "") -> str:
-    """Return the file that makes one ONNX Runtime library of `operators`, which messages call by their names, or as
-    `called`: a session's options keep that, and take no more than a kilobyte."""
+    """Return the source of the entry point of one ONNX Runtime library with `operators`.
+
+    Messages name the library by its operators, or as `called`. Session options store the name, at most 1 kB.
+    """
     title = called or ", ".join(operators)
     return _environment().get_template("ort_library.cc.j2").render(names=operators, title=title)
 
@@ -150,7 +148,7 @@ def _ort(
 
 
 def _choice(spec: OpSpec, types: Mapping[str, DType]) -> dict[str, str]:
-    """Return one binding of the type variables: how templates take it, and what the dtypes of the inputs then are."""
+    """Return one binding of the type variables: its template arguments, and the condition on the inputs' dtypes."""
     leaders = {i.type: i.name for i in reversed(spec.inputs) if is_required(i)}
     return {
         "arguments": "<" + ", ".join(CPP_TYPES[dtype] for dtype in types.values()) + ">" if types else "",

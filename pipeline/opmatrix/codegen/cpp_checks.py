@@ -1,4 +1,4 @@
-"""The checks of the C++ bindings: what a declaration says about the values of attributes and the shapes of inputs."""
+"""The error checks of the C++ bindings: values of attributes and shapes of inputs, as KERNEL_CHECK statements."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from opmatrix.spec import Attribute, Input, OpSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One KERNEL_CHECK, and the statement that it stands in, if any: ``if (x != nullptr)``."""
+    """One KERNEL_CHECK, and the statement around it, if any: ``if (x != nullptr)``."""
 
     arguments: list[str]
     guard: str | None = None
 
 
 def limits(spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix: str) -> Check | None:
-    """Return the check of an attribute's value; a NaN compares false, so it never passes.
+    """Return the check of an attribute's value; NaN never passes, since it compares false.
 
-    `variable` is the expression that has the value, `shown` the name in the message, `suffix` that of a float literal.
+    `variable` is the expression of the value, `shown` the name in the message, `suffix` that of a float literal.
     """
     many = given.kind.endswith("s")
     item = "item" if many else variable
@@ -50,13 +50,13 @@ def _equal(given: Attribute, variable: str, value: Any, suffix: str) -> str:
 
 
 def shape_parameters(spec: OpSpec) -> list[str]:
-    """Return the parameters of the function that holds `shape_checks`; an absent input is an empty list."""
+    """Return the parameters of the function with the `shape_checks`; an absent input is an empty list."""
     counted = (i for i in spec.inputs if shape_counts(spec, i))
     return [f"{'Sizes' if is_required(i) else 'List<Sizes>'} {i.name}" for i in counted]
 
 
 def shape_counts(spec: OpSpec, given: Input) -> bool:
-    """Return whether the declaration says something about an input's shape, or about another's by way of it."""
+    """Return whether the declaration restricts an input's shape, or another's by this one."""
     return given.dims is not None or given.same_as is not None or any(i.same_as == given.name for i in spec.inputs)
 
 
@@ -98,7 +98,7 @@ def _shape_checks(
 
 
 def _guard(given: Input) -> str | None:
-    """Return the loop over the shapes of an input that may be absent, or of which there are any number."""
+    """Return the loop over the shapes of an optional or variadic input."""
     return None if is_required(given) else f"for (const Sizes {given.name}_sizes : {given.name})"
 
 

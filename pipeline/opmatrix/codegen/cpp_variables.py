@@ -1,4 +1,4 @@
-"""What the C++ templates take of each input, attribute and output: types, names and pieces of expressions. Pure."""
+"""The variables of the C++ templates for each input, attribute and output: types, names and expressions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from opmatrix.declaration.size_expressions import size_attributes, size_owners
 from opmatrix.declaration.torch_signature import dtype_of, is_required, torch_name
 from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output, SameAs
 
-# What a kernel gets, item by item for a list.
+# The C++ type of a kernel's argument, or of an item of a list.
 _ITEMS: Mapping[AttributeKind, str] = {
     "float": "float", "int": "std::int64_t", "bool": "bool", "string": "const char*",
     "floats": "float", "ints": "std::int64_t", "bools": "bool",
 }  # fmt: skip
-# What torch hands over.
+# The types that torch passes, where they differ.
 _TORCH_ITEMS: Mapping[str, str] = {"float": "double"}
 
 
@@ -38,24 +38,24 @@ class InputPart:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputPart:
-    """`new` is whether the kernel makes it; else `sizes` is the expression of its sizes, computed of `numbers`."""
+    """`new` is whether the kernel allocates it; otherwise `sizes` is the expression of its sizes, made of `numbers`."""
 
     name: str
     type: str
     dtype: str
-    device: str  # the input beside which torch allocates it
+    device: str  # the input on whose device torch allocates it
     new: bool
     rank: int
     sizes: str
     numbers: list[str] | None
-    ort_numbers: list[str] | None  # the same, where attributes are members of the node's class
-    falls: bool  # whether one of them may come to less than 0
-    same_as: tuple[str, int] | None  # the input whose shape it has
+    ort_numbers: list[str] | None  # the same, with attributes as members of the node's class
+    falls: bool  # whether one of them can be negative
+    same_as: tuple[str, int] | None  # the input that has the same shape
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttributePart:
-    """How torch's argument becomes what the kernel gets: `taken` from the stack as `read`, checked, `passed`.
+    """How a torch argument becomes a kernel argument: converted from the stack, checked, rounded, `passed`.
 
     In ONNX Runtime `member` keeps the value.
     """
@@ -66,7 +66,7 @@ class AttributePart:
     is_text: bool
     parameter: str
     torch_type: str
-    convert: str  # torch's slot, or an item of its list, to a number
+    convert: str  # from a slot of torch's stack, or an item of its list
     torch_check: Check | None
     rounded: str | None
     passed: str
@@ -79,7 +79,7 @@ class AttributePart:
 
 
 def cpp_type(spec: OpSpec, declared: str, types: Mapping[str, DType] | None = None) -> str:
-    """Return the C++ type of a declared type: of a type variable its name, or its type under a binding."""
+    """Return the C++ type of a declared type: for a type variable its name, or its type under a binding."""
     if declared in spec.types:
         return CPP_TYPES[types[declared]] if types else declared
     return CPP_TYPES[dtype_of(declared, {})]

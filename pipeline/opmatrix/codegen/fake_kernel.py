@@ -1,4 +1,4 @@
-"""What the fake kernel of an operator refuses, and what its outputs are, as pieces of generated Python."""
+"""The variables of the fake kernel's template: its error checks and its outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ITEM = "item"  # one tensor of a variadic input
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """The condition of a wrong input and its message; `of` is the variadic input whose every tensor it is about."""
+    """The condition of a wrong input and its message; `of` is the variadic input whose tensors it checks, or None."""
 
     condition: str
     message: str
@@ -34,7 +34,7 @@ class Result:
 
 
 def variables(spec: OpSpec) -> dict[str, Any]:
-    """Return what the template of fake.py is filled with, beside the arguments."""
+    """Return the variables of fake.py's template, without the arguments."""
     return {
         "results": [_result(spec, o) for o in spec.outputs],
         "faults": [*_dtype_faults(spec), *_shape_faults(spec)],
@@ -65,13 +65,13 @@ def _tuple(parts: list[str]) -> str:
 
 
 def _dtype(spec: OpSpec, declared: str) -> str:
-    """Return a declared type as torch has it."""
+    """Return the torch expression of a declared type."""
     of_type = (i.name for i in spec.inputs if declared in spec.types and i.type == declared and is_required(i))
     return next((f"{name}.dtype" for name in of_type), f"torch.{declared}")
 
 
 def _fault(part: Input, condition: str, message: str) -> Refusal:
-    """Return a fault of an input that may be absent, or of which there are any number."""
+    """Return the check of an input, with the condition that an optional one is present."""
     if part.optional:
         bare = " or " not in condition
         condition = f"{part.name} is not None and {condition if bare else f'({condition})'}"
@@ -93,7 +93,7 @@ def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
 
 
 def _shape_faults(spec: OpSpec) -> Iterator[Refusal]:
-    """Yield, per input, what a wrong shape is, worded as the compiled binding has it."""
+    """Yield the shape checks of each input, with the messages of the compiled binding."""
     leaders = {dim: (f"{owner}.shape[{axis}]", owner) for dim, (owner, axis) in size_owners(spec).items()}
     for part in spec.inputs:
         name, found = part.name, ITEM if part.variadic else part.name

@@ -1,4 +1,4 @@
-"""What the ONNX schema of an operator says, as pieces of generated Python."""
+"""The variables of the template of schema.py: the ONNX schema and its shape inference."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Inferred:
     """One output: its element type, and its shape or, in `sizes`, each of its sizes."""
 
     name: str
-    rule: str  # what follows from what, for the comment
+    rule: str  # the comment above it
     element: str
     shape: str | None
     sizes: tuple[str, ...]
 
 
 def variables(spec: OpSpec) -> dict[str, Any]:
-    """Return what the template of schema.py is filled with."""
+    """Return the variables of schema.py's template."""
     outputs = [_inferred(spec, output) for output in spec.outputs]
     attributes = [a for a in spec.attributes if not a.torch_only]
     _, *later = schema_versions.versions(spec)
@@ -51,7 +51,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
 
 
 def onnx_type(spec: OpSpec, declared: str) -> str:
-    """Return a declared type as an ONNX schema has it: a type variable, or ``tensor(double)``."""
+    """Return a declared type in an ONNX schema: a type variable, or ``tensor(double)``."""
     return declared if declared in spec.types else f"tensor({_ONNX_NAMES.get(declared, declared)})"
 
 
@@ -72,7 +72,7 @@ def _attribute(attribute: Attribute) -> str:
 
 
 def _default(attribute: Attribute) -> str | None:
-    """Return the default as an attribute of the same name; an empty list says nothing of its type by itself."""
+    """Return the default as an attribute of the same name; an empty list needs its type."""
     if attribute.default is None:
         return None
     value = attribute.default if attribute.kind.startswith("float") else onnx_value(attribute, attribute.default)
@@ -95,7 +95,7 @@ def _inferred(spec: OpSpec, output: Output) -> Inferred:
 
 
 def _element(spec: OpSpec, declared: str) -> str:
-    """Return the element type of a declared type: of the first input that has it, one that is always there first."""
+    """Return the element type of a declared type: that of the first input that has it, required inputs first."""
     if declared in spec.types:
         of_type = sorted((not is_required(p), n) for n, p in enumerate(spec.inputs) if p.type == declared)
         maybe_absent, first = of_type[0]
@@ -116,7 +116,7 @@ def _size(spec: OpSpec, dim: str | int) -> str:
 
 
 def _named_size(spec: OpSpec, name: str) -> str:
-    """Return the size of the first input that has one of that name, one that is always there first, or an attribute."""
+    """Return the size of that name of the first input that has it, required inputs first, or of an attribute."""
     if attribute := size_attributes(spec).get(name):
         return f"attribute(context, {literal(name)}, {attribute.default})"
     found = [

@@ -1,7 +1,7 @@
-"""Render the Python side of an operator: its ONNX schema, its fake kernel and what each exporter needs. Pure.
+"""Render the generated Python modules of an operator: ONNX schema, fake kernel and lowering.
 
-The generated files import their framework and nothing of opmatrix, so that a person can load one by hand and step
-through it. They register nothing on import: the stage that wants a registration calls the function that makes it.
+They import their framework and nothing of opmatrix, so that they can be loaded and debugged alone. They register
+nothing on import: a stage calls the function that registers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from opmatrix.declaration.torch_signature import (
 )
 from opmatrix.spec import Attribute, OpSpec
 
-# The types of the torch schema in Python; torch hands over lists and is given tuples as well.
+# The types of the torch schema in Python; torch passes lists and accepts tuples.
 _PYTHON_TYPES: Mapping[str, str] = {
     "Tensor": "torch.Tensor", "Tensor?": "torch.Tensor | None", "Tensor[]": "Sequence[torch.Tensor]",
     "float": "float", "int": "int", "bool": "bool", "str": "str",
@@ -35,7 +35,7 @@ _PYTHON_TYPES: Mapping[str, str] = {
 
 
 def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
-    """Return the text of every file of `generated_files.PYTHON`, by name. `spec` is a validated one."""
+    """Return the content of every generated Python file, by name. `spec` is a validated one."""
     variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
     variables["own_torch"] = is_own(OWN_TORCH, spec, written)
     return {
@@ -45,7 +45,7 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
 
 @cache
 def environment() -> jinja2.Environment:
-    """Return what fills templates of Python: with the filter `literal` and the function `bracket`."""
+    """Return the Jinja environment for Python, with the filter `literal` and the function `bracket`."""
     found = jinja.environment("opmatrix.codegen")
     found.filters["literal"] = literal
     found.globals["bracket"] = bracket
@@ -81,7 +81,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
 
 
 def _letter(attribute: Attribute) -> str:
-    """Return what an attribute's name ends with in `g.op(...)`: f, i, s or t."""
+    """Return the suffix of an attribute's name in `g.op(...)`: f, i, s or t."""
     return onnx_kind(attribute.kind)[0].lower()
 
 
@@ -94,8 +94,10 @@ def function(spec: OpSpec) -> dict[str, Any]:
 
 
 def _parameters(arguments: Sequence[Argument]) -> list[str]:
-    """Return the parameters of a function that calls the operator: where nothing that must be given follows, an absent
-    input may be left out, for which torch's schema has no default."""
+    """Return the parameters of a function that calls the operator.
+
+    An optional input has the default None if no required argument follows; the torch schema has no such default.
+    """
     found: list[str] = []
     last = True
     for argument in reversed(arguments):
