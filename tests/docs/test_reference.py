@@ -29,7 +29,7 @@ def test_a_field_without_a_meaning_is_found() -> None:
     source = (ROOT / "pipeline/opmatrix/spec.py").read_text()
     line = '    """What it does, in one sentence."""\n'
     assert line in source
-    with pytest.raises(ValueError, match=r"pipeline/spec\.py:\d+: say below 'summary' what it means"):
+    with pytest.raises(ValueError, match=r"pipeline/opmatrix/spec\.py:\d+: say below 'summary' what it means"):
         declaration.render(source.replace(line, ""))
 
 
