@@ -117,7 +117,7 @@ def _register(paths: Paths, *, operator: Operator, part: Sequence[str] | None, c
 def _cells(paths: Paths, operator: Operator, cell: Cell | None) -> tuple[Cell, ...]:
     if cell is None:
         return operator.cells(chosen_cells(paths))
-    if reason := why_unsupported(cell.exporter, cell.opset, cell.torch) or operator.why_not_in(cell):
+    if reason := why_unsupported(cell.exporter, cell.opset, cell.torch) or operator.unavailable_reason(cell):
         raise UsageError(f"{cell}: {reason}")
     return (cell,)
 

@@ -1,7 +1,7 @@
-"""The declaration of an operator: what `ops/<name>/spec.py` and `ops/<name>/cases.py` may say.
+"""The declaration of an operator: the classes that `ops/<name>/spec.py` and `ops/<name>/cases.py` use.
 
-Typed frozen data and nothing else: no framework, no effect, no registry. A constructor never raises for an unknown or
-a missing field: it keeps the mistake, so that `opmatrix.declaration.load` reports all mistakes of all files in one go.
+They are frozen, typed data: no framework, no side effect, no registry. A constructor never raises for an unknown or a
+missing field. It records the mistake, so that `opmatrix.declaration.load` reports the mistakes of all files at once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Scalar = float | int | bool | str
 Nested = Scalar | tuple["Nested", ...]
 
 MISSING: Any = object()
-"""Stands in a field that has no default and was not given; `opmatrix.declaration.load` reports it."""
+"""The value of a field that has no default and was not given; `opmatrix.declaration.load` reports it."""
 
 
 class _KeepsMistakes(type):
-    """Makes construction total: what does not fit is kept in ``__mistakes__`` instead of raised."""
+    """Makes constructors record wrong arguments in ``__mistakes__`` instead of raising TypeError."""
 
     def __call__(cls, *args: Any, **given: Any) -> Any:
         known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]  # every user is a dataclass
@@ -48,9 +48,9 @@ class _KeepsMistakes(type):
 class Input(metaclass=_KeepsMistakes):
     """One input tensor.
 
-    `type` is a dtype or the name of a type variable of `OpSpec.types`. `dims` names the sizes: a name stands for one
-    size wherever it appears, an int is that size, ``"..."`` stands for any number of further sizes and comes last;
-    None accepts every shape. `same_as` stands instead of it: the input before this one whose whole shape this has.
+    `type` is a dtype or the name of a type variable of `OpSpec.types`. `dims` describes the sizes: a name means one
+    size wherever it appears, an int is that size, and ``"..."`` at the end means any number of further sizes; None
+    accepts every shape. Instead of `dims`, `same_as` names an earlier input that has the same shape.
 
     Example:
         >>> x = Input(name="x", type="T", dims=("N", "C", "..."))
@@ -59,28 +59,28 @@ class Input(metaclass=_KeepsMistakes):
     """
 
     name: str
-    """Letters, digits and _; the same in ONNX, in torch's schema, in the reference and in the kernel."""
+    """Letters, digits and _; the same in ONNX, in the torch schema, in the reference and in the kernel."""
     type: str
     """A dtype such as ``"float32"``, or a name of `OpSpec.types`."""
     dims: tuple[str | int, ...] | None = None
-    """Sizes: names, numbers from 0 on, and ``"..."`` at the end; None: any shape."""
+    """Sizes: names, integers >= 0, and ``"..."`` at the end; None: any shape."""
     same_as: str | None = None
-    """An input before this one, whose whole shape this has; instead of `dims`."""
+    """An earlier input that has the same shape; instead of `dims`."""
     optional: bool = False
-    """It may be absent: ``Tensor?`` in torch, an empty name in ONNX."""
+    """Whether it may be absent: ``Tensor?`` in torch, an empty name in ONNX."""
     variadic: bool = False
-    """Any number of tensors of one dtype, none as well: ``Tensor[]`` in torch. The last input alone."""
+    """Takes any number of tensors of one dtype, also none: ``Tensor[]`` in torch. Only for the last input."""
     doc: str = ""
-    """What it is, for the schemas and the reference; one line."""
+    """Its meaning, for the schemas and the operator's page; one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(metaclass=_KeepsMistakes):
     """One attribute of the ONNX node; in torch an argument of the same kind.
 
-    A float is float32 in ONNX and double in torch: binding and reference round it to float32. `minimum` and `maximum`
-    are included; a NaN never fits them. A tensor attribute exists on ONNX's side only; with `torch_only` it exists on
-    torch's alone, and the lowering says what becomes of it.
+    A float is float32 in ONNX and double in torch: the binding and the reference round it to float32. `minimum` and
+    `maximum` are inclusive; NaN is always outside. A tensor attribute exists only in ONNX. An attribute with
+    `torch_only` exists only in torch, and the lowering decides how to translate it.
 
     Example:
         >>> groups = Attribute(name="num_groups", kind="int", minimum=1)
@@ -93,21 +93,21 @@ class Attribute(metaclass=_KeepsMistakes):
     kind: AttributeKind
     """A list (`floats`, `ints`, `bools`) is a tuple in Python; `strings` and `tensor` are not supported yet."""
     default: AttributeValue | None = None
-    """A value of its kind; None: it must be given. Those without a default come first."""
+    """A value of its kind; None: it is required. Attributes without a default come first."""
     torch_name: str | None = None
-    """The argument's name in torch's schema; None: `name`."""
+    """The argument's name in the torch schema; None: `name`."""
     allowed: tuple[AttributeValue, ...] | None = None
-    """The values that it may have, of a single value and not of a list; None: all."""
+    """The allowed values of an attribute that is no list; None: all."""
     minimum: float | None = None
-    """The smallest value, of a float or an int; None: none."""
+    """The smallest allowed value of a float or an int; None: no limit."""
     maximum: float | None = None
-    """The greatest value, of a float or an int; None: none."""
+    """The greatest allowed value of a float or an int; None: no limit."""
     torch_only: bool = False
-    """torch's schema has it and ONNX's has not."""
+    """Whether only the torch schema has it, and the ONNX schema does not."""
     since: int | None = None
-    """The version of the domain whose schema has it first, with a default that changes nothing; None: all have it."""
+    """The first domain version whose schema has it, with a default that changes no result; None: all have it."""
     doc: str = ""
-    """What it is; one line."""
+    """Its meaning; one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,26 +119,26 @@ class SameAs(metaclass=_KeepsMistakes):
     """
 
     input: str
-    """The name of an input that is required."""
+    """The name of a required input."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dims(metaclass=_KeepsMistakes):
     """Shape rule: sizes by name (as in `Input.dims`), number, or an expression of them such as ``"2*N + 1"``.
 
-    An attribute of kind int whose `minimum` is 0 or more may be named as well: ``("N", "C", "pooled_height")``.
+    It can also name an attribute of kind int whose `minimum` is 0 or more: ``("N", "C", "pooled_height")``.
 
     Example:
         >>> y = Output(name="y", type="T", shape=Dims(dims=("N", "2*C + 1", 3)))
     """
 
     dims: tuple[str | int, ...]
-    """Names that required inputs have, numbers, or expressions with ``+ - * //`` and brackets."""
+    """Names of sizes of required inputs, numbers, or expressions with ``+ - * //`` and parentheses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FromKernel(metaclass=_KeepsMistakes):
-    """Shape rule: the kernel decides, from the data. `rank` is known all the same.
+    """Shape rule: the sizes depend on the data, and the kernel returns them. Only `rank` is known before.
 
     Example:
         >>> kept = Output(name="kept", type="int64", shape=FromKernel(rank=1))
@@ -159,36 +159,37 @@ class Output(metaclass=_KeepsMistakes):
     name: str
     """Letters, digits and _."""
     type: str
-    """A dtype, or a name of `OpSpec.types` that a required input has."""
+    """A dtype, or a name of `OpSpec.types` that is the type of a required input."""
     shape: SameAs | Dims | FromKernel
-    """How its shape follows."""
+    """The rule for its shape."""
     doc: str = ""
-    """What it is; one line."""
+    """Its meaning; one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Override(metaclass=_KeepsMistakes):
-    """An ATen operator that this one replaces in exports, for the torch versions from `first` to `last` included.
+    """An ATen operator that this one replaces in exports, for torch versions `first` to `last`, both inclusive.
 
     Example:
         >>> gelu = Override(name="aten::gelu", first="1.13")
     """
 
     name: str
-    """Such as ``aten::gelu``; its default overload."""
+    """Such as ``aten::gelu``: its default overload is replaced."""
     first: str | None = None
-    """The first version of torch that has it, such as ``"2.0"``; None: every one."""
+    """The first torch version that has it, such as ``"2.0"``; None: no lower limit."""
     last: str | None = None
-    """The last version of torch that has it; None: every one."""
+    """The last torch version that has it; None: no upper limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TorchOp(metaclass=_KeepsMistakes):
     """The operator in torch: ``namespace::name``. Its schema follows from inputs, attributes and outputs.
 
-    With `overrides` it is torch's own: exports of the ATen operators named there become this one, and there is no torch
-    library of ours. With `python` it is defined by ops/<name>/torch_op.py, whose function `define()` returns what keeps
-    the definition alive. A torch_op.py beside a kernel may hold `setup_context` and `backward`, for gradients.
+    With `overrides`, torch already has the operator: exports replace the named ATen operators with this one, and no
+    torch library is built. With `python`, ops/<name>/torch_op.py defines it; its function `define()` returns the object
+    that keeps the definition alive. For an operator with a kernel, torch_op.py can define `setup_context` and
+    `backward`, for gradients.
 
     Example:
         >>> compiled = TorchOp(name="my_ops::group_norm")
@@ -199,15 +200,15 @@ class TorchOp(metaclass=_KeepsMistakes):
     name: str
     """``namespace::name``, letters, digits and _."""
     overrides: tuple[Override, ...] = ()
-    """Operators of torch's own whose exports become this one."""
+    """ATen operators that this one replaces in exports."""
     python: bool = False
-    """ops/<name>/torch_op.py defines it."""
+    """Whether ops/<name>/torch_op.py defines it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Headers(metaclass=_KeepsMistakes):
-    """A folder of headers that an operator's C++ files include: one of the project, or, with `distribution`, one that a
-    package of PyPI installs, named as its wheel has it.
+    """A folder of headers that an operator's C++ files include: a folder of the project, or, with `distribution`, one
+    that a package of PyPI installs.
 
     Example:
         >>> own = Headers(folder="third_party/include")
@@ -215,9 +216,9 @@ class Headers(metaclass=_KeepsMistakes):
     """
 
     folder: str
-    """Relative to the project, or to where the package is installed."""
+    """Relative to the project's root, or to the folder into which the package is installed."""
     distribution: str | None = None
-    """The package's name on PyPI, such as ``cmeel-eigen``; None: the folder is of the project."""
+    """The package's name on PyPI, such as ``cmeel-eigen``; None: a folder of the project."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,38 +234,38 @@ class OnnxOp(metaclass=_KeepsMistakes):
     """
 
     domain: str
-    """Letters, digits, ``_``, ``.`` and ``-``, and not one of ONNX's own."""
+    """Letters, digits, ``_``, ``.`` and ``-``; not a domain of ONNX itself."""
     op_type: str
-    """The node's name, an identifier."""
+    """The node's op type, an identifier."""
     since_version: int = 1
-    """The first version of the domain that has the operator; 1 is all that is supported yet."""
+    """The first version of the domain that has the operator; only 1 is supported yet."""
     versions: tuple[int, ...] = (1,)
-    """Numbers from `since_version` on."""
+    """Versions that models may import, none below `since_version`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance(metaclass=_KeepsMistakes):
-    """``|actual - expected| <= atol + rtol * |expected|``, as numpy.allclose has it. Why: in the operator's README.
+    """``|actual - expected| <= atol + rtol * |expected|``, as in numpy.allclose. The operator's README says why.
 
     Example:
         >>> tolerances = {"float32": Tolerance(rtol=1e-5, atol=1e-6), "float64": Tolerance(rtol=1e-12, atol=0.0)}
     """
 
     rtol: float
-    """Relative to the expected value; a number from 0 on."""
+    """Relative to the expected value; >= 0."""
     atol: float
-    """Absolute; a number from 0 on."""
+    """Absolute; >= 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpSpec(metaclass=_KeepsMistakes):
-    """The one declaration of an operator.
+    """The declaration of an operator: the value of SPEC.
 
-    `types` maps each type variable to the dtypes that it takes. `tolerances` maps lowering, then dtype of an output.
-    `runtime` says whose kernel computes in ONNX Runtime: one of ours, or a contrib op of ONNX Runtime itself. `kernel`
-    is the text of kernel.h, for who would rather not have a file. `uses` names the operators whose nodes a lowering
-    emits instead of a node of its own; its library is linked of theirs. `headers` are third parties', for the C++ files
-    in native/<name>/.
+    `types` maps each type variable to its dtypes. `tolerances` maps a lowering, then the dtype of an output.
+    `runtime` selects the kernel that ONNX Runtime runs: the operator's own, or a contrib op of ONNX Runtime. `kernel`
+    is an inline kernel: the content of kernel.h. `uses` names the operators whose nodes the lowering emits instead of
+    one node of its own; the library is linked from the objects of these operators. `headers` lists third-party
+    headers for the C++ files in native/<name>/.
 
     Example:
         >>> SPEC = OpSpec(
@@ -288,44 +289,44 @@ class OpSpec(metaclass=_KeepsMistakes):
     """
 
     name: str
-    """The folder's name: lower-case letters, digits and _, a letter first."""
+    """The folder's name: lower-case letters, digits and _; starts with a letter."""
     summary: str
     """What it does, in one sentence."""
     onnx: OnnxOp
-    """Its node."""
+    """The custom op in ONNX."""
     torch: TorchOp | None
-    """Its function in torch; None: it exists in ONNX alone."""
+    """The operator in torch; None: it exists only in ONNX."""
     types: Mapping[str, tuple[DType, ...]] = field(default_factory=dict)
-    """Type variables and the dtypes that each stands for: ``{"T": ("float32", "float64")}``."""
+    """Type variables and the dtypes of each: ``{"T": ("float32", "float64")}``."""
     inputs: tuple[Input, ...]
-    """In order; at least one that is required."""
+    """In order; at least one is required."""
     attributes: tuple[Attribute, ...] = ()
-    """In order; in torch they follow the inputs."""
+    """In order; in the torch schema they follow the inputs."""
     outputs: tuple[Output, ...]
     """In order; at least one."""
     tolerances: Mapping[Lowering, Mapping[DType, Tolerance]]
-    """For each lowering, for each dtype that outputs have."""
+    """For each lowering, for each dtype of an output."""
     lowerings: tuple[Lowering, ...] = ("custom",)
-    """What it becomes in ONNX: `custom`, one node; `decomposed`, nodes of ONNX's own operators."""
+    """How it is exported: `custom`, as one node; `decomposed`, as nodes of ONNX's own operators."""
     min_opset: int = 9
-    """The first opset that its lowerings write, 7 to 25."""
+    """The first opset for which its lowerings emit nodes, 7 to 25."""
     runtime: Literal["kernel", "contrib"] = "kernel"
-    """`kernel`: one of ours computes in ONNX Runtime; `contrib`: ONNX Runtime has the operator itself."""
+    """`kernel`: ONNX Runtime runs the operator's own kernel; `contrib`: ONNX Runtime has the operator."""
     kernel: str | None = None
-    """The text of kernel.h, instead of native/<name>/kernel.h."""
+    """The content of kernel.h, instead of the file native/<name>/kernel.h."""
     uses: tuple[str, ...] = ()
-    """Operators whose nodes its lowering writes instead of one of its own."""
+    """Operators whose nodes its lowering emits instead of one of its own."""
     headers: tuple[Headers, ...] = ()
-    """Folders of headers that its C++ files include."""
+    """Folders of third-party headers that its C++ files include."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Random(metaclass=_KeepsMistakes):
-    """A tensor of normally distributed numbers, from a seed that follows from operator, case and input.
+    """A tensor of normally distributed values, from a seed that follows from operator, case and input.
 
-    `specials` puts values at flat (C order) indices: ``{0: math.nan}``. `layout` is how torch holds the tensor in
-    memory: same numbers, other strides. Torch has no negative ones, so "flipped" is the reverse order of axes. ONNX
-    Runtime has no strides.
+    `specials` replaces values at flat (C order) indices: ``{0: math.nan}``. `layout` is the memory layout in torch: the
+    same values with other strides. torch has no negative strides, so "flipped" reverses the order of axes. ONNX Runtime
+    has no strides.
 
     Example:
         >>> x = Random(shape=(2, 3), deviation=10.0, specials={0: float("nan")})
@@ -336,18 +337,18 @@ class Random(metaclass=_KeepsMistakes):
     shape: tuple[int, ...]
     """Sizes; 0 is allowed."""
     mean: float = 0.0
-    """Of the distribution. What is no float is rounded."""
+    """Mean of the distribution. Values of other dtypes than floats are rounded."""
     deviation: float = 1.0
     """Standard deviation of the distribution."""
     specials: Mapping[int, float] = field(default_factory=dict)
-    """Values at flat indices, in C order."""
+    """Values at flat indices (C order) that replace the random ones."""
     layout: MemoryLayout = "contiguous"
-    """How torch holds it in memory."""
+    """Memory layout in torch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Values(metaclass=_KeepsMistakes):
-    """A tensor given number by number, as nested tuples.
+    """A tensor whose values are given, as nested tuples.
 
     Example:
         >>> shape_of(Values(values=((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))))
@@ -355,9 +356,9 @@ class Values(metaclass=_KeepsMistakes):
     """
 
     values: Nested
-    """A number, or tuples of equal length, nested as deep as there are axes."""
+    """A value, or tuples of equal length, one level for each axis."""
     layout: MemoryLayout = "contiguous"
-    """How torch holds it in memory."""
+    """Memory layout in torch."""
 
 
 Tensor = Random | Values
@@ -365,7 +366,7 @@ Tensor = Random | Values
 
 @dataclass(frozen=True, kw_only=True)
 class Case(metaclass=_KeepsMistakes):
-    """One set of inputs, by the names of the declaration. `name` is unique within the operator.
+    """One set of inputs, by the names in the declaration. `name` is unique within the operator.
 
     An optional input may be left out or None; a variadic one takes a tuple of tensors.
 
@@ -377,20 +378,20 @@ class Case(metaclass=_KeepsMistakes):
     name: str
     """Letters, digits and _; unique within the operator."""
     inputs: Mapping[str, Tensor | tuple[Tensor, ...] | None]
-    """A tensor for each input; None or nothing for an absent one, a tuple for a variadic one."""
+    """A tensor for each input; None or no entry for an absent input, a tuple for a variadic one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model(metaclass=_KeepsMistakes):
-    """One exported model and the cases that run through it. Its first case is the example that the exporter traces.
+    """One exported model and the cases that run through it. The exporter traces its first case.
 
-    `types` binds each type variable. `dynamic` names, per input, the axes that stay symbolic (None: static); the same
-    name is the same size. Without it every case has the shapes of the first. `names` renames inputs and outputs in
-    the model's graph. `unsupported` is the reason why it cannot run: a model that runs all the same is a failure.
+    `types` binds each type variable. `dynamic` names the dynamic axes of each input (None: static); the same name means
+    the same size. Without it, every case has the shapes of the first. `names` renames inputs and outputs in the model's
+    graph. `unsupported` is the reason why the model cannot run: if it runs anyway, verification fails.
 
-    `around` makes the model more than the operator: a function of the operator and its inputs that calls the operator
-    once, ``def plus_x(op, x): return op(x) + x``, for NumPy arrays and torch tensors alike. Outputs keep the declared
-    names, dtypes and shapes.
+    `around` adds nodes around the operator: a function of the operator and its inputs that calls the operator once,
+    ``def plus_x(op, x): return op(x) + x``, for NumPy arrays and for torch tensors. Outputs keep the declared names,
+    dtypes and shapes.
 
     Example:
         >>> MODELS = (
@@ -412,23 +413,23 @@ class Model(metaclass=_KeepsMistakes):
     types: Mapping[str, DType] = field(default_factory=dict)
     """A dtype for each name of `OpSpec.types`."""
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
-    """Values of attributes; those that are left out have their default."""
+    """Values of attributes; the others have their default."""
     dynamic: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
-    """For an input a name per axis: ``{"x": ("N", None)}``; None: static."""
+    """One name for each axis of an input: ``{"x": ("N", None)}``; None: static."""
     domain_version: int = 1
-    """The version of the domain that it imports: one of `OnnxOp.versions`."""
+    """The domain version that it imports: one of `OnnxOp.versions`."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Other names of inputs and outputs in the graph."""
+    """Names of inputs and outputs in the graph that differ from the declared ones."""
     unsupported: str = ""
     """Why it cannot run; empty: it can."""
     around: Callable[..., Any] | None = None
-    """A function ``(op, *inputs)`` that calls the operator once; None: the operator alone."""
+    """A function ``(op, *inputs)`` that calls the operator once; None: only the operator."""
     cases: tuple[Case, ...]
     """At least one; the first is traced."""
 
 
 def shape_of(tensor: Tensor) -> tuple[int, ...]:
-    """Return the shape of a described tensor; a ragged `Values` gives the shape along its first elements."""
+    """Return the shape of a described tensor; of a ragged `Values`, the shape along its first elements."""
     if isinstance(tensor, Random):
         return tensor.shape
     shape: list[int] = []
@@ -450,8 +451,8 @@ def given(case: Case, name: str) -> tuple[Tensor, ...]:
 
 
 def as_data(value: object) -> Any:
-    """Return `value` as JSON data, field by field: the form in which a step is keyed by parts of a declaration."""
-    if isinstance(value, str | int | None):  # most of them, and every doit command asks
+    """Return `value` as JSON data, field by field: cache keys of steps contain parts of a declaration in this form."""
+    if isinstance(value, str | int | None):  # the most frequent types; every doit command calls this
         return value
     if fields := getattr(type(value), "__dataclass_fields__", None):
         return {"": type(value).__name__} | {name: as_data(getattr(value, name)) for name in fields}
@@ -459,7 +460,7 @@ def as_data(value: object) -> Any:
         return {str(k): as_data(v) for k, v in value.items()}
     if isinstance(value, tuple | list):
         return [as_data(v) for v in value]
-    if isinstance(value, FunctionType | CodeType):  # by what it does, wherever it stands
+    if isinstance(value, FunctionType | CodeType):  # by its code, so that a move to another line changes nothing
         code = value.__code__ if isinstance(value, FunctionType) else value
         return as_data((code.co_name, code.co_code.hex(), code.co_names, code.co_varnames, code.co_consts))
-    return repr(value) if isinstance(value, float) else value  # NaN and infinities are no JSON
+    return repr(value) if isinstance(value, float) else value  # JSON has no NaN and no infinities

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -123,11 +121,3 @@ def test_a_missing_attribute_is_refused_by_the_checker(tmp_path: Path) -> None:
     spec = replace(SPEC, attributes=(*SPEC.attributes, Attribute(name="other", kind="bool")))
     with pytest.raises(onnx.checker.ValidationError, match="other"):
         inferred(tmp_path, ([4], [4, 5], [6]), spec)
-
-
-def test_it_is_laid_out_as_ruff_would(tmp_path: Path, root: Path) -> None:
-    (tmp_path / "schema.py").write_text(python_modules.render(SPEC)["schema.py"])
-    for check in (["format", "--check", "--diff"], ["check"]):
-        command = [sys.executable, "-m", "ruff", *check, "--no-cache", "--config", root / "pyproject.toml", tmp_path]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from opmatrix.codegen import cpp_bindings, generated_files, python_modules
 from opmatrix.declaration.load import Operator, load_operator, load_operators
-from opmatrix.declaration.validation import written
+from opmatrix.declaration.validation import handwritten_files
 from opmatrix.errors import CompileError, SpecError
 from opmatrix.matrix.cells import Cell
 from opmatrix.plan.steps import Plan, steps
@@ -36,7 +36,7 @@ PLAN = Plan(
 
 
 def test_what_stands_in_native_is_known() -> None:
-    assert {name: set(o.written) for name, o in OPERATORS.items()} == {
+    assert {name: set(o.handwritten_files) for name, o in OPERATORS.items()} == {
         "seed_norm": {"torch.cc", "ort.cc"},
         "damped": {"kernel.h", "torch.cc"},
         "row_sums": {"kernel.h", "ort.cc"},
@@ -68,7 +68,7 @@ def spec(**fields: object) -> OpSpec:
     ],
 )  # fmt: skip
 def test_files_that_do_not_fit(declared: OpSpec, files: set[str], expected: list[tuple[str, str]]) -> None:
-    found = list(written(declared, files))
+    found = list(handwritten_files(declared, files))
     assert [m.field for m in found] == [field for field, _ in expected]
     assert all(text in m.text for m, (_, text) in zip(found, expected, strict=True)), found
 
@@ -110,19 +110,21 @@ def test_what_registers_itself_is_in_no_other_library(tmp_path: Path) -> None:
 
 
 def test_only_what_is_not_written_is_generated() -> None:
-    found = {name: set(cpp_bindings.render(o.spec, o.written)) for name, o in OPERATORS.items()}
+    found = {name: set(cpp_bindings.render(o.spec, o.handwritten_files)) for name, o in OPERATORS.items()}
     kernel = {"kernel.cc", "checks.h"}
     assert found == {
         "seed_norm": set(),
         "damped": kernel | {"damped.h", "ort.cc", "ort_library.cc"},
         "row_sums": kernel | {"row_sums.h", "torch.cc"},
     }
-    assert found == {name: set(generated_files.native(o.spec, o.written)) for name, o in OPERATORS.items()}
+    assert found == {name: set(generated_files.cpp_files(o.spec, o.handwritten_files)) for name, o in OPERATORS.items()}
 
 
 def test_only_what_people_registered_may_need_to_be_made_opaque() -> None:
     assert {
-        n for n, o in OPERATORS.items() if "make_opaque()" in python_modules.render(o.spec, o.written)["fake.py"]
+        n
+        for n, o in OPERATORS.items()
+        if "make_opaque()" in python_modules.render(o.spec, o.handwritten_files)["fake.py"]
     } == {
         "seed_norm",
         "damped",
@@ -134,7 +136,7 @@ def test_only_what_people_registered_may_need_to_be_made_opaque() -> None:
 
 def ninja(name: str) -> str:
     operator = OPERATORS[name]
-    text = build_ninja(EXISTING, operator.spec, toolchain=TOOLCHAIN, written=operator.written)
+    text = build_ninja(EXISTING, operator.spec, toolchain=TOOLCHAIN, written=operator.handwritten_files)
     return text.replace(" $\n    ", " ")
 
 
@@ -250,7 +252,9 @@ def test_another_torch_has_a_library_of_its_own_of_the_same_kernel() -> None:
 def test_a_file_more_is_another_plan() -> None:
     """Taking a binding over by hand writes and compiles anew."""
     operator = OPERATORS["row_sums"]
-    taken = Operator(spec=operator.spec, models=operator.models, written=operator.written | {"torch.cc"})
+    taken = Operator(
+        spec=operator.spec, models=operator.models, handwritten_files=operator.handwritten_files | {"torch.cc"}
+    )
     before, after = configs(replace(PLAN, operators=[operator])), configs(replace(PLAN, operators=[taken]))
     assert {t.partition("@")[0] for t in before if before[t] != after[t]} == {
         "codegen:row_sums", "compile:row_sums", "register:row_sums-schema", "register:row_sums-nodes",

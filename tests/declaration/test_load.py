@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from opmatrix.codegen.generated_files import native
+from opmatrix.codegen.generated_files import cpp_files
 from opmatrix.declaration.load import load_operator, load_operators
 from opmatrix.declaration.torch_signature import ONLY_KERNEL
 from opmatrix.declaration.validation.operator import RESERVED
@@ -248,7 +248,7 @@ def test_every_file_and_group_that_an_operator_could_be_taken_for_is_reserved(ro
     spec = SimpleNamespace(
         name="", kernel="", runtime="kernel", uses=(), torch=SimpleNamespace(overrides=(), python=False)
     )
-    generated = {Path(file).stem for file in native(cast(Any, spec), ONLY_KERNEL)} - {".h"}
+    generated = {Path(file).stem for file in cpp_files(cast(Any, spec), ONLY_KERNEL)} - {".h"}
     headers = {path.stem for path in (root / "native/binding").rglob("*.h")}
     folders = {path.name for path in (root / "native").iterdir()} - {path.name for path in (root / "ops").iterdir()}
     assert generated | headers | folders | set(GROUPS) <= reserved

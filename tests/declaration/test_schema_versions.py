@@ -42,11 +42,11 @@ def test_the_declaration_as_it_is_at_a_version() -> None:
 
 
 def test_a_node_of_a_later_schema_says_so() -> None:
-    names = {v: [a.name for a in schema_versions.written(SPEC, v)] for v in (1, 2, 3, 5)}
+    names = {v: [a.name for a in schema_versions.attributes_at(SPEC, v)] for v in (1, 2, 3, 5)}
     assert names[1] == names[2] == ["factor"]
     assert names[3] == ["factor", "offset", "schema_version"]
     assert names[5] == ["factor", "offset", "powers", "schema_version"]
-    assert schema_versions.written(SPEC, 5)[-1].default == 4
+    assert schema_versions.attributes_at(SPEC, 5)[-1].default == 4
 
 
 def mistakes(*attributes: Attribute, versions: tuple[int, ...] = (1, 2), uses: tuple[str, ...] = ()) -> list[str]:

@@ -119,9 +119,9 @@ def test_an_operator_has_its_own_cells(root: Path) -> None:
     assert OPERATOR.cells([CELL, torch_cell]) == (CELL,)
     group_norm = load_operator(Paths(root), "group_norm")
     assert group_norm.cells([CELL, torch_cell]) == (torch_cell,)
-    assert "exists in ONNX alone" in str(OPERATOR.why_not_in(torch_cell))
-    assert "choose a cell of torch" in str(group_norm.why_not_in(CELL))
-    assert "its minimum opset is 9" in str(OPERATOR.why_not_in(replace(CELL, opset=7)))
+    assert "exists in ONNX alone" in str(OPERATOR.unavailable_reason(torch_cell))
+    assert "choose a cell of torch" in str(group_norm.unavailable_reason(CELL))
+    assert "its minimum opset is 9" in str(OPERATOR.unavailable_reason(replace(CELL, opset=7)))
 
 
 def test_the_command_line_says_why_a_cell_does_not_fit(root: Path) -> None:

@@ -533,7 +533,9 @@ def test_a_combined_library_has_equal_bytes_and_no_path_of_the_project(project: 
 def test_what_cannot_be_linked_is_refused(project: Project) -> None:
     with pytest.raises(CompileError, match="inverse has no objects: its kernel is ONNX Runtime's own"):
         link_together.run(project.layout, operators(project, "inverse"))
-    (by_hand,) = (replace(o, written=o.written | {"ort.cc"}) for o in operators(project, "group_norm"))
+    (by_hand,) = (
+        replace(o, handwritten_files=o.handwritten_files | {"ort.cc"}) for o in operators(project, "group_norm")
+    )
     with pytest.raises(CompileError, match=r"native/group_norm/ort\.cc has a RegisterCustomOps of its own"):
         link_together.run(project.layout, [by_hand])
     elsewhere = Paths(project.root, debug=True)

@@ -280,7 +280,10 @@ def test_a_missing_library_is_named_with_what_builds_it(tmp_path: Path, operator
 def test_a_binding_by_hand_cannot_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
     layout = Paths(tmp_path)
     built(layout, "custom_op_one", "custom_op_two")
-    by_hand = tuple(replace(o, written=o.written | {"ort.cc"}) if o.name == "custom_op_two" else o for o in operators)
+    by_hand = tuple(
+        replace(o, handwritten_files=o.handwritten_files | {"ort.cc"}) if o.name == "custom_op_two" else o
+        for o in operators
+    )
     _, (found,) = libraries(layout, by_hand, "custom_op_one", "custom_op_two")
     assert found.mark == "wrong"
     assert "ops/custom_op_two has an ort.cc of its own" in found.text

@@ -1,1 +1,1 @@
-"""Text that follows from a declaration: C++ and Python."""
+"""Generated code of an operator: C++ bindings and Python modules."""

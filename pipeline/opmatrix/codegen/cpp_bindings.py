@@ -1,8 +1,4 @@
-"""Render the C++ side of an operator: its kernel's declarations and instances, and both bindings. Pure.
-
-The text is laid out as clang-format would (a test holds this), so that a person can debug in it, and no formatter has
-to be installed.
-"""
+"""Render the generated C++ of an operator: the kernel's declarations and instances, and both bindings."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Any
 import jinja2
 
 from opmatrix.codegen import generated_files, jinja
-from opmatrix.codegen.cpp import CPP_TYPES, braces, call, constant, quoted
+from opmatrix.codegen.cpp import CPP_TYPES, call, quoted
 from opmatrix.codegen.cpp_checks import shape_checks, shape_parameters
 from opmatrix.codegen.cpp_variables import (
     AttributePart,
@@ -25,6 +21,7 @@ from opmatrix.codegen.cpp_variables import (
     kernel_parameters,
     output_part,
 )
+from opmatrix.declaration.python_source import bracket
 from opmatrix.declaration.schema_versions import versions
 from opmatrix.declaration.torch_signature import (
     KERNEL,
@@ -39,7 +36,7 @@ from opmatrix.spec import DType, OpSpec
 
 
 def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
-    """Return the text of every generated C++ file, by name: all but those that are `written` by hand.
+    """Return the content of every generated C++ file, by name: all but those that are `written` by hand.
 
     `spec` is one that `opmatrix.declaration.load` accepts.
     """
@@ -53,12 +50,14 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
         template = "kernel.h.j2" if file == f"{spec.name}.h" else f"{file}.j2"
         return _environment().get_template(template).render(variables)
 
-    return {file: text(file) for file in generated_files.native(spec, written)}
+    return {file: text(file) for file in generated_files.cpp_files(spec, written)}
 
 
 def ort_library(operators: Sequence[str], *, called: str = "") -> str:
-    """Return the file that makes one ONNX Runtime library of `operators`, which messages call by their names, or as
-    `called`: a session's options keep that, and take no more than a kilobyte."""
+    """Return the source of the entry point of one ONNX Runtime library with `operators`.
+
+    Messages name the library by its operators, or as `called`. Session options store the name, at most 1 kB.
+    """
     title = called or ", ".join(operators)
     return _environment().get_template("ort_library.cc.j2").render(names=operators, title=title)
 
@@ -66,7 +65,7 @@ def ort_library(operators: Sequence[str], *, called: str = "") -> str:
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja.environment("opmatrix.codegen")
-    environment.globals.update(braces=braces, call=call, constant=constant, quoted=quoted)
+    environment.globals.update(bracket=bracket, call=call, quoted=quoted)
     return environment
 
 
@@ -102,7 +101,7 @@ def _torch(
 ) -> dict[str, Any]:
     assert spec.torch is not None
     namespace, _, function = spec.torch.name.partition("::")
-    newer = any(i.kind == "variadic" for i in inputs) or any(a.boxed for a in attributes)
+    newer = any(i.kind == "variadic" for i in inputs) or any(a.is_list or a.is_text for a in attributes)
     more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
     since = ["torch::Since::torch_2_10"] if newer else []
     return {
@@ -149,13 +148,8 @@ def _ort(
 
 
 def _choice(spec: OpSpec, types: Mapping[str, DType]) -> dict[str, str]:
-    """Return one binding of the type variables: how templates take it, and what the dtypes of the inputs then are."""
-    leaders: dict[str, str] = {}
-    for variable in types:
-        required = [i.name for i in spec.inputs if i.type == variable and is_required(i)]
-        if not required:
-            raise ValueError(f"{spec.name}: no required input has the type {variable!r}, so nothing tells its dtype")
-        leaders[variable] = required[0]
+    """Return one binding of the type variables: its template arguments, and the condition on the inputs' dtypes."""
+    leaders = {i.type: i.name for i in reversed(spec.inputs) if is_required(i)}
     return {
         "arguments": "<" + ", ".join(CPP_TYPES[dtype] for dtype in types.values()) + ">" if types else "",
         "condition": " && ".join(f"{leaders[v]}.dtype() == {dtype_name(dtype)}" for v, dtype in types.items()),

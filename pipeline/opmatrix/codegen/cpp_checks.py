@@ -1,4 +1,4 @@
-"""The checks of the C++ bindings: what a declaration says about the values of attributes and the shapes of inputs."""
+"""The error checks of the C++ bindings: values of attributes and shapes of inputs, as KERNEL_CHECK statements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from opmatrix.codegen.cpp import WIDTH, literal, quoted
+from opmatrix.codegen.cpp import literal, quoted
 from opmatrix.declaration.size_expressions import size_owners
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Attribute, Input, OpSpec
@@ -14,16 +14,16 @@ from opmatrix.spec import Attribute, Input, OpSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One KERNEL_CHECK, and the statement that it stands in, if any: ``if (x != nullptr)``."""
+    """One KERNEL_CHECK, and the statement around it, if any: ``if (x != nullptr)``."""
 
     arguments: list[str]
     guard: str | None = None
 
 
 def limits(spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix: str) -> Check | None:
-    """Return the check of an attribute's value; a NaN compares false, so it never passes.
+    """Return the check of an attribute's value; NaN never passes, since it compares false.
 
-    `variable` is the expression that has the value, `shown` the name in the message, `suffix` that of a float literal.
+    `variable` is the expression of the value, `shown` the name in the message, `suffix` that of a float literal.
     """
     many = given.kind.endswith("s")
     item = "item" if many else variable
@@ -33,8 +33,6 @@ def limits(spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix:
     conditions = [f"{item} {sign} {literal(number(bound), suffix)}" for sign, _, bound in found]
     words = [f"{words} {bound:g}" for _, words, bound in found]
     if given.allowed is not None:
-        if many:
-            raise ValueError(f"{spec.name}: attribute {given.name!r} is a list, which 'allowed' does not serve yet")
         choice = " || ".join(_equal(given, item, value, suffix) for value in given.allowed)
         conditions.append(f"({choice})" if found else choice)
         words.append("one of " + ", ".join(map(str, given.allowed)))
@@ -52,13 +50,13 @@ def _equal(given: Attribute, variable: str, value: Any, suffix: str) -> str:
 
 
 def shape_parameters(spec: OpSpec) -> list[str]:
-    """Return the parameters of the function that holds `shape_checks`; an absent input is an empty list."""
+    """Return the parameters of the function with the `shape_checks`; an absent input is an empty list."""
     counted = (i for i in spec.inputs if shape_counts(spec, i))
     return [f"{'Sizes' if is_required(i) else 'List<Sizes>'} {i.name}" for i in counted]
 
 
 def shape_counts(spec: OpSpec, given: Input) -> bool:
-    """Return whether the declaration says something about an input's shape, or about another's by way of it."""
+    """Return whether the declaration restricts an input's shape, or another's by this one."""
     return given.dims is not None or given.same_as is not None or any(i.same_as == given.name for i in spec.inputs)
 
 
@@ -78,8 +76,6 @@ def shape_checks(spec: OpSpec) -> Iterator[Check]:
             here = f"{shown}[{axis}]"
             if isinstance(size, int):
                 conditions.append(f"{here} == {size}")
-            elif size not in known:
-                raise ValueError(f"{spec.name}: no required input has the size {size!r} of {given.name!r}")
             elif known[size] != (given.name, axis):
                 owner, at = known[size]
                 conditions.append(f"{here} == {owner}[{at}]")
@@ -97,13 +93,12 @@ def _shape_checks(
     spec: OpSpec, given: Input, shown: str, conditions: list[str], others: Mapping[str, tuple[str, str]]
 ) -> Iterator[Check]:
     joined = " && ".join(conditions)
-    # A line is never broken within a condition: where it would be too long, each part is a check of its own.
-    for condition in [joined] if len(joined) < WIDTH - 20 else conditions:
+    for condition in [joined] if len(joined) < 100 else conditions:  # one check each where the line would be too long
         yield Check(arguments=[condition, *_shape_message(spec, given, shown, others)], guard=_guard(given))
 
 
 def _guard(given: Input) -> str | None:
-    """Return the loop over the shapes of an input that may be absent, or of which there are any number."""
+    """Return the loop over the shapes of an optional or variadic input."""
     return None if is_required(given) else f"for (const Sizes {given.name}_sizes : {given.name})"
 
 

@@ -1,4 +1,4 @@
-"""What the C++ templates take of each input, attribute and output: types, names and pieces of expressions. Pure."""
+"""The variables of the C++ templates for each input, attribute and output: types, names and expressions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from opmatrix.codegen import cpp
 from opmatrix.codegen.cpp import CPP_TYPES, literal
 from opmatrix.codegen.cpp_checks import Check, limits, shape_counts
 from opmatrix.declaration.size_expressions import size_attributes, size_owners
-from opmatrix.declaration.torch_signature import is_required, torch_name
+from opmatrix.declaration.torch_signature import dtype_of, is_required, torch_name
 from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output, SameAs
 
-# What a kernel gets, item by item for a list.
+# The C++ type of a kernel's argument, or of an item of a list.
 _ITEMS: Mapping[AttributeKind, str] = {
     "float": "float", "int": "std::int64_t", "bool": "bool", "string": "const char*",
     "floats": "float", "ints": "std::int64_t", "bools": "bool",
 }  # fmt: skip
-# What torch hands over.
+# The types that torch passes, where they differ.
 _TORCH_ITEMS: Mapping[str, str] = {"float": "double"}
 
 
@@ -26,8 +26,6 @@ _TORCH_ITEMS: Mapping[str, str] = {"float": "double"}
 class InputPart:
     name: str
     kind: Literal["required", "optional", "variadic"]
-    type: str
-    dtype: str
     dims: bool  # whether its shape is checked
     leader: str | None  # the first required input with the same type variable
     allowed: str
@@ -40,36 +38,35 @@ class InputPart:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputPart:
-    """`new` is whether the kernel makes it; else `sizes` is the expression of its sizes, computed of `numbers`."""
+    """`new` is whether the kernel allocates it; otherwise `sizes` is the expression of its sizes, made of `numbers`."""
 
     name: str
     type: str
     dtype: str
-    device: str  # the input beside which torch allocates it
+    device: str  # the input on whose device torch allocates it
     new: bool
     rank: int
     sizes: str
     numbers: list[str] | None
-    ort_numbers: list[str] | None  # the same, where attributes are members of the node's class
-    falls: bool  # whether one of them may come to less than 0
-    same_as: tuple[str, int] | None  # the input whose shape it has
+    ort_numbers: list[str] | None  # the same, with attributes as members of the node's class
+    falls: bool  # whether one of them can be negative
+    same_as: tuple[str, int] | None  # the input that has the same shape
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttributePart:
-    """How torch's argument becomes what the kernel gets: `taken` from the stack as `read`, checked, `passed`.
+    """How a torch argument becomes a kernel argument: converted from the stack, checked, rounded, `passed`.
 
-    `boxed` arguments come as handles that torch hands over since 2.10. In ONNX Runtime `member` keeps the value.
+    In ONNX Runtime `member` keeps the value.
     """
 
     name: str
     torch_name: str
     is_list: bool
     is_text: bool
-    boxed: bool
     parameter: str
     torch_type: str
-    convert: str  # torch's slot, or an item of its list, to a number
+    convert: str  # from a slot of torch's stack, or an item of its list
     torch_check: Check | None
     rounded: str | None
     passed: str
@@ -82,13 +79,10 @@ class AttributePart:
 
 
 def cpp_type(spec: OpSpec, declared: str, types: Mapping[str, DType] | None = None) -> str:
-    """Return the C++ type of a declared type: of a type variable its name, or its type under a binding."""
+    """Return the C++ type of a declared type: for a type variable its name, or its type under a binding."""
     if declared in spec.types:
         return CPP_TYPES[types[declared]] if types else declared
-    found = next((cpp_name for dtype, cpp_name in CPP_TYPES.items() if dtype == declared), None)
-    if found is None:
-        raise ValueError(f"{spec.name}: {declared!r} is a dtype for which C++ has no type")
-    return found
+    return CPP_TYPES[dtype_of(declared, {})]
 
 
 def dtype_name(name: str) -> str:
@@ -109,8 +103,6 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
     return InputPart(
         name=name,
         kind=kind,
-        type=cpp_name,
-        dtype=dtype,
         dims=shape_counts(spec, given),
         leader=leader,
         allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
@@ -124,14 +116,10 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
 
 def output_part(spec: OpSpec, given: Output) -> OutputPart:
     required = {i.name: n for n, i in enumerate(spec.inputs) if is_required(i)}
-    if not required:
-        raise ValueError(f"{spec.name}: no input is required, so nothing tells where an output belongs")
     cpp_name = cpp_type(spec, given.type)
     shape = given.shape
     numbers, ort_numbers, same_as, sizes, rank, device, falls = None, None, None, "", 0, next(iter(required)), False
     if isinstance(shape, SameAs):
-        if shape.input not in required:
-            raise ValueError(f"{spec.name}: {given.name!r} has the shape of {shape.input!r}, which is not required")
         same_as, device, sizes = (shape.input, required[shape.input]), shape.input, f"{shape.input}.sizes()"
     elif isinstance(shape, FromKernel):
         rank = shape.rank
@@ -150,8 +138,6 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
 
 
 def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
-    if given.kind not in _ITEMS:
-        raise ValueError(f"{spec.name}: attribute {given.name!r} is of the kind {given.kind!r}, which C++ cannot take")
     shown, many, text = torch_name(given), given.kind.endswith("s"), given.kind == "string"
     item = _ITEMS[given.kind]
     handed = _TORCH_ITEMS.get(item, item)
@@ -167,7 +153,6 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         torch_name=shown,
         is_list=many,
         is_text=text,
-        boxed=many or text,
         parameter=f"List<{item}>" if many else item,
         torch_type=f"Items<{handed}>" if many else "Items<char>" if text else handed,
         convert=f"to_{'double' if floats else given.kind.removesuffix('s')}",

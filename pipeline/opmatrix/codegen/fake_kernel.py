@@ -1,4 +1,4 @@
-"""What the fake kernel of an operator refuses, and what its outputs are, as pieces of generated Python."""
+"""The variables of the fake kernel's template: its error checks and its outputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from opmatrix.declaration.size_expressions import size_attributes, size_owners
+from opmatrix.declaration.size_expressions import size_attributes, size_owners, with_names
 from opmatrix.declaration.torch_signature import is_required, torch_name
 from opmatrix.spec import FromKernel, Input, OpSpec, Output, SameAs
 
@@ -16,7 +16,7 @@ ITEM = "item"  # one tensor of a variadic input
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """The condition of a wrong input and its message; `of` is the variadic input whose every tensor it is about."""
+    """The condition of a wrong input and its message; `of` is the variadic input whose tensors it checks, or None."""
 
     condition: str
     message: str
@@ -34,7 +34,7 @@ class Result:
 
 
 def variables(spec: OpSpec) -> dict[str, Any]:
-    """Return what the template of fake.py is filled with, beside the arguments."""
+    """Return the variables of fake.py's template, without the arguments."""
     return {
         "results": [_result(spec, o) for o in spec.outputs],
         "faults": [*_dtype_faults(spec), *_shape_faults(spec)],
@@ -53,22 +53,11 @@ def _result(spec: OpSpec, output: Output) -> Result:
     else:
         named = {name: torch_name(a) for name, a in size_attributes(spec).items()}
         named |= {name: f"{owner}.shape[{axis}]" for name, (owner, axis) in size_owners(spec).items()}
-        sizes = [_Renamed(named).visit(ast.parse(str(dim), mode="eval").body) for dim in output.shape.dims]
-        shape = _tuple([ast.unparse(size) for size in sizes])
+        shape = _tuple([ast.unparse(with_names(dim, named)) for dim in output.shape.dims])
     return Result(
         name=output.name, like=like.name, shape=shape,
         dtype=None if like.type == output.type else _dtype(spec, output.type),
     )  # fmt: skip
-
-
-class _Renamed(ast.NodeTransformer):
-    """Puts the size of an input, or an argument, for its name."""
-
-    def __init__(self, named: dict[str, str]) -> None:
-        self._named = named
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.parse(self._named[node.id], mode="eval").body
 
 
 def _tuple(parts: list[str]) -> str:
@@ -76,13 +65,13 @@ def _tuple(parts: list[str]) -> str:
 
 
 def _dtype(spec: OpSpec, declared: str) -> str:
-    """Return a declared type as torch has it."""
+    """Return the torch expression of a declared type."""
     of_type = (i.name for i in spec.inputs if declared in spec.types and i.type == declared and is_required(i))
     return next((f"{name}.dtype" for name in of_type), f"torch.{declared}")
 
 
 def _fault(part: Input, condition: str, message: str) -> Refusal:
-    """Return a fault of an input that may be absent, or of which there are any number."""
+    """Return the check of an input, with the condition that an optional one is present."""
     if part.optional:
         bare = " or " not in condition
         condition = f"{part.name} is not None and {condition if bare else f'({condition})'}"
@@ -104,7 +93,7 @@ def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:
 
 
 def _shape_faults(spec: OpSpec) -> Iterator[Refusal]:
-    """Yield, per input, what a wrong shape is, worded as the compiled binding has it."""
+    """Yield the shape checks of each input, with the messages of the compiled binding."""
     leaders = {dim: (f"{owner}.shape[{axis}]", owner) for dim, (owner, axis) in size_owners(spec).items()}
     for part in spec.inputs:
         name, found = part.name, ITEM if part.variadic else part.name

@@ -1,4 +1,4 @@
-"""The names of the files that glue writes, for whoever plans or reads them. Imports no template library."""
+"""The names of the files that codegen writes, for steps and readers. Imports no template library."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SCHEMA = "schema.py"
 PYTHON = (SCHEMA, "fake.py", "lowering.py")
 
 
-def python(spec: OpSpec) -> tuple[str, ...]:
-    """Return the generated Python files; torch has no part in an operator that exists in ONNX alone."""
+def python_files(spec: OpSpec) -> tuple[str, ...]:
+    """Return the generated Python files; an operator that exists only in ONNX has none for torch."""
     return PYTHON if spec.torch else (SCHEMA,)
 
 
-def native(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
-    """Return the generated C++ files, which the libraries are compiled from beside those that are `written`."""
+def cpp_files(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
+    """Return the generated C++ files; the libraries are compiled from these and those that are `written` by hand."""
     inline = ("kernel.h",) if spec.kernel is not None else ()
     kernel = (f"{spec.name}.h", "kernel.cc", "checks.h", *inline) if has_kernel_object(spec, written) else ()
     own_ort = is_own(OWN_ORT, spec, written)
@@ -38,10 +38,10 @@ def native(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
 
 
 def torch_binding(spec: OpSpec) -> tuple[str, ...]:
-    """Return those of them that a generated torch binding is made of, the arithmetic left out."""
+    """Return the files of a generated torch binding, without the kernel."""
     return ("checks.h", "torch.cc") if has_torch_library(spec) else ()
 
 
 def generated(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
-    """Return all of them."""
-    return (*native(spec, written), *python(spec))
+    """Return all generated files."""
+    return (*cpp_files(spec, written), *python_files(spec))

@@ -1,4 +1,4 @@
-"""How templates are filled, wherever they stand. Pure."""
+"""The settings of Jinja for all templates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import jinja2
 
 
 def environment(package: str) -> jinja2.Environment:
-    """Return what fills the templates of a package; a name that a template uses and nobody gave is an error."""
+    """Return the Jinja environment for the templates of a package; an undefined variable is an error."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader(package),
         undefined=jinja2.StrictUndefined,

@@ -1,15 +1,14 @@
-"""What the ONNX schema of an operator says, as pieces of generated Python."""
+"""The variables of the template of schema.py: the ONNX schema and its shape inference."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from opmatrix.declaration import schema_versions
-from opmatrix.declaration.python_source import literal
+from opmatrix.declaration.python_source import bracket, literal
 from opmatrix.declaration.size_expressions import size_attributes
 from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
@@ -22,14 +21,14 @@ class Inferred:
     """One output: its element type, and its shape or, in `sizes`, each of its sizes."""
 
     name: str
-    rule: str  # what follows from what, for the comment
+    rule: str  # the comment above it
     element: str
     shape: str | None
     sizes: tuple[str, ...]
 
 
 def variables(spec: OpSpec) -> dict[str, Any]:
-    """Return what the template of schema.py is filled with."""
+    """Return the variables of schema.py's template."""
     outputs = [_inferred(spec, output) for output in spec.outputs]
     attributes = [a for a in spec.attributes if not a.torch_only]
     _, *later = schema_versions.versions(spec)
@@ -52,7 +51,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
 
 
 def onnx_type(spec: OpSpec, declared: str) -> str:
-    """Return a declared type as an ONNX schema has it: a type variable, or ``tensor(double)``."""
+    """Return a declared type in an ONNX schema: a type variable, or ``tensor(double)``."""
     return declared if declared in spec.types else f"tensor({_ONNX_NAMES.get(declared, declared)})"
 
 
@@ -67,50 +66,36 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
 
 
 def _attribute(attribute: Attribute) -> str:
-    """Return one attribute of the schema, laid out for a list."""
+    """Return one attribute of the schema."""
     value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
-    parts = "".join(f"            {part},\n" for part in (literal(attribute.name), value, literal(attribute.doc)))
-    return f"defs.OpSchema.Attribute(\n{parts}        )"
+    return bracket("defs.OpSchema.Attribute(", [literal(attribute.name), value, literal(attribute.doc)], ")")
 
 
 def _default(attribute: Attribute) -> str | None:
-    """Return the default as an attribute of the same name; an empty list says nothing of its type by itself."""
+    """Return the default as an attribute of the same name; an empty list needs its type."""
     if attribute.default is None:
         return None
     value = attribute.default if attribute.kind.startswith("float") else onnx_value(attribute, attribute.default)
-    shown = literal(value) if isinstance(value, str) else repr(value)
     typed = f", attr_type=onnx.AttributeProto.{onnx_kind(attribute.kind)}" if value == () else ""
-    return f"helper.make_attribute({literal(attribute.name)}, {shown}{typed})"
+    return f"helper.make_attribute({literal(attribute.name)}, {literal(value)}{typed})"
 
 
 def _inferred(spec: OpSpec, output: Output) -> Inferred:
-    element = _element(spec, output.type)
+    shape: str | None = None
+    sizes: tuple[str, ...] = ()
     match output.shape:
         case SameAs(input=name):
-            index = [i.name for i in spec.inputs].index(name)
-            return Inferred(
-                name=output.name, rule=f"the shape of {name}", element=element,
-                shape=f"context.get_input_type({index}).tensor_type", sizes=(),
-            )  # fmt: skip
+            rule = f"the shape of {name}"
+            shape = f"context.get_input_type({[i.name for i in spec.inputs].index(name)}).tensor_type"
         case Dims(dims=dims):
-            sizes = tuple(_size(spec, dim) for dim in dims)
-            return Inferred(
-                name=output.name,
-                rule=f"the shape ({', '.join(map(str, dims))})",
-                element=element,
-                shape=None,
-                sizes=sizes,
-            )
+            rule, sizes = f"the shape ({', '.join(map(str, dims))})", tuple(_size(spec, dim) for dim in dims)
         case FromKernel(rank=rank):
-            unknown = ("onnx.TensorShapeProto.Dimension()",) * rank
-            return Inferred(
-                name=output.name, rule="a shape that the kernel finds", element=element, shape=None, sizes=unknown
-            )
-    raise ValueError(f"{spec.name}: output {output.name!r} has no shape rule")
+            rule, sizes = "a shape that the kernel finds", ("onnx.TensorShapeProto.Dimension()",) * rank
+    return Inferred(name=output.name, rule=rule, element=_element(spec, output.type), shape=shape, sizes=sizes)
 
 
 def _element(spec: OpSpec, declared: str) -> str:
-    """Return the element type of a declared type: of the first input that has it, one that is always there first."""
+    """Return the element type of a declared type: that of the first input that has it, required inputs first."""
     if declared in spec.types:
         of_type = sorted((not is_required(p), n) for n, p in enumerate(spec.inputs) if p.type == declared)
         maybe_absent, first = of_type[0]
@@ -126,13 +111,12 @@ def _size(spec: OpSpec, dim: str | int) -> str:
     if dim.isidentifier():
         return _named_size(spec, dim)
     names = list(dict.fromkeys(re.findall(r"[A-Za-z_]\w*", dim)))
-    expression = ast.unparse(ast.parse(dim))  # spaced as ruff would
     sizes = ", ".join(_named_size(spec, name) for name in names)
-    return f"computed(lambda {', '.join(names)}: {expression}, {sizes})"
+    return f"computed(lambda {', '.join(names)}: {dim}, {sizes})"
 
 
 def _named_size(spec: OpSpec, name: str) -> str:
-    """Return the size of the first input that has one of that name, one that is always there first, or an attribute."""
+    """Return the size of that name of the first input that has it, required inputs first, or of an attribute."""
     if attribute := size_attributes(spec).get(name):
         return f"attribute(context, {literal(name)}, {attribute.default})"
     found = [

@@ -1,13 +1,12 @@
-"""Render the Python side of an operator: its ONNX schema, its fake kernel and what each exporter needs. Pure.
+"""Render the generated Python modules of an operator: ONNX schema, fake kernel and lowering.
 
-The generated files import their framework and nothing of opmatrix, so that a person can load one by hand and step
-through it. They register nothing on import: the stage that wants a registration calls the function that makes it.
+They import their framework and nothing of opmatrix, so that they can be loaded and debugged alone. They register
+nothing on import: a stage calls the function that registers.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
@@ -15,7 +14,7 @@ import jinja2
 
 from opmatrix.codegen import fake_kernel, generated_files, jinja, onnx_schema
 from opmatrix.declaration import schema_versions
-from opmatrix.declaration.python_source import literal
+from opmatrix.declaration.python_source import bracket, literal
 from opmatrix.declaration.torch_signature import (
     ONLY_KERNEL,
     OWN_TORCH,
@@ -27,9 +26,7 @@ from opmatrix.declaration.torch_signature import (
 )
 from opmatrix.spec import Attribute, OpSpec
 
-WIDTH = 120
-
-# The types of the torch schema in Python; torch hands over lists and is given tuples as well.
+# The types of the torch schema in Python; torch passes lists and accepts tuples.
 _PYTHON_TYPES: Mapping[str, str] = {
     "Tensor": "torch.Tensor", "Tensor?": "torch.Tensor | None", "Tensor[]": "Sequence[torch.Tensor]",
     "float": "float", "int": "int", "bool": "bool", "str": "str",
@@ -38,23 +35,25 @@ _PYTHON_TYPES: Mapping[str, str] = {
 
 
 def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
-    """Return the text of every file of `generated_files.PYTHON`, by name. `spec` is a validated one."""
+    """Return the content of every generated Python file, by name. `spec` is a validated one."""
     variables = onnx_schema.variables(spec) | (_variables(spec) if spec.torch else {})
     variables["own_torch"] = is_own(OWN_TORCH, spec, written)
-    return {name: _environment().get_template(f"{name}.j2").render(variables) for name in generated_files.python(spec)}
+    return {
+        name: environment().get_template(f"{name}.j2").render(variables) for name in generated_files.python_files(spec)
+    }
 
 
 @cache
-def _environment() -> jinja2.Environment:
-    environment = jinja.environment("opmatrix.codegen")
-    environment.filters["literal"] = _literal
-    environment.globals["bracket"] = bracket
-    return environment
+def environment() -> jinja2.Environment:
+    """Return the Jinja environment for Python, with the filter `literal` and the function `bracket`."""
+    found = jinja.environment("opmatrix.codegen")
+    found.filters["literal"] = literal
+    found.globals["bracket"] = bracket
+    return found
 
 
 def _variables(spec: OpSpec) -> dict[str, Any]:
-    if spec.torch is None:
-        raise ValueError(f"{spec.name} is declared without a torch operator")
+    assert spec.torch is not None
     namespace, _, function = spec.torch.name.partition("::")
     arguments = torch_arguments(spec)
     attributes = [(a, a.source) for a in arguments if isinstance(a.source, Attribute) and not a.source.torch_only]
@@ -82,7 +81,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
 
 
 def _letter(attribute: Attribute) -> str:
-    """Return what an attribute's name ends with in `g.op(...)`: f, i, s or t."""
+    """Return the suffix of an attribute's name in `g.op(...)`: f, i, s or t."""
     return onnx_kind(attribute.kind)[0].lower()
 
 
@@ -95,8 +94,10 @@ def function(spec: OpSpec) -> dict[str, Any]:
 
 
 def _parameters(arguments: Sequence[Argument]) -> list[str]:
-    """Return the parameters of a function that calls the operator: where nothing that must be given follows, an absent
-    input may be left out, for which torch's schema has no default."""
+    """Return the parameters of a function that calls the operator.
+
+    An optional input has the default None if no required argument follows; the torch schema has no such default.
+    """
     found: list[str] = []
     last = True
     for argument in reversed(arguments):
@@ -106,26 +107,7 @@ def _parameters(arguments: Sequence[Argument]) -> list[str]:
     return found[::-1]
 
 
-def environment() -> jinja2.Environment:
-    """Return what templates of Python text are rendered with: the filter `literal` and the function `bracket`."""
-    return _environment()
-
-
 def _typed(argument: Argument) -> str:
     """Return a parameter as a Python function declares it."""
-    default = "" if argument.default is None else f" = {_literal(argument.default)}"
+    default = "" if argument.default is None else f" = {literal(argument.default)}"
     return f"{argument.name}: {_PYTHON_TYPES[argument.type]}{default}"
-
-
-def _literal(value: object) -> str:
-    return literal(value) if isinstance(value, str) else repr(value)
-
-
-def bracket(indent: int, opening: str, parts: Iterable[str], closing: str) -> str:
-    """Return ``opening(parts)closing`` as ruff lays it out: on one line where it fits, else one part per line."""
-    parts = list(parts)
-    line = f"{opening}{', '.join(parts)}{closing}"
-    if "\n" not in line and indent + len(line) <= WIDTH:
-        return line
-    body = "".join(f"{part},\n" for part in parts)
-    return textwrap.indent(f"{opening}\n{textwrap.indent(body, '    ')}{closing}", " " * indent).lstrip()

@@ -1,4 +1,4 @@
-"""How a found case, as Python text, comes into cases.py. Pure."""
+"""Insert the model of a new case, as Python source, into cases.py: what `adopt` does with a failing case."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opmatrix.declaration.python_source import names
 
 
 def insert_into_models(cases: str, model: str, comment: str) -> str:
-    """Return the text of a cases.py with one more model at the end of MODELS. Raises ValueError where there is none."""
+    """Return cases.py with one more model at the end of MODELS. Raises ValueError if it has no MODELS."""
     values = [
         node.value
         for node in ast.parse(cases).body
@@ -33,14 +33,14 @@ def insert_into_models(cases: str, model: str, comment: str) -> str:
 
 
 def _offset(text: str, line: int | None, column: int | None) -> int:
-    """Return the index of a position that ast gives: a line, and UTF-8 bytes into it."""
+    """Return the index in `text` of a position of ast: a line, and an offset in UTF-8 bytes."""
     assert line is not None and column is not None
     lines = text.splitlines(keepends=True)
     return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
 
 
 def _with_imports(cases: str, model: str) -> str:
-    """Add an import of the classes that `model` names and `cases` does not know."""
+    """Add an import of the classes that `model` uses and `cases` does not import."""
     imports = [node for node in ast.parse(cases).body if isinstance(node, ast.Import | ast.ImportFrom)]
     known = {alias.asname or alias.name for node in imports for alias in node.names}
     if not (missing := [name for name in names(model) if name not in known]):

@@ -1,4 +1,4 @@
-"""Read every operator of a project, and report all mistakes of all files in one go."""
+"""Load and validate the operators of a project; report the mistakes of all files at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration import published_schema, schema_versions, validation
-from opmatrix.declaration.torch_signature import ONLY_KERNEL, OWN_ORT, WRITTEN, is_own, overridden_in
+from opmatrix.declaration.torch_signature import HANDWRITTEN, ONLY_KERNEL, OWN_ORT, is_own, overridden_in
 from opmatrix.declaration.validation import Mistake
 from opmatrix.errors import SpecError, UsageError, did_you_mean
 from opmatrix.files import line_in, load_module
@@ -20,20 +20,19 @@ from opmatrix.spec import Model, OpSpec, as_data
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """One operator: its declaration, the models that its cases run through, which C++ files are written for it, and
-    which of its versions are published."""
+    """One operator: its declaration, the models of its cases, its hand-written C++ files and its published versions."""
 
     spec: OpSpec
     models: tuple[Model, ...]
-    written: frozenset[str] = ONLY_KERNEL
+    handwritten_files: frozenset[str] = ONLY_KERNEL
     published: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
         return self.spec.name
 
-    def why_not_in(self, cell: Cell) -> str | None:
-        """Return why the operator has no business in `cell`, or None where it has."""
+    def unavailable_reason(self, cell: Cell) -> str | None:
+        """Return why the operator is not verified in `cell`, or None."""
         by_node = cell.exporter == "node"
         if self.spec.torch is None and not by_node:
             return f"{self.name} exists in ONNX alone, so that torch cannot export it; choose a cell such as " \
@@ -49,33 +48,33 @@ class Operator:
         return None
 
     @property
-    def where(self) -> list[Any]:
-        """What `has` depends on, as data."""
+    def cell_condition(self) -> list[Any]:
+        """The fields of the declaration that `has` depends on, as JSON data."""
         spec = self.spec
         return [list(spec.lowerings), spec.min_opset, as_data(spec.torch and spec.torch.overrides), spec.torch is None]
 
     def has(self, lowering: str, cell: Cell) -> bool:
-        """Return whether a lowering of the operator is verified in `cell`, where somebody chooses that."""
+        """Return whether a lowering of the operator can be verified in `cell`."""
         return (
             lowering in self.spec.lowerings
-            and not self.why_not_in(cell)
+            and not self.unavailable_reason(cell)
             and not why_unsupported(cell.exporter, cell.opset, cell.torch)
         )
 
     def cells(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
         """Return those of `cells` in which the operator is verified."""
-        return tuple(cell for cell in cells if self.why_not_in(cell) is None)
+        return tuple(cell for cell in cells if self.unavailable_reason(cell) is None)
 
 
 def operator_names(layout: Paths) -> tuple[str, ...]:
-    """Return the folders of ops/ that hold a spec.py, sorted."""
+    """Return the folders of ops/ that contain a spec.py, sorted."""
     if not layout.ops.is_dir():
         return ()
     return tuple(sorted(p.name for p in layout.ops.iterdir() if layout.spec(p.name).is_file()))
 
 
 def load_operators(layout: Paths) -> tuple[Operator, ...]:
-    """Read all operators. Raises SpecError with every mistake of every file."""
+    """Load all operators. Raises SpecError with every mistake of every file."""
     found: list[Operator] = []
     mistakes: list[str] = []
     for name in operator_names(layout):
@@ -89,7 +88,7 @@ def load_operators(layout: Paths) -> tuple[Operator, ...]:
 
 
 def load_operator(layout: Paths, name: str) -> Operator:
-    """Read one operator. Raises UsageError where there is none of that name, SpecError for its mistakes."""
+    """Load one operator. Raises UsageError for an unknown name, SpecError for mistakes in its files."""
     names = operator_names(layout)
     if name not in names:
         allowed = ", ".join(names) or "none; make ops/<name>/spec.py"
@@ -111,12 +110,12 @@ def _read(layout: Paths, name: str) -> tuple[Operator | None, list[str]]:
         if value is not None:
             wrong = list(validation.structure(value, "" if value is spec else "MODELS"))
             mistakes += _lines(layout, path, wrong)
-            # An unknown field does not hide what the known ones say; a missing or mistyped one does.
+            # An unknown field does not prevent further checks; a missing field or a wrong type does.
             sound[path] = all("unknown field" in m.text for m in wrong)
-    written = frozenset(file for file in WRITTEN if layout.handwritten(name, file).is_file())
+    written = frozenset(file for file in HANDWRITTEN if layout.handwritten(name, file).is_file())
     if sound.get(spec_path):
         mistakes += _lines(layout, spec_path, validation.declaration(spec, name))
-        mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.written(spec, written)]
+        mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.handwritten_files(spec, written)]
         mistakes += published_schema.mistakes(layout, spec)
         if sound.get(cases_path):
             mistakes += _lines(layout, cases_path, validation.cases(spec, models))
@@ -124,17 +123,18 @@ def _read(layout: Paths, name: str) -> tuple[Operator | None, list[str]]:
             mistakes.append(_useless(layout, spec))
     if mistakes:
         return None, mistakes
-    return Operator(spec=spec, models=models, written=written, published=published_schema.versions(layout, name)), []
+    published = published_schema.versions(layout, name)
+    return Operator(spec=spec, models=models, handwritten_files=written, published=published), []
 
 
 def _take(layout: Paths, path: Path, variable: str, kind: type) -> tuple[Any, list[str]]:
-    """Execute a file and return its `variable`, or None and what is wrong."""
+    """Execute a file and return its `variable`, or None and the mistakes."""
     shown = path.relative_to(layout.root)
     try:
         module = load_module(path, path.stem)
     except FileNotFoundError:
         return None, [f"{shown}: missing; it defines {variable}"]
-    except Exception as error:  # whatever a person's file raises is theirs to see, with its line
+    except Exception as error:  # user code can raise anything; report it with its line
         if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == "pipeline":
             return None, [f"{shown}:{line_in(path, error) or 1}: imports 'pipeline', which is 'opmatrix' since format "
                           "1. Write `from opmatrix.spec import ...`"]  # fmt: skip
@@ -157,7 +157,7 @@ def _lines(layout: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
 
 
 def clashes(operators: Sequence[Operator]) -> Iterator[str]:
-    """Yield the names that two operators claim: either framework would keep only one of them."""
+    """Yield names that two operators declare: each framework would keep only one of them."""
     for field in ("onnx", "torch"):
         seen: dict[str, str] = {}
         for operator in operators:
@@ -170,7 +170,7 @@ def clashes(operators: Sequence[Operator]) -> Iterator[str]:
         if spec.onnx.domain == other.onnx.domain and missing:
             yield f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and ops/{other.name}/spec.py " \
                 f"has a schema since {missing[0]} in that domain: a model of both imports it. Add it"  # fmt: skip
-    own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.written)}
+    own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.handwritten_files)}
     for spec in (o.spec for o in operators):
         for name in own.intersection(spec.uses):
             yield f"ops/{spec.name}/spec.py: uses: {name!r} has an ort.cc of its own, so that " \

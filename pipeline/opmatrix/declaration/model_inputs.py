@@ -1,6 +1,6 @@
-"""What a model is fed with: which tensors a case gives, what they are called, and how an operator takes them.
+"""The inputs of a model: the tensors of a case, their names in the graph, and the operator's arguments.
 
-An absent optional input gives no tensor; a variadic one gives as many as the case has, each numbered in the graph.
+An absent optional input has no tensor; a variadic one has as many as the case, numbered in the graph.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class GraphInput:
-    """One tensor that a case gives: for which input (the `index`-th of a variadic one), under which name in the model's
-    graph, and its description."""
+    """One tensor of a case: its input (the `index`-th of a variadic one), its name in the graph, its description."""
 
     part: Input
     index: int
@@ -26,7 +25,7 @@ class GraphInput:
 
 
 def graph_inputs(spec: OpSpec, model: Model, case: Case) -> tuple[GraphInput, ...]:
-    """Return the tensors of a case, in the order in which the model takes them."""
+    """Return the tensors of a case, in the order of the model's inputs."""
     return tuple(
         GraphInput(part=part, index=index, name=graph_name(model, part, index), tensor=tensor)
         for part in spec.inputs
@@ -41,9 +40,9 @@ def graph_name(model: Model, part: Input, index: int = 0) -> str:
 
 
 def node_inputs(spec: OpSpec, model: Model) -> tuple[str, ...]:
-    """Return what the operator's node takes, as ONNX writes it: "" for an absent input, unless none follows.
+    """Return the inputs of the operator's node: "" for an absent input, and no "" at the end.
 
-    A variadic input is always one that may follow: onnx's checker wants all places before it filled.
+    Before a variadic input each "" is kept: onnx's checker requires all inputs before it.
     """
     case = model.cases[0]
     names: list[str] = []
@@ -65,7 +64,7 @@ def arguments(spec: OpSpec, flat: Sequence[T | None]) -> Iterator[T | tuple[T, .
 
 
 def case_arguments(spec: OpSpec, case: Case, fed: Sequence[T]) -> Iterator[T | tuple[T, ...] | None]:
-    """Yield one argument per input from values in the order of `feeds`."""
+    """Yield one argument per input from values in the order of `graph_inputs`."""
     values = iter(fed)
     for part in spec.inputs:
         taken = tuple(next(values) for _ in given(case, part.name))

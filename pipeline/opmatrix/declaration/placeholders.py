@@ -1,4 +1,4 @@
-"""Places that `doit new` has marked and nobody has filled in: a placeholder is green, and stays at home."""
+"""TODO marks of `doit new` that are left in an operator's files: such an operator verifies but cannot be packed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ARITHMETIC = {"kernel.h", "reference.py"}
 
 
 def marked_lines(text: str) -> list[int]:
-    """Return the lines of a file that are to be filled in."""
+    """Return the numbers of the lines that have a mark."""
     return [number for number, line in enumerate(text.split("\n"), 1) if MARK in line]
 
 
 def unfilled(layout: Paths, operator: str) -> dict[Path, list[int]]:
-    """Return the marked lines of an operator's files, by file; files without any are left out."""
+    """Return the marked lines of an operator's files, by file, without files that have none."""
     folders = (layout.op(operator), layout.kernel(operator).parent)
     files = sorted(p for folder in folders if folder.is_dir() for p in folder.iterdir() if p.is_file())
     found = {path: marked_lines(path.read_text(errors="replace")) for path in files}
@@ -26,7 +26,7 @@ def unfilled(layout: Paths, operator: str) -> dict[Path, list[int]]:
 
 
 def reminder(layout: Paths, operator: str) -> str:
-    """Return a line that says what of an operator is to be filled in, or nothing."""
+    """Return a line about what is left to fill in of an operator, or \"\"."""
     if not (found := unfilled(layout, operator)):
         return ""
     count, first = sum(map(len, found.values())), next(iter(found))
@@ -41,7 +41,7 @@ def reminder(layout: Paths, operator: str) -> str:
 
 
 def lines_in_code(layout: Paths, operators: Iterable[str]) -> str:
-    """Return the marked lines of the operators' code, a file a line; "" where there are none. A README is no code."""
+    """Return the marked lines of the operators' code, one file per line, or "". README.md is not code."""
     marked: Mapping[Path, list[int]] = {
         path: lines for name in operators for path, lines in unfilled(layout, name).items() if path.suffix != ".md"
     }
@@ -49,10 +49,10 @@ def lines_in_code(layout: Paths, operators: Iterable[str]) -> str:
 
 
 def require_filled(layout: Paths, operators: Iterable[str]) -> None:
-    """Raise DistError if the code of an operator has a marked line; its README is not shipped."""
-    if told := lines_in_code(layout, operators):
+    """Raise DistError if the code of an operator has a marked line; a wheel does not contain the README."""
+    if lines := lines_in_code(layout, operators):
         raise DistError(
-            f"a wheel holds no placeholders: {MARK} stands in lines of\n{told}\n"
+            f"a wheel holds no placeholders: {MARK} stands in lines of\n{lines}\n"
             "Fill them in and remove the words, or name the operators that ship in pyproject.toml, "
             "[tool.opmatrix.dist] operators = [...]"
         )

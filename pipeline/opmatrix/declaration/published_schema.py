@@ -1,6 +1,6 @@
-"""Published schemas: what users of an operator rely on, kept as data, and held against the declaration.
+"""Published schemas, which users of an operator rely on: stored as JSON and compared with the declaration.
 
-ops/<name>/published/<version>/ holds schema.json, and a model of that version with its data, which verify runs.
+ops/<name>/published/<version>/ contains schema.json, and a model of that version with its data, which verify runs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs, as_data
 Schema = Mapping[str, Any]
 
 _PARTS = ("inputs", "outputs", "attributes")
-_SILENT = ("", "name", "doc", "since")  # what is no part of a promise, or stands in its place
+_SILENT = ("", "name", "doc", "since")  # not part of the schema, or its key
 
 
 def schema(spec: OpSpec, version: int) -> Schema:
-    """Return what a declaration promises at one of its versions, as JSON data."""
+    """Return the schema of a declaration at one of its versions, as JSON data."""
     then = schema_versions.at(spec, version)
     mark = [schema_versions.version_mark(version)] if version != spec.onnx.since_version else []
     return {
@@ -33,14 +33,14 @@ def schema(spec: OpSpec, version: int) -> Schema:
         "domain_versions": list(then.onnx.versions),
         "torch": torch_schema(then) if then.torch and not then.torch.overrides else None,
         "types": {variable: list(dtypes) for variable, dtypes in then.types.items()},
-        "inputs": {part.name: _said(part) for part in then.inputs},
-        "outputs": {part.name: _said(part) for part in then.outputs},
-        "attributes": {part.name: _said(part) for part in (*then.attributes, *mark)},
+        "inputs": {part.name: _fields(part) for part in then.inputs},
+        "outputs": {part.name: _fields(part) for part in then.outputs},
+        "attributes": {part.name: _fields(part) for part in (*then.attributes, *mark)},
     }
 
 
-def _said(part: object) -> dict[str, Any]:
-    """Return the fields of an input, an output or an attribute that are not left at nothing."""
+def _fields(part: object) -> dict[str, Any]:
+    """Return the fields of an input, an output or an attribute that are set."""
     found = {k: v for k, v in as_data(part).items() if k not in _SILENT and v is not None}
     if isinstance(part, Output):
         found["shape"] = _rule(part.shape)
@@ -59,7 +59,7 @@ def _rule(shape: SameAs | Dims | FromKernel) -> str:
 
 
 def text(found: Schema) -> str:
-    """Return the text of schema.json: a line for each input, output and attribute."""
+    """Return the content of schema.json: one line for each input, output and attribute."""
 
     def value(item: Any) -> str:
         if not isinstance(item, dict) or not item:
@@ -78,9 +78,9 @@ def versions(layout: Paths, name: str) -> tuple[int, ...]:
 
 
 def mistakes(layout: Paths, spec: OpSpec) -> Iterator[str]:
-    """Yield in what the declaration is not what was published, and what to do about it."""
+    """Yield how the declaration differs from the published schemas, and what to do about it."""
     shown = layout.spec(spec.name).relative_to(layout.root)
-    told: set[str] = set()
+    reported: set[str] = set()
     for version in versions(layout, spec.name):
         path = layout.published(spec.name, version).relative_to(layout.root)
         try:
@@ -89,9 +89,9 @@ def mistakes(layout: Paths, spec: OpSpec) -> Iterator[str]:
             yield f"{path / 'schema.json'}: {error}. Take it from the history of the project"
             continue
         for mistake in differences(kept, spec, path):
-            if mistake.field not in told:  # a later version holds what an earlier one does
+            if mistake.field not in reported:  # a later version repeats what an earlier one has
                 yield f"{shown}: {mistake.field}: {mistake.text}"
-            told.add(mistake.field)
+            reported.add(mistake.field)
 
 
 def _read(path: Path, version: int) -> Schema:
@@ -105,7 +105,7 @@ def _read(path: Path, version: int) -> Schema:
 
 
 def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
-    """Return in what `spec` is not what was published: one mistake for each thing that differs."""
+    """Return how `spec` differs from a published schema: one mistake for each difference."""
     version = kept["since_version"]
     breaks = (
         "Models and programs of others rely on it: take it back, or make an operator with another op_type beside "
@@ -123,13 +123,13 @@ def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
 
     found = [differs(f"onnx.{f}", repr(kept[f]), repr(now[f])) for f in ("domain", "op_type") if kept[f] != now[f]]
     if taken := [v for v in kept["domain_versions"] if v not in now["domain_versions"]]:
-        found.append(Mistake("onnx.versions", _taken(spec, kept, taken, breaks)))
+        found.append(Mistake("onnx.versions", _lost_versions(spec, kept, taken, breaks)))
     for variable, dtypes in kept["types"].items():
         if dtypes != now["types"].get(variable):
             found.append(differs(f"types[{variable!r}]", dtypes, now["types"].get(variable)))
     for kind in _PARTS:
         old, new = kept[kind], now[kind]
-        more = f"version {version} is published with no such name. {_grown(kind, kept, spec)}"
+        more = f"version {version} is published with no such name. {_added(kind, kept, spec)}"
         found += [Mistake(f"{kind}[{name!r}]", more) for name in new if name not in old]
         found += [differs(f"{kind}[{name!r}]", "it", "nothing of that name") for name in old if name not in new]
         if old.keys() == new.keys() and list(old) != list(new):
@@ -141,13 +141,13 @@ def differences(kept: Schema, spec: OpSpec, path: Path) -> list[Mistake]:
             for field in sorted(old[name].keys() | new[name].keys())
             if old[name].get(field) != new[name].get(field)
         ]
-    if not found and kept["torch"] != now["torch"]:  # else it follows from what was found
+    if not found and kept["torch"] != now["torch"]:  # otherwise it follows from the differences above
         found.append(differs("torch", repr(kept["torch"]), repr(now["torch"])))
     return found
 
 
-def _taken(spec: OpSpec, kept: Schema, taken: Sequence[int], breaks: str) -> str:
-    """Say which versions of the domain had this schema and have it no more."""
+def _lost_versions(spec: OpSpec, kept: Schema, taken: Sequence[int], breaks: str) -> str:
+    """Return the message about domain versions that no longer have this schema."""
     version, shown = kept["since_version"], ", ".join(map(str, kept["domain_versions"]))
     if later := [v for v in taken if v in spec.onnx.versions]:
         return (
@@ -158,8 +158,8 @@ def _taken(spec: OpSpec, kept: Schema, taken: Sequence[int], breaks: str) -> str
     return f"version {version} is published for {shown}, and {gone}. {breaks}"
 
 
-def _grown(kind: str, kept: Schema, spec: OpSpec) -> str:
-    """Say how an operator may have one more of a kind."""
+def _added(kind: str, kept: Schema, spec: OpSpec) -> str:
+    """Return how an operator can get one more input, output or attribute."""
     if kind == "attributes":
         since = max(*kept["domain_versions"], *spec.onnx.versions[-1:], spec.onnx.since_version)
         since = since if since > max(kept["domain_versions"]) else since + 1

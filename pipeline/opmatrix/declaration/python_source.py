@@ -1,4 +1,4 @@
-"""Values of `opmatrix.spec` as Python text: as a wheel, a found case and a new operator have them. Pure."""
+"""Python source of values of `opmatrix.spec`, for wheels, new cases and new operators; layout of generated code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from opmatrix import spec
 from opmatrix.spec import as_data
 
-WIDTH = 96  # of what is put on one line, whatever its margin
+WIDTH = 96  # of what is written on one line, without its indentation
 
 
 def source(value: object) -> str:
-    """Return a value as it is written, without the fields that have their defaults."""
+    """Return a value as Python source, without the fields that have their defaults."""
     if isinstance(value, tuple):
         return bracket("(", [*map(source, value), *([""] if len(value) == 1 else [])], ")")
     if isinstance(value, Mapping):
@@ -28,28 +28,28 @@ def source(value: object) -> str:
 
 
 def literal(value: object) -> str:
-    """Return a string with double quotes, unless that takes more backslashes, and a float so that Python reads it."""
+    """Return a literal: strings with double quotes unless that needs more backslashes, floats also for NaN and inf."""
     shown = repr(value)
     if isinstance(value, float):
         return shown.replace("e-0", "e-") if math.isfinite(value) else f'float("{value}")'
     return f'"{shown[1:-1]}"' if isinstance(value, str) and shown[0] == "'" and '"' not in value else shown
 
 
-def bracket(opening: str, parts: Iterable[str], closing: str) -> str:
-    """Return ``opening(parts)closing``: on one line where it is short, else one part a line.
+def bracket(opening: str, parts: Iterable[str], closing: str, *, comma: str = ",") -> str:
+    """Return ``opening(parts)closing``: on one line where it is short, else one part a line, the last with `comma`.
 
-    An empty part at the end puts a comma behind the one before it.
+    An empty part at the end adds a comma after the one before it.
     """
     parts = list(parts)
     line = f"{opening}{', '.join(parts).rstrip(' ')}{closing}"
     if "\n" not in line and len(line) <= WIDTH:
         return line
-    body = "".join(f"{part},\n" for part in parts if part)
-    return f"{opening}\n{textwrap.indent(body, '    ')}{closing}"
+    body = ",\n".join(filter(None, parts))
+    return f"{opening}\n{textwrap.indent(body, '    ')}{comma}\n{closing}"
 
 
 def names(text: str) -> list[str]:
-    """Return what a Python text uses of `opmatrix.spec`, such as ``Model``."""
+    """Return the names of `opmatrix.spec` that Python source uses, such as ``Model``."""
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     return sorted(used & vars(spec).keys())
 

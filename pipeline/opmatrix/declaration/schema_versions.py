@@ -1,4 +1,4 @@
-"""The versions of an operator's schema: which there are, and the declaration as it is at each of them."""
+"""The versions of an operator's schema, and the declaration at each of them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from dataclasses import replace
 
 from opmatrix.spec import Attribute, OpSpec
 
-# The attribute by which a node of a later schema says so. ONNX Runtime passes over attributes that a library does not
-# know, and tells it no version: so a library that is too old for a node can tell, and refuse it.
+# The attribute with the schema version of a node. ONNX Runtime ignores attributes that a library does not know, and
+# passes no version: with this attribute a library that is too old for a node can reject it.
 MARK = "schema_version"
 
 
 def versions(spec: OpSpec) -> tuple[int, ...]:
-    """Return the versions of the domain since which there is another schema, oldest first."""
+    """Return the versions of the domain that introduce a schema, oldest first."""
     return tuple(sorted({spec.onnx.since_version, *(a.since for a in spec.attributes if a.since)}))
 
 
 def version_at(spec: OpSpec, imported: int) -> int:
-    """Return the since version of the schema that a model has which imports version `imported` of the domain."""
+    """Return the since version of the schema for models that import version `imported` of the domain."""
     return max((v for v in versions(spec) if v <= imported), default=spec.onnx.since_version)
 
 
 def at(spec: OpSpec, version: int) -> OpSpec:
-    """Return the declaration as it is at one of its `versions`: what came later is left out."""
+    """Return the declaration at one of its `versions`, without later attributes."""
     later = [v for v in versions(spec) if v > version]
     served = tuple(v for v in spec.onnx.versions if v >= version and all(v < new for new in later))
     return replace(
@@ -32,7 +32,7 @@ def at(spec: OpSpec, version: int) -> OpSpec:
     )
 
 
-def written(spec: OpSpec, imported: int) -> tuple[Attribute, ...]:
+def attributes_at(spec: OpSpec, imported: int) -> tuple[Attribute, ...]:
     """Return the attributes of a node in a model that imports version `imported` of the domain."""
     version = version_at(spec, imported)
     mark = () if version == spec.onnx.since_version else (version_mark(version),)
@@ -40,7 +40,7 @@ def written(spec: OpSpec, imported: int) -> tuple[Attribute, ...]:
 
 
 def version_mark(version: int) -> Attribute:
-    """Return the attribute that every node of a later schema has, beside those that are declared."""
+    """Return the attribute that every node of a later schema has in addition to the declared ones."""
     return Attribute(
         name=MARK, kind="int", default=version, allowed=(version,), doc="so that an older library refuses the node"
     )

@@ -1,4 +1,4 @@
-"""Sizes: what the names of `Input.dims` and of attributes stand for, and what the expressions of `Dims` come to."""
+"""Size expressions of `Dims`: where the sizes come from, their values, and which expressions are allowed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def named_sizes(shapes: Iterable[tuple[Input, tuple[int, ...]]]) -> dict[str, int]:
-    """Return what each name of `Input.dims` stands for: the size where it is first met."""
+    """Return the size for each name of `Input.dims`: the first one that the shapes have."""
     found: dict[str, int] = {}
     for part, shape in shapes:
         for dim, size in zip(part.dims or (), shape, strict=False):
@@ -28,7 +28,7 @@ def named_sizes(shapes: Iterable[tuple[Input, tuple[int, ...]]]) -> dict[str, in
 
 
 def size_owners(spec: OpSpec) -> dict[str, tuple[str, int]]:
-    """Return, for each name of `Input.dims`, the first required input and the axis that have it."""
+    """Return, for each name of `Input.dims`, the first required input and axis of that size."""
     found: dict[str, tuple[str, int]] = {}
     for part in filter(is_required, spec.inputs):
         for axis, dim in enumerate(part.dims or ()):
@@ -38,7 +38,7 @@ def size_owners(spec: OpSpec) -> dict[str, tuple[str, int]]:
 
 
 def size_attributes(spec: OpSpec) -> dict[str, Attribute]:
-    """Return the attributes that `Dims` may name: whole numbers from 0 on that a node has, and no size is named so."""
+    """Return the attributes that `Dims` can name: integers >= 0 of the node, without those that share a size's name."""
     taken = {dim for part in spec.inputs for dim in part.dims or ()}
     return {
         a.name: a
@@ -48,16 +48,16 @@ def size_attributes(spec: OpSpec) -> dict[str, Attribute]:
 
 
 def attribute_sizes(spec: OpSpec, values: Mapping[str, AttributeValue]) -> dict[str, int]:
-    """Return what the attributes that `Dims` may name stand for: in `values`, or by default."""
+    """Return the values of the attributes that `Dims` can name, from `values` or by default."""
     found = {name: values.get(name, a.default) for name, a in size_attributes(spec).items()}
     return {name: int(value) for name, value in found.items() if isinstance(value, int)}
 
 
 def size(expression: str | int, sizes: Mapping[str, int]) -> int:
-    """Return what an expression such as ``"2*N + 1"`` comes to.
+    """Return the value of an expression such as ``"2*N + 1"``.
 
-    It has names, whole numbers, parentheses and ``+ - * //``; raises ValueError for anything else, for an unknown
-    name, for a division by zero and for a size below zero.
+    Allowed are names, integers, parentheses and ``+ - * //``. Raises ValueError for anything else, an unknown name,
+    a division by zero and a negative size.
     """
     if isinstance(expression, int):
         return expression
@@ -74,11 +74,22 @@ def size(expression: str | int, sizes: Mapping[str, int]) -> int:
     return found
 
 
+def with_names(expression: str | int, names: Mapping[str, str]) -> ast.expr:
+    """Return a size expression in which each name is replaced with the code that `names` has for it."""
+
+    class Replace(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.parse(names[node.id], mode="eval").body
+
+    replaced: ast.expr = Replace().visit(ast.parse(str(expression), mode="eval").body)
+    return replaced
+
+
 def why_no_size(expression: str | int) -> str | None:
-    """Return why `Dims` may not say this, or None: what C++ and Python compute alike for every size is allowed."""
+    """Return why `Dims` cannot have this expression, or None: C++ and Python must compute the same for every size."""
     if isinstance(expression, int):
         return None if expression >= 0 else "allowed: a number from 0 on"
-    if expression.isidentifier():  # nearly all of them, and every doit command asks
+    if expression.isidentifier():  # the most frequent kind; every doit command calls this
         return None
     try:
         return _why_none(ast.parse(expression, mode="eval").body)

@@ -1,7 +1,7 @@
 """Read a torch schema, ``ns::name.overload(Tensor x, *, float eps=1e-05) -> Tensor``, without torch.
 
-Grammar: "func" in ATen's native_functions README, and torch/csrc/jit/frontend/function_schema_parser.cpp. What is read
-is what stands there: whether an operator can be declared so is for others to say, with `refuse`, at its place.
+Grammar: "func" in ATen's native_functions README, and torch/csrc/jit/frontend/function_schema_parser.cpp. The parser
+accepts every schema; callers reject what cannot be declared, with `refuse`, which shows the position.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Word(str):
 
 @dataclass(frozen=True, kw_only=True)
 class Type:
-    """A type as it is written, without its alias: ``Tensor``, ``int[2]``, ``Tensor?[]``. `at` is where it begins."""
+    """A type as it is written, without its alias: ``Tensor``, ``int[2]``, ``Tensor?[]``. `at` is its offset."""
 
     name: str
     alias: str = ""  # "a!", "a", "a -> *"
@@ -54,8 +54,8 @@ class Parameter:
     name: str
     default: Value = None
     has_default: bool = False
-    keyword: bool = False  # behind the star
-    at: int = 0  # where its name stands
+    keyword: bool = False  # after the star
+    at: int = 0  # the offset of its name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +78,14 @@ class Schema:
 
 
 def refuse(what: str, text: str, places: Iterable[tuple[int, str]]) -> NoReturn:
-    """Raise UsageError with each reason below its place in `text`."""
+    """Raise UsageError with each reason below its position in `text`."""
     lines = [what, f"  {text}"]
     lines += [f"  {' ' * at}^ column {at + 1}: {reason}" for at, reason in sorted(places)]
     raise UsageError("\n".join(lines))
 
 
 def parse(text: str) -> Schema:
-    """Return what `text` says. Raises UsageError with the place of what cannot be read."""
+    """Parse a schema. Raises UsageError with the position of a syntax error."""
     return _Parser(" ".join(text.split())).schema()
 
 
@@ -101,7 +101,7 @@ class _Parser:
         found = [(m.lastgroup or "other", m) for m in _TOKEN.finditer(text)]
         self._tokens = [*(_Token(kind, m[kind], m.start(kind)) for kind, m in found), _Token("end", "", len(text))]
         self._next = 0
-        self._keyword = self._more = False  # whether a star, or three dots, were read
+        self._keyword = self._more = False  # whether a star, or three dots, came before
 
     def schema(self) -> Schema:
         if len(self._tokens) == 1:

@@ -1,4 +1,4 @@
-"""What follows from a declaration alone: torch's schema, the dtype tuples, attribute values as they are stored."""
+"""What follows from a declaration: the torch schema, dtypes, attribute values in ONNX, and which libraries exist."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import get_args
 from opmatrix.spec import Attribute, AttributeKind, AttributeValue, DType, Input, Model, OpSpec
 from opmatrix.version import older
 
-# What people may write in native/<name>/ that has a meaning by its name.
-KERNEL, OWN_TORCH, OWN_ORT = WRITTEN = ("kernel.h", "torch.cc", "ort.cc")
+# The files of native/<name>/ that have a meaning by their name.
+KERNEL, OWN_TORCH, OWN_ORT = HANDWRITTEN = ("kernel.h", "torch.cc", "ort.cc")
 ONLY_KERNEL = frozenset({KERNEL})
 
 DTYPES: tuple[DType, ...] = get_args(DType)
@@ -25,7 +25,7 @@ _TORCH_KINDS: Mapping[AttributeKind, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """One argument of the torch schema, and where it comes from."""
+    """One argument of the torch schema, and the input or attribute that it belongs to."""
 
     name: str
     type: str
@@ -94,7 +94,7 @@ def to_float32(value: float) -> float:
 
 
 def as_float32(attribute: Attribute, value: AttributeValue) -> AttributeValue:
-    """Return `value` as ONNX stores it: floats rounded to float32, everything else as it is."""
+    """Return `value` as ONNX stores it: floats rounded to float32, other values unchanged."""
     if not attribute.kind.startswith("float"):
         return value
     if isinstance(value, tuple):
@@ -103,7 +103,7 @@ def as_float32(attribute: Attribute, value: AttributeValue) -> AttributeValue:
 
 
 def onnx_value(attribute: Attribute, value: AttributeValue) -> AttributeValue:
-    """Return `value` as an ONNX node holds it: as `stored`, and 1 and 0 for bools, which ONNX has not."""
+    """Return `value` as an ONNX node stores it: as `as_float32`, with 1 and 0 for bools, which ONNX does not have."""
     if attribute.kind == "bools" and isinstance(value, tuple):
         return tuple(int(v) for v in value)
     return int(value) if isinstance(value, bool) else as_float32(attribute, value)
@@ -121,12 +121,12 @@ def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
 
 
 def has_kernel(spec: OpSpec) -> bool:
-    """Return whether the operator has arithmetic of its own, in C++."""
+    """Return whether the operator has its own kernel."""
     return spec.runtime == "kernel" and not spec.uses
 
 
 def has_kernel_object(spec: OpSpec, written: Set[str]) -> bool:
-    """Return whether its arithmetic is compiled once, for both libraries: `written` names its files in native/."""
+    """Return whether its kernel is compiled once, for both libraries; `written` are its hand-written files."""
     return has_kernel(spec) and (spec.kernel is not None or KERNEL in written)
 
 
@@ -137,13 +137,15 @@ def is_own(file: str, spec: OpSpec, written: Set[str]) -> bool:
 
 
 def has_torch_library(spec: OpSpec) -> bool:
-    """Return whether there is a library that gives torch the operator."""
+    """Return whether a torch library is built for the operator."""
     return has_kernel(spec) and spec.torch is not None and not spec.torch.overrides and not spec.torch.python
 
 
 def stable_abi_since(spec: OpSpec) -> str:
-    """Return the torch from which on one library over LibTorch's stable ABI serves all: it has lists and texts as
-    arguments since 2.10."""
+    """Return the first torch version that the library over LibTorch's stable ABI supports.
+
+    The stable ABI has lists and strings as arguments since torch 2.10.
+    """
     boxed = any(i.variadic for i in spec.inputs) or any(
         a.kind.endswith("s") or a.kind == "string" for a in spec.attributes
     )
@@ -151,7 +153,7 @@ def stable_abi_since(spec: OpSpec) -> str:
 
 
 def is_classic(spec: OpSpec, torch: str) -> bool:
-    """Return whether `torch`, such as "2.6", needs a library of its own, over its C++ headers."""
+    """Return whether `torch`, such as "2.6", needs its own library, compiled with its C++ headers."""
     return has_torch_library(spec) and older(torch, stable_abi_since(spec))
 
 
@@ -162,17 +164,17 @@ def overridden_in(spec: OpSpec, torch: str) -> tuple[str, ...]:
 
 
 def has_ort_library(spec: OpSpec) -> bool:
-    """Return whether there is a library that gives ONNX Runtime the operator, or those that it uses."""
+    """Return whether an ONNX Runtime library is built for the operator, or for those that it uses."""
     return spec.runtime == "kernel"
 
 
 def is_required(part: Input) -> bool:
-    """Return whether every node and every call gives an input one tensor."""
+    """Return whether every node and every call has exactly one tensor for an input."""
     return not part.optional and not part.variadic
 
 
 def is_parameter(part: Input) -> bool:
-    """Return whether an input is one number in every case: a parameter rather than data."""
+    """Return whether an input has one element in every case: a parameter rather than data."""
     return part.dims is not None and all(d == 1 for d in part.dims)
 
 

@@ -34,7 +34,7 @@ def with_function(proto: ModelProto, expected: ExpectedModel, body: Sequence[Nod
         [v.name for v in declared.outputs],
         body,
         [helper.make_opsetid("", expected.cell.opset)],
-        [a.name for a in schema_versions.written(spec, expected.model.domain_version)],
+        [a.name for a in schema_versions.attributes_at(spec, expected.model.domain_version)],
     )
     made.functions.append(function)
     try:

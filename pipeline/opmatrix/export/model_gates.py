@@ -84,7 +84,7 @@ def node_arguments(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
 
 def attributes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     """The node has every attribute, defaults included, with the declared type and the model's value."""
-    declared = {a.name: a for a in schema_versions.written(expected.spec, expected.model.domain_version)}
+    declared = {a.name: a for a in schema_versions.attributes_at(expected.spec, expected.model.domain_version)}
     marks = {n: a.default for n, a in declared.items() if n == schema_versions.MARK and a.default is not None}
     values = attribute_values(expected.spec, expected.model) | marks
     later = {a.name: a.since for a in expected.spec.attributes}
@@ -109,7 +109,7 @@ def attributes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
 
 def defaults(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     """The ONNX schema has the declared defaults, as torch does: a model from another tool may omit an attribute."""
-    for declared in schema_versions.written(expected.spec, expected.model.domain_version):
+    for declared in schema_versions.attributes_at(expected.spec, expected.model.domain_version):
         written = expected.schema.attributes.get(declared.name)
         if written is None or declared.default is None:
             continue

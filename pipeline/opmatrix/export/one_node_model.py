@@ -60,7 +60,7 @@ def model_of(
 def attributes(spec: OpSpec, model: Model) -> Iterator[AttributeProto]:
     """Yield the attributes of a model's node, defaults included."""
     values = attribute_values(spec, model)
-    for attribute in schema_versions.written(spec, model.domain_version):
+    for attribute in schema_versions.attributes_at(spec, model.domain_version):
         if (value := values.get(attribute.name, attribute.default)) is not None:
             value = onnx_value(attribute, value)
             yield make_attribute(attribute.name, attribute.kind, value)

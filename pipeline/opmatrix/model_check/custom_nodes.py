@@ -8,7 +8,7 @@ from typing import cast
 
 from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
 
-from opmatrix.declaration.schema_versions import written
+from opmatrix.declaration.schema_versions import attributes_at
 from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.errors import did_you_mean, many
@@ -154,7 +154,7 @@ def _undeclared(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iter
     if len(node.output) > len(spec.outputs):
         names = ", ".join(o.name for o in spec.outputs)
         yield f"it has {len(node.output)} outputs, declared: {len(spec.outputs)} ({names})", f"Compare with {where}"
-    declared = {a.name: a for a in written(spec, version)}
+    declared = {a.name: a for a in attributes_at(spec, version)}
     later = {a.name: a.since for a in spec.attributes if a.since and not a.torch_only}
     given = {a.name: a for a in node.attribute}
     for name, attribute in given.items():

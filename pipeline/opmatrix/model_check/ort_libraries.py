@@ -41,7 +41,7 @@ def needed(layout: Paths, operators: Sequence[Operator]) -> Needed:
     for domain, together in groupby(ours, key=lambda o: o.spec.onnx.domain):
         group = list(together)
         names = tuple(o.name for o in group)
-        by_hand = [o.name for o in group if OWN_ORT in o.written]
+        by_hand = [o.name for o in group if OWN_ORT in o.handwritten_files]
         if len(group) == 1:
             libraries.append(layout.ort_library(names[0]))
         elif by_hand:

@@ -167,7 +167,7 @@ class OperatorPlan:
 
     @property
     def handwritten_files(self) -> frozenset[str]:
-        return self.operator.written
+        return self.operator.handwritten_files
 
     @cached_property
     def keys(self) -> OperatorKeys:
@@ -235,7 +235,7 @@ class OperatorPlan:
     def cpp_files(self) -> tuple[Path, ...]:
         """What the compiler reads: headers of ONNX Runtime and third parties, generated and handwritten C++."""
         layout, spec = self.layout, self.spec
-        generated = generated_files.native(spec, self.handwritten_files)
+        generated = generated_files.cpp_files(spec, self.handwritten_files)
         return (
             layout.ort_headers,
             *(layout.generated(self.name) / file for file in generated),

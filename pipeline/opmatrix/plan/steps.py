@@ -356,7 +356,7 @@ def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
         asks=[word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)],
         reads=verdicts,
         any_cell=bool(verdicts),  # without one it fails
-        operators={o.name: o.where for o in plan.operators},  # the report drops cells that an operator no longer has
+        operators={o.name: o.cell_condition for o in plan.operators},  # the report drops other cells
         drawn=[digest("export"), digest("export-node"), digest("register")],
         discovered_inputs=plan.layout.verdict_list,
         writes=plan.layout.report_files,

@@ -10,7 +10,7 @@ from opmatrix.project.paths import Paths
 
 def run(layout: Paths, operator: Operator) -> None:
     """Write the files under `layout.generated(name)` whose content differs, and remove others."""
-    folder, spec, written = layout.generated(operator.name), operator.spec, operator.written
+    folder, spec, written = layout.generated(operator.name), operator.spec, operator.handwritten_files
     files = cpp_bindings.render(spec, written) | python_modules.render(spec, written)
     for name, text in files.items():
         write_text(folder / name, text)

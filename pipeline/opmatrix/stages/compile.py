@@ -45,9 +45,9 @@ def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path |
         return
     name, spec = operator.name, operator.spec
     folder = layout.compile_folder(name, debug=debug)
-    own = is_own(OWN_TORCH, spec, operator.written)
+    own = is_own(OWN_TORCH, spec, operator.handwritten_files)
     installed = find_torch_build(toolchain.torch_include.parent) if own else None
-    text = ninja_file.build_ninja(layout, spec, toolchain=toolchain, written=operator.written, debug=debug)
+    text = ninja_file.build_ninja(layout, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
     rewritten = _build(layout, spec, folder, text, toolchain=toolchain, torch=installed)
     if layout.sanitized:  # the libraries need symbols of the sanitizers
         return
@@ -64,16 +64,16 @@ def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path |
 def _for_one_torch(layout: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool) -> None:
     """Compile the binding for one torch, and link it to the kernel that all libraries of the operator share."""
     name, spec = operator.name, operator.spec
-    own = is_own(OWN_TORCH, spec, operator.written)
+    own = is_own(OWN_TORCH, spec, operator.handwritten_files)
     if not own and not is_classic(spec, torch.minor):
         why = "it has no library"
         if has_torch_library(spec):
             why = f"one library serves torch {stable_abi_since(spec)} and newer"
         raise CompileError(f"{name} needs no library for torch {torch.version} alone: {why}. Leave out --torch-root")
     shared = [layout.compile_folder(name, debug=debug) / file for file in ninja_file.KERNEL_OBJECTS]
-    if has_kernel_object(spec, operator.written) and (lost := [p for p in shared if not p.is_file()]):
+    if has_kernel_object(spec, operator.handwritten_files) and (lost := [p for p in shared if not p.is_file()]):
         raise CompileError(missing(lost[0], run=f"python -m opmatrix compile {name}"))
-    text = ninja_file.cpp_abi_ninja(layout, spec, toolchain=toolchain, written=operator.written, debug=debug)
+    text = ninja_file.cpp_abi_ninja(layout, spec, toolchain=toolchain, written=operator.handwritten_files, debug=debug)
     folder = layout.compile_folder(name, debug=debug, torch=torch.minor)
     _build(layout, spec, folder, text, toolchain=toolchain, torch=torch)
     if not layout.sanitized:

@@ -31,7 +31,7 @@ def _check(layout: Paths, operator: Operator) -> None:
     if not has_kernel(operator.spec):
         why = f"it uses {', '.join(uses)}; link those" if uses else "its kernel is ONNX Runtime's own"
         raise CompileError(f"{name} has no objects: {why}")
-    if is_own(OWN_ORT, operator.spec, operator.written):
+    if is_own(OWN_ORT, operator.spec, operator.handwritten_files):
         raise CompileError(f"native/{name}/ort.cc has a RegisterCustomOps of its own, and a library has one; write "
                            f"native/{name}/kernel.h instead, or load its own library beside this one")  # fmt: skip
     if lost := next((p for p in layout.objects(name, *OBJECTS) if not p.is_file()), None):

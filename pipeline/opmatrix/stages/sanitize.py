@@ -61,7 +61,7 @@ def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
         yield "compile", name
     if has_torch_library(spec):
         # A handwritten binding checks only what its author decided.
-        own = is_own(OWN_TORCH, spec, operator.written)
+        own = is_own(OWN_TORCH, spec, operator.handwritten_files)
         parts = ("kernel", "search") if own else ("kernel", "search", "forbidden")
         yield "register", spec.name, *(word for part in parts for word in ("--part", part))  # torch loads once
     yield "verify", spec.name, "--cell", str(cell)

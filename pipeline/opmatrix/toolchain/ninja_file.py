@@ -165,7 +165,7 @@ def _objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: S
         "ort.cc": "$binding $ort",
         "ort_library.cc": "$binding $ort",
     }
-    sources = {generated / file: more[file] for file in generated_files.native(spec, written) if file in more}
+    sources = {generated / file: more[file] for file in generated_files.cpp_files(spec, written) if file in more}
     if sources:
         sources[layout.binding / "runtime.cc"] = "$binding"
     own = {file: flags for file, flags in _OWN_FLAGS.items() if is_own(file, spec, written)}

@@ -49,7 +49,7 @@ def _load_library(layout: Paths, operator: Operator) -> None:
     A library over torch's C++ headers fits one version alone: another may load it without the kernel.
     """
     spec, running = operator.spec, torch_minor()
-    own, since = is_own(OWN_TORCH, spec, operator.written), stable_abi_since(spec)
+    own, since = is_own(OWN_TORCH, spec, operator.handwritten_files), stable_abi_since(spec)
     # A torch.cc by hand fits one version alone; that of the environment that builds it has no version in its path.
     of_this_torch = layout.torch_library(spec.name, torch=running).is_file() if own else is_classic(spec, running)
     one = running if of_this_torch else None
@@ -110,7 +110,7 @@ def _source_and_remedy(operator: Operator) -> tuple[str, str]:
     name, same = operator.name, "names, order, types and defaults must be the same"
     if operator.spec.torch and operator.spec.torch.python:
         return "define() in its torch_op.py", f"Mend ops/{name}/torch_op.py or spec.py: {same}"
-    if is_own(OWN_TORCH, operator.spec, operator.written):
+    if is_own(OWN_TORCH, operator.spec, operator.handwritten_files):
         remedy = f"Mend native/{name}/torch.cc or ops/{name}/spec.py: {same}"
         return "its torch.cc", f"{remedy}; order and types alone, where torch.cc gives a function and no schema"
     return "its library", f"Was another library compiled? Compile it anew with: python -m opmatrix compile {name}"

@@ -22,7 +22,7 @@ def sides(operators: Sequence[Operator]) -> tuple[str, ...]:
 def of_operator(paths: Paths, operator: Operator) -> dict[str, Path]:
     """Return the Python files that the wheel copies from an operator, by their names in the wheel."""
     own = {"own_lowering.py": paths.lowering(operator.name), "torch_op.py": paths.torch_op(operator.name)}
-    generated = {file: paths.generated(operator.name) / file for file in generated_files.python(operator.spec)}
+    generated = {file: paths.generated(operator.name) / file for file in generated_files.python_files(operator.spec)}
     return {**generated, **{file: path for file, path in own.items() if path.is_file()}}
 
 

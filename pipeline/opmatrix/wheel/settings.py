@@ -139,7 +139,7 @@ def _wrong_operators(asked: Any, known: Mapping[str, Operator]) -> Iterator[str]
 
 
 def _handwritten_bindings(operator: Operator) -> list[str]:
-    return [file for file in (OWN_TORCH, OWN_ORT) if is_own(file, operator.spec, operator.written)]
+    return [file for file in (OWN_TORCH, OWN_ORT) if is_own(file, operator.spec, operator.handwritten_files)]
 
 
 def _ships(operator: Operator) -> bool:

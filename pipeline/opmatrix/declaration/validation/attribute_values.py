@@ -1,4 +1,4 @@
-"""Whether a value is one that an attribute takes."""
+"""Check the value of an attribute: its type, allowed values and limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PYTHON: Mapping[str, Callable[[Any], bool]] = {
 
 
 def value_mistake(attribute: Attribute, value: AttributeValue) -> str | None:
-    """Return why `value` is none that `attribute` takes, or None where it is one."""
+    """Return why `attribute` cannot have `value`, or None."""
     kind, many = attribute.kind.removesuffix("s"), attribute.kind.endswith("s")
     items = value if many and isinstance(value, tuple) else (value,)
     if isinstance(value, tuple) != many or kind not in _PYTHON or not all(map(_PYTHON[kind], items)):
@@ -36,7 +36,7 @@ def _number_mistake(attribute: Attribute, number: float) -> str | None:
     low = -math.inf if attribute.minimum is None else attribute.minimum
     high = math.inf if attribute.maximum is None else attribute.maximum
     bounded = attribute.minimum is not None or attribute.maximum is not None
-    if bounded and not low <= number <= high:  # a NaN fits no bounds
+    if bounded and not low <= number <= high:  # NaN is outside all limits
         return f"found {number!r}, allowed: {low} to {high}"
     if attribute.kind.startswith("float") and FLOAT32_MAX < abs(number) < math.inf:
         return f"found {number!r}, allowed: what float32 can hold, as ONNX stores it"

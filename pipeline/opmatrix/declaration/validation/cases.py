@@ -1,4 +1,4 @@
-"""Find what does not fit the declaration in models and cases whose structure is sound."""
+"""Find mistakes in models and cases: what contradicts the declaration, once their field types are correct."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Sizes = dict[str, tuple[int, str]]  # a named size, and the input that first had
 
 
 def cases(spec: OpSpec, models: Sequence[Model]) -> Iterator[Mistake]:
-    """Yield what does not fit the declaration in models and cases whose structure is sound."""
+    """Yield what contradicts the declaration in models and cases whose field types are correct."""
     if not models:
         yield Mistake("MODELS", "found none, allowed: at least one")
     for twice in duplicates([m.name for m in models]):
@@ -80,7 +80,7 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
 
 
 def _presence(part: Input, case: Case, model: Model) -> str | None:
-    """Return what is wrong with which and how many tensors a case gives for an input, or None."""
+    """Return what is wrong with the number of tensors of a case for an input, or None."""
     found = case.inputs.get(part.name)
     if part.variadic and found is not None and not isinstance(found, tuple):
         return "found one tensor, allowed: a tuple of tensors; it is variadic"
@@ -116,7 +116,7 @@ def _declared_shape(
 
 
 def _traced_shape(part: Input, index: int, shape: tuple[int, ...], model: Model, field: str) -> Iterator[Mistake]:
-    """Yield where a case does not fit the model that its first case is traced for."""
+    """Yield where the shapes of a case differ from the model, which is traced with its first case."""
     traced = shape_of(given(model.cases[0], part.name)[index])
     axes = model.dynamic.get(part.name, (None,) * len(traced))
     if len(axes) != len(traced):
@@ -126,7 +126,7 @@ def _traced_shape(part: Input, index: int, shape: tuple[int, ...], model: Model,
 
 
 def _baked_in(model: Model, path: str) -> Iterator[Mistake]:
-    """Yield the dynamic sizes of the first case that torch.export would take for constants."""
+    """Yield the dynamic sizes of the first case that torch.export would make constant."""
     for name, axes in model.dynamic.items():
         for traced in map(shape_of, given(model.cases[0], name)):
             if any(axis is not None and size in (0, 1) for axis, size in zip(axes, traced, strict=False)):

@@ -16,8 +16,8 @@ from opmatrix.spec import MISSING
 
 
 def structure(value: object, path: str = "") -> Iterator[Mistake]:
-    """Yield what does not fit the dataclasses of `opmatrix.spec`, depth first."""
-    if isinstance(value, str | int | float | None):  # most of them, and every doit command asks
+    """Yield the fields that do not match the dataclasses of `opmatrix.spec`, depth first."""
+    if isinstance(value, str | int | float | None):  # the most frequent types; every doit command calls this
         return
     if isinstance(value, tuple | list):
         for index, item in enumerate(value):
@@ -51,7 +51,7 @@ def _fields(value: Any, path: str) -> Iterator[Mistake]:
 
 
 def warm_up() -> None:
-    """Work out the types of all fields of every dataclass of `opmatrix.spec`."""
+    """Resolve the field types of every dataclass of `opmatrix.spec`, for later calls."""
     for value in vars(spec).values():
         if isinstance(value, type) and dataclasses.is_dataclass(value):
             _hints(value)

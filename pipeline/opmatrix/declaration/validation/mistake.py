@@ -22,5 +22,5 @@ def not_one_of(field: str, found: object, allowed: Iterable[object]) -> Mistake:
 
 
 def duplicates(names: Sequence[str]) -> list[str]:
-    """Return the names that stand more than once."""
+    """Return the names that occur more than once."""
     return sorted({n for n in names if names.count(n) > 1})

@@ -1,4 +1,4 @@
-"""Find what cannot hold in a declaration whose structure is sound."""
+"""Find mistakes in a declaration whose field types are correct, and in the set of its hand-written files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from opmatrix.errors import did_you_mean
 from opmatrix.matrix.cells import NODE_OPSETS
 from opmatrix.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 
-# What an operator may not be called: its name is that of a folder, of a generated header and of a C++ namespace.
+# Names that an operator cannot have: it names a folder, a generated header and a C++ namespace.
 RESERVED: Mapping[str, tuple[str, ...]] = {
     "a folder of native/ with another meaning": ("include", "binding"),
     "a file that is generated, or that generated files include": (
@@ -44,7 +44,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
 # Names that generated code uses for something else.
 TAKEN = frozenset({"g", "op", "schema", "torch", "onnx", "ort", "stack", "results", "context", "attributes", "run"})
 
-# Dtypes that the bindings do not carry, and what to do instead.
+# Dtypes that the bindings do not support, and what to do instead.
 UNBUILT: Mapping[str, str] = {
     "float16": "Declare float32, and let models cast to it and back",
     "bfloat16": "Declare float32, and let models cast to it and back",
@@ -64,7 +64,7 @@ CPP_KEYWORDS = frozenset(
 
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
-    """Yield what cannot hold in a declaration whose structure is sound."""
+    """Yield the mistakes of a declaration whose field types are correct."""
     for check in (_names, _frameworks, _types, _shapes, _attributes, _evolution, _lowerings, _headers, _not_yet):
         yield from check(spec)
     if spec.name != folder:
@@ -171,7 +171,7 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
 
 
 def _unknown_size(field: str, found: object, known: Sequence[str]) -> Mistake:
-    """Return the mistake of a size that nothing tells where optional inputs are absent."""
+    """Return the mistake of a size that is unknown if optional inputs are absent."""
     allowed = ", ".join(known) or "no name, since they have none"
     near = did_you_mean(str(found), known)
     return Mistake(field, f"found {found!r}, allowed: sizes that required inputs have: {allowed}{near}")
@@ -264,7 +264,7 @@ def _headers(spec: OpSpec) -> Iterator[Mistake]:
 
 
 def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
-    """Yield what a declaration may say one day: refused, so that nothing is promised that is not built."""
+    """Yield what a declaration can have in a later version of opmatrix."""
     built = ", ".join(d for d in DTYPES if d not in UNBUILT)
     both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
     for kind, parts in both.items():
@@ -285,8 +285,8 @@ def _unbuilt(field: str, found: str, built: str) -> Mistake:
     return Mistake(field, f"found {found!r}, not supported yet, allowed: {built}. {UNBUILT[found]}")
 
 
-def written(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
-    """Yield what does not fit between a declaration and the C++ files in native/<name>/; the field is such a file."""
+def handwritten_files(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:
+    """Yield hand-written C++ files that are missing in native/<name>/ or unused; the field is the file's name."""
     libraries = [("torch", OWN_TORCH, has_torch_library(spec)), ("ONNX Runtime", OWN_ORT, has_kernel(spec))]
     needed = [(framework, file) for framework, file, has_library in libraries if has_library and file not in files]
     if needed and not has_kernel_object(spec, files):
