@@ -70,7 +70,7 @@ class Check(CommandBase):
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr, flush=True)
             return 130
-        teller.sum_up()
+        teller.print_summary()
         return int(teller.wrong > 0)
 
 

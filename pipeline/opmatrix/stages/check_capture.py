@@ -17,8 +17,8 @@ from opmatrix.files import write_bytes
 from opmatrix.matrix.cells import Exporter
 from opmatrix.model_check import finding, load_operators
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.model_inputs import described
-from opmatrix.model_check.user_model import TorchModel, build, to_array, told
+from opmatrix.model_check.type_text import format_array
+from opmatrix.model_check.user_model import TorchModel, build, error_text, to_array
 from opmatrix.project.paths import Paths
 from opmatrix.testdata import onnx_dataset
 from opmatrix.torch_library.call import torch_minor
@@ -29,8 +29,8 @@ PART = "capture.json"
 def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int, into: Path) -> None:
     """Write a folder per exporter, model.onnx with what torch computes as test_data_set_0, and findings.
 
-    What is being done is written down first, so that it can be told of a process that dies of it. A person's mistake
-    is no error of this stage but what it has found: `error` in capture.json.
+    Each action is recorded before it begins, so that `doit check` can name it if the process dies. A user's mistake is
+    no error of this stage, but its result: `error` in capture.json.
     """
     record = _Record(into / PART)
     try:
@@ -40,7 +40,7 @@ def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int
         model = build(target, layout.root)
         model.module.eval()
         inputs = ", ".join(
-            f"{n} {described(to_array(t))}" for n, t in zip(model.input_names, model.inputs, strict=True)
+            f"{n} {format_array(to_array(t))}" for n, t in zip(model.input_names, model.inputs, strict=True)
         )
         record.add(finding.ok("function", f"gives the module {type(model.module).__name__}, inputs: {inputs}"))
         record.doing(f"the model ran in torch {torch_minor()}")
@@ -49,7 +49,7 @@ def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int
         record.fail(str(error))
         return
     names = _names(model, len(outputs), target)
-    shown = ", ".join(f"{n} {described(to_array(t))}" for n, t in zip(names, outputs, strict=True))
+    shown = ", ".join(f"{n} {format_array(to_array(t))}" for n, t in zip(names, outputs, strict=True))
     record.add(finding.ok("torch", f"runs in torch {torch.__version__}; outputs: {shown}"))
     for exporter in exporters:
         name = f"torch{torch_minor()}-{exporter}-opset{opset}"
@@ -104,7 +104,7 @@ def _run(model: TorchModel, target: str, loaded: load_operators.LoadedOperators)
         with torch.no_grad():
             given = model.module(*(t.clone() for t in model.inputs))
     except Exception as error:  # whatever a person's module raises
-        text = f"{target}: the module raised {told(error)}"
+        text = f"{target}: the module raised {error_text(error)}"
         missing = next((why for name, why in loaded.missing.items() if name.partition("::")[2] in str(error)), "")
         raise UsageError(f"{text}. {missing}" if missing else text) from error
     leaves = _pytree.tree_leaves(given)
