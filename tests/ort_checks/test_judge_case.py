@@ -26,13 +26,18 @@ def check(
     answers: dict[str, tuple[Outputs, Outputs]] | None = None,
     everywhere: Array = RIGHT,
     expected: Array = RIGHT,
-    oracle: Array = RIGHT,
-    written: tuple[str, ...] = (),
+    evaluated: Array = RIGHT,
+    overwritten: tuple[str, ...] = (),
 ) -> CaseJudgement:
     runs = dict.fromkeys(SETTINGS, ((everywhere,), (everywhere,))) | (answers or {})
     return judge_case(
         CaseRuns(
-            names=["y"], expected=(expected,), answers=runs, oracle=(oracle,), tolerances=TOLERANCES, written=written
+            names=["y"],
+            expected=(expected,),
+            answers=runs,
+            evaluated=(evaluated,),
+            tolerances=TOLERANCES,
+            overwritten=overwritten,
         )
     )
 
@@ -82,11 +87,11 @@ def test_stale_test_data_are_blamed() -> None:
 
 
 def test_three_opinions() -> None:
-    assert "agrees with neither" in check(everywhere=wrong(), oracle=wrong(value=7.0)).detail
+    assert "agrees with neither" in check(everywhere=wrong(), evaluated=wrong(value=7.0)).detail
 
 
 def test_a_model_that_only_the_reference_evaluator_gets_wrong() -> None:
-    detail = check(oracle=wrong()).detail
+    detail = check(evaluated=wrong()).detail
     assert detail.startswith("ONNX Runtime gives the expected output, the reference evaluator does not: 1 of 6")
 
 
@@ -116,4 +121,4 @@ def test_optimisation_may_change_the_last_digits() -> None:
 
 
 def test_an_input_that_was_written_to() -> None:
-    assert check(written=("x",)).detail == "the kernel wrote to its input 'x'"
+    assert check(overwritten=("x",)).detail == "the kernel wrote to its input 'x'"

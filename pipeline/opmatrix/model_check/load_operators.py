@@ -40,15 +40,15 @@ class LoadedOperators:
         return found
 
 
-def load(layout: Paths, operators: Sequence[Operator]) -> LoadedOperators:
+def load(paths: Paths, operators: Sequence[Operator]) -> LoadedOperators:
     """Load library, fake kernel and lowering of every operator that is built."""
     lowered, alive, missing = [], [], {}
     for operator in operators:
         if operator.spec.torch is None:
             continue
         try:
-            generated = load_generated(layout, operator.name)
-            loaded = load_library.load(layout, operator)
+            generated = load_generated(paths, operator.name)
+            loaded = load_library.load(paths, operator)
             if not (operator.spec.torch.overrides or operator.spec.torch.python):
                 generated.fake.register_fake()
             aten_overloads.overloads(operator.spec)

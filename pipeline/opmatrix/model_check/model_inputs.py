@@ -72,11 +72,7 @@ def _read_npz(path: Path) -> dict[str, Array]:
 def _data_set(folder: Path, model: ModelProto) -> ModelInputs:
     wanted = inputs(model)
     try:
-        found = (
-            onnx_dataset.read(folder)
-            if wanted
-            else onnx_dataset.DataSet(inputs={}, outputs=onnx_dataset.read_outputs(folder))
-        )
+        found = onnx_dataset.read(folder, has_inputs=bool(wanted))
     except DataError as error:
         raise UsageError(str(error)) from error
     outputs = [o.name for o in model.graph.output]

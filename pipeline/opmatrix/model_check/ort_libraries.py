@@ -27,22 +27,22 @@ class NeededLibraries:
     findings: tuple[Finding, ...]
 
 
-def needed_libraries(layout: Paths, operators: Sequence[Operator]) -> NeededLibraries:
+def needed_libraries(paths: Paths, operators: Sequence[Operator]) -> NeededLibraries:
     """Return the libraries for the operators of a model."""
     with_kernel = sorted((o for o in operators if has_kernel(o.spec)), key=lambda o: (o.spec.onnx.domain, o.name))
     libraries: list[Path] = []
     link: list[tuple[str, ...]] = []
     findings: list[Finding] = []
     for operator in with_kernel:
-        if not (path := layout.ort_library(operator.name)).is_file():
-            text = f"{path.relative_to(layout.root)} is missing"
+        if not (path := paths.ort_library(operator.name)).is_file():
+            text = f"{path.relative_to(paths.root)} is missing"
             findings.append(finding.wrong("libraries", text, f"Build it: doit compile:{operator.name}"))
     for domain, group in groupby(with_kernel, key=lambda o: o.spec.onnx.domain):
         handwritten = {o.name: OWN_ORT in o.written for o in group}
         names = tuple(handwritten)
         by_hand = [name for name in names if handwritten[name]]
         if len(names) == 1:
-            libraries.append(layout.ort_library(names[0]))
+            libraries.append(paths.ort_library(names[0]))
         elif by_hand:
             findings.append(
                 finding.wrong(
@@ -53,10 +53,10 @@ def needed_libraries(layout: Paths, operators: Sequence[Operator]) -> NeededLibr
                 )
             )
         else:
-            libraries.append(layout.combined_library(names))
+            libraries.append(paths.combined_library(names))
             link.append(names)
     if libraries and not findings:
-        shown = ", ".join(str(p.relative_to(layout.root)) for p in libraries)
+        shown = ", ".join(str(p.relative_to(paths.root)) for p in libraries)
         why = f" (one of {' and '.join('+'.join(n) for n in link)}, which share a domain)" if link else ""
         findings.append(finding.ok("libraries", f"{shown}{why}"))
     return NeededLibraries(own=bool(operators), libraries=tuple(libraries), link=tuple(link), findings=tuple(findings))

@@ -23,7 +23,7 @@ def run(layout: Paths, operator: Operator) -> None:
     fuzz = Fuzz(operator, OrtSessions(layout.ort_library(operator.name), sanitized=layout.sanitized))
     tried = drawn_cases.read(layout.drawn(operator.name), operator.name)
     # A binding that is written by hand refuses what its author chose to.
-    forbidden = () if is_own(OWN_ORT, operator.spec, operator.written) else fuzz.illegal_problems()
+    forbidden = () if is_own(OWN_ORT, operator.spec, operator.written) else fuzz.invalid_call_problems()
     if found := [*fuzz.drawn_problems(tried), *forbidden]:
         more = [f"and {len(found) - FEW} more"] if len(found) > FEW else []
         raise VerifyError("\n".join([*found[:FEW], *more]))

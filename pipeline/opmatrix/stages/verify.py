@@ -141,7 +141,7 @@ class CellVerifier:
                 raise VerifyError(f"{lost} or its data are missing. Take them from the history of the project")
             step_log.now_running(f"case {case}")
             trial = ModelRunner(path, name=name, runtime=setting.runtime, operators=setting.operators)
-            judgement = judge_case(trial.evidence(onnx_dataset.read(folder), setting.tolerances))
+            judgement = judge_case(trial.run_case(onnx_dataset.read(folder), setting.tolerances))
         except (VerifyError, DataError) as error:
             return _not_run(made, made.cases[0], error, self.cell)
         if self.only:
@@ -173,7 +173,7 @@ class CellVerifier:
         # Of what ONNX Runtime computes itself, nothing is ours that threads could share.
         shared = self.once and setting.runtime.library
         ours = {name: data for name, data in found.items() if shared and isinstance(data, DataSet)}
-        crowd = trial.crowded(ours)
+        concurrent = trial.run_concurrently(ours)
         ignored = case_message.ignored_attributes(name, model, said.get("dropped", ()))
         for case in self._asked(model):
             data = found[case.name]
@@ -181,11 +181,11 @@ class CellVerifier:
                 if isinstance(data, DataError):
                     raise data
                 step_log.now_running(f"case {case.name}")
-                evidence = trial.evidence(data, setting.tolerances)
+                runs = trial.run_case(data, setting.tolerances)
             except (VerifyError, DataError) as error:
                 yield _not_run(model, case, error, self.cell)
                 continue
-            judgement = judge_case(replace(evidence, crowd=crowd.get(case.name), dropped=ignored))
+            judgement = judge_case(replace(runs, concurrent=concurrent.get(case.name), ignored=ignored))
             if self.only:
                 self._show(path, folders[model.cases.index(case)], judgement)
             yield _judged(model, case, judgement)
@@ -207,7 +207,9 @@ class CellVerifier:
         """Print how a replayed case went."""
         model, data = model.relative_to(self.layout.root), data.relative_to(self.layout.root)
         runs = [(run.name, run.comparison) for run in judgement.runs]
-        lines = case_message.replayed(model, data, runs, evaluated=judgement.oracle, verified=not judgement.detail)
+        lines = case_message.replay_lines(
+            model, data, runs, evaluated=judgement.evaluated, verified=not judgement.detail
+        )
         print("\n".join(lines))
 
 
