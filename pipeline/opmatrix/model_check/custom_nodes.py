@@ -105,10 +105,10 @@ def _unknown_operator(node: NodeProto, operators: Sequence[OpSpec], builtin: Bui
             f"no operator of this project; its op type is that of ops/{others[0].name}, in another domain",
             f"Did you mean {others[0].onnx.domain}::{node.op_type}?",
         )
-    theirs = [f"{domain}::{name}" for domain, name in builtin if domain == node.domain]
-    near = _near(qualified(node), [*known, *theirs])
+    in_domain = [f"{domain}::{name}" for domain, name in builtin if domain == node.domain]
+    near = _near(qualified(node), [*known, *in_domain])
     has = f"This project has: {', '.join(sorted(known)) or 'none'}"
-    if not theirs:  # a project cannot declare operators in a domain of ONNX Runtime
+    if not in_domain:  # a project cannot declare operators in a domain of ONNX Runtime
         has = f"{has}. `doit new --from-onnx` declares what is missing, from this model"
     return "neither this project nor ONNX Runtime has such an operator", near or has
 

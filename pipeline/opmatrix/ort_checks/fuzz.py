@@ -51,7 +51,7 @@ class Fuzz:
             yield f"{self._operator.name} in ONNX Runtime computes what its declaration forbids: {one}"
 
     def run(self, given: Call) -> tuple[Array, ...]:
-        """Return the node's outputs. Raises RefusedError where ONNX Runtime refuses the model or the run."""
+        """Return the node's outputs. Raises RefusedError where ONNX Runtime rejects the model or the run."""
         feeds = dict(_feeds(self._operator.spec, given))
         key = (repr(given.model.attributes), tuple((name, dtype_name(a)) for name, a in feeds.items()))
         if key not in self._sessions:

@@ -20,7 +20,7 @@ ONE_THREAD, TWO_THREADS = "optimised", "on two threads"
 class CaseRuns:
     """The runs of one case.
 
-    `names` are the outputs' names. `answers` has, per setting of ONNX Runtime, the outputs of two runs in one session.
+    `names` are the outputs' names. `outputs` has, per setting of ONNX Runtime, the outputs of two runs in one session.
     `evaluated` are the outputs of the reference evaluator. `overwritten` names the inputs that the runs changed.
     `concurrent` is the difference or the error when several threads use the session; `ignored` is the message about
     attributes that the lowering ignores.
@@ -28,7 +28,7 @@ class CaseRuns:
 
     names: Sequence[str]
     expected: Outputs
-    answers: Mapping[str, tuple[Outputs, Outputs]]
+    outputs: Mapping[str, tuple[Outputs, Outputs]]
     evaluated: Outputs
     tolerances: Mapping[DType, Tolerance]
     overwritten: Sequence[str] = ()
@@ -64,7 +64,7 @@ def judge_case(case: CaseRuns) -> CaseJudgement:
 def _runs(case: CaseRuns) -> Iterator[Run]:
     """Yield every run. Runs with equal bytes share one comparison."""
     seen: dict[object, Comparison] = {}
-    for setting, both in case.answers.items():
+    for setting, both in case.outputs.items():
         for name, outputs in zip((setting, f"{setting}, again"), both, strict=True):
             key = tuple((o.dtype, o.shape, o.tobytes()) for o in outputs)
             if key not in seen:
@@ -103,10 +103,10 @@ def _faults(case: CaseRuns, runs: Sequence[Run], evaluated: Comparison) -> Itera
             blamed="kernel" if evaluated.ok else "data" if agrees_with_ort else "neither",
             ignored=case.ignored,
         )
-    for setting, (first, again) in case.answers.items():
+    for setting, (first, again) in case.outputs.items():
         if found := first_difference(first, again, _subjects(case)):
             yield case_message.not_repeatable(setting, found)
-    threads = [case.answers[setting][0] for setting in (ONE_THREAD, TWO_THREADS) if setting in case.answers]
+    threads = [case.outputs[setting][0] for setting in (ONE_THREAD, TWO_THREADS) if setting in case.outputs]
     if len(threads) == 2 and (found := first_difference(threads[0], threads[1], _subjects(case))):
         yield case_message.threads_differ(found)
     if case.concurrent:

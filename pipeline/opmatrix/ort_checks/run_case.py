@@ -31,7 +31,7 @@ class ModelRunner:
     ) -> None:
         """Load a model of the operator `name`; `operators` are those that it has custom nodes of.
 
-        Raises VerifyError where it is missing or damaged, RefusedError where ONNX Runtime refuses it.
+        Raises VerifyError where it is missing or damaged, RefusedError where ONNX Runtime rejects it.
         """
         try:
             content = path.read_bytes()
@@ -56,12 +56,12 @@ class ModelRunner:
                     "export the model and write the data again"
                 )
         fed = {name: array.copy() for name, array in data.inputs.items()}
-        answers = {setting: (call(s, fed), call(s, fed)) for setting, s in self._sessions.items()}
+        outputs = {setting: (call(s, fed), call(s, fed)) for setting, s in self._sessions.items()}
         overwritten = [name for name, array in fed.items() if array.tobytes() != data.inputs[name].tobytes()]
         return CaseRuns(
             names=list(data.outputs),
             expected=tuple(data.outputs.values()),
-            answers=answers,
+            outputs=outputs,
             evaluated=call(self._evaluator, data.inputs),
             tolerances=tolerances,
             overwritten=overwritten,

@@ -29,11 +29,11 @@ SETTINGS: Mapping[str, tuple[ort.GraphOptimizationLevel, int]] = {
 
 
 class RefusedError(VerifyError):
-    """ONNX Runtime refuses a model, or a run of it."""
+    """ONNX Runtime rejects a model, or a run of it fails."""
 
 
 class TooNewError(RefusedError):
-    """ONNX Runtime refuses a model for its IR version or its opset alone."""
+    """ONNX Runtime rejects a model for its IR version or its opset."""
 
 
 class Session(Protocol):
@@ -64,7 +64,7 @@ class OrtSessions:
     def sessions(self, model: bytes | str, *, settings: Sequence[str] | None = None) -> dict[str, Session]:
         """Return one session per setting, by default all; a `str` is a model's path, needed for external data.
 
-        Raises RefusedError where ONNX Runtime refuses the model.
+        Raises RefusedError where ONNX Runtime rejects the model.
         """
         try:
             return {

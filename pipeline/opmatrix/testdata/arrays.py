@@ -92,8 +92,8 @@ def _cast(values: Array, dtype: DType) -> Array:
     with np.errstate(all="ignore"):
         made = values.astype(numpy_dtype(dtype))
         if made.dtype.kind in "iu":
-            # longdouble holds every int64 and uint64 on x86-64. The range is compared too, since a cast beyond it is
-            # undefined and may return the same value.
+            # longdouble represents every int64 and uint64 on x86-64. The range is compared too, since a cast beyond it
+            # is undefined and may return the same value.
             bounds, wide = np.iinfo(made.dtype), values.astype(np.longdouble)
             in_range = (wide >= bounds.min) & (wide <= np.longdouble(str(bounds.max)))
             lost = ~in_range | (made.astype(np.longdouble) != wide)

@@ -116,9 +116,10 @@ def _error(actual: Array, expected: Array) -> Array:
 
 
 def _wide(array: Array) -> Array:
-    """Return the values in a type in which differences are exact: longdouble holds every int64 and uint64 on x86-64.
+    """Return the values in a type in which differences are exact.
 
-    Floats become float64 only: a NaN in longdouble costs a thousand times as much as a number.
+    longdouble represents every int64 and uint64 on x86-64. Floats become float64 only: a NaN in longdouble costs a
+    thousand times as much as a number.
     """
     return array.astype(np.longdouble if array.dtype.kind in "iub" else np.float64)
 

@@ -42,8 +42,6 @@ ELEMENTS = 4096
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "expanded", "flipped")
 SPECIALS = 3  # per tensor, at most
 
-Sizes = dict[str, int]
-
 
 @dataclass(frozen=True)
 class _Frame:
@@ -51,7 +49,7 @@ class _Frame:
 
     operator: Operator
     template: tuple[Model, Case] | None
-    sizes: Sizes = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
     further: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of "...", the same in all inputs
 
 
