@@ -71,7 +71,7 @@ class Check(CommandBase):
             print("interrupted", file=sys.stderr, flush=True)
             return 130
         teller.print_summary()
-        return int(teller.wrong > 0)
+        return int(teller.counts["wrong"] > 0)
 
 
 def _options_first(words: Sequence[str]) -> list[str]:

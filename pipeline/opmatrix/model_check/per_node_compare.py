@@ -39,7 +39,7 @@ Operators = Sequence[tuple[OpSpec, Reference]]
 
 @dataclass(frozen=True, kw_only=True)
 class NodeComparison:
-    """The comparison of a node's worst output with the reference, or why it was skipped; neither for a random node.
+    """The comparison of a node's worst output with the reference, or why there is no reference; neither for `_SKIPPED`.
 
     `expected` are the outputs of the reference.
     """

@@ -26,10 +26,6 @@ class FindingPrinter:
         self._console = Console(file=stream, highlight=False)
         self.counts: dict[Mark, int] = {"ok": 0, "wrong": 0, "note": 0}
 
-    @property
-    def wrong(self) -> int:
-        return self.counts["wrong"]
-
     def title(self, text: str) -> None:
         self._console.print(Text(text, style="bold"), soft_wrap=True)
 
@@ -46,5 +42,5 @@ class FindingPrinter:
     def print_summary(self) -> None:
         """Print how many findings there are of each mark."""
         notes = f", {self.counts['note']} to know" if self.counts["note"] else ""
-        wrong = f"{self.wrong} wrong, " if self.wrong else "all is well: "
+        wrong = f"{self.counts['wrong']} wrong, " if self.counts["wrong"] else "all is well: "
         self._console.print(Text(f"{wrong}{self.counts['ok']} right{notes}"), soft_wrap=True)

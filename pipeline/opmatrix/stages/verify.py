@@ -207,10 +207,8 @@ class CellVerifier:
         """Print how a replayed case went."""
         model, data = model.relative_to(self.layout.root), data.relative_to(self.layout.root)
         runs = [(run.name, run.comparison) for run in judgement.runs]
-        lines = case_message.replay_lines(
-            model, data, runs, evaluated=judgement.evaluated, verified=not judgement.detail
-        )
-        print("\n".join(lines))
+        verified = not judgement.detail
+        print(*case_message.replay_lines(model, data, runs, evaluated=judgement.evaluated, verified=verified), sep="\n")
 
 
 def _read(folder: Path) -> DataSet | DataError:
