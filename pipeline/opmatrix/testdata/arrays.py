@@ -35,8 +35,8 @@ def seed_of(operator: str, case: str, input: str) -> str:
 def array(tensor: Tensor, dtype: DType, *, seed_of: str) -> Array:
     """Return the values of `tensor` as a contiguous array, for every memory layout.
 
-    Random values are normally distributed; integers are rounded, and a bool is True above the mean. Raises DataError for
-    ragged values, a special out of range, or a value that `dtype` cannot represent.
+    Random values are normally distributed; integers are rounded, and a bool is True above the mean. Raises DataError
+    for ragged values, a special out of range, or a value that `dtype` cannot represent.
     """
     shape = shape_of(tensor)
     if not isinstance(tensor, Random):
