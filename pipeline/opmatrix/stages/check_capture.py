@@ -29,8 +29,8 @@ PART = "capture.json"
 def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int, into: Path) -> None:
     """Write a folder per exporter, model.onnx with what torch computes as test_data_set_0, and findings.
 
-    Each action is recorded before it begins, so that `doit check` can name it if the process dies. A user's mistake is
-    no error of this stage, but its result: `error` in capture.json.
+    What is being done is written down first, so that it can be told of a process that dies of it. A person's mistake
+    is no error of this stage but what it has found: `error` in capture.json.
     """
     record = _Record(into / PART)
     try:
