@@ -254,13 +254,13 @@ def test_what_an_optimisation_alone_makes_wrong_is_told() -> None:
     made = model(plain("Relu", "x", "y"))
     answers = {"optimised": [off], "not optimised": [right]}
     for found in (
-        *run_model.agreement(made, answers, {"y": right}, tolerances(None, None), of="torch"),
-        *run_model.same(made, answers, tolerances(None, None)),
+        *run_model.compare_with_expected(made, answers, {"y": right}, tolerances(None, None), of="torch"),
+        *run_model.compare_settings(made, answers, tolerances(None, None)),
     ):
         assert found.mark == "wrong"
         assert "worst at (0, 1): expected 2.0, got 2.5" in found.text
         assert found.remedy.startswith("An optimisation of ONNX Runtime changes the result")
-    (found,) = run_model.agreement(
+    (found,) = run_model.compare_with_expected(
         made, answers | {"optimised": [right]}, {"y": right}, tolerances(None, None), of="torch"
     )
     assert found.mark == "ok"
@@ -274,7 +274,7 @@ def test_an_output_of_another_shape_or_dtype_is_told() -> None:
         ([], "a list"),
     ):
         answers = {"optimised": [got], "not optimised": [got]}
-        (found,) = run_model.agreement(made, answers, {"y": want}, tolerances(None, None), of="torch")  # type: ignore[arg-type]
+        (found,) = run_model.compare_with_expected(made, answers, {"y": want}, tolerances(None, None), of="torch")  # type: ignore[arg-type]
         assert found.mark == "wrong"
         assert words in found.text
 

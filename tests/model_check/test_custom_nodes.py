@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from opmatrix.declaration.load import Operator, load_operators
-from opmatrix.model_check.custom_nodes import faulty, node_findings, used
+from opmatrix.model_check.custom_nodes import faulty_nodes, node_findings, used_operators
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.ort_libraries import needed
+from opmatrix.model_check.ort_libraries import needed_libraries
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 
@@ -233,7 +233,7 @@ def test_a_node_within_a_branch_is_seen(specs: list[OpSpec]) -> None:
     node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
     found = list(node_findings(model(node), specs, BUILTIN))
     assert [f.mark for f in found] == ["wrong"]
-    assert faulty(model(node), specs, BUILTIN) == {"mydomain::mygroupnrm 'norm'"}
+    assert faulty_nodes(model(node), specs, BUILTIN) == {"mydomain::mygroupnrm 'norm'"}
 
 
 def test_a_function_of_the_model_needs_no_operator(specs: list[OpSpec]) -> None:
@@ -245,7 +245,7 @@ def test_a_function_of_the_model_needs_no_operator(specs: list[OpSpec]) -> None:
 
 
 def libraries(layout: Paths, operators: tuple[Operator, ...], *names: str) -> tuple[list[str], list[Finding]]:
-    found = needed(layout, [o for o in operators if o.name in names])
+    found = needed_libraries(layout, [o for o in operators if o.name in names])
     return [str(p.relative_to(layout.root)) for p in found.libraries], list(found.findings)
 
 
@@ -290,4 +290,4 @@ def test_a_binding_by_hand_cannot_share_a_library(tmp_path: Path, operators: tup
 
 
 def test_the_operators_of_a_model_are_found(specs: list[OpSpec]) -> None:
-    assert [o.name for o in used(model(norm()), specs)] == ["group_norm"]
+    assert [o.name for o in used_operators(model(norm()), specs)] == ["group_norm"]

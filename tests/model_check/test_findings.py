@@ -17,10 +17,11 @@ from opmatrix.model_check import finding
 from opmatrix.model_check.arguments import parse
 from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.model_inputs import find_inputs, spread
-from opmatrix.model_check.ort_versions import versions
+from opmatrix.model_check.model_inputs import find_inputs
+from opmatrix.model_check.ort_versions import version_findings
 from opmatrix.model_check.print_findings import FindingPrinter
-from opmatrix.model_check.shape_inference import checker, inference, schemas
+from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
+from opmatrix.model_check.type_text import format_range
 from opmatrix.project.paths import Paths
 from opmatrix.testdata import onnx_dataset
 
@@ -52,7 +53,7 @@ def relu(x: str, y: str) -> NodeProto:
 
 def said(made: ModelProto, root: Path, **more: Any) -> list[tuple[str, str]]:
     schema = schemas([load_operator(Paths(root), "group_norm").spec], {"mydomain": 1})
-    return [(f.mark, f.text) for f in inference(made, schema, **more)]
+    return [(f.mark, f.text) for f in inference_findings(made, schema, **more)]
 
 
 def test_types_that_infer_are_told_of_the_outputs(root: Path) -> None:
@@ -113,10 +114,10 @@ def test_outputs_that_are_said_to_be_something_else_are_found(root: Path, output
 
 def test_the_checker_speaks_of_what_inference_passes_over() -> None:
     made = model(relu("x", "y"), relu("x", "y"))
-    (found,) = checker(made, None, ())
+    (found,) = checker_findings(made, None, ())
     assert found.mark == "wrong"
     assert "onnx.checker refuses the model" in found.text
-    assert not list(checker(model(relu("x", "y")), None, ()))
+    assert not list(checker_findings(model(relu("x", "y")), None, ()))
 
 
 def test_the_checker_finds_data_beside_the_model(tmp_path: Path) -> None:
@@ -124,9 +125,9 @@ def test_the_checker_finds_data_beside_the_model(tmp_path: Path) -> None:
     path = tmp_path / "big.onnx"
     onnx.save(made, path, save_as_external_data=True, location="big.data", size_threshold=0)
     read = onnx.load_model(path, load_external_data=False)
-    assert not list(checker(read, path, ()))
+    assert not list(checker_findings(read, path, ()))
     (tmp_path / "big.data").unlink()
-    assert "big.data" in next(iter(checker(read, path, ()))).text
+    assert "big.data" in next(iter(checker_findings(read, path, ()))).text
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_the_checker_finds_data_beside_the_model(tmp_path: Path) -> None:
 def test_what_an_onnx_runtime_reads_is_known_from_data(
     ir: int, opset: int, ort: str, marks: list[str], words: str
 ) -> None:
-    found = list(versions(ir, opset, ort=ort))
+    found = list(version_findings(ir, opset, ort=ort))
     assert [f.mark for f in found] == marks
     assert words in " ".join(map(str, found))
 
@@ -158,7 +159,7 @@ def test_what_an_onnx_runtime_reads_is_known_from_data(
 )
 def test_a_version_that_is_none_is_refused(ort: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        list(versions(8, 18, ort=ort))
+        list(version_findings(8, 18, ort=ort))
 
 
 def test_inputs_are_drawn_small_and_so_said(tmp_path: Path) -> None:
@@ -210,8 +211,8 @@ def test_inputs_that_do_not_fit_are_refused(tmp_path: Path, given: dict[str, Any
 
 
 def test_a_range_tells_what_is_no_number() -> None:
-    assert spread(np.float32([[1, -2], [np.nan, np.inf]])) == "float32[2, 2] in -2 to 1 and 2 NaN or infinite"
-    assert spread(np.zeros((0, 3), np.int64)) == "int64[0, 3]"
+    assert format_range(np.float32([[1, -2], [np.nan, np.inf]])) == "float32[2, 2] in -2 to 1 and 2 NaN or infinite"
+    assert format_range(np.zeros((0, 3), np.int64)) == "int64[0, 3]"
 
 
 def test_tolerances_have_defaults_per_dtype_and_follow_what_is_asked() -> None:
@@ -301,7 +302,7 @@ def test_a_finding_is_one_line_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> N
     for stream in (Terminal(), Plain()):
         teller = FindingPrinter(stream)
         teller.print([WRONG, FINE])
-        teller.sum_up()
+        teller.print_summary()
         shown[type(stream)] = stream.getvalue()
     assert "\x1b[31m✗" in shown[Terminal]
     assert shown[Plain].splitlines() == [

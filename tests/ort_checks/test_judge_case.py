@@ -23,16 +23,21 @@ def wrong(index: tuple[int, int] = (1, 1), value: float = 5.5) -> Array:
 
 def check(
     *,
-    answers: dict[str, tuple[Outputs, Outputs]] | None = None,
+    outputs: dict[str, tuple[Outputs, Outputs]] | None = None,
     everywhere: Array = RIGHT,
     expected: Array = RIGHT,
-    oracle: Array = RIGHT,
-    written: tuple[str, ...] = (),
+    evaluated: Array = RIGHT,
+    overwritten: tuple[str, ...] = (),
 ) -> CaseJudgement:
-    runs = dict.fromkeys(SETTINGS, ((everywhere,), (everywhere,))) | (answers or {})
+    runs = dict.fromkeys(SETTINGS, ((everywhere,), (everywhere,))) | (outputs or {})
     return judge_case(
         CaseRuns(
-            names=["y"], expected=(expected,), answers=runs, oracle=(oracle,), tolerances=TOLERANCES, written=written
+            names=["y"],
+            expected=(expected,),
+            outputs=runs,
+            evaluated=(evaluated,),
+            tolerances=TOLERANCES,
+            overwritten=overwritten,
         )
     )
 
@@ -72,7 +77,7 @@ def test_a_wrong_shape() -> None:
 
 def test_an_output_too_many() -> None:
     both = (RIGHT, RIGHT)
-    assert check(answers=dict.fromkeys(SETTINGS, (both, both))).detail.startswith("2 outputs, expected 1. ")
+    assert check(outputs=dict.fromkeys(SETTINGS, (both, both))).detail.startswith("2 outputs, expected 1. ")
 
 
 def test_stale_test_data_are_blamed() -> None:
@@ -82,38 +87,38 @@ def test_stale_test_data_are_blamed() -> None:
 
 
 def test_three_opinions() -> None:
-    assert "agrees with neither" in check(everywhere=wrong(), oracle=wrong(value=7.0)).detail
+    assert "agrees with neither" in check(everywhere=wrong(), evaluated=wrong(value=7.0)).detail
 
 
 def test_a_model_that_only_the_reference_evaluator_gets_wrong() -> None:
-    detail = check(oracle=wrong()).detail
+    detail = check(evaluated=wrong()).detail
     assert detail.startswith("ONNX Runtime gives the expected output, the reference evaluator does not: 1 of 6")
 
 
 def test_wrong_in_the_second_run_only() -> None:
-    detail = check(answers={"optimised": ((RIGHT,), (wrong(),))}).detail
+    detail = check(outputs={"optimised": ((RIGHT,), (wrong(),))}).detail
     assert "(only in these runs: optimised, again)" in detail
 
 
 def test_wrong_with_optimisation_only() -> None:
-    detail = check(answers={"not optimised": ((wrong(),), (wrong(),))}).detail
+    detail = check(outputs={"not optimised": ((wrong(),), (wrong(),))}).detail
     assert "(only in these runs: not optimised; not optimised, again)" in detail
 
 
 def test_a_second_run_that_differs_within_the_tolerance() -> None:
-    detail = check(answers={"optimised": ((RIGHT,), (wrong(value=5.000001),))}).detail
+    detail = check(outputs={"optimised": ((RIGHT,), (wrong(value=5.000001),))}).detail
     assert detail.startswith("two equal runs of one session (optimised) give different numbers: at (1, 1) 5.0, then 5")
 
 
 def test_two_threads_that_differ_within_the_tolerance() -> None:
     almost = (wrong(value=5.000001),)
-    assert check(answers={"on two threads": (almost, almost)}).detail.startswith("one thread and two give different")
+    assert check(outputs={"on two threads": (almost, almost)}).detail.startswith("one thread and two give different")
 
 
 def test_optimisation_may_change_the_last_digits() -> None:
     almost = (wrong(value=5.000001),)
-    assert check(answers={"not optimised": (almost, almost)}).detail == ""
+    assert check(outputs={"not optimised": (almost, almost)}).detail == ""
 
 
 def test_an_input_that_was_written_to() -> None:
-    assert check(written=("x",)).detail == "the kernel wrote to its input 'x'"
+    assert check(overwritten=("x",)).detail == "the kernel wrote to its input 'x'"

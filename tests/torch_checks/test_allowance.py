@@ -48,7 +48,7 @@ def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
         return torch.from_numpy(exact((x.numpy(),), {})[0] + off)
 
     case = Case(name="only", inputs={"x": Random(shape=x.shape)})
-    one = DrawnCase(model=Model(name="only", cases=(case,)), numbers=[x], expected=exact((x,), {}), refusal="")
+    one = DrawnCase(model=Model(name="only", cases=(case,)), arrays=[x], expected=exact((x,), {}), refusal="")
     judge = KernelCheck(spec=SPEC, overload=kernel, reference=exact)  # type: ignore[arg-type]
     return judge.problem(one)
 

@@ -60,8 +60,8 @@ class Check(CommandBase):
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr, flush=True)
             return 130
-        printer.sum_up()
-        return int(printer.wrong > 0)
+        printer.print_summary()
+        return int(printer.counts["wrong"] > 0)
 
 
 def _options_first(words: Sequence[str]) -> list[str]:

@@ -1,1 +1,1 @@
-"""What `doit check` asks of a model that somebody brings: findings, each a sentence with its remedy."""
+"""The checks of `doit check` on a user's model; each result is a finding: a sentence and its remedy."""

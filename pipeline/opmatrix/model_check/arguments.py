@@ -1,4 +1,4 @@
-"""What `doit check` was asked: a model, as file or function, and options. Imports no framework."""
+"""Parse the command line of `doit check`: a model file or a function, and options. Imports no framework."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ FORMS = "an .onnx file, module:function, or path/to/file.py:function"
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest:
-    """`function` is whether `model` is one; `label` names the folder of what is found. `left_out` says of exporters why
-    they cannot write the opset. `tolerance` and `inputs` are options of the parts that run a model."""
+    """A parsed command line.
+
+    `function`: `model` names a function, not a file. `label`: the folder of the results. `left_out`: why an exporter
+    cannot write the opset. `tolerance` and `inputs`: options for the processes that run the model.
+    """
 
     model: str
     function: bool
@@ -31,40 +34,40 @@ class CheckRequest:
 
 
 def parse(model: str, options: Mapping[str, Any], folder: Path, *, torch: str) -> CheckRequest:
-    """Return what was asked in `folder`, where `torch`, "2.13", is installed. Raises UsageError for what cannot be."""
-    place, colon, function = model.rpartition(":")
+    """Return the request made in `folder`, where `torch`, such as "2.13", is installed. Raises UsageError."""
+    source, colon, function = model.rpartition(":")
     path = folder / model
-    if path.exists() or not colon:
-        _check_file(path, model)
-        return CheckRequest(
-            model=str(path.resolve()),
-            function=False,
-            label=_label(path.stem, str(path.resolve())),
-            opset=options["opset"],
-            ort=options["ort"],
-            inputs=("--inputs", str((folder / options["inputs"]).resolve())) if options["inputs"] else (),
-            tolerance=_tolerance(options),
-        )
-    if place.endswith(".py") and not (folder / place).is_file():
-        raise UsageError(f"there is no file {place!r}, so no function {function!r} in it")
-    if not place or not function.isidentifier():
-        raise UsageError(f"{model!r} is no model; write {FORMS}")
-    if options["inputs"]:
-        raise UsageError(f"--inputs is for an .onnx file; {function}() gives the inputs of its model itself")
-    exporters, left_out = _exporters(options["exporter"], options["opset"], torch)
+    exporters: tuple[Exporter, ...] = ()
+    left_out: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    if is_file := path.exists() or not colon:
+        _require_file(path, model)
+        model, stem = str(path.resolve()), path.stem
+        if options["inputs"]:
+            inputs = ("--inputs", str((folder / options["inputs"]).resolve()))
+    else:
+        if source.endswith(".py") and not (folder / source).is_file():
+            raise UsageError(f"there is no file {source!r}, so no function {function!r} in it")
+        if not source or not function.isidentifier():
+            raise UsageError(f"{model!r} is no model; write {FORMS}")
+        if options["inputs"]:
+            raise UsageError(f"--inputs is for an .onnx file; {function}() gives the inputs of its model itself")
+        stem = f"{Path(source).stem}.{function}"
+        exporters, left_out = _exporters(options["exporter"], options["opset"], torch)
     return CheckRequest(
         model=model,
-        function=True,
-        label=_label(f"{Path(place).stem}.{function}", model),
+        function=not is_file,
+        label=f"{stem}-{hashlib.sha256(model.encode()).hexdigest()[:8]}",
         exporters=exporters,
         left_out=left_out,
         opset=options["opset"],
         ort=options["ort"],
+        inputs=inputs,
         tolerance=_tolerance(options),
     )
 
 
-def _check_file(path: Path, model: str) -> None:
+def _require_file(path: Path, model: str) -> None:
     if path.is_dir():
         raise UsageError(f"{model!r} is a folder; write {FORMS}")
     if not path.is_file():
@@ -72,10 +75,6 @@ def _check_file(path: Path, model: str) -> None:
         raise UsageError(f"there is no file {model!r}; write {FORMS}{near}")
     if path.suffix == ".py":
         raise UsageError(f"{model!r} is no model; name a function in it that builds one, such as {model}:build")
-
-
-def _label(stem: str, whole: str) -> str:
-    return f"{stem}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def _tolerance(options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,9 +1,12 @@
-"""Which nodes of a model are custom, and whether they are as the declarations of this project say. Needs onnx alone."""
+"""The "nodes" finding of `doit check`: compare each node with the project's declarations and with ONNX's schemas.
+
+Imports onnx alone.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import cast
 
 from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
@@ -12,41 +15,43 @@ from opmatrix.declaration.schema_versions import attributes_at
 from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.errors import did_you_mean, many
-from opmatrix.lowering.graph import STANDARD, qualified
+from opmatrix.lowering.graph import qualified
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.graph_walk import ONNX_DOMAINS, called, nodes, opsets
+from opmatrix.model_check.graph_walk import ONNX_DOMAINS, domain_of, node_label, nodes, opsets, spec_of
 from opmatrix.spec import Attribute, AttributeValue, OpSpec
 
 Builtin = Collection[tuple[str, str]]
-"""Domain and op type of what ONNX Runtime has of its own."""
+"""Domain and op type of each operator that ONNX Runtime implements."""
+
+NodeFault = tuple[str, str]
+"""What is wrong, and the remedy."""
 
 
-def used(model: ModelProto, operators: Sequence[OpSpec]) -> tuple[OpSpec, ...]:
-    """Return the operators of this project that a model has nodes of."""
+def used_operators(model: ModelProto, operators: Sequence[OpSpec]) -> tuple[OpSpec, ...]:
+    """Return the operators of this project that the model uses."""
     found = {(n.domain, n.op_type) for n in nodes(model)}
     return tuple(o for o in operators if (o.onnx.domain, o.onnx.op_type) in found)
 
 
-def faulty(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> set[str]:
-    """Return what `called` calls the nodes with which something is wrong."""
-    return {called(n) for n in nodes(model) if next(_faults(n, model, operators, builtin), None)}
+def faulty_nodes(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> set[str]:
+    """Return the labels of the nodes that have a fault."""
+    return {node_label(n) for n in nodes(model) if next(_faults(n, model, operators, builtin), None)}
 
 
 def node_findings(model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> Iterator[Finding]:
-    """Yield what is wrong with the nodes, each fault once, or that all of them are known."""
+    """Yield each fault of the nodes once, or one "ok" finding where there is none."""
     faults: dict[tuple[str, str], list[NodeProto]] = {}
     for node in nodes(model):
         for text, remedy in _faults(node, model, operators, builtin):
             faults.setdefault((text, remedy), []).append(node)
     for (text, remedy), (first, *others) in faults.items():
-        text = f"{called(first)}{_and(first, others)}: {text}"
-        yield finding.wrong("nodes", text, remedy)
+        yield finding.wrong("nodes", f"{node_label(first)}{_further_nodes(first, others)}: {text}", remedy)
     if not faults:
-        yield finding.ok("nodes", _told(model, operators))
+        yield finding.ok("nodes", _summary(model, operators))
 
 
-def _and(first: NodeProto, others: Sequence[NodeProto]) -> str:
+def _further_nodes(first: NodeProto, others: Sequence[NodeProto]) -> str:
     """Return how many more nodes have the same fault, and which other operators are among them."""
     if not others:
         return ""
@@ -55,33 +60,23 @@ def _and(first: NodeProto, others: Sequence[NodeProto]) -> str:
     return f" (and {len(others)} more node{'s' * (len(others) > 1)}{among})"
 
 
-def _told(model: ModelProto, operators: Sequence[OpSpec]) -> str:
-    """Return how many nodes there are, and what the custom ones are."""
-    ours = {f"{o.onnx.domain}::{o.onnx.op_type}": o.name for o in operators}
-    bodies = {f"{f.domain}::{f.name}" for f in model.functions}
+def _summary(model: ModelProto, operators: Sequence[OpSpec]) -> str:
+    """Return the number of nodes, and where each custom operator is from."""
+    origins = {f"{f.domain}::{f.name}": "a function of the model" for f in model.functions}
+    origins |= {f"{o.onnx.domain}::{o.onnx.op_type}": f"ops/{o.name}" for o in operators}
     counts = Counter(qualified(n) for n in nodes(model) if n.domain not in ONNX_DOMAINS)
+    builtin = "ONNX Runtime's own"
+    custom = [f"{count} {name} ({origins.get(name, builtin)})" for name, count in sorted(counts.items())]
     total = sum(1 for _ in nodes(model))
-    told = [
-        f"{count} {name} ({_whose(name, ours, bodies)})" for name, count in sorted(counts.items())
-    ]  # fmt: skip
-    return f"{many(total, 'node')}, " + (f"custom: {', '.join(told)}" if told else "none custom")
-
-
-def _whose(name: str, ours: Mapping[str, str], bodies: Collection[str]) -> str:
-    if name in ours:
-        return f"ops/{ours[name]}"
-    return "a function of the model" if name in bodies else "ONNX Runtime's own"
-
-
-NodeFault = tuple[str, str]
+    return f"{many(total, 'node')}, " + (f"custom: {', '.join(custom)}" if custom else "none custom")
 
 
 def _faults(node: NodeProto, model: ModelProto, operators: Sequence[OpSpec], builtin: Builtin) -> Iterator[NodeFault]:
-    """Yield what is wrong with one node, and what to do about it."""
+    """Yield the faults of one node."""
     imported = opsets(model)
-    operator = next((o for o in operators if (o.onnx.domain, o.onnx.op_type) == (node.domain, node.op_type)), None)
+    operator = spec_of(node, operators)
     body = any((f.domain, f.name) == (node.domain, node.op_type) for f in model.functions)
-    domain = "" if node.domain in STANDARD else node.domain
+    domain = domain_of(node)
     if domain not in imported:
         again = "Export it again with the domain's version (custom_opsets), or add helper.make_opsetid"
         yield f"the model does not import its domain {node.domain!r}", again
@@ -95,14 +90,14 @@ def _faults(node: NodeProto, model: ModelProto, operators: Sequence[OpSpec], bui
         names = " and ".join(operator.uses)
         yield f"ops/{operator.name} has no node of its own: it is written as nodes of {names}", "Export it again"
     elif operator:
-        yield from _undeclared(node, operator, imported.get("", 0), imported.get(domain, 1))
+        yield from _declaration_faults(node, operator, imported.get("", 0), imported.get(domain, 1))
     elif not body and node.domain in ONNX_DOMAINS:
-        yield from _standard(node, imported.get(domain, 0), operators)
+        yield from _onnx_faults(node, imported.get(domain, 0), operators)
     elif not body and (node.domain, node.op_type) not in builtin:
-        yield _unknown(node, operators, builtin)
+        yield _unknown_operator(node, operators, builtin)
 
 
-def _unknown(node: NodeProto, operators: Sequence[OpSpec], builtin: Builtin) -> NodeFault:
+def _unknown_operator(node: NodeProto, operators: Sequence[OpSpec], builtin: Builtin) -> NodeFault:
     known = [f"{o.onnx.domain}::{o.onnx.op_type}" for o in operators]
     others = [o for o in operators if o.onnx.op_type == node.op_type]
     if others:
@@ -110,26 +105,26 @@ def _unknown(node: NodeProto, operators: Sequence[OpSpec], builtin: Builtin) -> 
             f"no operator of this project; its op type is that of ops/{others[0].name}, in another domain",
             f"Did you mean {others[0].onnx.domain}::{node.op_type}?",
         )
-    theirs = [f"{domain}::{name}" for domain, name in builtin if domain == node.domain]
-    near = _near(qualified(node), [*known, *theirs])
+    in_domain = [f"{domain}::{name}" for domain, name in builtin if domain == node.domain]
+    near = _near(qualified(node), [*known, *in_domain])
     has = f"This project has: {', '.join(sorted(known)) or 'none'}"
-    if not theirs:  # in a domain of ONNX Runtime's own there is nothing to declare
+    if not in_domain:  # a project cannot declare operators in a domain of ONNX Runtime
         has = f"{has}. `doit new --from-onnx` declares what is missing, from this model"
     return "neither this project nor ONNX Runtime has such an operator", near or has
 
 
-def _standard(node: NodeProto, opset: int, operators: Sequence[OpSpec]) -> Iterator[NodeFault]:
-    """Yield what is wrong with a node in a domain of ONNX's own, beside what its checker says."""
-    history = [s for s in defs.get_all_schemas_with_history() if (s.domain, s.name) == (_domain(node), node.op_type)]
+def _onnx_faults(node: NodeProto, opset: int, operators: Sequence[OpSpec]) -> Iterator[NodeFault]:
+    """Yield the faults of a node in one of ONNX's domains that onnx.checker does not report."""
+    domain = domain_of(node)
+    history = [s for s in defs.get_all_schemas_with_history() if (s.domain, s.name) == (domain, node.op_type)]
     if not history:
-        ours = next((o for o in operators if o.onnx.op_type == node.op_type), None)
-        names = {s.name for s in defs.get_all_schemas() if s.domain == _domain(node)}
-        near = _near(node.op_type, names)
-        remedy = f"Give the node the domain {ours.onnx.domain!r} of ops/{ours.name}" if ours else near
+        spec = next((o for o in operators if o.onnx.op_type == node.op_type), None)
+        near = _near(node.op_type, {s.name for s in defs.get_all_schemas() if s.domain == domain})
+        remedy = f"Give the node the domain {spec.onnx.domain!r} of ops/{spec.name}" if spec else near
         yield "ONNX has no such operator", remedy
     elif opset < (first := min(s.since_version for s in history)):
         yield f"the model has opset {opset}, and the operator begins at {first}", f"Export at opset {first} or above"
-    elif defs.get_schema(node.op_type, opset, _domain(node)).deprecated:
+    elif defs.get_schema(node.op_type, opset, domain).deprecated:
         yield f"no operator of opset {opset} any more", "Export it again; onnx.version_converter may do as well"
 
 
@@ -138,19 +133,15 @@ def _near(found: str, allowed: Iterable[str]) -> str:
     return did_you_mean(found, allowed).removeprefix("; ").replace("did", "Did", 1)
 
 
-def _domain(node: NodeProto) -> str:
-    return "" if node.domain in STANDARD else node.domain
-
-
-def _undeclared(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iterator[NodeFault]:
-    """Yield in what a node differs from the declaration of its operator."""
+def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iterator[NodeFault]:
+    """Yield how a node differs from its operator's declaration."""
     where = f"ops/{spec.name}/spec.py"
     if opset and opset < spec.min_opset:
         yield (
             f"the model has opset {opset}, and ops/{spec.name} is declared from {spec.min_opset} on",
             f"Export at opset {spec.min_opset} or above",
         )
-    yield from _inputs(node, spec, where)
+    yield from _input_faults(node, spec, where)
     if len(node.output) > len(spec.outputs):
         names = ", ".join(o.name for o in spec.outputs)
         yield f"it has {len(node.output)} outputs, declared: {len(spec.outputs)} ({names})", f"Compare with {where}"
@@ -175,7 +166,7 @@ def _undeclared(node: NodeProto, spec: OpSpec, opset: int, version: int) -> Iter
             yield f"attribute {name!r} is missing and has no default", f"Write it, a {wanted.kind}; see {where}"
 
 
-def _inputs(node: NodeProto, spec: OpSpec, where: str) -> Iterator[NodeFault]:
+def _input_faults(node: NodeProto, spec: OpSpec, where: str) -> Iterator[NodeFault]:
     variadic = any(i.variadic for i in spec.inputs)
     names = ", ".join(i.name + "?" * i.optional + "*" * i.variadic for i in spec.inputs)
     if len(node.input) > len(spec.inputs) and not variadic:
@@ -190,7 +181,7 @@ def _inputs(node: NodeProto, spec: OpSpec, where: str) -> Iterator[NodeFault]:
 
 
 def _attribute_fault(declared: Attribute, found: AttributeProto) -> str | None:
-    if found.ref_attr_name:  # within a function: the value stands where it is called
+    if found.ref_attr_name:  # in a function body: the call gives the value
         return None
     kind, wanted = AttributeProto.AttributeType.Name(found.type), onnx_kind(declared.kind)
     if kind != wanted:
@@ -201,12 +192,12 @@ def _attribute_fault(declared: Attribute, found: AttributeProto) -> str | None:
 
 
 def _value(declared: Attribute, found: AttributeProto) -> AttributeValue:
-    """Return the value of an attribute as a declaration has it. A float was rounded, and so are the allowed ones."""
+    """Return an attribute's value as the declaration writes it; one that rounds to the same float32 is equal."""
     value = helper.get_attribute_value(found)
-    many = declared.kind.endswith("s")
+    is_list = declared.kind.endswith("s")
     items = [
         i.decode(errors="replace") if isinstance(i, bytes) else bool(i) if declared.kind.startswith("bool") else i
-        for i in (value if many else [value])
+        for i in (value if is_list else [value])
     ]
-    plain = cast(AttributeValue, tuple(items) if many else items[0])
+    plain = cast(AttributeValue, tuple(items) if is_list else items[0])
     return next((a for a in declared.allowed or () if onnx_value(declared, a) == plain), plain)

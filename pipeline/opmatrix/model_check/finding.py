@@ -1,4 +1,4 @@
-"""A finding: the answer to one question about a model. Imports no framework."""
+"""A finding of `doit check`, and the JSON file that carries findings between its processes. Imports no framework."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from opmatrix.errors import one_line
 from opmatrix.files import write_text
 
 Mark = Literal["ok", "wrong", "note"]
-"""`note` is something to know that makes nothing wrong, such as a question that could not be asked."""
+"""`note` is information that is no fault, such as a check that could not run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """The answer to one question, such as "nodes"; `remedy` says what to do where something is wrong."""
+    """The result of one check, `question`, such as "nodes"; `remedy` is how to fix a fault."""
 
     question: str
     mark: Mark
@@ -25,9 +25,9 @@ class Finding:
     remedy: str = ""
 
     def __str__(self) -> str:
-        """Return both sentences as one line, whatever came from elsewhere."""
-        said = one_line(self.text).rstrip(".")
-        return f"{said}. {one_line(self.remedy)}" if self.remedy else said
+        """Return text and remedy as one line."""
+        text = one_line(self.text).rstrip(".")
+        return f"{text}. {one_line(self.remedy)}" if self.remedy else text
 
 
 def ok(question: str, text: str) -> Finding:
@@ -43,7 +43,7 @@ def wrong(question: str, text: str, remedy: str = "") -> Finding:
 
 
 def write(path: Path, findings: Sequence[Finding], **more: Any) -> None:
-    """Write findings, and what the next part needs to know."""
+    """Write findings, and the values that the next part of the check needs."""
     write_text(path, json.dumps({"findings": [asdict(f) for f in findings], **more}, indent=1) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""What is said of nodes that were compared with their references."""
+"""The "first node" finding of `doit check`: the first node whose outputs differ from those of its reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opmatrix.errors import many
 from opmatrix.lowering.graph import qualified
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.graph_walk import called
+from opmatrix.model_check.graph_walk import node_label, spec_of
 from opmatrix.model_check.per_node_compare import NodeComparison
 from opmatrix.spec import OpSpec
 
@@ -17,57 +17,54 @@ QUESTION, AGREES = "first node", "agrees"
 
 def first_wrong(nodes: Sequence[NodeComparison]) -> NodeComparison | None:
     """Return the first node that differs from its reference."""
-    return next((h for h in nodes if h.wrong), None)
+    return next((n for n in nodes if n.wrong), None)
 
 
 def findings(
     nodes: Sequence[NodeComparison], operators: Sequence[OpSpec], *, differs: bool, own: bool = False, replay: str = ""
 ) -> Iterator[Finding]:
-    """Name the first node that differs from its reference, if any.
+    """Yield the first node that differs from its reference, or that none does, and the nodes that were skipped.
 
-    `differs` says whether the outputs do, `own` that only nodes of this project were compared, `replay` how the node is
-    tried alone.
+    `differs`: the model's outputs differ from the expected ones. `own`: only the nodes of this project's operators were
+    compared. `replay`: the command that checks the node alone.
     """
-    compared = [h for h in nodes if h.comparison]
+    compared = [n.comparison for n in nodes if n.comparison]
     if found := first_wrong(nodes):
-        others = sum(h.wrong for h in nodes) - 1
+        others = sum(n.wrong for n in nodes) - 1
         more = f". {others} further node{'s differ' if others > 1 else ' differs'} as well" if others else ""
         yield finding.wrong(QUESTION, f"{found}{more}", _remedy(found, operators) + replay)
     elif differs:
         yield finding.wrong(
             QUESTION,
             f"none alone: each of {len(compared)} nodes computes what its reference does with the same numbers"
-            + _nearest(compared),
+            + _nearest(nodes),
             "So the model itself is another one (its exporter, a lowering), the expected outputs are not of it, "
             "or errors add up: see --rtol and --atol",
         )
     elif compared:
         whom = "the references of this project" if own else "onnx.reference and the references of this project"
-        text = f"with {whom}, node by node: {many(len(compared), 'node')}"
-        yield finding.ok(AGREES, text)
-    if skipped := [h for h in nodes if h.skipped]:
-        names = ", ".join(sorted({qualified(h.node) for h in skipped})[:5])
+        yield finding.ok(AGREES, f"with {whom}, node by node: {many(len(compared), 'node')}")
+    if skipped := [n for n in nodes if n.skipped]:
+        names = ", ".join(sorted({qualified(n.node) for n in skipped})[:5])
         yield finding.note(
             QUESTION if differs else AGREES,
             f"{many(len(skipped), 'node')} without a reference to hold against ({names}): {skipped[0].skipped}",
         )
 
 
-def _nearest(compared: Sequence[NodeComparison]) -> str:
-    """Return which node comes nearest to its limit."""
-    worst = max(compared, key=lambda h: h.comparison.tolerance_used if h.comparison else 0, default=None)
-    if worst is None or worst.comparison is None:
-        return ""
-    return f"; the nearest to its limit is {called(worst.node)}, {worst.comparison.tolerance_used:.0%} of it"
+def _nearest(nodes: Sequence[NodeComparison]) -> str:
+    """Return which node uses most of its tolerance."""
+    used = [(n.comparison.tolerance_used, n.node) for n in nodes if n.comparison]
+    share, node = max(used, key=lambda u: u[0], default=(0.0, None))
+    return f"; the nearest to its limit is {node_label(node)}, {share:.0%} of it" if node else ""
 
 
 def _remedy(found: NodeComparison, operators: Sequence[OpSpec]) -> str:
-    node = found.node
-    ours = next((o for o in operators if (o.onnx.domain, o.onnx.op_type) == (node.domain, node.op_type)), None)
-    if ours and ours.runtime == "kernel":
-        return f"Kernel and ops/{ours.name}/reference.py differ: is the kernel built anew, and which of them is right?"
-    if ours:
-        return f"ONNX Runtime's own kernel and ops/{ours.name}/reference.py differ: look at the reference first"
+    spec = spec_of(found.node, operators)
+    if spec and spec.runtime == "kernel":
+        return f"Kernel and ops/{spec.name}/reference.py differ: is the kernel built anew, and which of them is right?"
+    if spec:
+        return f"ONNX Runtime's own kernel and ops/{spec.name}/reference.py differ: look at the reference first"
     return (
         "No operator of this project: a fault of this ONNX Runtime, or of onnx.reference; try the node in another one"
     )

@@ -1,43 +1,46 @@
-"""The nodes of a model, and how a message calls them. Needs onnx alone."""
+"""Walk the nodes of a model, with its subgraphs and functions, and label a node for a message. Imports onnx alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from onnx import GraphProto, ModelProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto
 
 from opmatrix.lowering.graph import STANDARD, qualified
+from opmatrix.spec import OpSpec
 
-# What ONNX itself defines.
+# The domains whose operators the ONNX specification defines.
 ONNX_DOMAINS = (*STANDARD, "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
 
 
-def called(node: NodeProto) -> str:
-    """Return what a message calls a node: its op type, and its name, or that of its first output."""
-    return (
-        f"{qualified(node)} {node.name!r}"
-        if node.name
-        else f"{qualified(node)} (gives {next(iter(node.output), '')!r})"
-    )
+def node_label(node: NodeProto) -> str:
+    """Return a node's op type, and its name, or that of its first output."""
+    label = repr(node.name) if node.name else f"(gives {next(iter(node.output), '')!r})"
+    return f"{qualified(node)} {label}"
+
+
+def spec_of(node: NodeProto, operators: Sequence[OpSpec]) -> OpSpec | None:
+    """Return the declaration of a node's operator, or None where this project has none."""
+    return next((o for o in operators if (o.onnx.domain, o.onnx.op_type) == (node.domain, node.op_type)), None)
 
 
 def nodes(model: ModelProto) -> Iterator[NodeProto]:
-    """Yield every node: of the graph, of the graphs within it, and of the model's own functions."""
-    yield from within(model.graph.node)
+    """Yield every node of the graph, its subgraphs and the model's functions."""
+    yield from walk(model.graph.node)
     for function in model.functions:
-        yield from within(function.node)
+        yield from walk(function.node)
 
 
-def within(found: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Yield nodes, and after each those of the graphs that it holds."""
+def walk(found: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Yield each node, followed by those of its subgraphs."""
     for node in found:
         yield node
         for graph in subgraphs(node):
-            yield from within(graph.node)
+            yield from walk(graph.node)
 
 
 def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
-    """Yield the graphs that a node holds, such as the branches of an If."""
+    """Yield the subgraphs of a node, such as the branches of an If."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -45,7 +48,7 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def captured(node: NodeProto) -> set[str]:
-    """Return the values that the graphs within a node take from around it."""
+    """Return the names of the outer values that a node's subgraphs use."""
     found: set[str] = set()
     for graph in subgraphs(node):
         own = {v.name for v in (*graph.input, *graph.initializer)} | {o for n in graph.node for o in n.output}
@@ -55,5 +58,10 @@ def captured(node: NodeProto) -> set[str]:
 
 
 def opsets(model: ModelProto) -> dict[str, int]:
-    """Return the version of each domain that a model imports."""
-    return {"" if o.domain in STANDARD else o.domain: o.version for o in model.opset_import}
+    """Return the imported version of each domain."""
+    return {domain_of(o): o.version for o in model.opset_import}
+
+
+def domain_of(found: NodeProto | OperatorSetIdProto) -> str:
+    """Return the domain, "" for "ai.onnx" too."""
+    return "" if found.domain in STANDARD else found.domain

@@ -1,4 +1,4 @@
-"""All operators of the project in one process of torch: as their libraries compute, and as they are exported."""
+"""Load the project's operators into torch, and export a user's model with them: the torch part of `doit check`."""
 
 from __future__ import annotations
 
@@ -23,29 +23,32 @@ from opmatrix.torch_library import aten_overloads, load_library
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedOperators:
-    """The operators that torch now has; `missing` says of the others, by their torch names, why not."""
+    """The operators that are loaded; `missing` maps the torch names of the others to the error.
+
+    `alive` keeps their libraries loaded.
+    """
 
     lowered: Sequence[Lowered]
     missing: Mapping[str, str]
     alive: Sequence[Any] = field(repr=False)
 
     def versions(self) -> dict[str, int]:
-        """Return the version of each custom domain that a model imports: the first that has all that is declared."""
+        """Return the version of each custom domain to import: the first that has everything that is declared."""
         found: dict[str, int] = {}
         for spec in (s for one in self.lowered for s in (one.spec, *one.used)):
             found[spec.onnx.domain] = max(found.get(spec.onnx.domain, 1), *schema_versions.versions(spec))
         return found
 
 
-def load(layout: Paths, operators: Sequence[Operator]) -> LoadedOperators:
-    """Load every operator that is built: compiled library, fake kernel and lowering."""
+def load(paths: Paths, operators: Sequence[Operator]) -> LoadedOperators:
+    """Load library, fake kernel and lowering of every operator that is built."""
     lowered, alive, missing = [], [], {}
     for operator in operators:
         if operator.spec.torch is None:
             continue
         try:
-            generated = load_generated(layout, operator.name)
-            loaded = load_library.load(layout, operator)
+            generated = load_generated(paths, operator.name)
+            loaded = load_library.load(paths, operator)
             if not (operator.spec.torch.overrides or operator.spec.torch.python):
                 generated.fake.register_fake()
             aten_overloads.overloads(operator.spec)
@@ -60,7 +63,7 @@ def load(layout: Paths, operators: Sequence[Operator]) -> LoadedOperators:
 def export(
     model: TorchModel, loaded: LoadedOperators, *, exporter: Exporter, opset: int, outputs: Sequence[str]
 ) -> ModelProto:
-    """Export the model as one exporter of torch writes it, every operator in its custom lowering."""
+    """Export the model with one of torch's exporters, every operator in its custom lowering."""
     given = ExporterInput(
         module=model.module,
         inputs=tuple(t.detach().clone() for t in model.inputs),  # a model may write to them
@@ -73,6 +76,6 @@ def export(
     )
     if exporter == "legacy":
         return legacy_exporter.write(given)
-    from opmatrix.export import dynamo_exporter  # it imports what older versions of torch have not
+    from opmatrix.export import dynamo_exporter  # it imports modules that older versions of torch lack
 
     return dynamo_exporter.write(given)

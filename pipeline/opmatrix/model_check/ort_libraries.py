@@ -1,7 +1,6 @@
-"""Which custom-op libraries a session of a model needs. Pure but for looking whether they are there.
+"""The "libraries" finding of `doit check`: the custom-op libraries that a session of a model needs.
 
-A session takes each domain from one library alone. Operators of different domains keep their own libraries; of those
-that share one, a library is linked that holds them all.
+A session takes each domain from one library. So operators that share a domain are linked into one library.
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ from opmatrix.project.paths import Paths
 
 
 @dataclass(frozen=True, kw_only=True)
-class Needed:
-    """The libraries; `link` are the groups of operators of which one must be linked first, as ``a+b``.
-
-    `own` is whether there are operators of this project at all, whoever's kernel computes them.
-    """
+class NeededLibraries:
+    """`link`: groups of operators to link into one library first. `own`: the model has operators of this project."""
 
     own: bool
-
     libraries: tuple[Path, ...]
     link: tuple[tuple[str, ...], ...]
     findings: tuple[Finding, ...]
 
 
-def needed(layout: Paths, operators: Sequence[Operator]) -> Needed:
-    """Return what the operators of a model need."""
-    ours = sorted((o for o in operators if has_kernel(o.spec)), key=lambda o: (o.spec.onnx.domain, o.name))
+def needed_libraries(paths: Paths, operators: Sequence[Operator]) -> NeededLibraries:
+    """Return the libraries for the operators of a model."""
+    with_kernel = sorted((o for o in operators if has_kernel(o.spec)), key=lambda o: (o.spec.onnx.domain, o.name))
     libraries: list[Path] = []
     link: list[tuple[str, ...]] = []
-    findings = [f for o in ours for f in _missing(layout, o)]
-    for domain, together in groupby(ours, key=lambda o: o.spec.onnx.domain):
-        group = list(together)
-        names = tuple(o.name for o in group)
-        by_hand = [o.name for o in group if OWN_ORT in o.handwritten_files]
-        if len(group) == 1:
-            libraries.append(layout.ort_library(names[0]))
+    findings: list[Finding] = []
+    for operator in with_kernel:
+        if not (path := paths.ort_library(operator.name)).is_file():
+            text = f"{path.relative_to(paths.root)} is missing"
+            findings.append(finding.wrong("libraries", text, f"Build it: doit compile:{operator.name}"))
+    for domain, group in groupby(with_kernel, key=lambda o: o.spec.onnx.domain):
+        handwritten = {o.name: OWN_ORT in o.handwritten_files for o in group}
+        names = tuple(handwritten)
+        by_hand = [name for name in names if handwritten[name]]
+        if len(names) == 1:
+            libraries.append(paths.ort_library(names[0]))
         elif by_hand:
             findings.append(
                 finding.wrong(
@@ -54,21 +53,10 @@ def needed(layout: Paths, operators: Sequence[Operator]) -> Needed:
                 )
             )
         else:
-            libraries.append(layout.combined_library(names))
+            libraries.append(paths.combined_library(names))
             link.append(names)
     if libraries and not findings:
-        shown = ", ".join(str(p.relative_to(layout.root)) for p in libraries)
+        shown = ", ".join(str(p.relative_to(paths.root)) for p in libraries)
         why = f" (one of {' and '.join('+'.join(n) for n in link)}, which share a domain)" if link else ""
         findings.append(finding.ok("libraries", f"{shown}{why}"))
-    return Needed(own=bool(operators), libraries=tuple(libraries), link=tuple(link), findings=tuple(findings))
-
-
-def _missing(layout: Paths, operator: Operator) -> list[Finding]:
-    path = layout.ort_library(operator.name)
-    if path.is_file():
-        return []
-    return [
-        finding.wrong(
-            "libraries", f"{path.relative_to(layout.root)} is missing", f"Build it: doit compile:{operator.name}"
-        )
-    ]
+    return NeededLibraries(own=bool(operators), libraries=tuple(libraries), link=tuple(link), findings=tuple(findings))

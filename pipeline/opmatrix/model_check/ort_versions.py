@@ -1,4 +1,7 @@
-"""Which ONNX Runtime reads a model of this IR version and opset. Pure: answered from data, none has to be installed."""
+"""The "versions" finding of `doit check`: whether an ONNX Runtime reads the model's opset and IR version.
+
+It uses the table of matrix/cells.py, so that the ONNX Runtime need not be installed.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from opmatrix.model_check.finding import Finding
 from opmatrix.version import numbers
 
 
-def parsed(version: str) -> tuple[int, int]:
-    """Return 1.18 as a pair of numbers. Raises UsageError for what is no version, or older than any that is known."""
+def parse_version(version: str) -> tuple[int, int]:
+    """Return "1.18" as (1, 18). Raises UsageError for a malformed version, or one older than the table."""
     if not (found := re.fullmatch(r"(\d+)\.(\d+)(\.\w+)*", version)):
         raise UsageError(f"--ort {version}: no version of ONNX Runtime; write it like 1.18")
     wanted = int(found[1]), int(found[2])
@@ -24,9 +27,9 @@ def parsed(version: str) -> tuple[int, int]:
     return wanted
 
 
-def versions(ir: int, opset: int, *, ort: str) -> Iterator[Finding]:
-    """Say whether an ONNX Runtime reads a model; of one without a row, as far as its neighbours tell."""
-    wanted = parsed(ort)
+def version_findings(ir: int, opset: int, *, ort: str) -> Iterator[Finding]:
+    """Yield why an ONNX Runtime does not read a model; a version without a row is judged by its neighbours."""
+    wanted = parse_version(ort)
     older = [name for name in ORT if numbers(name) <= wanted][-1]
     newer = next((name for name in ORT if numbers(name) >= wanted), None)
     for found, what, limit in ((opset, "opset", "opset"), (ir, "IR version", "ir")):

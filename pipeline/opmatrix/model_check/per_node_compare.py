@@ -1,8 +1,8 @@
-"""Find the node that computes something else than its reference does. Never torch.
+"""Compare each node of a model with its reference, for `doit check`. Never imports torch.
 
-Every inner value of the model is made an output, a few nodes at a time, and each node is evaluated once more by
-onnx.reference, with reference.py for the operators of this project, from the very numbers that it was given in ONNX
-Runtime. So an error is found where it is made: what comes behind it computes rightly with wrong numbers.
+Every inner value becomes an output of the model, a few nodes at a time. onnx.reference, with reference.py for the
+project's operators, evaluates each node on the inputs that it had in ONNX Runtime. So only the node that makes an error
+differs: the nodes after it compute correctly from wrong inputs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from opmatrix.errors import VerifyError
 from opmatrix.files import write_bytes
-from opmatrix.model_check.graph_walk import called, captured, within
-from opmatrix.model_check.model_inputs import spread
+from opmatrix.model_check.graph_walk import captured, node_label, walk
 from opmatrix.model_check.run_model import PLAIN, compare_value
+from opmatrix.model_check.type_text import format_range
 from opmatrix.ort_checks.reference_evaluator import ReferenceRun
 from opmatrix.ort_checks.sessions import OrtSessions, call
 from opmatrix.spec import OpSpec, Tolerance
@@ -29,8 +29,8 @@ from opmatrix.testdata.compare import Comparison
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DATA_SET, DataSet
 
-BATCH = 50  # nodes whose values are looked at in one session: all of a large model would not fit into memory
-# What these give is drawn anew each time, or is nothing but a constant.
+BATCH = 50  # nodes per session: the values of all nodes of a large model would not fit into memory
+# Their outputs are random, or a constant.
 _SKIPPED = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Constant"}
 )
@@ -39,7 +39,7 @@ Operators = Sequence[tuple[OpSpec, Reference]]
 
 @dataclass(frozen=True, kw_only=True)
 class NodeComparison:
-    """One node, held against its reference: its worst output, or why it could not be held; neither where it need not.
+    """The comparison of a node's worst output with the reference, or why there is no reference; neither for `_SKIPPED`.
 
     `expected` are the outputs of the reference.
     """
@@ -55,13 +55,13 @@ class NodeComparison:
         return self.comparison is not None and not self.comparison.ok
 
     def __str__(self) -> str:
-        """Return node, output and first differing index, with the ranges of what it was given."""
-        given = "; ".join(f"{name} {spread(value)}" for name, value in self.inputs.items())
+        """Return node, output and first differing index, and the ranges of its inputs."""
+        given = "; ".join(f"{name} {format_range(value)}" for name, value in self.inputs.items())
         first = f", first at {self.comparison.first}" if self.comparison and self.comparison.first else ""
-        return f"{called(self.node)}: {self.comparison}{first}. Its inputs: {given or 'none'}"
+        return f"{node_label(self.node)}: {self.comparison}{first}. Its inputs: {given or 'none'}"
 
 
-def nodewise(
+def compare_nodes(
     model: ModelProto,
     fed: Mapping[str, Array],
     runtime: OrtSessions,
@@ -70,36 +70,38 @@ def nodewise(
     *,
     own: bool = False,
 ) -> Iterator[NodeComparison]:
-    """Yield every node of the graph, in its order, held against its reference.
+    """Yield the comparison of every node, in the graph's order; an If or a Loop is compared with its subgraphs.
 
-    With `own` only those of `operators`, and those that hold such within. What an If or a Loop holds is held with it.
+    With `own`, only those of `operators`, and those that have such a node in a subgraph.
     """
-    ours = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
+    custom = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
     constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
     outside = {*constants, *fed, ""}
-    nodes = [node for node in model.graph.node if not own or any((n.domain, n.op_type) in ours for n in within([node]))]
+    nodes = [node for node in model.graph.node if not own or any((n.domain, n.op_type) in custom for n in walk([node]))]
     for start in range(0, len(nodes), BATCH):
         batch = nodes[start : start + BATCH]
         wanted = {name for node in batch for name in (*node.input, *captured(node), *node.output)} - outside
-        values = {**constants, **fed, **_values(model, sorted(wanted), fed, runtime)}
+        values = {**constants, **fed, **_inner_values(model, sorted(wanted), fed, runtime)}
         for node in batch:
-            yield _hold(node, values, model, operators, limits)
+            yield _compare(node, values, model, operators, limits)
 
 
-def _values(model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions) -> dict[str, Any]:
-    """Return inner values as ONNX Runtime has them. Nothing is optimised: a fused node has none within."""
-    shown = ModelProto()
-    shown.CopyFrom(model)
-    before = {o.name: o for o in model.graph.output}
-    del shown.graph.output[:]
-    shown.graph.output.extend(before.get(name) or ValueInfoProto(name=name) for name in wanted)
+def _inner_values(
+    model: ModelProto, wanted: Sequence[str], fed: Mapping[str, Array], runtime: OrtSessions
+) -> dict[str, Any]:
+    """Return inner values from ONNX Runtime without optimisation, since a fused node would hide them."""
     if not wanted:
         return {}
-    session = runtime.sessions(shown.SerializeToString(), settings=[PLAIN])[PLAIN]
+    widened = ModelProto()
+    widened.CopyFrom(model)
+    before = {o.name: o for o in model.graph.output}
+    del widened.graph.output[:]
+    widened.graph.output.extend(before.get(name) or ValueInfoProto(name=name) for name in wanted)
+    session = runtime.sessions(widened.SerializeToString(), settings=[PLAIN])[PLAIN]
     return dict(zip(wanted, call(session, fed), strict=True))
 
 
-def _hold(
+def _compare(
     node: NodeProto, values: Mapping[str, Any], model: ModelProto, operators: Operators, limits: Mapping[str, Tolerance]
 ) -> NodeComparison:
     taken = {n: values[n] for n in dict.fromkeys((*node.input, *sorted(captured(node)))) if n}
@@ -124,35 +126,35 @@ def _hold(
 
 
 def _evaluate(node: NodeProto, taken: Mapping[str, Any], model: ModelProto, operators: Operators) -> dict[str, Any]:
-    """Return the outputs of one node by its reference. Raises VerifyError where there is none, or it fails."""
+    """Return the outputs of a node's reference. Raises VerifyError where there is none, or it fails."""
     outputs = [name for name in node.output if name]
-    alone = _alone(node, model, [ValueInfoProto(name=n) for n in taken], [ValueInfoProto(name=n) for n in outputs])
-    return dict(zip(outputs, call(ReferenceRun(alone, operators), taken), strict=True))
+    infos = ([ValueInfoProto(name=n) for n in names] for names in (taken, outputs))
+    return dict(zip(outputs, call(ReferenceRun(_one_node(node, model, *infos), operators), taken), strict=True))
 
 
-def _alone(
+def _one_node(
     node: NodeProto, model: ModelProto, inputs: Sequence[ValueInfoProto], outputs: Sequence[ValueInfoProto]
 ) -> ModelProto:
-    """Return a model of one node, with the versions and the functions of the model that it is from."""
+    """Return a model of one node, with the opset imports and the functions of its model."""
     graph = helper.make_graph([node], "node", inputs, outputs)
-    alone = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
-    alone.functions.extend(model.functions)
-    return alone
+    return helper.make_model(
+        graph, opset_imports=model.opset_import, ir_version=model.ir_version, functions=model.functions
+    )
 
 
-def write_alone(found: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
-    """Write a node as a model of its own, with what it was given and what its reference makes of that beside it.
+def write_one_node(found: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
+    """Write a node as a model, with its inputs and the reference's outputs as test_data_set_0.
 
     Returns the model's path, or None where a value is no tensor.
     """
     values = (*found.inputs.values(), *found.expected.values())
     if not all(isinstance(v, np.ndarray) for v in values):
         return None
-    inputs, outputs = (
+    infos = (
         [helper.make_tensor_value_info(n, numpy_helper.from_array(a).data_type, a.shape) for n, a in of.items()]
         for of in (found.inputs, found.expected)
     )
     path = folder / "model.onnx"
-    write_bytes(path, _alone(found.node, model, inputs, outputs).SerializeToString(deterministic=True))
+    write_bytes(path, _one_node(found.node, model, *infos).SerializeToString(deterministic=True))
     onnx_dataset.write(folder / f"{DATA_SET}0", DataSet(inputs=found.inputs, outputs=found.expected))
     return path

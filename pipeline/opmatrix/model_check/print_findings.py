@@ -1,4 +1,4 @@
-"""Findings in a terminal: one line each, with a mark, so that nothing hangs on a colour."""
+"""Print the findings of `doit check` in a terminal: one line each, with a mark, so that no colour is needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from opmatrix.model_check.finding import Finding, Mark
 
-# A mark, one for a terminal without Unicode, and a colour; rich honours NO_COLOR.
+# The mark, the mark for a terminal without Unicode, and the colour; rich honours NO_COLOR.
 _MARKS: Mapping[Mark, tuple[str, str, str]] = {
     "ok": ("✓", "ok", "green"),
     "wrong": ("✗", "X", "red"),
@@ -26,15 +26,11 @@ class FindingPrinter:
         self._console = Console(file=stream, highlight=False)
         self.counts: dict[Mark, int] = {"ok": 0, "wrong": 0, "note": 0}
 
-    @property
-    def wrong(self) -> int:
-        return self.counts["wrong"]
-
     def title(self, text: str) -> None:
         self._console.print(Text(text, style="bold"), soft_wrap=True)
 
     def print(self, findings: Iterable[Finding]) -> None:
-        """Print findings. None is wrapped, so that a command in it can be copied."""
+        """Print findings, without wrapping, so that a command in one can be copied."""
         for found in findings:
             self.counts[found.mark] += 1
             mark, plain, colour = _MARKS[found.mark]
@@ -43,8 +39,8 @@ class FindingPrinter:
             line.append(f" {found.question:<{_WIDTH}}  {found}")
             self._console.print(line, soft_wrap=True)
 
-    def sum_up(self) -> None:
-        """Print the last line: whether all is well."""
+    def print_summary(self) -> None:
+        """Print how many findings there are of each mark."""
         notes = f", {self.counts['note']} to know" if self.counts["note"] else ""
-        said = f"{self.wrong} wrong, " if self.wrong else "all is well: "
-        self._console.print(Text(f"{said}{self.counts['ok']} right{notes}"), soft_wrap=True)
+        wrong = f"{self.counts['wrong']} wrong, " if self.counts["wrong"] else "all is well: "
+        self._console.print(Text(f"{wrong}{self.counts['ok']} right{notes}"), soft_wrap=True)

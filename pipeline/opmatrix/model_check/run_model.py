@@ -1,4 +1,7 @@
-"""Run a model in ONNX Runtime, optimised and not, and hold what comes out against what is expected. Never torch."""
+"""The "runs" and "agrees" findings of `doit check`: run a model in ONNX Runtime, optimised and not, and compare.
+
+Never imports torch.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,19 @@ from opmatrix.testdata.compare import EXACT, Comparison, compare
 
 OPTIMISED, PLAIN = "optimised", "not optimised"  # settings of opmatrix.ort_checks.sessions
 Answers = Mapping[str, Sequence[Array]]
+_OPTIMISATION = (
+    "An optimisation of ONNX Runtime changes the result: run it with a lower graph_optimization_level, and "
+    "report it there"
+)
 
 
 def run(path: Path, runtime: OrtSessions, fed: ModelInputs) -> tuple[list[Finding], Answers]:
-    """Make the sessions and run each once. Returns what went wrong, and the outputs by setting."""
+    """Make a session per setting and run each once. Returns one finding, and the outputs by setting."""
     version = onnxruntime.__version__
     try:
         sessions = runtime.sessions(str(path), settings=[OPTIMISED, PLAIN])
     except RefusedError as error:
-        return [_wrong(f"ONNX Runtime {version} refuses the model: {error}")], {}
+        return [finding.wrong("runs", f"ONNX Runtime {version} refuses the model: {error}")], {}
     answers: dict[str, Sequence[Array]] = {}
     took = 0.0
     for setting, session in sessions.items():
@@ -37,22 +44,18 @@ def run(path: Path, runtime: OrtSessions, fed: ModelInputs) -> tuple[list[Findin
         try:
             answers[setting] = call(session, {name: array.copy() for name, array in fed.inputs.items()})
         except RefusedError as error:
-            ours = "They were drawn: give it some that it can compute with: --inputs FILE.npz" if fed.drawn else ""
+            remedy = "They were drawn: give it some that it can compute with: --inputs FILE.npz" if fed.drawn else ""
             text = f"ONNX Runtime {version} fails ({setting}), {fed}: {error}"
-            return [_wrong(text, ours)], answers
+            return [finding.wrong("runs", text, remedy)], answers
         took = time.perf_counter() - began
     text = f"in ONNX Runtime {version}, optimised and not, {took * 1000:.2g} ms; {fed}"
     return [finding.ok("runs", text)], answers
 
 
-def _wrong(text: str, remedy: str = "") -> Finding:
-    return finding.wrong("runs", text, remedy)
-
-
-def agreement(
+def compare_with_expected(
     model: ModelProto, answers: Answers, expected: Mapping[str, Array], limits: Mapping[str, Tolerance], *, of: str
 ) -> Iterator[Finding]:
-    """Yield how each setting differs from what is expected of the outputs, or that all agree; `of` says whose it is."""
+    """Yield how the outputs differ from the expected ones, or that all agree; `of` is where these come from."""
     names = [o.name for o in model.graph.output]
     known = [n for n in names if n in expected]
     found = {
@@ -63,10 +66,10 @@ def agreement(
         ]
         for setting, outputs in answers.items()
     }
-    wrong = {setting: [c for c in of_one if not c.ok] for setting, of_one in found.items()}
-    bad = [setting for setting, of_one in wrong.items() if of_one]
+    wrong = {setting: [c for c in comparisons if not c.ok] for setting, comparisons in found.items()}
+    bad = [setting for setting, comparisons in wrong.items() if comparisons]
     if not bad:
-        worst = max((c for of_one in found.values() for c in of_one), key=lambda c: c.tolerance_used, default=None)
+        worst = max((c for each in found.values() for c in each), key=lambda c: c.tolerance_used, default=None)
         limits_used = ""
         if worst:
             within = f" within rtol={worst.tolerance.rtol:g} atol={worst.tolerance.atol:g}"
@@ -77,31 +80,22 @@ def agreement(
     for comparison in wrong[bad[0]]:
         only = "" if len(bad) == len(answers) else f" (only where the graph is {bad[0]})"
         first = f", first at {comparison.first}" if comparison.first else ""
-        yield finding.wrong("agrees", f"not with {of}{only}: {comparison}{first}", _remedy(bad))
+        remedy = _OPTIMISATION if bad == [OPTIMISED] else ""
+        yield finding.wrong("agrees", f"not with {of}{only}: {comparison}{first}", remedy)
 
 
-def same(model: ModelProto, answers: Answers, limits: Mapping[str, Tolerance]) -> Iterator[Finding]:
-    """Yield where the optimised graph gives other numbers than the one as it is."""
+def compare_settings(model: ModelProto, answers: Answers, limits: Mapping[str, Tolerance]) -> Iterator[Finding]:
+    """Yield the outputs in which the optimised graph differs from the graph as it is."""
     names = [o.name for o in model.graph.output]
     for name, optimised, plain in zip(names, answers[OPTIMISED], answers[PLAIN], strict=True):
         found = compare_value(name, optimised, plain, limits)
         if not found.ok:
-            yield finding.wrong(
-                "agrees", f"the optimised graph does not agree with the graph as it is: {found}", _remedy([OPTIMISED])
-            )
-
-
-def _remedy(bad: Sequence[str]) -> str:
-    if bad == [OPTIMISED]:
-        return (
-            "An optimisation of ONNX Runtime changes the result: run it with a lower graph_optimization_level, and "
-            "report it there"
-        )
-    return ""
+            text = f"the optimised graph does not agree with the graph as it is: {found}"
+            yield finding.wrong("agrees", text, _OPTIMISATION)
 
 
 def compare_value(name: str, actual: object, expected: Array, limits: Mapping[str, Tolerance]) -> Comparison:
-    """Compare one value; what is no tensor cannot be compared."""
+    """Compare one output; a value that is no tensor is a problem."""
     subject = f"output {name!r}: "
     if not hasattr(actual, "dtype"):
         return Comparison(tolerance=EXACT, subject=subject, problem=f"a {type(actual).__name__} and no tensor")

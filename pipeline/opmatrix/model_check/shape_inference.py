@@ -1,4 +1,7 @@
-"""Do types and shapes infer, and at which node do they get lost. Needs onnx alone."""
+"""The "types and shapes" finding of `doit check`: onnx.checker, and shape inference without the model's own types.
+
+Imports onnx alone.
+"""
 
 from __future__ import annotations
 
@@ -14,50 +17,50 @@ from opmatrix.errors import many, one_line
 from opmatrix.export.signature_gates import registered
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.graph_walk import called
-from opmatrix.model_check.type_text import shown
+from opmatrix.model_check.graph_walk import node_label
+from opmatrix.model_check.type_text import format_type
 from opmatrix.spec import OpSpec
 
 QUESTION = "types and shapes"
 
 
 def schemas(operators: Sequence[OpSpec], imported: Mapping[str, int]) -> tuple[defs.OpSchema, ...]:
-    """Return the ONNX schema of each operator, as the glue stage writes it for these versions of domains."""
+    """Return the generated ONNX schema of each operator, for the imported versions of the domains."""
     return tuple(_schema(spec, version_at(spec, imported.get(spec.onnx.domain, 1))) for spec in operators)
 
 
 def _schema(spec: OpSpec, version: int) -> defs.OpSchema:
     module: dict[str, object] = {}
     exec(compile(python_modules.render(spec)["schema.py"], f"ops/{spec.name}/spec.py", "exec"), module)
-    made = module["schema"](version)  # type: ignore[operator]  # a function of the text that was just executed
+    made = module["schema"](version)  # type: ignore[operator]  # a function of the generated module
     assert isinstance(made, defs.OpSchema)
     return made
 
 
-def checker(model: ModelProto, path: Path | None, found: Sequence[defs.OpSchema]) -> Iterator[Finding]:
-    """onnx's full check: that types fit what nodes take, above all. An operator of no known schema passes it.
+def checker_findings(model: ModelProto, path: Path | None, found: Sequence[defs.OpSchema]) -> Iterator[Finding]:
+    """Yield the error of onnx.checker's full check, if any. A node without a schema passes it.
 
-    A model with data beside it can be checked by its path alone.
+    A model with external data is checked by its path.
     """
-    beside = any(i.data_location == TensorProto.EXTERNAL for i in model.graph.initializer)
+    external = any(i.data_location == TensorProto.EXTERNAL for i in model.graph.initializer)
     try:
         with registered(*found):
-            onnx.checker.check_model(str(path) if path and beside else model, full_check=True)
+            onnx.checker.check_model(str(path) if path and external else model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         yield finding.wrong(QUESTION, f"onnx.checker refuses the model: {_short(error)}")
 
 
-def inference(
+def inference_findings(
     model: ModelProto,
     found: Sequence[defs.OpSchema],
     *,
     faulty: Collection[str] = (),
     builtin: Collection[tuple[str, str]] = (),
 ) -> Iterator[Finding]:
-    """Say where a dtype or a rank gets lost, and where what is inferred is not what the model says of its outputs.
+    """Yield the first node that loses a dtype or a rank, and the outputs whose inferred types the model contradicts.
 
-    `faulty` are nodes with which something else is wrong, so that a loss there is no wonder; `builtin` are operators
-    that ONNX Runtime has, and whose types it infers itself.
+    `faulty`: labels of nodes that have another fault, which explains the loss. `builtin`: operators whose types ONNX
+    Runtime infers itself.
     """
     try:
         known = _inferred(model, found)
@@ -68,37 +71,36 @@ def inference(
             "Mend the node that it names: its inputs have not the dtypes or the shapes that it takes",
         )
         return
-    ours = {(s.domain, s.name) for s in found} | {(f.domain, f.name) for f in model.functions}
+    declared = {(s.domain, s.name) for s in found} | {(f.domain, f.name) for f in model.functions}
     lost = list(_lost(model, known))
     for node, output, what in lost[:1]:
         others = len(lost) - 1
         further = f", and so of {many(others, 'value')} behind it" if others else ""
-        text = f"the {what} of {output!r} is lost at {called(node)}{further}"
-        if called(node) in faulty:
+        text = f"the {what} of {output!r} is lost at {node_label(node)}{further}"
+        if node_label(node) in faulty:
             yield finding.note(QUESTION, f"{text}: it follows from what is wrong with that node, see above")
             continue
         operator = (node.domain, node.op_type)
-        if operator not in ours and (operator in builtin or not node.domain):
+        if operator in declared:
+            yield finding.wrong(QUESTION, text, "Mend the shape rule of its declaration")
+        elif operator in builtin or not node.domain:
             yield finding.note(QUESTION, f"{text}: onnx cannot tell it, ONNX Runtime may")
         else:
-            yield finding.wrong(QUESTION, text, _remedy(declared=operator in ours))
+            yield finding.wrong(
+                QUESTION,
+                text,
+                "onnx knows no schema of it: declare the operator in ops/, or let the exporter write the types of its "
+                "outputs",
+            )
     differing = list(_differing(model, known))
     yield from differing
     if not lost and not differing:
-        outputs = ", ".join(f"{o.name} {shown(known[o.name])}" for o in model.graph.output if o.name in known)
+        outputs = ", ".join(f"{o.name} {format_type(known[o.name])}" for o in model.graph.output if o.name in known)
         yield finding.ok(QUESTION, f"inferred throughout: {outputs}")
 
 
-def _remedy(*, declared: bool) -> str:
-    if declared:
-        return "Mend the shape rule of its declaration"
-    return (
-        "onnx knows no schema of it: declare the operator in ops/, or let the exporter write the types of its outputs"
-    )
-
-
 def _inferred(model: ModelProto, found: Sequence[defs.OpSchema]) -> dict[str, TypeProto]:
-    """Return what onnx infers by itself: nothing that the exporter says of values within the graph."""
+    """Return the types that onnx infers without those that the exporter wrote for inner values and outputs."""
     bare = ModelProto()
     bare.CopyFrom(model)
     del bare.graph.value_info[:]
@@ -106,14 +108,12 @@ def _inferred(model: ModelProto, found: Sequence[defs.OpSchema]) -> dict[str, Ty
         output.ClearField("type")
     with registered(*found):
         graph = onnx.shape_inference.infer_shapes(bare, check_type=True, strict_mode=True, data_prop=True).graph
-    constants = {
-        i.name: helper.make_tensor_type_proto(i.data_type, i.dims) for i in (*graph.initializer,)
-    }  # fmt: skip
+    constants = {i.name: helper.make_tensor_type_proto(i.data_type, i.dims) for i in graph.initializer}
     return constants | {v.name: v.type for v in (*graph.input, *graph.value_info, *graph.output)}
 
 
 def _lost(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[tuple[NodeProto, str, str]]:
-    """Yield node, value, and what of it is not known, in the order of the graph: the first is the cause."""
+    """Yield node, value and what is unknown, "dtype" or "rank", in graph order: the first is the cause."""
     for node in model.graph.node:
         for output in node.output:
             if output and (what := _unknown(known.get(output))):
@@ -131,27 +131,28 @@ def _unknown(found: TypeProto | None) -> str:
 
 
 def _differing(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[Finding]:
-    """Yield where the model says something else of its outputs than is inferred."""
+    """Yield the outputs whose types in the model differ from the inferred ones."""
     for output in model.graph.output:
         inferred = known.get(output.name)
         if inferred is None or _unknown(inferred) or _unknown(output.type) or _fits(output, inferred):
             continue
         yield finding.wrong(
             QUESTION,
-            f"the model says that output {output.name!r} is {shown(output.type)}, inferred: {shown(inferred)}",
+            f"the model says that output {output.name!r} is {format_type(output.type)}, "
+            f"inferred: {format_type(inferred)}",
             "The nodes give something else than the exporter wrote: mend the shape rule in ops/*/spec.py "
             "that is wrong, or export it again",
         )
 
 
 def _fits(output: ValueInfoProto, inferred: TypeProto) -> bool:
-    said, found = output.type.tensor_type, inferred.tensor_type
-    if said.elem_type != found.elem_type or len(said.shape.dim) != len(found.shape.dim):
+    stated, found = output.type.tensor_type, inferred.tensor_type
+    if stated.elem_type != found.elem_type or len(stated.shape.dim) != len(found.shape.dim):
         return False
-    pairs = zip(said.shape.dim, found.shape.dim, strict=True)
+    pairs = zip(stated.shape.dim, found.shape.dim, strict=True)
     return all(a.dim_value == b.dim_value for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value"))
 
 
 def _short(error: Exception) -> str:
-    """Return an error of onnx in one line, without the text of the whole node that its checker adds."""
+    """Return an error of onnx in one line, without the whole node that its checker appends."""
     return one_line(str(error).partition("==> Context:")[0])[:400]

@@ -1,14 +1,18 @@
-"""Types of values in a model, as messages show them."""
+"""Types, shapes and ranges of values as `doit check` prints them."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from onnx import TypeProto
 
 from opmatrix.export.signature import element_dtype
+from opmatrix.testdata.arrays import Array, dtype_name
 
 
-def shown(found: TypeProto) -> str:
-    """Return a type as a message shows it: ``float32[2, C, ?]``."""
+def format_type(found: TypeProto) -> str:
+    """Return an ONNX type as ``float32[2, C, ?]``."""
     tensor = found.tensor_type
     if not found.HasField("tensor_type"):
         return str(found.WhichOneof("value") or "of unknown type").removesuffix("_type")
@@ -17,3 +21,21 @@ def shown(found: TypeProto) -> str:
         return f"{dtype} of unknown rank"
     sizes = (d.dim_param or (str(d.dim_value) if d.HasField("dim_value") else "?") for d in tensor.shape.dim)
     return f"{dtype}[{', '.join(sizes)}]"
+
+
+def format_array(array: Array) -> str:
+    """Return dtype and shape as ``float32[2, 3]``."""
+    return f"{dtype_name(array)}[{', '.join(map(str, array.shape))}]"
+
+
+def format_range(value: Any) -> str:
+    """Return dtype, shape and range as ``float32[2, 3] in -1.2 to 3.4``; for a value that is no tensor, its type."""
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__
+    if value.dtype == np.object_ or not value.size:
+        return format_array(value)
+    wide = value.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    odd = value.size - finite.size
+    limits = f" in {finite.min():.4g} to {finite.max():.4g}" if finite.size else ""
+    return format_array(value) + limits + (f" and {odd} NaN or infinite" if odd else "")

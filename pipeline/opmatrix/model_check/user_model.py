@@ -1,4 +1,4 @@
-"""The function of a person that builds a torch model and its inputs: found, called, and held to what it may return."""
+"""Call the user's function that `doit check` is given, and validate the torch model and inputs that it returns."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from opmatrix.errors import UsageError, did_you_mean, one_line
 from opmatrix.files import line_in
 from opmatrix.testdata.arrays import Array
 
-# The third thing that the function may return: a dict of these.
+# The keys of the dict that the function may return third.
 OPTIONS = ("input_names", "output_names", "dynamic")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TorchModel:
-    """A module, what it is called with, and the names that the exported model gives to that.
+    """A module, its inputs, and the names that the exported model gives to inputs and outputs.
 
-    `dynamic` names, per input, the axes that stay symbolic (None: static), as `Model.dynamic` in cases.py does.
+    `dynamic` names the dynamic axes per input (None: static), as `Model.dynamic` in cases.py does.
     """
 
     module: torch.nn.Module
@@ -37,76 +37,75 @@ class TorchModel:
     dynamic: Mapping[str, tuple[str | None, ...]]
 
     def axes(self) -> list[dict[int, str]]:
-        """Return the symbolic axes of each input, by number."""
+        """Return the dynamic axes of each input, by number."""
         named = [self.dynamic.get(name, ()) for name in self.input_names]
         return [{axis: name for axis, name in enumerate(names) if name} for names in named]
 
 
 def build(target: str, folder: Path) -> TorchModel:
-    """Call the function ``module:function`` or ``path/to/file.py:function``; modules are found in `folder`, too.
+    """Call ``module:function`` or ``path/to/file.py:function``, found in `folder`, and return its model.
 
-    Raises UsageError, one sentence, for everything that is not as it must be.
+    Raises UsageError, one sentence, for every mistake of the user.
     """
-    place, _, name = target.rpartition(":")
-    module = _load(place, folder)
+    source, _, name = target.rpartition(":")
+    module = _load(source, folder)
     function = getattr(module, name, None)
     if not callable(function):
         found = [n for n, v in vars(module).items() if inspect.isfunction(v)]
         has = ", ".join(found) or "none"
-        raise UsageError(f"{place}: no function {name!r}, there is: {has}{did_you_mean(name, found)}")
+        raise UsageError(f"{source}: no function {name!r}, there is: {has}{did_you_mean(name, found)}")
     try:
         returned = function()
-    except Exception as error:  # whatever a person's function raises is theirs to see, with its line
-        raise UsageError(f"{target}: {name}() raised {told(error, str(module.__file__))}") from error
-    return _checked(returned, f"{target}: {name}()")
+    except Exception as error:  # a user's function may raise anything
+        raise UsageError(f"{target}: {name}() raised {error_text(error, str(module.__file__))}") from error
+    return _validated(returned, f"{target}: {name}()")
 
 
-def _load(place: str, folder: Path) -> ModuleType:
-    path = Path(place)
+def _load(source: str, folder: Path) -> ModuleType:
+    path = folder / source
+    is_file = path.suffix == ".py"
+    sys.path.insert(0, str(path.parent if is_file else folder))
     try:
-        if path.suffix != ".py":
-            sys.path.insert(0, str(folder))
-            return importlib.import_module(place)
-        sys.path.insert(0, str((folder / path).parent))
-        spec = importlib.util.spec_from_file_location(path.stem, folder / path)
+        if not is_file:
+            return importlib.import_module(source)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec and spec.loader
         module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module  # as an import would have it, so that classes can be pickled
+        sys.modules[path.stem] = module  # as an import does, so that its classes can be pickled
         spec.loader.exec_module(module)
         return module
-    except ModuleNotFoundError as error:
-        if path.suffix != ".py" and error.name and (place == error.name or place.startswith(f"{error.name}.")):
+    except Exception as error:  # a user's module may raise anything
+        name = error.name if isinstance(error, ModuleNotFoundError) and not is_file else None
+        if name and (source == name or source.startswith(f"{name}.")):
             raise UsageError(
-                f"no module {place!r} can be imported from {folder}; write module:function, or path/to/file.py:function"
+                f"no module {source!r} can be imported from {folder}; write module:function, or "
+                "path/to/file.py:function"
             ) from error
-        raise UsageError(f"{place}: its import raised {told(error)}") from error
-    except Exception as error:
-        file = folder / path if path.suffix == ".py" else None
-        raise UsageError(f"{place}: its import raised {told(error, str(file) if file else '')}") from error
+        file = str(path) if is_file and not isinstance(error, ModuleNotFoundError) else ""
+        raise UsageError(f"{source}: its import raised {error_text(error, file)}") from error
 
 
-def told(error: BaseException, file: str = "") -> str:
-    """Return kind and message of an error, and the last line of `file` that it came through."""
+def error_text(error: BaseException, file: str = "") -> str:
+    """Return type and message of an error, and the last line of `file` in its traceback."""
     line = line_in(file, error)
     return f"{type(error).__name__}: {one_line(error)[:500]}" + (f" (line {line})" if line else "")
 
 
-def _checked(returned: object, what: str) -> TorchModel:
+def _validated(returned: object, what: str) -> TorchModel:
     wanted = "return (module, inputs), or (module, inputs, options)"
     if not isinstance(returned, tuple) or len(returned) not in (2, 3):
-        raise UsageError(f"{what} returned a {_shown(returned)}; {wanted}")
+        raise UsageError(f"{what} returned a {_kind(returned)}; {wanted}")
     module, inputs, options = (*returned, {}) if len(returned) == 2 else returned
     if not isinstance(module, torch.nn.Module):
-        raise UsageError(f"{what} returned a {_shown(module)} as the module, which must be a torch.nn.Module; {wanted}")
+        raise UsageError(f"{what} returned a {_kind(module)} as the module, which must be a torch.nn.Module; {wanted}")
     tensors = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
-    if not isinstance(tensors, tuple | list) or not all(isinstance(t, torch.Tensor) for t in tensors):
-        wrong = next((t for t in tensors if not isinstance(t, torch.Tensor)), tensors) \
-            if isinstance(tensors, tuple | list) else tensors  # fmt: skip
+    wrong = [t for t in tensors if not isinstance(t, torch.Tensor)] if isinstance(tensors, tuple | list) else [tensors]
+    if wrong:
         raise UsageError(
-            f"{what} returned a {_shown(wrong)} among the inputs, which must be a tuple of tensors; {wanted}"
+            f"{what} returned a {_kind(wrong[0])} among the inputs, which must be a tuple of tensors; {wanted}"
         )
     if not isinstance(options, Mapping):
-        raise UsageError(f"{what} returned a {_shown(options)} as the options, which must be a dict; {wanted}")
+        raise UsageError(f"{what} returned a {_kind(options)} as the options, which must be a dict; {wanted}")
     for name in options:
         if name not in OPTIONS:
             near = did_you_mean(str(name), OPTIONS)
@@ -141,18 +140,18 @@ def _with_options(
 
 
 def _parameters(forward: Callable[..., Any], count: int) -> Sequence[str]:
-    """Return the names that a module gives to its inputs, or made-up ones where it has none for each."""
+    """Return the names of forward()'s parameters, or ``input_0`` and so on where it has too few."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     found = [p.name for p in inspect.signature(forward).parameters.values() if p.kind in kinds]
     return found[:count] if len(found) >= count else [f"input_{n}" for n in range(count)]
 
 
-def _shown(value: object) -> str:
+def _kind(value: object) -> str:
     return f"{type(value).__name__} of {len(value)}" if isinstance(value, tuple | list) else type(value).__name__
 
 
 def to_array(tensor: torch.Tensor) -> Array:
-    """Return a tensor's numbers; NumPy has no bfloat16 of its own."""
+    """Return a tensor as an array; NumPy's bfloat16 is that of ml_dtypes."""
     plain = tensor.detach().cpu().contiguous()
     if plain.dtype == torch.bfloat16:
         found: Array = plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)

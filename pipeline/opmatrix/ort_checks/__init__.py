@@ -1,1 +1,1 @@
-"""Models in ONNX Runtime: sessions, the second oracle, and the judgement of a case."""
+"""Checks of models in ONNX Runtime, for verify, ort-fuzz and `doit check`: sessions, runs and their judgement."""

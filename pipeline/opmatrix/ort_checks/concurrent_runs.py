@@ -1,4 +1,4 @@
-"""Several threads in one session: each run must give what it gives alone."""
+"""Run one session in several threads at once: each run must give the outputs that it gives alone."""
 
 from __future__ import annotations
 
@@ -9,57 +9,44 @@ from threading import Barrier
 from opmatrix import step_log
 from opmatrix.ort_checks.sessions import RefusedError, Session, call
 from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.compare import EXACT, Comparison, compare
+from opmatrix.testdata.compare import Comparison, first_difference
 
 THREADS = 4
 ROUNDS = 8
 
 Feed = Mapping[str, Array]
-Answer = tuple[Array, ...]
+Outputs = tuple[Array, ...]
 
 
 def run_concurrently(session: Session, feeds: Mapping[str, Feed]) -> dict[str, Comparison | str]:
-    """Run every feed, alone and then in several threads at once; return what differs or the error, by the
-    feed's name.
+    """Run each feed alone, then all in several threads; return the difference or the error by the feed's name.
 
-    Each thread begins with another feed, so that a buffer which calls share holds the numbers of another one. A feed
-    that fails alone is left out.
+    Each thread begins with another feed, so that a buffer which the calls share holds the values of another feed. A
+    feed that fails alone is left out.
     """
-    alone = {}
+    alone: dict[str, Outputs] = {}
     for name, feed in feeds.items():
         step_log.now_running(f"case {name}")
-        if not isinstance(answer := _try(session, feed), str):
-            alone[name] = answer
+        if not isinstance(outputs := _outputs_or_error(session, feed), str):
+            alone[name] = outputs
     if not alone:
         return {}
     step_log.now_running(f"{', '.join(alone)} in {THREADS} threads at once")
     names, start = list(alone), Barrier(THREADS)
 
-    def run(thread: int) -> list[tuple[str, Answer | str]]:
+    def run(thread: int) -> list[tuple[str, Outputs | str]]:
         first = thread % len(names)
         start.wait()
-        return [(name, _try(session, feeds[name])) for name in (names[first:] + names[:first]) * ROUNDS]
+        return [(name, _outputs_or_error(session, feeds[name])) for name in (names[first:] + names[:first]) * ROUNDS]
 
     with ThreadPoolExecutor(THREADS) as pool:
-        answers = [answer for found in pool.map(run, range(THREADS)) for answer in found]
-    return {name: where for name, answer in reversed(answers) if (where := _difference(alone[name], answer))}
+        results = [result for of_thread in pool.map(run, range(THREADS)) for result in of_thread]
+    found = [(n, r if isinstance(r, str) else first_difference(alone[n], r)) for n, r in reversed(results)]
+    return {name: difference for name, difference in found if difference}
 
 
-def _try(session: Session, feed: Feed) -> Answer | str:
-    """Return the outputs, or what went wrong."""
+def _outputs_or_error(session: Session, feed: Feed) -> Outputs | str:
     try:
         return call(session, feed)
     except RefusedError as error:
         return str(error)
-
-
-def _difference(alone: Answer, crowd: Answer | str) -> Comparison | str | None:
-    if isinstance(crowd, str):
-        return crowd
-    for a, b in zip(alone, crowd, strict=True):
-        if a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes():
-            continue
-        found = compare(b, a, tolerance=EXACT)
-        if not found.ok:
-            return found
-    return None

@@ -1,4 +1,4 @@
-"""Judge one case: what ONNX Runtime gave, what is expected, and what the reference evaluator says about it."""
+"""Judge one case for verify: compare its runs in ONNX Runtime, the expected outputs and the reference evaluation."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from dataclasses import dataclass, replace
 from opmatrix.spec import DType, Tolerance
 from opmatrix.testdata import case_message
 from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.compare import EXACT, Comparison, compare
+from opmatrix.testdata.compare import EXACT, Comparison, compare, first_difference
 
 Outputs = tuple[Array, ...]
 
-# Settings of opmatrix.ort_checks.sessions that must give the same numbers.
+# Settings of opmatrix.ort_checks.sessions that must give equal bytes.
 ONE_THREAD, TWO_THREADS = "optimised", "on two threads"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseRuns:
-    """All that is known about one case.
+    """The runs of one case.
 
-    `answers` holds, per setting of ONNX Runtime, the outputs of two runs in one session. `written` names the inputs
-    that held other numbers afterwards, `names` the outputs. `crowd` is what differs, or goes wrong, when several
-    threads use the session; `dropped` is the message about attributes that the lowering does not use.
+    `names` are the outputs' names. `outputs` has, per setting of ONNX Runtime, the outputs of two runs in one session.
+    `evaluated` are the outputs of the reference evaluator. `overwritten` names the inputs that the runs changed.
+    `concurrent` is the difference or the error when several threads use the session; `ignored` is the message about
+    attributes that the lowering ignores.
     """
 
     names: Sequence[str]
     expected: Outputs
-    answers: Mapping[str, tuple[Outputs, Outputs]]
-    oracle: Outputs
+    outputs: Mapping[str, tuple[Outputs, Outputs]]
+    evaluated: Outputs
     tolerances: Mapping[DType, Tolerance]
-    written: Sequence[str] = ()
-    crowd: Comparison | str | None = None
-    dropped: str = ""
+    overwritten: Sequence[str] = ()
+    concurrent: Comparison | str | None = None
+    ignored: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run in ONNX Runtime, and its worst output held against the expected one."""
+    """One run in ONNX Runtime, and the comparison of its worst output with the expected one."""
 
     name: str
     outputs: Outputs
@@ -46,83 +47,69 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class CaseJudgement:
-    """`detail` says what is wrong, or is empty. `oracle` is the reference evaluation against the expected outputs."""
+    """`evaluated` compares the reference evaluation with the expected outputs. `detail` is the first fault, or ""."""
 
     runs: tuple[Run, ...]
-    oracle: Comparison
+    evaluated: Comparison
     detail: str
 
 
-def judge_case(evidence: CaseRuns) -> CaseJudgement:
-    """Hold every run against the expected outputs, the runs against each other, and the oracle against both."""
-    runs = tuple(_runs(evidence))
-    oracle = _worst(evidence, evidence.oracle, evidence.expected)
-    return CaseJudgement(runs=runs, oracle=oracle, detail=next(_faults(evidence, runs, oracle), ""))
+def judge_case(case: CaseRuns) -> CaseJudgement:
+    """Compare the runs with the expected outputs, with each other, and with the reference evaluation."""
+    runs = tuple(_runs(case))
+    evaluated = _worst(case, case.evaluated, case.expected)
+    return CaseJudgement(runs=runs, evaluated=evaluated, detail=next(_faults(case, runs, evaluated), ""))
 
 
-def _runs(evidence: CaseRuns) -> Iterator[Run]:
-    """Yield every run. Most give equal bytes, and those are compared once."""
+def _runs(case: CaseRuns) -> Iterator[Run]:
+    """Yield every run. Runs with equal bytes share one comparison."""
     seen: dict[object, Comparison] = {}
-    for setting, both in evidence.answers.items():
+    for setting, both in case.outputs.items():
         for name, outputs in zip((setting, f"{setting}, again"), both, strict=True):
             key = tuple((o.dtype, o.shape, o.tobytes()) for o in outputs)
             if key not in seen:
-                seen[key] = _worst(evidence, outputs, evidence.expected)
+                seen[key] = _worst(case, outputs, case.expected)
             yield Run(name=name, outputs=outputs, comparison=seen[key])
 
 
-def _worst(evidence: CaseRuns, actual: Outputs, expected: Outputs) -> Comparison:
-    """Return the comparison of the output that is most wrong. A dtype that nobody tolerates errors in has none."""
+def _worst(case: CaseRuns, actual: Outputs, expected: Outputs) -> Comparison:
+    """Return the comparison of the output with the largest error. A dtype without a tolerance must be equal."""
     if len(actual) != len(expected):
         return Comparison(tolerance=EXACT, problem=f"{len(actual)} outputs, expected {len(expected)}")
-    by_dtype: Mapping[str, Tolerance] = {str(dtype): tolerance for dtype, tolerance in evidence.tolerances.items()}
+    by_dtype: Mapping[str, Tolerance] = {str(dtype): tolerance for dtype, tolerance in case.tolerances.items()}
     found = [
         replace(compare(a, e, tolerance=by_dtype.get(dtype_name(e), EXACT)), subject=subject)
-        for subject, a, e in zip(_subjects(evidence), actual, expected, strict=True)
+        for subject, a, e in zip(_subjects(case), actual, expected, strict=True)
     ]
     return max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
 
 
-def _subjects(evidence: CaseRuns) -> Sequence[str]:
-    """Return how a message begins for each output: with its name, where there are several."""
-    return [f"output {name!r}: " if len(evidence.names) > 1 else "" for name in evidence.names]
+def _subjects(case: CaseRuns) -> Sequence[str]:
+    """Return how the message of each output begins: with its name, where there are several."""
+    return [f"output {name!r}: " if len(case.names) > 1 else "" for name in case.names]
 
 
-def _faults(evidence: CaseRuns, runs: Sequence[Run], oracle: Comparison) -> Iterator[str]:
-    """Yield what is wrong, a cause before its consequences."""
-    if evidence.written:
-        yield case_message.wrote_input(evidence.written)
+def _faults(case: CaseRuns, runs: Sequence[Run], evaluated: Comparison) -> Iterator[str]:
+    """Yield the message of each fault, a cause before its consequences."""
+    if case.overwritten:
+        yield case_message.wrote_input(case.overwritten)
     if wrong := [r for r in runs if not r.comparison.ok]:
         worst = max(wrong, key=lambda r: (bool(r.comparison.problem), r.comparison.tolerance_used))
+        # The reference evaluator runs the same model, with the reference in place of the kernel.
+        agrees_with_ort = not evaluated.ok and _worst(case, worst.outputs, case.evaluated).ok
         yield case_message.differs(
             worst.comparison,
             only=[] if len(wrong) == len(runs) else [r.name for r in wrong],
-            blamed=_blamed(evidence, worst, oracle),
-            ignored=evidence.dropped,
+            blamed="kernel" if evaluated.ok else "data" if agrees_with_ort else "neither",
+            ignored=case.ignored,
         )
-    for setting, (first, again) in evidence.answers.items():
-        if found := _first_difference(evidence, first, again):
+    for setting, (first, again) in case.outputs.items():
+        if found := first_difference(first, again, _subjects(case)):
             yield case_message.not_repeatable(setting, found)
-    threads = [evidence.answers[setting][0] for setting in (ONE_THREAD, TWO_THREADS) if setting in evidence.answers]
-    if len(threads) == 2 and (found := _first_difference(evidence, *threads)):
+    threads = [case.outputs[setting][0] for setting in (ONE_THREAD, TWO_THREADS) if setting in case.outputs]
+    if len(threads) == 2 and (found := first_difference(threads[0], threads[1], _subjects(case))):
         yield case_message.threads_differ(found)
-    if evidence.crowd:
-        yield case_message.wrong_among_threads(evidence.crowd)
-    if not oracle.ok:
-        yield case_message.evaluator_differs(oracle)
-
-
-def _first_difference(evidence: CaseRuns, first: Outputs, second: Outputs) -> Comparison | None:
-    """Return how outputs that must be equal, to the last bit, differ."""
-    for subject, a, b in zip(_subjects(evidence), first, second, strict=True):
-        found = compare(b, a, tolerance=EXACT)
-        if not found.ok:
-            return replace(found, subject=subject)
-    return None
-
-
-def _blamed(evidence: CaseRuns, wrong: Run, oracle: Comparison) -> case_message.Blamed:
-    """Return with whom the reference evaluator agrees: it runs the model as well, but with the reference."""
-    if oracle.ok:
-        return "kernel"
-    return "data" if _worst(evidence, wrong.outputs, evidence.oracle).ok else "neither"
+    if case.concurrent:
+        yield case_message.wrong_among_threads(case.concurrent)
+    if not evaluated.ok:
+        yield case_message.evaluator_differs(evaluated)

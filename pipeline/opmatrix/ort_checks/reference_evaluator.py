@@ -1,4 +1,4 @@
-"""The second oracle: the model itself, evaluated by onnx.reference with reference.py as the custom op."""
+"""Evaluate a model with onnx.reference, and its custom operators with their reference.py."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from opmatrix.testdata.numpy_reference import Reference
 
 
 class ReferenceRun:
-    """A model in ReferenceEvaluator; a `Session`."""
+    """A model in onnx.reference.ReferenceEvaluator; a `Session`."""
 
     def __init__(self, model: onnx.ModelProto, operators: Sequence[tuple[OpSpec, Reference]]) -> None:
-        """Prepare it. Raises VerifyError for a node that neither onnx.reference nor one of `operators` knows."""
+        """Raises VerifyError for a node that neither onnx.reference nor `operators` implements."""
         try:
             self._evaluator = ReferenceEvaluator(model, new_ops=[_op_run(*operator) for operator in operators])
-        except Exception as error:  # ReferenceEvaluator raises whatever its operators do
+        except Exception as error:  # the operators of ReferenceEvaluator may raise anything
             raise VerifyError(f"the reference evaluator cannot read the model: {error}") from error
 
     def run(self, output_names: None, inputs: Mapping[str, Array], /) -> Sequence[Array]:
         """Evaluate the model. Raises VerifyError with the message of the operator that failed."""
         try:
-            with np.errstate(all="ignore"):  # NaN and infinities go through as IEEE 754 has it
+            with np.errstate(all="ignore"):  # NaN and infinities propagate as in IEEE 754
                 return list(self._evaluator.run(output_names, dict(inputs)))
         except Exception as error:
             raise VerifyError(f"the reference evaluator cannot run the model: {error}") from error
 
 
 def _op_run(spec: OpSpec, reference: Reference) -> type[OpRun]:
-    """Return the custom op as onnx.reference wants it: a class that is named as the op type."""
-    # A node need not carry an attribute that has its default; the reference has no defaults.
+    """Return the class that onnx.reference runs for the op type of the same name."""
+    # A node may leave out an attribute that has its default; reference.py has no defaults.
     defaults = {a.name: as_float32(a, a.default) for a in spec.attributes if a.default is not None}
     declared = {a.name: a for a in spec.attributes}
 
@@ -51,10 +51,7 @@ def _op_run(spec: OpSpec, reference: Reference) -> type[OpRun]:
 
 
 def _as_declared(attribute: Attribute, value: Any) -> AttributeValue:
-    """Return what a node holds as the declaration has it: ONNX knows no bools, and onnx.reference gives lists."""
-    items = [bool(v) if attribute.kind.startswith("bool") else v for v in (value if _many(attribute) else [value])]
-    return tuple(items) if _many(attribute) else items[0]
-
-
-def _many(attribute: Attribute) -> bool:
-    return attribute.kind.endswith("s")
+    """Return an attribute as the declaration has it: ONNX has no bool, and onnx.reference passes lists."""
+    is_list = attribute.kind.endswith("s")
+    items = [bool(v) if attribute.kind.startswith("bool") else v for v in (value if is_list else [value])]
+    return tuple(items) if is_list else items[0]

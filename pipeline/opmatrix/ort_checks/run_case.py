@@ -1,4 +1,4 @@
-"""One model on trial: its sessions in ONNX Runtime, its reference evaluation, and the evidence that both give."""
+"""Run the cases of one model for verify: in ONNX Runtime sessions, in several threads, and in the evaluator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opmatrix.testdata.compare import Comparison
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 
-OPSET, IR = 17, 8  # of the warm-up's model: any that every ONNX Runtime reads
+OPSET, IR = 17, 8  # of the warm-up's model: every supported ONNX Runtime reads them
 
 
 class ModelRunner:
@@ -29,9 +29,9 @@ class ModelRunner:
     def __init__(
         self, path: Path, *, name: str, runtime: OrtSessions, operators: Sequence[tuple[OpSpec, Reference]]
     ) -> None:
-        """Load a model of the operator `name`. `operators` are those whose nodes stand for themselves in it.
+        """Load a model of the operator `name`; `operators` are those that it has custom nodes of.
 
-        Raises VerifyError where it is missing or damaged, RefusedError where ONNX Runtime makes no session of it.
+        Raises VerifyError where it is missing or damaged, RefusedError where ONNX Runtime rejects it.
         """
         try:
             content = path.read_bytes()
@@ -42,40 +42,39 @@ class ModelRunner:
         self._inputs = [i.name for i in model.graph.input]
         self._outputs = [o.name for o in model.graph.output]
         self._sessions = runtime.sessions(content)
-        self._oracle = ReferenceRun(model, operators)
+        self._evaluator = ReferenceRun(model, operators)
 
-    def evidence(self, data: DataSet, tolerances: Mapping[DType, Tolerance]) -> CaseRuns:
-        """Run a data set: twice per session, once in the reference evaluator.
+    def run_case(self, data: DataSet, tolerances: Mapping[DType, Tolerance]) -> CaseRuns:
+        """Run a data set twice per session, and once in the reference evaluator.
 
-        Raises VerifyError where a run fails, RefusedError where ONNX Runtime says so.
+        Raises VerifyError where a run fails, RefusedError where one fails in ONNX Runtime.
         """
-        self._require_names(data)
+        for kind, has, given in (("input", self._inputs, data.inputs), ("output", self._outputs, data.outputs)):
+            if has != list(given):
+                raise VerifyError(
+                    f"the model's {kind}s are {has}, those of the test data {list(given)}; "
+                    "export the model and write the data again"
+                )
         fed = {name: array.copy() for name, array in data.inputs.items()}
-        answers = {setting: (call(s, fed), call(s, fed)) for setting, s in self._sessions.items()}
-        written = [name for name, array in fed.items() if array.tobytes() != data.inputs[name].tobytes()]
+        outputs = {setting: (call(s, fed), call(s, fed)) for setting, s in self._sessions.items()}
+        overwritten = [name for name, array in fed.items() if array.tobytes() != data.inputs[name].tobytes()]
         return CaseRuns(
             names=list(data.outputs),
             expected=tuple(data.outputs.values()),
-            answers=answers,
-            oracle=call(self._oracle, data.inputs),
+            outputs=outputs,
+            evaluated=call(self._evaluator, data.inputs),
             tolerances=tolerances,
-            written=written,
+            overwritten=overwritten,
         )
 
-    def crowded(self, data: Mapping[str, DataSet]) -> dict[str, Comparison | str]:
-        """Run data sets in several threads of one session; return what differs from a run alone, by their names."""
+    def run_concurrently(self, data: Mapping[str, DataSet]) -> dict[str, Comparison | str]:
+        """Run data sets in several threads of one session; return the differences from a run alone, by case."""
         feeds = {case: {name: array.copy() for name, array in d.inputs.items()} for case, d in data.items()}
         return run_concurrently(self._sessions[ONE_THREAD], feeds)
 
-    def _require_names(self, data: DataSet) -> None:
-        for kind, has, given in (("input", self._inputs, data.inputs), ("output", self._outputs, data.outputs)):
-            if has != list(given):
-                raise VerifyError(f"the model's {kind}s are {has}, those of the test data {list(given)}; "
-                                  "export the model and write the data again")  # fmt: skip
-
 
 def warm_up() -> None:
-    """Pay once for what the first session and the first evaluator of a process build: 10 ms. Starts no thread."""
+    """Build what a process's first session and evaluator build, 10 ms, before it forks. Starts no thread."""
     node = helper.make_node("Identity", ["x"], ["y"])
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y"))
     opset = helper.make_opsetid("", OPSET)

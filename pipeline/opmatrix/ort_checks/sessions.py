@@ -1,4 +1,4 @@
-"""ONNX Runtime: sessions that know a custom-op library, and what their errors mean."""
+"""Sessions of ONNX Runtime with custom-op libraries, and explanations of ONNX Runtime's errors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 from opmatrix.errors import VerifyError, missing
 from opmatrix.testdata.arrays import Array
 
-# They have no common base but Exception. ValueError is what Python's side raises for a wrong feed.
+# They have no common base class but Exception. ONNX Runtime's Python code raises ValueError for a wrong feed.
 ORT_ERRORS: tuple[type[Exception], ...] = (
     ValueError,
     RuntimeError,
     *(v for v in vars(_state).values() if isinstance(v, type) and issubclass(v, Exception)),
 )
 
-# How a model is run: graph optimisation and threads. One thread makes runs repeat to the last bit.
+# Graph optimisation and number of threads. With one thread, runs repeat to the last bit.
 SETTINGS: Mapping[str, tuple[ort.GraphOptimizationLevel, int]] = {
     "optimised": (ort.GraphOptimizationLevel.ORT_ENABLE_ALL, 1),
     "not optimised": (ort.GraphOptimizationLevel.ORT_DISABLE_ALL, 1),
@@ -29,27 +29,27 @@ SETTINGS: Mapping[str, tuple[ort.GraphOptimizationLevel, int]] = {
 
 
 class RefusedError(VerifyError):
-    """ONNX Runtime refuses a model, or a run of it."""
+    """ONNX Runtime rejects a model, or a run of it fails."""
 
 
 class TooNewError(RefusedError):
-    """ONNX Runtime refuses a model for its IR version or its opset, whatever is in it."""
+    """ONNX Runtime rejects a model for its IR version or its opset."""
 
 
 class Session(Protocol):
-    """What both onnxruntime.InferenceSession and onnx.reference.ReferenceEvaluator offer."""
+    """The common interface of onnxruntime.InferenceSession and onnx.reference.ReferenceEvaluator."""
 
     def run(self, output_names: None, feed_inputs: Mapping[str, Array], /) -> Sequence[Array]: ...
 
 
 class OrtSessions:
-    """ONNX Runtime with one custom-op library, or without any; `more` are others, each with domains of its own.
+    """Makes sessions with one custom-op library or none, and with `more` libraries, each for other domains.
 
-    Under sanitizers each tensor is allocated by itself: within an arena they see nothing.
+    With `sanitized`, each tensor is allocated separately, since sanitizers see no error within an arena.
     """
 
     def __init__(self, library: Path | None, *, more: Sequence[Path] = (), sanitized: bool = False) -> None:
-        """Load the libraries. Raises VerifyError where one is missing or no custom-op library."""
+        """Load the libraries. Raises VerifyError where one is missing, or is no custom-op library."""
         self.library = library
         libraries = (*([library] if library else ()), *more)
         for path in libraries:
@@ -58,13 +58,13 @@ class OrtSessions:
         self._options = {
             name: _options(level, threads, libraries, arena=not sanitized)
             for name, (level, threads) in SETTINGS.items()
-            if threads == 1 or library  # how ONNX Runtime's own kernels split their work is not on trial here
+            if threads == 1 or library  # how ONNX Runtime's own kernels split their work is not tested
         }
 
     def sessions(self, model: bytes | str, *, settings: Sequence[str] | None = None) -> dict[str, Session]:
-        """Return one session per setting, all by default; a text is the path of a model, which may have data beside it.
+        """Return one session per setting, by default all; a `str` is a model's path, needed for external data.
 
-        Raises RefusedError where ONNX Runtime refuses the model.
+        Raises RefusedError where ONNX Runtime rejects the model.
         """
         try:
             return {
@@ -84,8 +84,8 @@ def _options(
     options.graph_optimization_level = level
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # a second thread would burn its core
-    options.log_severity_level = 4  # what fails comes as an exception; the log would say it twice
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # an idle thread would occupy its core
+    options.log_severity_level = 4  # errors come as exceptions; the log would repeat them
     for library in libraries:
         try:
             options.register_custom_ops_library(str(library))
@@ -96,7 +96,7 @@ def _options(
 
 _TOO_NEW = r"Unsupported model IR version|Opset \d+ is under development"
 
-# What ONNX Runtime says, and what it means to the person who reads it.
+# Patterns of ONNX Runtime's error messages, with the explanation and the remedy.
 _MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {
     r"Failed to get symbol RegisterCustomOps with error: ([^:]+)": lambda m: (
         f"{m[1]} exports no RegisterCustomOps, so it is no custom-op library of ONNX Runtime. The library whose name "
@@ -151,7 +151,7 @@ _MEANINGS: Mapping[str, Callable[[re.Match[str]], str]] = {
 
 
 def explain(text: str) -> str:
-    """Return what an error text of ONNX Runtime means and what to do about it; an unknown text without its prefix."""
+    """Return the explanation and the remedy of an ONNX Runtime error; of an unknown one, its text without prefix."""
     for pattern, meaning in _MEANINGS.items():
         if found := re.search(pattern, text, re.DOTALL):
             return meaning(found)
@@ -159,7 +159,7 @@ def explain(text: str) -> str:
 
 
 def call(session: Session, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
-    """Run a session once. Raises RefusedError with what ONNX Runtime, or the kernel, said."""
+    """Run a session once. Raises RefusedError with the explained error of ONNX Runtime or the kernel."""
     try:
         return tuple(session.run(None, inputs))
     except ORT_ERRORS as error:

@@ -17,8 +17,8 @@ from opmatrix.files import write_bytes
 from opmatrix.matrix.cells import Exporter
 from opmatrix.model_check import finding, load_operators
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.model_inputs import described
-from opmatrix.model_check.user_model import TorchModel, build, to_array, told
+from opmatrix.model_check.type_text import format_array
+from opmatrix.model_check.user_model import TorchModel, build, error_text, to_array
 from opmatrix.project.paths import Paths
 from opmatrix.testdata import onnx_dataset
 from opmatrix.torch_library.call import torch_minor
@@ -63,7 +63,7 @@ def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int
 
 
 def _described(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> str:
-    return ", ".join(f"{name} {described(to_array(tensor))}" for name, tensor in zip(names, tensors, strict=True))
+    return ", ".join(f"{name} {format_array(to_array(tensor))}" for name, tensor in zip(names, tensors, strict=True))
 
 
 class _Record:
@@ -103,7 +103,7 @@ def _run(model: TorchModel, target: str, loaded: load_operators.LoadedOperators)
         with torch.no_grad():
             given = model.module(*(t.clone() for t in model.inputs))
     except Exception as error:  # a user's module may raise anything
-        text = f"{target}: the module raised {told(error)}"
+        text = f"{target}: the module raised {error_text(error)}"
         missing = next((why for name, why in loaded.missing.items() if name.partition("::")[2] in str(error)), "")
         raise UsageError(f"{text}. {missing}" if missing else text) from error
     leaves = _pytree.tree_leaves(given)

@@ -11,11 +11,11 @@ import onnx
 from opmatrix.declaration.load import load_operators
 from opmatrix.errors import OpmatrixError
 from opmatrix.model_check import finding, first_wrong_node
-from opmatrix.model_check.custom_nodes import used
+from opmatrix.model_check.custom_nodes import used_operators
 from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.first_wrong_node import QUESTION, first_wrong
 from opmatrix.model_check.model_inputs import find_inputs
-from opmatrix.model_check.per_node_compare import nodewise, write_alone
+from opmatrix.model_check.per_node_compare import compare_nodes, write_one_node
 from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.paths import Paths
 from opmatrix.testdata.numpy_reference import Reference
@@ -38,14 +38,14 @@ def run(
     """Write the findings. `differs`: the outputs are not the expected ones. `own`: compare only the nodes of this
     project's operators."""
     proto = onnx.load_model(model)
-    specs = used(proto, [o.spec for o in load_operators(layout)])
+    specs = used_operators(proto, [o.spec for o in load_operators(layout)])
     try:
         fed = find_inputs(proto, model, inputs)
         references = [(spec, Reference(layout, spec)) for spec in specs]
         limits = tolerances(rtol, atol)
-        nodes = list(nodewise(proto, fed.inputs, OrtSessions(None, more=libraries), references, limits, own=own))
+        nodes = list(compare_nodes(proto, fed.inputs, OrtSessions(None, more=libraries), references, limits, own=own))
         wrong = first_wrong(nodes)
-        alone = write_alone(wrong, proto, into / "first_node") if wrong else None
+        alone = write_one_node(wrong, proto, into / "first_node") if wrong else None
         replay = f" It alone: doit check {os.path.relpath(alone)}" if alone else ""
         findings = list(first_wrong_node.findings(nodes, specs, differs=differs, own=own, replay=replay))
     except OpmatrixError as error:

@@ -14,12 +14,12 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 from opmatrix.declaration.load import load_operators
 from opmatrix.errors import OpmatrixError
 from opmatrix.model_check import finding
-from opmatrix.model_check.custom_nodes import Builtin, faulty, node_findings, used
+from opmatrix.model_check.custom_nodes import Builtin, faulty_nodes, node_findings, used_operators
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import opsets
-from opmatrix.model_check.ort_libraries import Needed, needed
-from opmatrix.model_check.ort_versions import parsed, versions
-from opmatrix.model_check.shape_inference import checker, inference, schemas
+from opmatrix.model_check.ort_libraries import NeededLibraries, needed_libraries
+from opmatrix.model_check.ort_versions import parse_version, version_findings
+from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.version import minor
@@ -30,15 +30,15 @@ PART = "read.json"
 def run(layout: Paths, *, model: Path, ort: str, into: Path) -> None:
     """Write the findings, and the libraries that a session needs. `ort` is a version that need not be installed."""
     findings: list[Finding] = []
-    libraries: Needed | None = None
+    libraries: NeededLibraries | None = None
     error = ""
     try:
         if ort:
-            parsed(ort)  # raises before the model is read
+            parse_version(ort)  # raises before the model is read
         proto = _read(model)
         operators = load_operators(layout)
         specs = [o.spec for o in operators]
-        libraries = needed(layout, [o for o in operators if o.spec in used(proto, specs)])
+        libraries = needed_libraries(layout, [o for o in operators if o.spec in used_operators(proto, specs)])
         findings = list(_findings(proto, model, specs, libraries, ort))
     except OpmatrixError as mistake:
         error = str(mistake)
@@ -67,7 +67,9 @@ class NoModelError(OpmatrixError, exit_code=2):
     """A file that contains no ONNX model."""
 
 
-def _findings(proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries: Needed, ort: str) -> Iterator[Finding]:
+def _findings(
+    proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries: NeededLibraries, ort: str
+) -> Iterator[Finding]:
     imported = opsets(proto)
     known = builtin()
     nodes = list(node_findings(proto, specs, known))
@@ -75,14 +77,14 @@ def _findings(proto: ModelProto, path: Path, specs: Sequence[OpSpec], libraries:
     yield from libraries.findings
     external = list(_external_data(proto, path))
     yield from external
-    found = schemas(used(proto, specs), imported)
-    types = list(inference(proto, found, faulty=faulty(proto, specs, known), builtin=known))
+    found = schemas(used_operators(proto, specs), imported)
+    types = list(inference_findings(proto, found, faulty=faulty_nodes(proto, specs, known), builtin=known))
     # The checker of onnx would only repeat what is already wrong.
     if all(f.mark != "wrong" for f in (*nodes, *external, *types)):
-        yield from checker(proto, path, found)
+        yield from checker_findings(proto, path, found)
     yield from types
     for version in dict.fromkeys(v for v in (minor(onnxruntime.__version__), ort) if v):
-        wrong = list(versions(proto.ir_version, imported.get("", 0), ort=version))
+        wrong = list(version_findings(proto.ir_version, imported.get("", 0), ort=version))
         yield from wrong
         if not wrong:
             text = f"opset {imported.get('', 0)}, IR version {proto.ir_version}: ONNX Runtime {version} reads them"

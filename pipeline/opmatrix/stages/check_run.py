@@ -13,7 +13,7 @@ from opmatrix.model_check import finding
 from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.model_inputs import ModelInputs, find_inputs
-from opmatrix.model_check.run_model import agreement, same
+from opmatrix.model_check.run_model import compare_settings, compare_with_expected
 from opmatrix.model_check.run_model import run as run_model
 from opmatrix.ort_checks.sessions import OrtSessions
 from opmatrix.project.paths import Paths
@@ -65,6 +65,6 @@ def _findings(
     if any(f.mark == "wrong" for f in found):
         return
     if fed.expected:
-        yield from agreement(proto, answers, fed.expected, limits, of=of)
+        yield from compare_with_expected(proto, answers, fed.expected, limits, of=of)
     else:
-        yield from same(proto, answers, limits)
+        yield from compare_settings(proto, answers, limits)

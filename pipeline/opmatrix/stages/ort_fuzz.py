@@ -22,7 +22,7 @@ def run(layout: Paths, operator: Operator) -> None:
     fuzz = Fuzz(operator, OrtSessions(layout.ort_library(operator.name), sanitized=layout.sanitized))
     tried = drawn_cases.read(layout.drawn_inputs(operator.name), operator.name)
     # A handwritten binding checks only what its author decided.
-    forbidden = () if is_own(OWN_ORT, operator.spec, operator.handwritten_files) else fuzz.illegal_problems()
+    forbidden = () if is_own(OWN_ORT, operator.spec, operator.handwritten_files) else fuzz.invalid_call_problems()
     if found := [*fuzz.drawn_problems(tried), *forbidden]:
         more = [f"and {len(found) - FEW} more"] if len(found) > FEW else []
         raise VerifyError("\n".join([*found[:FEW], *more]))

@@ -142,7 +142,7 @@ class CellVerifier:
                 raise VerifyError(f"{lost} or its data are missing. Take them from the history of the project")
             step_log.now_running(f"case {case}")
             runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
-            judgement = judge_case(runner.evidence(onnx_dataset.read(folder), config.tolerances))
+            judgement = judge_case(runner.run_case(onnx_dataset.read(folder), config.tolerances))
         except (VerifyError, DataError) as error:
             return _not_run(made, made.cases[0], error, self.cell)
         if self.only:
@@ -174,7 +174,9 @@ class CellVerifier:
         found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
         # Without a library there is no kernel whose state threads could share.
         shared = self.once and config.runtime.library
-        crowd = runner.crowded({case: data for case, data in found.items() if shared and isinstance(data, DataSet)})
+        concurrent = runner.run_concurrently(
+            {case: data for case, data in found.items() if shared and isinstance(data, DataSet)}
+        )
         ignored = case_message.ignored_attributes(name, model, exported.get("dropped", ()))
         for case in asked:
             data = found[case.name]
@@ -182,11 +184,11 @@ class CellVerifier:
                 if isinstance(data, DataError):
                     raise data
                 step_log.now_running(f"case {case.name}")
-                evidence = runner.evidence(data, config.tolerances)
+                runs = runner.run_case(data, config.tolerances)
             except (VerifyError, DataError) as error:
                 yield _not_run(model, case, error, self.cell)
                 continue
-            judgement = judge_case(replace(evidence, crowd=crowd.get(case.name), dropped=ignored))
+            judgement = judge_case(replace(runs, concurrent=concurrent.get(case.name), ignored=ignored))
             if self.only:
                 self._show(path, folders[model.cases.index(case)], judgement)
             yield _judged(model, case, judgement)
@@ -205,8 +207,8 @@ class CellVerifier:
         """Print the runs of a replayed case."""
         model, data = model.relative_to(self.layout.root), data.relative_to(self.layout.root)
         runs = [(run.name, run.comparison) for run in judgement.runs]
-        lines = case_message.replayed(model, data, runs, evaluated=judgement.oracle, verified=not judgement.detail)
-        print("\n".join(lines))
+        verified = not judgement.detail
+        print(*case_message.replay_lines(model, data, runs, evaluated=judgement.evaluated, verified=verified), sep="\n")
 
 
 def _read(folder: Path) -> DataSet | DataError:

@@ -1,1 +1,1 @@
-"""Test data: arrays from descriptions, expected outputs from a reference, files, and how two arrays compare."""
+"""Test data: arrays of the cases, expected outputs from reference.py, data sets, drawn cases, comparison of arrays."""

@@ -1,10 +1,10 @@
-"""NumPy arrays from the tensors that a case describes."""
+"""Make NumPy arrays from the tensors that cases.py describes."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,35 +18,37 @@ Array = NDArray[Any]
 
 
 def dtype_name(array: Array) -> str:
-    """Return the name that a declaration has for the dtype of `array`."""
+    """Return the array's dtype as a declaration names it."""
     return _name(array.dtype)
 
 
-@functools.cache  # NumPy puts the name together anew each time, in 10 us
+@functools.cache  # NumPy builds the name anew each time, in 10 us
 def _name(dtype: np.dtype[Any]) -> str:
     return "string" if dtype == np.object_ else str(dtype)
 
 
 def seed_of(operator: str, case: str, input: str) -> str:
-    """Return the text that seeds one input: a new case or input leaves the numbers of all others as they are."""
+    """Return the seed of one input; so a new case or input does not change the values of the others."""
     return f"{operator}/{case}/{input}"
 
 
 def array(tensor: Tensor, dtype: DType, *, seed_of: str) -> Array:
-    """Return the numbers of `tensor`, contiguous, whatever its layout.
+    """Return the values of `tensor` as a contiguous array, for every memory layout.
 
-    A random integer is the nearest one to a normally distributed number, a random bool says whether that is above
-    the mean. Raises DataError for a ragged tensor, a special out of range, and a number that `dtype` cannot hold.
+    Random values are normally distributed; integers are rounded, and a bool is True above the mean. Raises DataError
+    for ragged values, a special out of range, or a value that `dtype` cannot represent.
     """
     shape = shape_of(tensor)
-    if isinstance(tensor, Random):
-        numbers = _draw(tensor, dtype, seed_of)
-        # A special is put in as the dtype's own value: an int64 of 2**63 - 1 would not survive a float64.
-        for index, special in _checked(tensor.specials, numbers.size).items():
-            numbers[index] = _fit([special], dtype)[0]
-    else:
-        numbers = _fit(list(_flatten(tensor.values, shape)), dtype)
-    return numbers.reshape(shape)
+    if not isinstance(tensor, Random):
+        return _fit(list(_flatten(tensor.values, shape)), dtype).reshape(shape)
+    values = _draw(tensor, dtype, seed_of)
+    for index, special in tensor.specials.items():
+        if not 0 <= index < values.size:
+            raise DataError(
+                f"special at flat index {index}, allowed: 0 to {values.size - 1}; the tensor has {values.size} elements"
+            )
+        values[index] = _fit([special], dtype)[0]  # in its own dtype: float64 cannot represent 2**63 - 1
+    return values.reshape(shape)
 
 
 def _draw(tensor: Random, dtype: DType, seed_of: str) -> Array:
@@ -56,21 +58,12 @@ def _draw(tensor: Random, dtype: DType, seed_of: str) -> Array:
     normal = np.random.Generator(np.random.PCG64(seed)).standard_normal(int(np.prod(tensor.shape, dtype=np.int64)))
     if dtype == "bool":
         return normal > 0
-    numbers = tensor.mean + tensor.deviation * normal
-    if numpy_dtype(dtype).kind in "iu":
-        numbers = np.rint(numbers)
-    return _cast(numbers, dtype)
-
-
-def _checked(specials: Mapping[int, float], size: int) -> Mapping[int, float]:
-    for index in specials:
-        if not 0 <= index < size:
-            raise DataError(f"special at flat index {index}, allowed: 0 to {size - 1}; the tensor has {size} elements")
-    return specials
+    values = tensor.mean + tensor.deviation * normal
+    return _cast(np.rint(values) if numpy_dtype(dtype).kind in "iu" else values, dtype)
 
 
 def _flatten(values: Nested, shape: tuple[int, ...]) -> Iterator[Scalar]:
-    """Yield the scalars in C order. Raises DataError where `values` has not `shape` all the way down."""
+    """Yield the scalars in C order. Raises DataError for ragged values."""
     if not isinstance(values, tuple):
         if shape:
             raise DataError(f"ragged values: found the number {values!r} where {shape[0]} are expected")
@@ -84,7 +77,7 @@ def _flatten(values: Nested, shape: tuple[int, ...]) -> Iterator[Scalar]:
 
 
 def _fit(values: list[Scalar], dtype: DType) -> Array:
-    """Return Python numbers as an array of `dtype`; a bool is no number, and a number no bool."""
+    """Return Python scalars as an array of `dtype`. Raises DataError for a scalar of another kind: a bool is no int."""
     kind: type | tuple[type, ...] = {"bool": bool, "string": str}.get(dtype, (int, float))
     for value in values:
         if not isinstance(value, kind) or (isinstance(value, bool) and dtype != "bool"):
@@ -94,23 +87,18 @@ def _fit(values: list[Scalar], dtype: DType) -> Array:
     return _cast(np.array(values, np.longdouble), dtype)
 
 
-def _cast(numbers: Array, dtype: DType) -> Array:
-    """Cast numbers. Raises DataError for the first that `dtype` cannot hold: rounding is no loss, but in an integer."""
+def _cast(values: Array, dtype: DType) -> Array:
+    """Cast values. Raises DataError for one out of range, and for one that is no integer where `dtype` is."""
     with np.errstate(all="ignore"):
-        made = numbers.astype(numpy_dtype(dtype))
-        lost = np.isfinite(numbers) & ~np.isfinite(made) if made.dtype.kind not in "iu" else _inexact(numbers, made)
+        made = values.astype(numpy_dtype(dtype))
+        if made.dtype.kind in "iu":
+            # longdouble represents every int64 and uint64 on x86-64. The range is compared too, since a cast beyond it
+            # is undefined and may return the same value.
+            bounds, wide = np.iinfo(made.dtype), values.astype(np.longdouble)
+            in_range = (wide >= bounds.min) & (wide <= np.longdouble(str(bounds.max)))
+            lost = ~in_range | (made.astype(np.longdouble) != wide)
+        else:
+            lost = np.isfinite(values) & ~np.isfinite(made)
     if lost.any():
-        raise DataError(f"{numbers[lost][0]!s} does not fit {dtype}")
+        raise DataError(f"{values[lost][0]!s} does not fit {dtype}")
     return made
-
-
-def _inexact(numbers: Array, integers: Array) -> Array:
-    """Return where a cast to integers lost something; NaN and infinities are no integers."""
-    # longdouble holds every int64 and uint64 on x86-64; the bounds are compared first, as a cast beyond them is
-    # undefined and may come back as the same number.
-    bounds = np.iinfo(integers.dtype)
-    wide = numbers.astype(np.longdouble)
-    inexact: Array = ~((wide >= bounds.min) & (wide <= np.longdouble(str(bounds.max)))) | (
-        integers.astype(np.longdouble) != wide
-    )
-    return inexact

@@ -1,4 +1,4 @@
-"""The numbers of a case, and the attributes that the reference is called with."""
+"""The input arrays of a case, and the attributes that reference.py is called with."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from opmatrix.testdata.arrays import Array
 
 
 def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
-    """Return one array per tensor that a case gives, as the data stage writes them. Raises DataError for the first that
-    its description does not fit."""
+    """Return one array per tensor of a case, as in its data set. Raises DataError for a wrong description."""
     found = []
     for feed in graph_inputs(spec, model, case):
-        # The seed does not follow from the name in the graph: `Model.names` may rename an input and keep its values.
+        # The seed has the declared name, not that of the graph: `Model.names` may rename an input and keep its values.
         name = f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
         try:
             seed = arrays.seed_of(spec.name, case.name, name)
@@ -31,16 +30,16 @@ def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
 
 
 def elements(case: Case) -> list[int]:
-    """Return how many elements each tensor of a case has."""
+    """Return the number of elements of each tensor of a case."""
     return [math.prod(shape_of(tensor)) for name in case.inputs for tensor in given(case, name)]
 
 
-def small_and_finite(numbers: Sequence[Array], *, elements: int) -> bool:
-    """Return whether every tensor has 1 to `elements` elements, and no NaN or infinity."""
-    return all(0 < array.size <= elements and bool(np.isfinite(array).all()) for array in numbers)
+def small_and_finite(found: Sequence[Array], *, elements: int) -> bool:
+    """Return whether every array has 1 to `elements` elements, all finite."""
+    return all(0 < array.size <= elements and bool(np.isfinite(array).all()) for array in found)
 
 
 def reference_attributes(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
-    """Return every attribute of a model by its ONNX name, as ONNX stores it."""
+    """Return every attribute of a model by its ONNX name, floats rounded to float32 as in ONNX."""
     values = attribute_values(spec, model)
     return {a.name: as_float32(a, values[a.name]) for a in spec.attributes if a.name in values}

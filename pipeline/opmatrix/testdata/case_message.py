@@ -1,4 +1,4 @@
-"""The words of a case that is not verified, made from values: what was compared, in which runs, how to run it again."""
+"""The messages of failing cases, for register, verify and the report: what differs, in which runs, how to replay it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opmatrix.testdata.compare import Comparison
 from opmatrix.verdict import WRONG, CaseResult, Verdict, percent
 
 Blamed = Literal["kernel", "data", "neither"]
-"""Where the reference evaluator, which runs the model with the reference, points to."""
+"""What the reference evaluator, which runs the model with reference.py, shows to be wrong."""
 
 _BLAMED: Mapping[Blamed, str] = {
     "kernel": "agrees with the expected output: the kernel is wrong",
@@ -21,20 +21,20 @@ _BLAMED: Mapping[Blamed, str] = {
 }
 
 
-# Of a kernel in torch.
+# A kernel in torch.
 
 
 def mismatch(subject: str, comparison: Comparison, *, replay: str) -> str:
-    """Return the message of a mismatch: whose it is, what differs, and the command that shows it again."""
+    """Return the message of a mismatch, with the command that replays it."""
     return f"{subject}: {comparison}. Replay: {replay}"
 
 
 def refused(subject: str, error: Exception, *, replay: str) -> str:
-    """Return the message of a kernel that refuses a case."""
+    """Return the message of a kernel that raises for a case."""
     return f"{subject}: the kernel refuses it: {error}. Replay: {replay}"
 
 
-# Of a model in ONNX Runtime: what is wrong.
+# A model in ONNX Runtime.
 
 
 def wrote_input(names: Sequence[str]) -> str:
@@ -42,15 +42,18 @@ def wrote_input(names: Sequence[str]) -> str:
 
 
 def differs(worst: Comparison, *, only: Sequence[str], blamed: Blamed, ignored: str = "") -> str:
-    """Return how runs differ from the expected output, `only` these where others agree; `ignored` is what explains it
-    where the reference evaluator agrees with ONNX Runtime."""
+    """Return how runs differ from the expected output.
+
+    `only` names the runs, where others agree. `ignored`, the message about ignored attributes, explains why the
+    reference evaluator agrees with ONNX Runtime.
+    """
     runs = f" (only in these runs: {'; '.join(only)})" if only else ""
-    said = f"agrees with ONNX Runtime: {ignored}" if ignored and blamed == "data" else _BLAMED[blamed]
-    return f"{worst}{runs}. The reference evaluator {said}"
+    evaluator = f"agrees with ONNX Runtime: {ignored}" if ignored and blamed == "data" else _BLAMED[blamed]
+    return f"{worst}{runs}. The reference evaluator {evaluator}"
 
 
 def ignored_attributes(operator: str, model: Model, names: Sequence[str]) -> str:
-    """Return what to do about attributes that a lowering does not use, or nothing for none."""
+    """Return the message about attributes that a lowering ignores, or "" for none."""
     if not names:
         return ""
     set_to = " and ".join(f"{n!r}, which model {model.name!r} sets to {model.attributes[n]!r}" for n in names)
@@ -62,29 +65,28 @@ def ignored_attributes(operator: str, model: Model, names: Sequence[str]) -> str
 
 def not_repeatable(setting: str, first: Comparison) -> str:
     return (
-        f"two equal runs of one session ({setting}) give different numbers: {_then(first)}. The kernel keeps a "
-        "state, or reads memory that it has not written"
+        f"two equal runs of one session ({setting}) give different numbers: {_first_and_second(first)}. The kernel "
+        "keeps a state, or reads memory that it has not written"
     )
 
 
 def threads_differ(first: Comparison) -> str:
     return (
-        f"one thread and two give different numbers: {_then(first)}. The parts into which the kernel splits its work "
-        "depend on each other"
+        f"one thread and two give different numbers: {_first_and_second(first)}. The parts into which the kernel "
+        "splits its work depend on each other"
     )
 
 
-def _then(found: Comparison) -> str:
+def _first_and_second(found: Comparison) -> str:
     return found.subject + (found.problem or f"at {found.worst} {found.expected}, then {found.actual}")
 
 
 def wrong_among_threads(found: Comparison | str) -> str:
-    """Return the message of a run that gives something else, or an error, while other threads run the same session."""
-    where = found
+    """Return the message of a run that differs, or fails, while other threads run the same session."""
     if isinstance(found, Comparison):
-        where = found.problem or f"at {found.worst} {found.expected} alone, {found.actual} in a crowd"
+        found = found.problem or f"at {found.worst} {found.expected} alone, {found.actual} in a crowd"
     return (
-        f"right alone, and wrong while other threads run the same session: {where}. The kernel shares a "
+        f"right alone, and wrong while other threads run the same session: {found}. The kernel shares a "
         "buffer between calls; make it local, or let ONNX Runtime allocate it"
     )
 
@@ -96,7 +98,7 @@ def evaluator_differs(evaluated: Comparison) -> str:
     )
 
 
-# Of a case as it is declared.
+# A case that contradicts its declaration.
 
 
 def unsupported(model: Model, reason: str) -> str:
@@ -115,34 +117,34 @@ def published(version: int, detail: str) -> str:
     return f"a model of version {version} runs no more: {detail}"
 
 
-# Of a verdict.
+# A verdict.
 
 
 def detail(cases: Sequence[CaseResult]) -> str:
-    """Return the detail of a verdict: how many of its cases are wrong, and the first in full."""
+    """Return the detail of a verdict: how many cases are wrong, and the message of the first."""
     wrong = [case for case in cases if case.outcome in WRONG]
     return f"{len(wrong)} of {len(cases)} cases; {wrong[0].case}: {wrong[0].detail}" if wrong else ""
 
 
 def faults(found: Verdict) -> dict[str, str]:
-    """Return one line per fault, by the names of its cases: those that share one are told together."""
+    """Return one line per fault, by the names of the cases that have it."""
     by_detail: dict[str, list[str]] = {}
     for result in found.cases:
         if result.outcome in WRONG:
             by_detail.setdefault(result.detail, []).append(result.case)
     if not by_detail:
         return {"": f"{found}: {found.detail}"}
-    told = {}
-    for said, (case, *others) in by_detail.items():
+    lines = {}
+    for fault, (case, *others) in by_detail.items():
         also = f" Also {', '.join(others)}." if others else ""
-        told[", ".join([case, *others])] = f"{found.case_name(case)}: {said}.{also} Replay: {found.replay(case)}"
-    return told
+        lines[", ".join([case, *others])] = f"{found.case_name(case)}: {fault}.{also} Replay: {found.replay(case)}"
+    return lines
 
 
-def replayed(
+def replay_lines(
     model: Path, data: Path, runs: Sequence[tuple[str, Comparison]], *, evaluated: Comparison, verified: bool
 ) -> Iterator[str]:
-    """Yield the lines that show how a replayed case went: what each run gave, and how much of the tolerance it used."""
+    """Yield the lines that a replayed case prints: per run the comparison, the error and the tolerance used."""
     yield f"model {model}\ndata  {data}"
     for name, c in runs:
         used = percent(c.tolerance_used)

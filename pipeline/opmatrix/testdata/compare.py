@@ -1,9 +1,10 @@
-"""Compare what was computed with what was expected."""
+"""Compare actual and expected arrays within a tolerance."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,24 +14,24 @@ from opmatrix.testdata.arrays import Array, dtype_name
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What a comparison found. `error`, `ulp` and `tolerance_used` are the largest over all elements, 0 for none.
+    """The result. `error`, `ulp` and `tolerance_used` are the largest over all elements, 0 for none.
 
-    `error` is the absolute error, inf where there is a NaN or an infinity on one side only. `ulp` is the error in units
-    in the last place of the expected value; a zero has none, so that `atol` alone judges it. `tolerance_used` is the
-    part of the tolerance that was used: 1.0 is just allowed. `worst` is the index that uses most; `expected` and
-    `actual` are the values there, in the fewest digits that tell them apart from their neighbours. `first` is the first
-    index, in C order, that is beyond the tolerance.
+    `error` is the absolute error, inf where only one side is NaN or infinite. `ulp` is the error in units in the last
+    place of the expected value; zeros are left out, since `atol` alone judges them. `tolerance_used` is the error as a
+    fraction of the tolerance: up to 1.0 is allowed. `worst` is the index where it is largest; `expected` and `actual`
+    are the values there, in the fewest digits that identify them. `first` is the first index, in C order, beyond the
+    tolerance.
     """
 
     tolerance: Tolerance
-    problem: str = ""  # why the arrays cannot be compared at all: dtype or shape
+    problem: str = ""  # why the arrays cannot be compared: number of outputs, dtype or shape
     elements: int = 0
     differing: int = 0
     worst: tuple[int, ...] | None = None
     first: tuple[int, ...] | None = None
     expected: str = ""
     actual: str = ""
-    subject: str = ""  # what the message begins with, such as the output's name where there are several
+    subject: str = ""  # the beginning of the message, such as the name of one of several outputs
     error: float = 0.0
     ulp: float = 0.0
     tolerance_used: float = 0.0
@@ -40,7 +41,7 @@ class Comparison:
         return not self.problem and not self.differing
 
     def __str__(self) -> str:
-        """Say what differs: ``3 of 64 elements differ beyond rtol=0.001 atol=1e-05; worst at (0, 17): ...``."""
+        """Return ``3 of 64 elements differ beyond rtol=0.001 atol=1e-05; worst at (0, 17): ...``."""
         if self.problem:
             return f"{self.subject}{self.problem}"
         limits = f"rtol={self.tolerance.rtol:g} atol={self.tolerance.atol:g}"
@@ -62,11 +63,14 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
     NaN equals NaN, an infinity equals the same infinity, and neither equals anything else. With `EXACT`, integers,
     bools and strings are equal or not, and so are floats (0.0 equals -0.0).
     """
-    if problem := _incomparable(actual, expected):
+    if actual.dtype != expected.dtype:
+        problem = f"dtype is {dtype_name(actual)}, expected {dtype_name(expected)}"
         return Comparison(tolerance=tolerance, problem=problem)
-    if actual.tobytes() == expected.tobytes():  # as most are: the same numbers in two runs
+    if actual.shape != expected.shape:
+        return Comparison(tolerance=tolerance, problem=f"shape is {actual.shape}, expected {expected.shape}")
+    if actual.tobytes() == expected.tobytes():  # the usual case, and fast
         return Comparison(tolerance=tolerance, elements=expected.size)
-    flat = expected.ravel()  # so that a scalar is an array as well
+    flat = expected.ravel()  # so that a scalar is an array too
     error = _error(actual.ravel(), flat)
     used = _tolerance_used(error, flat, tolerance)
     at = int(used.argmax())
@@ -87,16 +91,19 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
     )
 
 
-def _incomparable(actual: Array, expected: Array) -> str:
-    if actual.dtype != expected.dtype:
-        return f"dtype is {dtype_name(actual)}, expected {dtype_name(expected)}"
-    if actual.shape != expected.shape:
-        return f"shape is {actual.shape}, expected {expected.shape}"
-    return ""
+def first_difference(
+    first: Sequence[Array], second: Sequence[Array], subjects: Sequence[str] = ()
+) -> Comparison | None:
+    """Return the comparison of the first output in which two runs differ at all, with its subject, or None."""
+    for index, (a, b) in enumerate(zip(first, second, strict=True)):
+        found = compare(b, a, tolerance=EXACT)
+        if not found.ok:
+            return replace(found, subject=subjects[index] if subjects else "")
+    return None
 
 
 def _error(actual: Array, expected: Array) -> Array:
-    """Return the absolute error of each element, inf where it is no number."""
+    """Return the absolute error of each element; inf where only one side is NaN or infinite."""
     if expected.dtype == np.object_:
         return np.where(actual == expected, 0.0, math.inf)
     a, e = _wide(actual), _wide(expected)
@@ -109,16 +116,16 @@ def _error(actual: Array, expected: Array) -> Array:
 
 
 def _wide(array: Array) -> Array:
-    """Return numbers between which no difference is rounded away.
+    """Return the values in a type in which differences are exact.
 
-    On x86-64 longdouble holds every int64 and uint64. Floats need no more than float64, and get no more: one NaN in
-    longdouble costs a thousand times a number.
+    longdouble represents every int64 and uint64 on x86-64. Floats become float64 only: a NaN in longdouble costs a
+    thousand times as much as a number.
     """
     return array.astype(np.longdouble if array.dtype.kind in "iub" else np.float64)
 
 
 def _tolerance_used(error: Array, expected: Array, tolerance: Tolerance) -> Array:
-    """Return which part of the tolerance each error uses: 0 for none, inf for any error where none is allowed."""
+    """Return each error as a fraction of its tolerance; inf for an error where the tolerance is 0."""
     if expected.dtype == np.object_:
         return error
     size = np.abs(_wide(expected))
@@ -130,7 +137,7 @@ def _tolerance_used(error: Array, expected: Array, tolerance: Tolerance) -> Arra
 
 
 def _ulp(error: Array, expected: Array) -> float:
-    """Return the largest error in units in the last place of the expected value; integers have the unit 1."""
+    """Return the largest error in units in the last place of the expected value; the unit of integers is 1."""
     if expected.dtype.kind in "iub":
         return float(error.max())
     if expected.dtype == np.object_:

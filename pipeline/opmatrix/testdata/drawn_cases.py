@@ -1,4 +1,4 @@
-"""Drawn inputs with what the reference says to them: made once, tried by every kernel."""
+"""Drawn cases with the reference's outputs: written by draw-inputs, read by the property test and ort-fuzz."""
 
 from __future__ import annotations
 
@@ -18,38 +18,37 @@ from opmatrix.testdata.numpy_reference import Reference
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnCase:
-    """A model with one case, its numbers, and the expected outputs, or why the reference refuses them."""
+    """A model with one case, its input arrays, and the expected outputs, or why the reference raises."""
 
     model: Model
-    numbers: list[Array]
+    arrays: list[Array]
     expected: tuple[Array, ...] | None
     refusal: str
 
 
 def evaluate(spec: OpSpec, model: Model, reference: Reference) -> DrawnCase:
-    """Compute what a drawn model is held against."""
-    numbers = case_arrays(spec, model, model.cases[0])
-    expected, refusal = answer(spec, model, reference, numbers)
-    return DrawnCase(model=model, numbers=numbers, expected=expected, refusal=refusal)
+    """Run the reference on a drawn model's case."""
+    arrays = case_arrays(spec, model, model.cases[0])
+    expected, refusal = reference_outputs(spec, model, reference, arrays)
+    return DrawnCase(model=model, arrays=arrays, expected=expected, refusal=refusal)
 
 
-def answer(
-    spec: OpSpec, model: Model, reference: Reference, numbers: Sequence[Array]
+def reference_outputs(
+    spec: OpSpec, model: Model, reference: Reference, arrays: Sequence[Array]
 ) -> tuple[tuple[Array, ...] | None, str]:
-    """Return the outputs of the reference, or None and why it gives none."""
+    """Return the outputs of the reference and "", or None and its error."""
     try:
-        return reference(tuple(case_arguments(spec, model.cases[0], numbers)), reference_attributes(spec, model)), ""
+        return reference(tuple(case_arguments(spec, model.cases[0], arrays)), reference_attributes(spec, model)), ""
     except DataError as error:
         return None, str(error)
 
 
 def write(path: Path, found: Sequence[DrawnCase]) -> None:
-    """Write what `read` reads."""
     write_bytes(path, pickle.dumps(list(found)))
 
 
 def read(path: Path, operator: str) -> list[DrawnCase]:
-    """Raises DataError for a missing or damaged file."""
+    """Read what `write` wrote. Raises DataError for a missing or damaged file."""
     try:
         found: list[DrawnCase] = pickle.loads(path.read_bytes())
     except (FileNotFoundError, pickle.UnpicklingError, EOFError, AttributeError) as error:

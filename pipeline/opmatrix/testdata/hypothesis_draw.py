@@ -1,4 +1,4 @@
-"""Draw models of one case each from a declaration, always the same ones, and shrink one that is wanted."""
+"""Draw models of one case each with hypothesis, the same in every run, and shrink one that fails."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ EXAMPLES = 200
 
 
 def collect(operator: Operator, *, examples: int, home: Path) -> list[Model]:
-    """Return `examples` models with one case each, and always the same. `home` is where hypothesis may write.
+    """Return at most `examples` models with one case each, the same in every run; hypothesis may write to `home`.
 
-    A constraint that the declaration does not know is not kept: reference and kernel are then both to refuse.
+    A model may violate a constraint that is not declared: then reference and kernel must both raise.
     """
     found: dict[str, Model] = {}
 
@@ -34,7 +34,7 @@ def collect(operator: Operator, *, examples: int, home: Path) -> list[Model]:
 
 
 def find(operator: Operator, wanted: Callable[[Model], bool], *, examples: int, home: Path) -> Model | None:
-    """Return the smallest model that is `wanted`, of those that `examples` draws lead to, or None."""
+    """Return the smallest model for which `wanted` is true, found and shrunk from `examples` draws, or None."""
     set_hypothesis_home_dir(home)
     _Independent.random = Random(operator.name)
     AVAILABLE_PROVIDERS["independent"] = _Independent
@@ -52,8 +52,11 @@ def find(operator: Operator, wanted: Callable[[Model], bool], *, examples: int, 
 
 
 class _Independent(PrimitiveProvider):
-    """Draws each example on its own. hypothesis itself varies one for a while, which serves a search that is thousands
-    of examples long, and takes numbers from the source of all imported modules, so that they would change with it."""
+    """Draws each example independently, so that a draw depends on the operator's name alone.
+
+    hypothesis's own provider mutates earlier examples, which suits searches of thousands of examples, and draws
+    constants from the source of all imported modules.
+    """
 
     random: Random
 
@@ -64,11 +67,7 @@ class _Independent(PrimitiveProvider):
         assert min_value is not None and max_value is not None, "the strategies here draw from finite sets alone"
         return self.random.randint(min_value, max_value)
 
-    def draw_float(self, **constraints: Any) -> float:
+    def _unused(self, *arguments: Any, **constraints: Any) -> Any:
         raise NotImplementedError
 
-    def draw_string(self, *arguments: Any, **constraints: Any) -> str:
-        raise NotImplementedError
-
-    def draw_bytes(self, *arguments: Any, **constraints: Any) -> bytes:
-        raise NotImplementedError
+    draw_float = draw_string = draw_bytes = _unused

@@ -21,14 +21,14 @@ from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays, elements
 from opmatrix.testdata.numpy_reference import Argument
 
-ELEMENTS = 4096  # of the sound case, at most
-# In this order: the first two that an input does not take are tried on it.
+ELEMENTS = 4096  # of a tensor of the valid call, at most
+# The first two that an input does not take are tried on it.
 _DTYPES: Sequence[DType] = ("float16", "int32", "bool", "int64", "float64", "float32")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What an operator is called with: one argument per input, and the attributes as a model has them."""
+    """The arguments of a call: one per input, and the attributes of `model`."""
 
     model: Model
     inputs: tuple[Argument, ...]
@@ -36,7 +36,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidCall:
-    """A call in which `part` is wrong; `found` is its dtype, shape or value as a message shows it."""
+    """A call in which `part` is wrong; `found` is its dtype, shape or value as printed."""
 
     kind: Literal["dtype", "rank", "size", "value"]
     part: Input | Attribute
@@ -48,7 +48,7 @@ class InvalidCall:
 
 
 def valid_call(operator: Operator) -> Call:
-    """Return a call as one of the cases makes it: the first small one of those that give most inputs."""
+    """Return the call of the first small case among those with the most input tensors."""
     spec = operator.spec
     candidates = [
         (m, c)
@@ -62,7 +62,7 @@ def valid_call(operator: Operator) -> Call:
 
 
 def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
-    """Yield calls that differ from a sound one in one argument, which the declaration does not allow."""
+    """Yield calls that differ from a valid one in one argument, which the declaration forbids."""
     call = valid_call(operator)
     for index, part in enumerate(operator.spec.inputs):
         if (array := _last(call.inputs[index])) is None:
@@ -82,7 +82,7 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
 
 
 def _last(argument: Argument) -> Array | None:
-    """Return the tensor of an argument, the last one of a variadic input, None where there is none."""
+    """Return the tensor of an argument, the last one of a variadic input, or None."""
     return (argument[-1] if argument else None) if isinstance(argument, tuple) else argument
 
 
@@ -123,19 +123,16 @@ def _wrong_shapes(
 
 
 def _wrong_values(attribute: Attribute) -> Iterator[tuple[Any, AttributeValue]]:
-    """Yield a wrong item, and the value that it makes: a list that begins with it, or the item itself."""
-    kind, many = attribute.kind.removesuffix("s"), attribute.kind.endswith("s")
+    """Yield a wrong item and the attribute's value with it: the item itself, or a list that begins with it."""
+    kind = attribute.kind.removesuffix("s")
     items: list[Any] = []
-    if kind == "float":
-        step = 1.0
-        items += [math.nan] if (attribute.minimum, attribute.maximum) != (None, None) else []
-    elif kind == "int":
-        step = 1
     if kind in ("float", "int"):
-        items += [type(step)(attribute.minimum) - step] if attribute.minimum is not None else []
-        items += [type(step)(attribute.maximum) + step] if attribute.maximum is not None else []
-    if attribute.allowed and kind == "string":
-        items.append("no_such_" + str(attribute.allowed[0]))
+        number = float if kind == "float" else int
+        beyond = ((attribute.minimum, -1), (attribute.maximum, 1))
+        items = [number(limit) + step for limit, step in beyond if limit is not None]
+        items = [math.nan, *items] if items and kind == "float" else items
+    elif kind == "string" and attribute.allowed:
+        items = [f"no_such_{attribute.allowed[0]}"]
+    rest = attribute.default[1:] if isinstance(attribute.default, tuple) else ()
     for item in items:
-        rest = attribute.default[1:] if isinstance(attribute.default, tuple) else ()
-        yield item, (item, *rest) if many else item
+        yield item, (item, *rest) if attribute.kind.endswith("s") else item

@@ -1,4 +1,4 @@
-"""Test data sets in the layout of ONNX's backend tests: input_<i>.pb and output_<i>.pb, each a TensorProto.
+"""Write, read and link data sets of ONNX's backend tests: input_<i>.pb and output_<i>.pb, each a TensorProto.
 
 Format: https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md
 """
@@ -24,14 +24,14 @@ DATA_SET = "test_data_set_"
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """The inputs and the expected outputs of one case, by their names in the graph, in the order of the declaration."""
+    """Inputs and expected outputs of one case by their names in the graph, in the order of the declaration."""
 
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
 
 
 def write(folder: Path, data: DataSet) -> None:
-    """Write `data`, equal bytes for equal numbers, and remove what an earlier, longer data set left."""
+    """Write `data`, with equal bytes for equal values, and remove other .pb files."""
     written = set()
     for kind, arrays in (("input", data.inputs), ("output", data.outputs)):
         for index, (name, array) in enumerate(arrays.items()):
@@ -42,15 +42,11 @@ def write(folder: Path, data: DataSet) -> None:
         path.unlink()
 
 
-def read(folder: Path) -> DataSet:
-    """Read what `write` wrote. Raises DataError for a missing or damaged file."""
+def read(folder: Path, *, has_inputs: bool = True) -> DataSet:
+    """Read what `write` wrote, of a model that has inputs or none. Raises DataError for a missing or damaged file."""
     found = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
-    return DataSet(inputs=_read(folder, "input", found), outputs=_read(folder, "output", found))
-
-
-def read_outputs(folder: Path) -> dict[str, Array]:
-    """Read the expected outputs alone, of a model without inputs. Raises DataError as `read` does."""
-    return _read(folder, "output", {p.name for p in folder.iterdir()})
+    inputs = _read(folder, "input", found) if has_inputs else {}
+    return DataSet(inputs=inputs, outputs=_read(folder, "output", found))
 
 
 def _read(folder: Path, kind: str, found: Container[str]) -> dict[str, Array]:
@@ -69,9 +65,9 @@ def _read(folder: Path, kind: str, found: Container[str]) -> dict[str, Array]:
 
 
 def link(model: Path, data_sets: Sequence[Path]) -> None:
-    """Make the folder of a model complete: test_data_set_<N> leads to the N-th data set, which all cells share.
+    """Link test_data_set_<N> in a model's folder to the N-th data set, which all cells share; remove other links.
 
-    The links are relative, so that a build folder can be moved; those that nothing asks for any more are removed.
+    The links are relative, so that a build folder can be moved.
     """
     wanted = {d.name: os.path.relpath(d, model) for d in data_sets}
     with os.scandir(model) as entries:
@@ -83,5 +79,5 @@ def link(model: Path, data_sets: Sequence[Path]) -> None:
         (model / name).unlink(missing_ok=True)
     for name, target in wanted.items():
         if name not in right:
-            with suppress(FileExistsError):  # another step of this folder was quicker, with the same link
+            with suppress(FileExistsError):  # a concurrent step made the same link
                 (model / name).symlink_to(target)

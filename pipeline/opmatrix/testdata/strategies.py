@@ -1,7 +1,7 @@
-"""hypothesis strategies for inputs that are hard on a kernel, from the declaration and the shapes of its cases.
+"""hypothesis strategies for difficult inputs, from the declaration and the shapes of its cases.
 
-Sizes 0, 1, 2 and primes; views of every layout; NaN, infinities, denormals, huge and tiny numbers, extreme integers;
-attributes at their limits; absent inputs. What comes first in each list is what hypothesis shrinks towards.
+Sizes 0, 1, 2 and primes; every memory layout; NaN, infinities, denormals, huge and tiny floats, extreme integers;
+attributes at their limits; absent inputs. hypothesis shrinks towards the first element of each list.
 """
 
 from __future__ import annotations
@@ -37,32 +37,30 @@ from opmatrix.spec import (
 from opmatrix.testdata.case_arrays import elements
 
 SIZES = (2, 1, 3, 4, 5, 6, 7, 13, 31, 0)
-FURTHER = (2, 1, 3, 4, 5, 6, 7, 0)  # of the axes that "..." stands for
+FURTHER = (2, 1, 3, 4, 5, 6, 7, 0)  # sizes of the axes of "..."
 ELEMENTS = 4096
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "expanded", "flipped")
-SPECIALS = 3  # of one tensor
-
-Sizes = dict[str, int]
+SPECIALS = 3  # per tensor, at most
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """What the tensors of one draw have in common: the case whose shapes they take, or the sizes chosen so far."""
+    """The shared state of one draw: the case whose shapes its tensors take, or the sizes chosen so far."""
 
     operator: Operator
     template: tuple[Model, Case] | None
-    sizes: Sizes = field(default_factory=dict)
-    further: list[tuple[int, ...]] = field(default_factory=list)  # what "..." stands for, in all inputs
+    sizes: dict[str, int] = field(default_factory=dict)
+    further: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of "...", the same in all inputs
 
 
 def models(operator: Operator) -> SearchStrategy[Model]:
-    """Return a strategy for models with one case each, in the words of cases.py.
+    """Return a strategy for models with one case each.
 
-    Half of them have the shapes of a case: only there a constraint holds that the declaration does not know.
+    Half of them have the shapes of a case, which satisfy constraints that are not declared.
     """
 
     @strategies.composite
-    def model(draw: DrawFn) -> Model:  # without arguments: hypothesis 6 spells all of them out for every example
+    def model(draw: DrawFn) -> Model:  # without arguments: hypothesis 6 formats them for every example
         return _model(draw, operator)
 
     return model()
@@ -80,23 +78,18 @@ def _model(draw: DrawFn, operator: Operator) -> Model:
         tensors = tuple(_tensor(draw, frame, part, dtype, shape) for shape in _shapes(draw, frame, part))
         inputs[part.name] = tensors if part.variadic else tensors[0] if tensors else None
     attributes = {a.name: _pick(draw, values) for a in spec.attributes if (values := _attribute(frame, a))}
-    name = f"found_{_digest(types, attributes, inputs)}"
+    content = json.dumps(as_data((types, attributes, inputs)), sort_keys=True)
+    name = f"found_{hashlib.sha256(content.encode()).hexdigest()[:8]}"  # the name seeds the values
     return Model(name=name, types=types, attributes=attributes, cases=(Case(name=name, inputs=inputs),))
 
 
 def _pick(draw: DrawFn, values: Sequence[Any]) -> Any:
-    """Draw one of `values` by its index: hypothesis would spell all of them out."""
+    """Draw one of `values` by its index, since hypothesis would format all values."""
     return values[draw(strategies.integers(0, len(values) - 1))]
 
 
-def _digest(*parts: object) -> str:
-    """Return what names a case: its numbers follow from its name, so that the same case has the same numbers."""
-    return hashlib.sha256(json.dumps(as_data(parts), sort_keys=True).encode()).hexdigest()[:8]
-
-
 def _attribute(frame: _Frame, attribute: Attribute) -> list[AttributeValue]:
-    """Return values of an attribute that are known to be legal: those of the model whose shapes are taken, or its
-    default, those of all models, and its limits."""
+    """Return valid values of an attribute: that of the template, or its default, those of all models, its limits."""
     if frame.template:
         value = attribute_values(frame.operator.spec, frame.template[0]).get(attribute.name)
         return [] if value is None else [value]
@@ -109,7 +102,7 @@ def _attribute(frame: _Frame, attribute: Attribute) -> list[AttributeValue]:
 
 
 def _shapes(draw: DrawFn, frame: _Frame, part: Input) -> list[tuple[int, ...]]:
-    """Return the shape of each tensor that an input is given."""
+    """Return the shape of each tensor of an input."""
     if frame.template:
         return [shape_of(t) for t in given(frame.template[1], part.name)]
     count = _pick(draw, (1, 0) if part.optional else (1, 2, 3) if part.variadic else (1,))
@@ -117,7 +110,7 @@ def _shapes(draw: DrawFn, frame: _Frame, part: Input) -> list[tuple[int, ...]]:
 
 
 def _shape(draw: DrawFn, frame: _Frame, part: Input) -> tuple[int, ...]:
-    if part.same_as is not None:  # drawn before, so that nothing of it is drawn again
+    if part.same_as is not None:  # its sizes are chosen already
         return _shape(draw, frame, next(i for i in frame.operator.spec.inputs if i.name == part.same_as))
     shape: list[int] = []
     for dim in part.dims if part.dims is not None else ("...",):
@@ -136,7 +129,6 @@ def _shape(draw: DrawFn, frame: _Frame, part: Input) -> tuple[int, ...]:
 
 
 def _tensor(draw: DrawFn, frame: _Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:
-    """Draw one tensor; a parameter is mostly one of those that the cases have."""
     if is_parameter(part):
         return _parameter(draw, frame, part, dtype, shape)
     if dtype == "string":
@@ -149,14 +141,14 @@ def _tensor(draw: DrawFn, frame: _Frame, part: Input, dtype: DType, shape: tuple
     count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape))))
     specials = {draw(strategies.integers(0, math.prod(shape) - 1)): _pick(draw, _specials(dtype)) for _ in range(count)}
     layout = _pick(draw, LAYOUTS)
-    if layout == "expanded":  # the same number all along
+    if layout == "expanded":  # all elements are equal
         assume(any(size > 1 for size in shape))
         return Random(shape=shape, mean=mean, deviation=0.0, layout=layout)
     return Random(shape=shape, mean=mean, deviation=deviation, specials=specials, layout=layout)
 
 
 def _parameter(draw: DrawFn, frame: _Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:
-    """Return a tensor of one element: mostly one of the cases, or a size; now and then one that is likely illegal."""
+    """Return a tensor of one element: one of the cases or a size, or in one of ten draws a special value."""
     cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
     seen = [t for c in cases for t in given(c, part.name) if isinstance(t, Values)]
     number = dtype not in ("bool", "string")
@@ -175,8 +167,8 @@ def _nested(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
     return tuple(_nested(values[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0]))
 
 
-# Mean and deviation. The largest and the smallest are such that a product of two of them still fits: a kernel that goes
-# by the formula in its own precision is right, and need not outwit an overflow on the way.
+# Mean and deviation. A product of two of the largest, or of the smallest, still fits the dtype: a kernel that computes
+# the formula in its own precision is correct, and need not avoid overflow.
 _FLOAT_SCALES: Mapping[DType, tuple[tuple[float, float], ...]] = {
     "float32": ((0.0, 1.0), (1000.0, 1.0), (0.0, 1e-15), (0.0, 1e15), (-1e6, 100.0)),
     "float64": ((0.0, 1.0), (1000.0, 1.0), (0.0, 1e-100), (0.0, 1e100), (-1e6, 100.0)),
@@ -190,7 +182,7 @@ def _scales(dtype: DType) -> tuple[tuple[float, float], ...]:
 
 
 def _specials(dtype: DType) -> list[float]:
-    """Return numbers at the edge of a dtype."""
+    """Return special values of a dtype: zeros, limits, and for floats NaN, infinities, tiny and huge ones."""
     if not dtype.startswith(("float", "bfloat")):
         limits = np.iinfo(dtype)
         return [0, -1, limits.max, limits.min] if limits.min else [0, limits.max]

@@ -84,8 +84,8 @@ class KernelCheck:
     def problem(self, one: DrawnCase) -> str:
         """Return how the kernel fails on a drawn case, or ""."""
         case = one.model.cases[0]
-        step_log.now_running(f"drawn inputs of {', '.join(f'{n.dtype} {n.shape}' for n in one.numbers)}")
-        flat = tensors(self.spec, one.model, case, one.numbers)
+        step_log.now_running(f"drawn inputs of {', '.join(f'{n.dtype} {n.shape}' for n in one.arrays)}")
+        flat = tensors(self.spec, one.model, case, one.arrays)
         given = arguments(self.spec, case, flat)
         try:
             actual = self._call(one.model, given)
@@ -94,7 +94,7 @@ class KernelCheck:
             return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
         if one.expected is None:
             return f"the kernel computes what the reference refuses: {one.refusal}"
-        if any(not compare(t.numpy(), n, tolerance=EXACT).ok for t, n in zip(flat, one.numbers, strict=True)):
+        if any(not compare(t.numpy(), n, tolerance=EXACT).ok for t, n in zip(flat, one.arrays, strict=True)):
             return "the kernel writes into its input"
         if any(not compare(a, b, tolerance=EXACT).ok for a, b in zip(actual, again, strict=True)):
             return "the second call gives other numbers than the first"
@@ -126,14 +126,14 @@ class KernelCheck:
         random = np.random.Generator(np.random.PCG64(0))
         total = np.zeros(expected.shape)
         for at, feed in enumerate(graph_inputs(self.spec, one.model, one.model.cases[0])):
-            array = one.numbers[at]
+            array = one.arrays[at]
             if array.dtype.kind != "f" or not array.size or is_parameter(feed.part):
                 continue
             for piece in np.array_split(np.arange(array.size), min(PIECES, array.size)):
                 movement = np.zeros(expected.shape)
                 for towards in _directions(len(piece), random):
-                    arrays = [*one.numbers[:at], _moved(array, piece, towards), *one.numbers[at + 1 :]]
-                    moved, _refusal = drawn_cases.answer(self.spec, one.model, self.reference, arrays)
+                    arrays = [*one.arrays[:at], _moved(array, piece, towards), *one.arrays[at + 1 :]]
+                    moved, _refusal = drawn_cases.reference_outputs(self.spec, one.model, self.reference, arrays)
                     if moved is None or moved[index].shape != expected.shape:
                         return np.full(expected.shape, np.inf)
                     movement = np.maximum(movement, _distance(moved[index], expected))
