@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,30 @@ def test_what_fingerprints_stand_for_is_kept_and_in_the_end_forgotten(tmp_path: 
     assert journal.meaning("kept") == "1", "a step was made from it"
     assert journal.meaning("plan119") == "2"
     assert journal.meaning("plan0") is None
+
+
+def test_a_build_folder_of_an_older_opmatrix_is_removed_with_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As d912c67 left it: tables without a version, and the outputs of steps that have other names now."""
+    build = tmp_path / "build"
+    (build / "generated/a").mkdir(parents=True)
+    (build / "wheels").mkdir()
+    for name in ("generated/a/a.cc", "sdk.json", "lock", "wheels/torch.whl"):
+        (build / name).write_text("x")
+    old = sqlite3.connect(build / "state.db")
+    old.execute("create table step (name text primary key, key text, detail text)")
+    old.execute("insert into step values ('glue:a', 'k', null)")
+    old.commit()
+    old.close()
+    journal = Journal(str(build / "state.db"), None)
+    assert journal.steps == ()
+    journal.dump()
+    left = {path.relative_to(build).as_posix() for path in build.rglob("*") if path.is_file()}
+    assert left == {"state.db", "lock", "wheels/torch.whl"}
+    assert capsys.readouterr().err == (
+        f"{build} was made by an older opmatrix, whose steps have other names: it was removed, and every step runs "
+        "once\n"
+    )
+    Journal(journal.name, None).dump()
+    assert capsys.readouterr().err == ""

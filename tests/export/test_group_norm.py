@@ -86,7 +86,7 @@ def test_bytes_are_equal_in_another_process_and_checkout(first: Project, tmp_pat
     second = project(tmp_path / "a longer path" / "second")
     for cell in CELLS:  # by hand: nothing is shared with the process of the first
         command = [sys.executable, "-m", "opmatrix", "export", "group_norm", "--cell", str(cell)]
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "pipeline"), "PYTHONHASHSEED": "7"}
         subprocess.run(command, cwd=second.root, env=environment, check=True)
     assert files(first.layout) == files(second.layout)
 

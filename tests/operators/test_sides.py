@@ -80,7 +80,7 @@ def test_each_side_says_so(side: str, layout: Paths, monkeypatch: pytest.MonkeyP
 def register(layout: Paths) -> str:
     """Return what register says, in a process of its own: a forked one has lost the threads of OpenMP."""
     command = [sys.executable, "-m", "opmatrix", "register", "group_norm", "--part", "kernel"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "pipeline")}
     return subprocess.run(command, cwd=layout.root, env=environment, capture_output=True, text=True).stderr
 
 

@@ -30,7 +30,7 @@ class Environment:
         return subprocess.run(
             [str(self.python), *arguments],
             cwd=cwd,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=os.environ | {"PYTHONPATH": str(ROOT / "pipeline"), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             text=True,
         )

@@ -21,7 +21,7 @@ FEW = '\nMODELS = (SEED, static("float64"))\n'
 
 
 def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "pipeline")}
     command = [sys.executable, "-m", "opmatrix", *arguments]
     return subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import sys
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,8 @@ create table if not exists meaning (fingerprint text primary key, text text);
 create table if not exists duration (name text primary key, seconds real);
 create table if not exists note (task text, field text, value text, primary key (task, field));
 """
+
+VERSION = 1  # of what build/ holds: raised when the steps of an older opmatrix have other names or outputs
 
 REMEDY = "Is the folder writable, and is there space left?"
 
@@ -60,6 +63,14 @@ class Journal:
 
     def _open(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None, timeout=10)
+        if self._database.execute("pragma user_version").fetchone()[0] < VERSION:
+            if self._database.execute("select count(*) from sqlite_master").fetchone()[0]:
+                self._database.close()
+                remove_build(path.parent)
+                print(f"{path.parent} was made by an older opmatrix, whose steps have other names: it was removed, and "
+                      "every step runs once", file=sys.stderr)  # fmt: skip
+                self._database = sqlite3.connect(path, isolation_level=None, timeout=10)
+            self._database.execute(f"pragma user_version = {VERSION}")
         self._database.executescript("pragma journal_mode = wal; pragma synchronous = normal;" + _TABLES)
         self._keys: dict[str, str | None] = dict(self._database.execute("select name, key from step"))
         self._notes: dict[str, dict[str, Any]] = {}
@@ -157,6 +168,16 @@ class Journal:
         with self._database:  # commits, or rolls back
             self._database.execute("begin immediate")
             self._database.executemany("insert or replace into file values (?, ?, ?, ?, ?, ?)", rows)
+
+
+def remove_build(build: Path) -> None:
+    """Remove what an older opmatrix built. The lock is held by this doit; wheels/ holds downloads (.ci/run)."""
+    for path in build.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            if path.name != "wheels":
+                shutil.rmtree(path)
+        elif path.name != "lock":
+            path.unlink()
 
 
 def move_aside(path: Path) -> Path:
