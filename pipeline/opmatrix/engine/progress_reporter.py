@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -18,16 +19,25 @@ from opmatrix.declaration.placeholders import reminder
 from opmatrix.engine.doit_tasks import DIST, REPORT, StepTask
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output, replay_commands
 from opmatrix.errors import many
-from opmatrix.project.command_text import for_shell
 from opmatrix.project.paths import Paths
 
 _IGNORED = "ignored, as `doit ignore` was told"
 _OUTCOMES = ("run", "up to date", "failed", _IGNORED)  # in the order of the last line
+# gdb gets the environment's Python, which ./run puts on PATH.
+_STAGE = re.compile(r"(?:\./run )?(gdb --args )?\bpython -m opmatrix\b")
 ALL = 2  # doit -v 2: show the output of every step
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
     from opmatrix.engine.live_line import Display
+
+
+def for_shell(text: str) -> str:
+    """Return `text` with its commands as they run in the current folder, the project's root.
+
+    In files the commands stay ``python -m opmatrix``, which works in every environment.
+    """
+    return _STAGE.sub(r"./run \1python -m opmatrix", text) if Path("run").is_file() else text
 
 
 class StepReporter(ConsoleReporter):
