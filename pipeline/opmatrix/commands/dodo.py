@@ -69,10 +69,8 @@ class Loader(NamespaceTaskLoader):
 
 
 def tasks_of(dodo: str) -> Callable[[], Iterator[Task]]:
-    """Return the task creator of the project whose dodo.py is `dodo`: the steps of every operator in every cell.
-
-    `doit torch=2.9 ort=1.18 opsets=18` chooses cells. A doit that was started in another folder starts again here.
-    """
+    """Return the task creator of the project whose dodo.py is `dodo`: the steps of every operator in the cells that
+    variables choose, as in `doit torch=2.9 ort=1.18 opsets=18`."""
     paths = Paths(Path(dodo).resolve().parent)
     resume_in(paths.root, sys.argv[1:])
 
@@ -84,11 +82,8 @@ def tasks_of(dodo: str) -> Callable[[], Iterator[Task]]:
 
 
 def resume_in(root: Path, arguments: Sequence[str]) -> None:
-    """Start doit again in `root` if it was started in another folder, else return.
-
-    doit reads pyproject.toml only in the folder where it is started. With ``-k`` in a subfolder it would run the steps
-    without the project's settings and write a second state.
-    """
+    """Start doit again in `root` if it was started in another folder. There doit reads no pyproject.toml of the
+    project: with ``-k`` it would run the steps without its settings and write a second state."""
     from doit.loader import initial_workdir
 
     if initial_workdir and Path(initial_workdir).resolve() != root.resolve():

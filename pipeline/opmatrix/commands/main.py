@@ -79,11 +79,8 @@ class Program(DoitMain):
 
 
 def hand_over() -> NoReturn:
-    """Run `Program` instead of doit's own: the entry point of the loader `opmatrix`.
-
-    doit loads it before it reads its arguments; there is no other hook that knows the project before the commands are
-    loaded.
-    """
+    """Run `Program` instead of doit's own: the entry point of the loader `opmatrix`. doit has no other hook that knows
+    the project before the commands are loaded."""
     if Path(sys.argv[0]).stem not in ("doit", "__main__"):
         raise UsageError("this is a project of opmatrix; in Python use opmatrix.commands.main.Program().run([...])")
     sys.exit(Program().run(sys.argv[1:]))

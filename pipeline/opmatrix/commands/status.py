@@ -71,10 +71,7 @@ def _summary(forecasts: Mapping[str, Forecast]) -> str:
 
 
 class List(CommandBase, DoitList):
-    """Print a status that considers earlier steps.
-
-    doit 0.37 considers each task alone: it calls a task up to date whose input an earlier step is about to write.
-    """
+    """Print a status that considers what earlier steps are about to write; doit 0.37 considers each task alone."""
 
     name = "list"
     doc_purpose = "the stages; --all for every step, --status for which would run"

@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 
 def for_shell(text: str) -> str:
-    """Return `text` with its commands as they run in the current folder, the project's root.
-
-    In files the commands stay ``python -m opmatrix``, which works in every environment.
-    """
+    """Return `text` with its commands as they run in the project's root, the current folder. In files they stay ``python -m
+    opmatrix``, which works in every environment."""
     return _STAGE.sub(r"./run \1python -m opmatrix", text) if Path("run").is_file() else text
 
 
@@ -160,17 +158,14 @@ class Progress(StepReporter):
             self.write(line + "\n")
         # Compiler errors come last, so that they stay visible in the terminal.
         for failure in sorted(self._failed, key=lambda f: f.step.server is None):
-            if not self._in_report(failure):
+            in_report = failure.step.task == REPORT or (self._report_ran and failure.step.verdict is not None)
+            if not in_report:  # it covers all verdicts, and is printed already
                 self.write(_describe(failure))
         for cause, count in Counter(b.cause.step.task for b in self._blocked).items():
             self.write(f"not run because {cause} failed: {many(count, 'step')}\n")
         for error in self.runtime_errors:
             self.write(f"{error}\n")
         self.write(self._summary() + "\n")
-
-    def _in_report(self, failure: StepFailed) -> bool:
-        """Return whether the report has printed the failure already: it covers all verdicts."""
-        return failure.step.task == REPORT or (self._report_ran and failure.step.verdict is not None)
 
     def _done(self) -> int:
         return self._counts.total() + len(self._blocked)
