@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 def for_shell(text: str) -> str:
-    """Return `text` with its commands as they run in the project's root, the current folder. In files they stay ``python -m
-    opmatrix``, which works in every environment."""
+    """Return `text` with its commands as they run in the current folder, the project's root. In files they stay
+    ``python -m opmatrix``, which works in every environment."""
     return _STAGE.sub(r"./run \1python -m opmatrix", text) if Path("run").is_file() else text
 
 
