@@ -14,7 +14,7 @@ from doit.doit_cmd import get_loader
 from opmatrix import cli, errors
 from opmatrix.commands import help as doit_help
 from opmatrix.commands.main import Program
-from opmatrix.commands.removed import RemovedCommand
+from opmatrix.commands.state import RemovedCommand
 from opmatrix.engine.doit_tasks import GROUPS
 from opmatrix.operator_pages.markdown import code, codes, plain, table
 

@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from opmatrix.errors import UsageError
 from opmatrix.matrix.cells import Cell
-from opmatrix.commands.doit_loader import resume_in
+from opmatrix.commands.dodo import resume_in
 from opmatrix.engine.doit_tasks import doit_tasks
 from opmatrix.step import Step
 

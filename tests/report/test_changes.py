@@ -11,8 +11,7 @@ from opmatrix import verdict
 from opmatrix.errors import ReportError
 from opmatrix.project.paths import Paths
 from opmatrix.report.changes import compare, kinds
-from opmatrix.report.environments import Environments
-from opmatrix.report.report_json import document, is_wrong, parse, same, text
+from opmatrix.report.report_json import Environments, document, is_wrong, parse, same, text
 from opmatrix.stages import report
 from opmatrix.verdict import Outcome
 

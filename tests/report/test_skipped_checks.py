@@ -10,8 +10,8 @@ from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.report import html_page, markdown, terminal
 from opmatrix.report.logs_and_graphs import Background
+from opmatrix.report.records import Skipped, skipped_checks
 from opmatrix.report.report_json import document
-from opmatrix.report.skipped_checks import Skipped, read
 from opmatrix.verdict import Verdict
 from rich.console import Console
 
@@ -50,8 +50,8 @@ def test_it_is_read_from_what_register_wrote(tmp_path: Path) -> None:
         manifest(layout, "norm", "gradient", torch, left_out("gradient"))
     manifest(layout, "other", "gradient", "1.13", left_out("gradient"))
     layout.register_manifest("norm", "nodes", torch="1.13").write_text("damaged")
-    assert list(read(layout, RECORDS)) == OLD
-    assert read(layout, [r for r in RECORDS if r.cell.torch == "2.13"]) == ()
+    assert list(skipped_checks(layout, RECORDS)) == OLD
+    assert skipped_checks(layout, [r for r in RECORDS if r.cell.torch == "2.13"]) == ()
 
 
 def test_every_form_says_it() -> None:

@@ -307,8 +307,8 @@ def test_the_versions_of_every_environment_that_computed(several: Paths) -> None
         ("torch2.9", "torch", "2.9.1+cpu"), ("torch2.9", "numpy", "2.3.1"), ("torch2.6", "torch", "2.6.0"),
         ("ort1.16", "onnxruntime", "1.16.3"),
     ):  # fmt: skip
-        several.installed(name, package).parent.mkdir(parents=True, exist_ok=True)
-        several.installed(name, package).write_text(f"{version}\n")
+        several.installed_version(name, package).parent.mkdir(parents=True, exist_ok=True)
+        several.installed_version(name, package).write_text(f"{version}\n")
     (several.environment("torch2.9") / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
     report.run(several, EXPECTED)
     found = json.loads(several.report_data.read_text())["environments"]

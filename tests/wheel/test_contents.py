@@ -15,7 +15,7 @@ from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Headers, OpSpec
 from opmatrix.toolchain.elf_symbols import Symbols
-from opmatrix.wheel import contents, git_commit, inputs, licenses, manylinux, vendored_modules
+from opmatrix.wheel import contents, git_commit, inputs, manylinux, vendored_modules
 from opmatrix.wheel.settings import Dist
 
 ROOT = Path(__file__).parents[2]
@@ -119,7 +119,7 @@ def test_licences_of_others(tmp_path: Path) -> None:
 
     def collect(headers: Headers, dist: Dist = DIST) -> dict[str, bytes]:
         operator = replace(OPERATORS[-1], spec=replace(OPERATORS[-1].spec, headers=(headers,)))
-        return licenses.collect(tmp_path, dist, [operator])
+        return contents.licenses(tmp_path, dist, [operator])
 
     with pytest.raises(
         DistError, match="the package 'cmeel-eigen', with whose headers operators are compiled, carries"

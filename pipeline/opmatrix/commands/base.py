@@ -20,10 +20,7 @@ from opmatrix.project.paths import Paths
 
 
 class CommandBase(Command):
-    """Print usage errors in one line and exit with 2.
-
-    For an unknown option doit 0.37 prints the constructors of all options; for any usage error it exits with 3.
-    """
+    """Print usage errors in one line and exit with 2; doit 0.37 exits with 3, after the constructors of all options."""
 
     @cached_property
     def _paths(self) -> Paths:

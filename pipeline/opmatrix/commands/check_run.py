@@ -50,10 +50,8 @@ class ModelCheck:
                 self._model(found["model"], folder / cell, of=of)
 
     def _capture(self, folder: Path) -> dict[str, Any]:
-        """Build, run and export the function's model; return the findings and the model of each cell.
-
-        After an exporter that kills its process, run the remaining ones in another.
-        """
+        """Build, run and export the function's model; return the findings and the model of each cell. After an exporter
+        that kills its process, run the remaining ones in another."""
         cells: dict[str, Any] = {}
         remaining = list(self._request.exporters)
         while remaining:
@@ -131,9 +129,7 @@ class ModelCheck:
         self, part: str, model: str, folder: Path, *options: str, server: str | None = None
     ) -> tuple[list[Finding], Mapping[str, Any], str]:
         """Run one part in a server, None: the light one; return its findings, its other results, and how it died.
-
-        Raises UsageError with the error of a part that cannot read the model.
-        """
+        Raises UsageError if it cannot read the model."""
         path = folder / f"{part}.json"
         path.unlink(missing_ok=True)
         log = self._paths.log(

@@ -59,11 +59,8 @@ class Complete(CommandBase, DoitCmdBase):
 def candidates(
     words: Sequence[str], commands: Sequence[str], options: Sequence[str], tasks: Sequence[str]
 ) -> list[str]:
-    """Return the completions of the last of `words`, which begin with ``doit``; `options` are those of its command.
-
-    Until a colon is typed, a group is completed, not its steps: ``verify`` and ``verify:``. File names are left to the
-    shell.
-    """
+    """Return the completions of the last of `words`, which begin with ``doit``, but no file names; `options` are those
+    of its command. Until a colon is typed, a group is completed, not its steps: ``verify`` and ``verify:``."""
     *before, last = words
     named = next((word for word in before[1:] if word in commands), "")
     if last.startswith("-"):

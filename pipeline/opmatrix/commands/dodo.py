@@ -1,27 +1,76 @@
-"""The task creator that the dodo.py of a project calls."""
+"""The task creator that the dodo.py of a project calls, and the doit loader `opmatrix`, which checks the tasks."""
 
 from __future__ import annotations
 
+import gc
+import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
-from doit import get_var
+from doit import doit_cmd, get_var
+from doit.cmd_base import Command, NamespaceTaskLoader
+from doit.globals import Globals
+from doit.loader import get_module
 from doit.task import Task
 
-from opmatrix.commands.doit_loader import VARIABLES, resume_in
-from opmatrix.engine.doit_tasks import doit_tasks
+from opmatrix.commands.task_selection import with_operators
+from opmatrix.engine.doit_tasks import DEFAULT, StepTask, doit_tasks
 from opmatrix.engine.plan_cache import load_or_plan
+from opmatrix.engine.up_to_date import State
+from opmatrix.errors import OpmatrixError, SpecError, UsageError, did_you_mean
 from opmatrix.matrix.cells import Choice
+from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
+from opmatrix.step import Config
+
+# Variables of the command line: `doit NAME=VALUE`.
+VARIABLES = ("torch", "ort", "opsets")
+# Commands of one task, where the name of an operator is not replaced by its steps.
+SINGLE_TASK_COMMANDS = ("help", "info", "tabcompletion")
+
+
+class Loader(NamespaceTaskLoader):
+    """Load dodo.py of the current folder, which also has the state, the lock and the settings."""
+
+    cmd_options = ()
+
+    def setup(self, opt_values: dict[str, Any]) -> None:
+        gc.disable()  # a collection finds nothing in the task graph, and costs every command 10 ms
+        try:
+            _check_variables(list(doit_cmd._CMDLINE_VARS or {}))
+            if Path("dodo.py").is_file():  # doit names a missing one itself
+                check_format(Path.cwd())
+            self.namespace = dict(inspect.getmembers(get_module("dodo.py")))
+        except OpmatrixError as error:
+            _exit(error)
+
+    def load_doit_config(self) -> dict[str, Any]:
+        return {"default_tasks": list(DEFAULT), **super().load_doit_config()}
+
+    def load_tasks(self, cmd: Command, pos_args: list[str]) -> list[Task]:
+        """Return the tasks, and replace doit's open Dependency by opmatrix's State."""
+        try:
+            tasks = super().load_tasks(cmd, pos_args)
+            _reject_other_tasks(tasks)
+        except OpmatrixError as error:
+            _exit(error)
+        if cmd.name not in SINGLE_TASK_COMMANDS:
+            pos_args[:] = with_operators(pos_args, tasks)  # in place: doit passes this list to the command
+        journal = cmd.dep_manager.backend
+        # Of a plan that this command made; a plan from the cache has no Config.
+        configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
+        if fingerprints := [f for config in configs if isinstance(config, Config) for f in config.fingerprints]:
+            journal.explain(fingerprints)
+        cmd.dep_manager = Globals.dep_manager = State(journal, root=Path.cwd(), tasks=tasks)
+        return list(tasks)
 
 
 def tasks_of(dodo: str) -> Callable[[], Iterator[Task]]:
-    """Return the task creator of the project whose dodo.py is `dodo`: the steps of every operator in every cell.
-
-    `doit torch=2.9 ort=1.18 opsets=18` chooses cells. A doit that was started in another folder starts again here.
-    """
+    """Return the task creator of the project whose dodo.py is `dodo`: the steps of every operator in the cells that
+    variables choose, as in `doit torch=2.9 ort=1.18 opsets=18`."""
     paths = Paths(Path(dodo).resolve().parent)
     resume_in(paths.root, sys.argv[1:])
 
@@ -30,3 +79,37 @@ def tasks_of(dodo: str) -> Callable[[], Iterator[Task]]:
         return doit_tasks(load_or_plan(paths, choice=choice, environ=os.environ))
 
     return task_pipeline
+
+
+def resume_in(root: Path, arguments: Sequence[str]) -> None:
+    """Start doit again in `root` if it was started in another folder. There doit reads no pyproject.toml of the
+    project: with ``-k`` it would run the steps without its settings and write a second state."""
+    from doit.loader import initial_workdir
+
+    if initial_workdir and Path(initial_workdir).resolve() != root.resolve():
+        os.chdir(root)
+        os.environ.pop("DOIT_SEEK_FILE", None)
+        kept = [a for a in arguments if a not in ("-k", "--seek-file")]
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", "doit", *kept])
+
+
+def _reject_other_tasks(tasks: Sequence[Task]) -> None:
+    # Groups have no actions. Any other task would count as done without having run.
+    if others := [task.name for task in tasks if task.actions and not isinstance(task, StepTask)]:
+        raise SpecError(f"dodo.py: found task {others[0]!r}, allowed: what opmatrix plans, which alone is run and "
+                        "recorded here. Keep tasks of your own in the dodo.py of another folder")  # fmt: skip
+
+
+def _check_variables(given: Sequence[str]) -> None:
+    # doit accepts any name: `doit opsett=all` would run the default cells without a warning.
+    for name in given:
+        if name not in VARIABLES:
+            allowed = ", ".join(VARIABLES)
+            raise UsageError(f"unknown variable {name!r}{did_you_mean(name, VARIABLES)}; allowed: {allowed}")
+
+
+def _exit(error: OpmatrixError) -> NoReturn:
+    # doit shows a traceback for every exception that is not one of its own.
+    print(error, file=sys.stderr, flush=True)
+    raise SystemExit(error.exit_code) from error

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from doit.doit_cmd import DoitMain
 
-from opmatrix.commands.doit_loader import Loader
+from opmatrix.commands.dodo import Loader
 from opmatrix.commands.help import print_versions
 from opmatrix.errors import OpmatrixError, UsageError
 from opmatrix.project.paths import Paths
@@ -22,21 +22,21 @@ from opmatrix.project.settings import find_root
 
 COMMANDS: Mapping[str, str] = {
     "run": "opmatrix.commands.run:Run",
-    "why": "opmatrix.commands.why:Why",
-    "list": "opmatrix.commands.list:List",
+    "why": "opmatrix.commands.status:Why",
+    "list": "opmatrix.commands.status:List",
     "check": "opmatrix.commands.check:Check",
-    "clean": "opmatrix.commands.clean:Clean",
-    "forget": "opmatrix.commands.forget:Forget",
-    "ignore": "opmatrix.commands.ignore:Ignore",
+    "clean": "opmatrix.commands.state:Clean",
+    "forget": "opmatrix.commands.state:Forget",
+    "ignore": "opmatrix.commands.state:Ignore",
     "new": "opmatrix.commands.new:New",
     "help": "opmatrix.commands.help:Help",
-    "info": "opmatrix.commands.info:Info",
+    "info": "opmatrix.commands.status:Info",
     "update": "opmatrix.commands.update:Update",
     "tabcompletion": "opmatrix.commands.complete:Complete",
     # Commands of doit that do not work with steps in servers: each raises an error with the reason.
-    "reset-dep": "opmatrix.commands.removed:ResetDep",
-    "dumpdb": "opmatrix.commands.removed:DumpDb",
-    "strace": "opmatrix.commands.removed:Strace",
+    "reset-dep": "opmatrix.commands.state:ResetDep",
+    "dumpdb": "opmatrix.commands.state:DumpDb",
+    "strace": "opmatrix.commands.state:Strace",
 }
 REPORTERS: Mapping[str, str] = {
     "progress": "opmatrix.engine.progress_reporter:Progress",
@@ -79,11 +79,8 @@ class Program(DoitMain):
 
 
 def hand_over() -> NoReturn:
-    """Run `Program` instead of doit's own: the entry point of the loader `opmatrix`.
-
-    doit loads it before it reads its arguments; there is no other hook that knows the project before the commands are
-    loaded.
-    """
+    """Run `Program` instead of doit's own: the entry point of the loader `opmatrix`. doit has no other hook that knows
+    the project before the commands are loaded."""
     if Path(sys.argv[0]).stem not in ("doit", "__main__"):
         raise UsageError("this is a project of opmatrix; in Python use opmatrix.commands.main.Program().run([...])")
     sys.exit(Program().run(sys.argv[1:]))

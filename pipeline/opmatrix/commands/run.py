@@ -7,10 +7,9 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from types import FrameType
-from typing import IO, TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from doit.cmd_run import Run as DoitRun
 from doit.cmd_run import opt_always, opt_continue, opt_num_process, opt_outfile, opt_reporter, opt_single, opt_verbosity
@@ -53,7 +52,8 @@ class Run(LockedCommand, DoitRun):
         if params["num_process"] < 0:
             raise InvalidCommand(f"--process takes a number from 0 on, found {params['num_process']}")
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _interrupt)
+            # As Ctrl-C does: doit then closes the state, and the runner ends the servers.
+            signal.signal(number, signal.default_int_handler)
         try:
             return super().execute(params, args)
         except sqlite3.DatabaseError as error:
@@ -80,7 +80,7 @@ class Run(LockedCommand, DoitRun):
             _drop_dependencies(self.control)
         cores = max(1, num_process)
         removed = collect_removed(self._paths, self.task_list, self.dep_manager.journal)
-        with _stream(outfile) as out:
+        with Path(outfile).open("w", encoding="utf-8") if isinstance(outfile, str) else nullcontext(outfile) as out:
             runner = (ThreadRunner if num_process > 1 else StepRunner)(
                 self.dep_manager,
                 self._reporter(reporter, out, removed, cores=cores),
@@ -130,11 +130,6 @@ def _drop_dependencies(control: TaskControl) -> None:
             part.task_dep = []
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    # As Ctrl-C does: doit then closes the state, and the runner ends the servers.
-    raise KeyboardInterrupt
-
-
 def _terminal_variables(out: IO[str]) -> dict[str, str]:
     """Return the variables that describe this terminal to the report step, which prints into a log."""
     if not out.isatty():
@@ -142,7 +137,3 @@ def _terminal_variables(out: IO[str]) -> dict[str, str]:
     colour = {} if os.environ.get("NO_COLOR") else {"FORCE_COLOR": "1"}
     columns = os.get_terminal_size(out.fileno()).columns
     return colour | ({"COLUMNS": str(columns)} if columns else {})  # 0: an unknown width
-
-
-def _stream(outfile: str | IO[str]) -> AbstractContextManager[IO[str]]:
-    return Path(outfile).open("w", encoding="utf-8") if isinstance(outfile, str) else nullcontext(outfile)

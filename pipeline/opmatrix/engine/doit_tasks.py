@@ -34,11 +34,7 @@ DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", 
 
 
 class StepTask(Task):
-    """A doit task with its step.
-
-    Its action is the step's command, which doit's own runner could run; `opmatrix.engine.step_runner` sends the step to
-    a server instead.
-    """
+    """A doit task with its step. doit's own runner could run its action; `step_runner` sends the step to a server."""
 
     def __init__(self, step: Step) -> None:
         self.step = step

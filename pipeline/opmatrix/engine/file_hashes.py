@@ -48,9 +48,6 @@ class Fingerprints:
 
 def settled(file_mark: Mark, read_at: int) -> bool:
     """Return whether the next change of a file, whose mark was `file_mark` at `read_at` in ns, must change its mark.
-
-    File time stamps have the resolution of the kernel's tick, 1 to 10 ms, or of a coarse file system, whole seconds. A
-    file may change twice within it (git calls such a file racy).
-    """
+    Time stamps may be as coarse as the kernel's tick, 1 to 10 ms, or whole seconds (git calls such a file racy)."""
     tick = 2 * _SECOND if file_mark[1] % _SECOND == 0 else _SECOND // 20
     return read_at - file_mark[1] > tick

@@ -30,10 +30,8 @@ class Forecast:
 
 
 def forecast(tasks: Mapping[str, Task], names: Iterable[str], state: State) -> dict[str, Forecast]:
-    """Return the forecast of each step in `names` and of their dependencies, dependencies first.
-
-    `tasks` are those of a TaskControl, which adds the steps that write a step's inputs to its `task_dep`.
-    """
+    """Return the forecast of each step in `names` and of their dependencies, dependencies first. `tasks`: of a
+    TaskControl, whose `task_dep` also has the steps that write a step's inputs."""
     writers = {path: task.name for task in tasks.values() for path in task.targets}
     forecasts: dict[str, Forecast] = {}
     visited: set[str] = set()

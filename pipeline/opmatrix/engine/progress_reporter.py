@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -18,16 +19,23 @@ from opmatrix.declaration.placeholders import reminder
 from opmatrix.engine.doit_tasks import DIST, REPORT, StepTask
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output, replay_commands
 from opmatrix.errors import many
-from opmatrix.project.command_text import for_shell
 from opmatrix.project.paths import Paths
 
 _IGNORED = "ignored, as `doit ignore` was told"
 _OUTCOMES = ("run", "up to date", "failed", _IGNORED)  # in the order of the last line
+# gdb gets the environment's Python, which ./run puts on PATH.
+_STAGE = re.compile(r"(?:\./run )?(gdb --args )?\bpython -m opmatrix\b")
 ALL = 2  # doit -v 2: show the output of every step
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
     from opmatrix.engine.live_line import Display
+
+
+def for_shell(text: str) -> str:
+    """Return `text` with its commands as they run in the current folder, the project's root. In files they stay
+    ``python -m opmatrix``, which works in every environment."""
+    return _STAGE.sub(r"./run \1python -m opmatrix", text) if Path("run").is_file() else text
 
 
 class StepReporter(ConsoleReporter):
@@ -150,17 +158,14 @@ class Progress(StepReporter):
             self.write(line + "\n")
         # Compiler errors come last, so that they stay visible in the terminal.
         for failure in sorted(self._failed, key=lambda f: f.step.server is None):
-            if not self._in_report(failure):
+            in_report = failure.step.task == REPORT or (self._report_ran and failure.step.verdict is not None)
+            if not in_report:  # it covers all verdicts, and is printed already
                 self.write(_describe(failure))
         for cause, count in Counter(b.cause.step.task for b in self._blocked).items():
             self.write(f"not run because {cause} failed: {many(count, 'step')}\n")
         for error in self.runtime_errors:
             self.write(f"{error}\n")
         self.write(self._summary() + "\n")
-
-    def _in_report(self, failure: StepFailed) -> bool:
-        """Return whether the report has printed the failure already: it covers all verdicts."""
-        return failure.step.task == REPORT or (self._report_ran and failure.step.verdict is not None)
 
     def _done(self) -> int:
         return self._counts.total() + len(self._blocked)

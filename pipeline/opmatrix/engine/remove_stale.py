@@ -17,10 +17,8 @@ _NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:")
 
 
 def collect_removed(paths: Paths, tasks: Sequence[Task], journal: Journal) -> list[str]:
-    """Remove the outputs of each operator whose folder in ops/ is gone, and return a message for each.
-
-    A step that is only not planned this time keeps its outputs: `doit opsets=18` keeps those of the other opsets.
-    """
+    """Remove the outputs of each operator whose folder in ops/ is gone, and return a message for each. Outputs of steps
+    that are only not planned this time, as by `doit opsets=18`, stay."""
     messages = []
     for operator, steps in removed_operators(paths, tasks, journal).items():
         for path in paths.operator_files(operator):

@@ -50,10 +50,9 @@ class _Client:
 class Pool:
     """Runs steps in child processes of servers. Any thread may call `run`, only the main one `prepare`.
 
-    The name of a server is that of its imports, such as ``export``, with the environment if that is not the main one:
-    ``export@torch2.9``. `entry` is the function that a child process calls with the arguments of a step. `lock` is a
-    descriptor that the servers keep open, so that the build folder is locked until the last one ends. `started` is
-    called for each new server with its name and the seconds and CPU seconds that it took to start.
+    A server is named by its imports and, if not the main one, its environment: ``export@torch2.9``. Child processes
+    call `entry`. Servers keep the descriptor `lock` open, so that the build folder is locked until the last one ends.
+    `started` takes the name of each new server, and the seconds and CPU seconds of its start.
     """
 
     def __init__(

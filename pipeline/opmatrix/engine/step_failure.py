@@ -107,10 +107,7 @@ def _read(log: Path) -> str:
 
 
 def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
-    """Write the verdict of a step that wrote none, or that died after it wrote one.
-
-    A step that failed by its own judgement, such as a mismatch, wrote its verdict itself.
-    """
+    """Write the verdict of a step that died or wrote none; a step that failed by its own judgement wrote its own."""
     if step.verdict is None or step.lowering is None or step.cell is None:
         return
     path = Path(step.verdict)

@@ -102,11 +102,8 @@ class State(Dependency):
         """Do nothing: `begin` forgot a step that ran, and a step that was blocked may be up to date later."""
 
     def changed_meanwhile(self, task: Task) -> str | None:
-        """Return what makes the result of a step that ran invalid, as a sentence, or None.
-
-        That is an input that changed since the step began or since another step wrote it, or a declaration that changed
-        since the step was planned.
-        """
+        """Return a sentence why the result of a step is invalid, or None: an input that changed since the step began
+        or since another step wrote it, or a declaration that changed since the step was planned."""
         for path, digest in self._digests_at_start(task).items():
             written, writer = self._written.get(path, (digest, ""))
             if written != digest:

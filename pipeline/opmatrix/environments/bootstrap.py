@@ -27,8 +27,6 @@ import venv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from opmatrix.toolchain import debian_package
 
@@ -87,7 +85,7 @@ def say(text: str) -> None:
 def main() -> int:
     paths = VenvPaths(root=Path.cwd())
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        signal.signal(number, signal.default_int_handler)
     try:
         with only_one(paths.lock) as lock:
             bring_up_to_date(paths, os.environ, lock=lock)
@@ -372,10 +370,6 @@ def only_one(path: Path) -> Iterator[int]:
             say("another ./run makes the environment: waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -42,11 +42,8 @@ def _running(factor: Factor) -> str:
 
 
 def python_path(paths: Paths, environment: str) -> dict[str, str]:
-    """Return the variable PYTHONPATH with which the Python of another environment imports this package, by a link.
-
-    The link's folder contains only the link: the folder of an installed opmatrix contains the main environment's
-    packages too.
-    """
+    """Return the variable PYTHONPATH with which another environment's Python imports this package: a folder with only a
+    link to it, because the package's own folder may contain all packages of the main environment."""
     link = paths.package_link(environment)
     if not link.is_symlink() or link.readlink() != PACKAGE:
         link.parent.mkdir(exist_ok=True)

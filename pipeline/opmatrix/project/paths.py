@@ -18,10 +18,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def shipped(name: str) -> Path:
-    """Return what ships with the code: ``native/include``, ``native/binding``, ``requirements`` or ``LICENSE``.
-
-    It is inside an installed package, and at the top level of a checkout.
-    """
+    """Return ``native/include``, ``native/binding``, ``requirements`` or ``LICENSE``: in the installed package, or at
+    the top level of a checkout."""
     inside = PACKAGE / name
     return inside if inside.exists() else PACKAGE.parents[1] / name
 
@@ -38,11 +36,8 @@ def _named(path: str) -> Callable[[Paths, str], Path]:
 
 @dataclass(frozen=True)
 class Paths:
-    """The paths of the project whose dodo.py is in `root`.
-
-    With `sanitized` or `debug` the libraries are those built with sanitizers or for a debugger, and the results
-    computed with them are in other folders too.
-    """
+    """The paths of the project whose dodo.py is in `root`. With `sanitized` or `debug` libraries built so, and the
+    results computed with them, are in other folders."""
 
     root: Path
     sanitized: bool = False

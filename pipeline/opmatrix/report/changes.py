@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from opmatrix.matrix.cells import Cell
-from opmatrix.report.environments import Environments
-from opmatrix.report.report_json import Document
+from opmatrix.report.report_json import Document, Environments
 from opmatrix.verdict import WRONG
 
 Kind = Literal["broken", "fixed", "changed", "new", "gone"]

@@ -19,11 +19,8 @@ _SLOT = re.compile(r"\{\{ (\w+) \}\}")
 
 
 def join(data: str) -> str:
-    """Return the page around `data`, which is JSON.
-
-    The page's Content-Security-Policy allows only this style and this script, by hash: even a string of `data` that
-    escaped from its element could not run or load anything.
-    """
+    """Return the page around `data`, which is JSON. Its Content-Security-Policy allows only this style and this script,
+    by hash, so that even a string that escaped from `data` could not run or load anything."""
     html, css, *js = (path.read_text() for path in TEMPLATES)
     script = "\n".join(js)
     parts = {

@@ -9,9 +9,8 @@ from typing import Any
 
 from opmatrix.errors import many
 from opmatrix.report.changes import KINDS
-from opmatrix.report.records import totals
+from opmatrix.report.records import Skipped, totals
 from opmatrix.report.report_json import Document
-from opmatrix.report.skipped_checks import Skipped
 from opmatrix.report.terminal import MARKS, faults, unsupported_cases
 from opmatrix.verdict import WRONG, Outcome, Verdict
 

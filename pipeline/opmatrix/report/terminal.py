@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opmatrix.matrix.cells import EXPORTERS
-from opmatrix.report.records import OUTCOMES, totals
-from opmatrix.report.skipped_checks import Skipped
+from opmatrix.report.records import OUTCOMES, Skipped, totals
 from opmatrix.verdict import Outcome, Verdict, percent
 
 MARKS: Mapping[Outcome, tuple[str, str, str]] = {

@@ -20,7 +20,7 @@ from opmatrix.files import write_bytes, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.toolchain import elf_symbols, ort_headers
 from opmatrix.toolchain.find_tools import find_toolchain
-from opmatrix.wheel import contents, git_commit, inputs, licenses, manylinux, pack
+from opmatrix.wheel import contents, git_commit, inputs, manylinux, pack
 from opmatrix.wheel.settings import Dist
 
 
@@ -42,12 +42,12 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
             "opmatrix": opmatrix,
             "compiler": _compiler(),
             "onnxruntime headers": ort_headers.recorded(layout)["version"],
-            **licenses.packages(operators),
+            **contents.header_packages(operators),
         },
     }
     text = json.dumps(about, indent=2) + "\n"
     files[f"{dist.name}/dist.json"] = text.encode()
-    packed = pack.pack(dist, platform, files, licenses.collect(layout.root, dist, operators), opmatrix=opmatrix)
+    packed = pack.pack(dist, platform, files, contents.licenses(layout.root, dist, operators), opmatrix=opmatrix)
     path = layout.dist / pack.file_name(dist, platform)
     for other in layout.dist.glob("*.whl"):
         if other != path:  # an upload of build/dist/* must not contain an older wheel

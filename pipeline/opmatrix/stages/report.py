@@ -16,10 +16,10 @@ from opmatrix.files import write_bytes, write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
-from opmatrix.report import environments, html_page, junit, logs_and_graphs, markdown, skipped_checks, terminal
+from opmatrix.report import html_page, junit, logs_and_graphs, markdown, terminal
 from opmatrix.report.changes import compare
-from opmatrix.report.records import checked, collect, in_order, totals
-from opmatrix.report.report_json import Document, document, parse, same, text
+from opmatrix.report.records import checked, collect, in_order, skipped_checks, totals
+from opmatrix.report.report_json import Document, document, parse, same, text, used_environments
 from opmatrix.verdict import WRONG, CellKey, Verdict
 
 Exists = Callable[[str, str, Cell], bool]
@@ -35,9 +35,9 @@ def run(layout: Paths, expected: Sequence[CellKey], *, exists: Exists = lambda *
     asked = [collect(layout, *key) for key in expected]
     earlier = [v for v in _earlier(layout, {layout.verdict(*key) for key in expected}) if exists(*v.key)]
     verdicts = in_order([*asked, *earlier])
-    skipped = skipped_checks.read(layout, verdicts)
+    skipped = skipped_checks(layout, verdicts)
     main = {"python": platform.python_version(), **asdict(installed())}
-    report = document(verdicts, environments.read(layout, verdicts, main), skipped)
+    report = document(verdicts, used_environments(layout, verdicts, main), skipped)
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)
     data, xml, summary, html = layout.report_files
@@ -46,7 +46,7 @@ def run(layout: Paths, expected: Sequence[CellKey], *, exists: Exists = lambda *
     write_text(summary, markdown.render(report, verdicts, skipped))
     write_text(html, html_page.render(report, verdicts, [logs_and_graphs.read(layout, v) for v in verdicts]))
     console = Console()
-    terminal.show(asked, console, skipped_checks.read(layout, asked))
+    terminal.show(asked, console, skipped_checks(layout, asked))
     if earlier:
         console.print(f"beside them, of earlier runs: {totals(earlier)}", highlight=False)
     console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)

@@ -1,10 +1,12 @@
-"""The files of a wheel, without those of its `.dist-info` folder (see `opmatrix.wheel.pack`)."""
+"""The files of a wheel and its licences: the project's, opmatrix's, and those of headers compiled into it."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.python_source import names, source
 from opmatrix.declaration.schema_versions import versions
 from opmatrix.declaration.torch_signature import has_torch_library, torch_schema
+from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
-from opmatrix.spec import OpSpec
+from opmatrix.spec import Headers, OpSpec
 from opmatrix.wheel import inputs, vendored_modules
-from opmatrix.wheel.settings import Dist
+from opmatrix.wheel.settings import TABLE, Dist
 
 _RENDERED = {
     "{name}/__init__.py": "init.py.j2",
@@ -28,6 +31,7 @@ _RENDERED = {
     "{name}/functional.py": "functional.py.j2",
     "{name}_onnxruntime/__init__.py": "onnxruntime.py.j2",
 }
+_LICENSE_NAME = re.compile(r"(licen[cs]e|copying|notice)", re.IGNORECASE)
 
 
 def files(paths: Paths, dist: Dist, operators: Sequence[Operator], *, opmatrix: str) -> dict[str, bytes]:
@@ -112,3 +116,41 @@ def _variables(dist: Dist, specs: Sequence[OpSpec], modules: Mapping[str, Sequen
         "completed": [spec.name for spec in specs if any(i.variadic for i in spec.inputs)],
         "later": sorted(f"{domain} {version}" for domain, version in newest.items() if version > 1),
     }
+
+
+def licenses(root: Path, dist: Dist, operators: Sequence[Operator]) -> dict[str, bytes]:
+    """Return the files by their paths below `.dist-info/licenses`.
+
+    Raises DistError for a package that has headers but no licence file.
+    """
+    found = {file: (root / file).read_bytes() for file in dist.licenses}
+    found["opmatrix/LICENSE"] = vendored_modules.LICENSE.read_bytes()
+    declared = {(h.distribution or h.folder): h for o in operators for h in o.spec.headers}
+    for owner, headers in sorted(declared.items()):
+        files = dist.third_party.get(owner)
+        if files is not None:
+            found |= {f"{owner}/{Path(file).name}": (root / file).read_bytes() for file in files}
+            continue
+        carried = _carried(headers, root)
+        if not carried and headers.distribution:
+            raise DistError(
+                f"the package {owner!r}, with whose headers operators are compiled, carries no licence. Keep its text "
+                f"in the project, and name the file: pyproject.toml: {TABLE}: third-party-licenses = "
+                f"{{{owner} = ['third_party/{owner}/LICENSE']}}"
+            )
+        found |= {f"{owner}/{path.name}": path.read_bytes() for path in carried}
+    return found
+
+
+def header_packages(operators: Sequence[Operator]) -> dict[str, str]:
+    """Return the version of each package whose headers the operators are compiled with."""
+    named = {h.distribution for o in operators for h in o.spec.headers if h.distribution}
+    return {name: metadata.version(name) for name in sorted(named)}
+
+
+def _carried(headers: Headers, root: Path) -> list[Path]:
+    """Return the licence files in the package's metadata, or in the folder of the project that holds the headers."""
+    if headers.distribution is None:
+        return sorted(p for p in (root / headers.folder).glob("*") if p.is_file() and _LICENSE_NAME.match(p.name))
+    files = metadata.distribution(headers.distribution).files or ()
+    return [Path(str(f.locate())) for f in files if _LICENSE_NAME.match(f.name) and ".dist-info" in f.parts[0]]

@@ -1,0 +1,120 @@
+"""Commands on what earlier runs left: `doit clean`, `doit forget`, `doit ignore`, and those that do not work here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from doit.cmd_base import Command
+from doit.cmd_clean import Clean as DoitClean
+from doit.cmd_forget import Forget as DoitForget
+from doit.cmd_ignore import Ignore as DoitIgnore
+from doit.exceptions import InvalidCommand
+from doit.task import Task
+
+from opmatrix.commands.base import CommandBase, LockedCommand, end_with_pipe
+from opmatrix.commands.task_selection import require_steps
+from opmatrix.engine.doit_tasks import StepTask
+from opmatrix.engine.remove_stale import remove
+from opmatrix.errors import many
+
+
+class Clean(LockedCommand, DoitClean):
+    """Without a task, also remove what no step lists, such as objects and logs."""
+
+    name = "clean"
+    doc_purpose = "remove what steps have written"
+    doc_description = "Without a task, everything under build/ goes."
+
+    def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
+        self._everything = not args
+        return super().execute(params, args)
+
+    def clean_tasks(self, tasks: Iterable[Task], dryrun: bool, cleanforget: bool) -> None:
+        if dryrun:
+            end_with_pipe()
+        verb = "would remove" if dryrun else "removed"
+        for task in {t.name: t for t in tasks if isinstance(t, StepTask)}.values():
+            there = [path for path in (*map(Path, task.step.writes), self._paths.log(task.name)) if path.is_file()]
+            if there:
+                self.outstream.write(f"{task.name}: {verb} {many(len(there), 'file')}\n")
+            if not dryrun:
+                _remove_files(there, self._paths.build)
+                if cleanforget:
+                    self.dep_manager.remove(task.name)
+        for path in sorted(self._paths.build.iterdir()) if self._everything else ():
+            if not path.name.startswith((self._paths.lock.name, self._paths.state.name)):
+                self.outstream.write(f"{verb} {path.relative_to(self._paths.root)}\n")
+                if not dryrun:
+                    remove(path)
+        self.dep_manager.close()
+
+
+def _remove_files(files: Iterable[Path], top: Path) -> None:
+    """Remove files, and the folders below `top` that become empty."""
+    for path in files:
+        path.unlink(missing_ok=True)
+        for folder in path.parents:
+            if folder == top or top not in folder.parents or any(folder.iterdir()):
+                break
+            folder.rmdir()
+
+
+class Forget(LockedCommand, DoitForget):
+    """Without a task, forget all; doit 0.37 raises TypeError then."""
+
+    name = "forget"
+    doc_purpose = "make steps run again, also where nothing has changed"
+    doc_description = "Without a task, all are forgotten."
+
+    def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
+        params["forget_all"] = params["forget_all"] or not args
+        return super().execute(params, args)
+
+
+class Ignore(LockedCommand, DoitIgnore):
+    """Fail without a task, where doit 0.37 exits with 0, and take the lock, which doit does not."""
+
+    name = "ignore"
+    doc_purpose = "leave steps out of every run, until `doit forget` takes them back"
+    doc_usage = "TASK ..."
+
+    def execute(self, params: dict[str, Any], args: Sequence[str]) -> int:
+        if not args:
+            raise InvalidCommand("takes the steps to leave out, and was given none; see `doit list --all`")
+        return super().execute(params, args)
+
+    def _execute(self, pos_args: Sequence[str]) -> None:
+        require_steps(pos_args, self.task_list)
+        super()._execute(pos_args)
+
+
+class RemovedCommand(CommandBase, Command):
+    """Raise `reason`. doit 0.37 cannot remove its own commands, but a command of the same name replaces one."""
+
+    reason = ""
+
+    def execute(self, params: Mapping[str, Any], args: Sequence[str]) -> int:
+        raise InvalidCommand(self.reason)
+
+
+class ResetDep(RemovedCommand):
+    name = "reset-dep"
+    doc_purpose = "not here: it would call results verified that nobody verified"
+    reason = "would note results as made of inputs that they were never made of. `doit ignore STEP` leaves a step out"
+
+
+class DumpDb(RemovedCommand):
+    name = "dumpdb"
+    doc_purpose = "not here: see why and info"
+    reason = "the state is no dbm file. `doit why` says what is known of each step, `doit info STEP` of one"
+
+
+class Strace(RemovedCommand):
+    name = "strace"
+    doc_purpose = "not here: steps run in servers"
+    reason = (
+        "steps run in servers, where strace would see nothing. A stage runs by itself, so: "
+        "strace -f python -m opmatrix STAGE OPERATOR"
+    )
