@@ -21,10 +21,7 @@ class Check:
 
 
 def limits(spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix: str) -> Check | None:
-    """Return the check of an attribute's value; NaN never passes, since it compares false.
-
-    `variable` is the expression of the value, `shown` the name in the message, `suffix` that of a float literal.
-    """
+    """Return the check of a value, which NaN fails; `shown` is its name in the message, `suffix` a float literal's."""
     many = given.kind.endswith("s")
     item = "item" if many else variable
     bounds = [(">=", "at least", given.minimum), ("<=", "at most", given.maximum)]

@@ -121,10 +121,7 @@ def function(spec: OpSpec) -> dict[str, Any]:
 
 
 def _parameters(arguments: Sequence[Argument]) -> list[str]:
-    """Return the parameters of a function that calls the operator.
-
-    An optional input has the default None if no required argument follows; the torch schema has no such default.
-    """
+    """Return the Python parameters; an optional input has the default None if no required argument follows."""
     found: list[str] = []
     last = True
     for argument in reversed(arguments):

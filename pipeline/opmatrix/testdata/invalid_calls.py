@@ -1,7 +1,4 @@
-"""Derive from a declaration the calls that it forbids: a valid call of a case with one wrong argument.
-
-opmatrix.torch_checks.invalid_calls makes them in torch, opmatrix.ort_checks.fuzz in ONNX Runtime.
-"""
+"""Derive the calls that a declaration forbids: a case with one wrong argument. Made in torch and in ONNX Runtime."""
 
 from __future__ import annotations
 

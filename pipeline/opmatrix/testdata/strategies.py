@@ -54,10 +54,7 @@ class _Frame:
 
 
 def models(operator: Operator) -> SearchStrategy[Model]:
-    """Return a strategy for models with one case each.
-
-    Half of them have the shapes of a case, which satisfy constraints that are not declared.
-    """
+    """Return a strategy for models of one case; half have shapes of a case, which satisfy undeclared constraints."""
 
     @strategies.composite
     def model(draw: DrawFn) -> Model:  # without arguments: hypothesis 6 formats them for every example
