@@ -1,4 +1,4 @@
-"""The symbols that a library exports and needs, and the symbol gate, which compile and link run. Also for manylinux."""
+"""The symbols that a library exports and needs, and the symbol gate, which compile and link run."""
 
 from __future__ import annotations
 
