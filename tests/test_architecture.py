@@ -94,7 +94,7 @@ NO_NAMES = {
     "base_utils": "say what it does",
     "fault": "two classes had this name: Refusal, NodeFault",
     "feeds": "model_inputs, GraphInput: ONNX Runtime says feed, ONNX says input",
-    "found": "insert_case; it is also the commonest local name",
+    "found": "insert_into_models; it is also the commonest local name",
     "glue": "codegen: generated bindings",
     "handler": "say what it does",
     "helper": "say what it does",

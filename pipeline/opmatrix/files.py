@@ -9,10 +9,7 @@ from types import ModuleType
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write under a temporary name, then rename, so that a reader never sees half a file.
-
-    A file that already has this content is not touched.
-    """
+    """Write and rename, so that no reader sees half a file; a file with equal content stays untouched."""
     try:
         if path.read_bytes() == content:
             return
@@ -41,10 +38,7 @@ def line_in(path: Path | str, error: BaseException) -> int | None:
 
 
 def load_module(path: Path, name: str) -> ModuleType:
-    """Execute a Python file as a module that is not in sys.modules.
-
-    Without a bytecode cache: Python validates it by time stamp and size, and an edit may keep both.
-    """
+    """Execute a file as a module, not in sys.modules nor from bytecode, whose time stamp and size an edit may keep."""
     module = ModuleType(name)
     module.__file__ = str(path)
     exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)

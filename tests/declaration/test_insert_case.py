@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import pytest
-from opmatrix.declaration.insert_case import insert_into_models
 from opmatrix.declaration.python_source import source
 from opmatrix.spec import Case, Model, Random, Values
+from opmatrix.stages.adopt_case import insert_into_models
 
 MODEL = Model(
     name="found_1",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from opmatrix.errors import CompileError
 from opmatrix.toolchain.find_tools import find_toolchain
-from opmatrix.toolchain.odr_check import check_one_definition
+from opmatrix.toolchain.link_operators import check_one_definition
 
 pytestmark = pytest.mark.compile
 

@@ -36,10 +36,7 @@ from opmatrix.spec import DType, OpSpec
 
 
 def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
-    """Return the content of every generated C++ file, by name: all but those that are `written` by hand.
-
-    `spec` is one that `opmatrix.declaration.load` accepts.
-    """
+    """Return every generated C++ file that is not `written` by hand, by name. `spec` is a validated one."""
     variables = _variables(spec) if has_kernel_object(spec, written) else {}
 
     def text(file: str) -> str:
@@ -54,10 +51,7 @@ def render(spec: OpSpec, written: Set[str] = ONLY_KERNEL) -> dict[str, str]:
 
 
 def ort_library(operators: Sequence[str], *, called: str = "") -> str:
-    """Return the source of the entry point of one ONNX Runtime library with `operators`.
-
-    Messages name the library by its operators, or as `called`. Session options store the name, at most 1 kB.
-    """
+    """Return the entry point of an ONNX Runtime library; messages name it by `operators` or as `called`, up to 1 kB."""
     title = called or ", ".join(operators)
     return _environment().get_template("ort_library.cc.j2").render(names=operators, title=title)
 

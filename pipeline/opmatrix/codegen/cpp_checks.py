@@ -21,10 +21,7 @@ class Check:
 
 
 def limits(spec: OpSpec, given: Attribute, *, variable: str, shown: str, suffix: str) -> Check | None:
-    """Return the check of an attribute's value; NaN never passes, since it compares false.
-
-    `variable` is the expression of the value, `shown` the name in the message, `suffix` that of a float literal.
-    """
+    """Return the check of a value, which NaN fails; `shown` is its name in the message, `suffix` a float literal's."""
     many = given.kind.endswith("s")
     item = "item" if many else variable
     bounds = [(">=", "at least", given.minimum), ("<=", "at most", given.maximum)]
@@ -80,21 +77,15 @@ def shape_checks(spec: OpSpec) -> Iterator[Check]:
                 owner, at = known[size]
                 conditions.append(f"{here} == {owner}[{at}]")
                 others[size] = (f"{owner}[{at}]", owner)
-        yield from _shape_checks(spec, given, shown, conditions, others)
+        joined = " && ".join(conditions)
+        for condition in [joined] if len(joined) < 100 else conditions:  # one check each where the line is too long
+            yield Check(arguments=[condition, *_shape_message(spec, given, shown, others)], guard=_guard(given))
 
 
 def _same_shape(spec: OpSpec, given: Input, other: str) -> Check:
     shown = given.name if is_required(given) else f"{given.name}_sizes"
     text = quoted(f"{spec.name}: {given.name} must have the shape of {other}, ")
     return Check(arguments=[f"{shown} == {other}", text, other, quoted(", got "), shown], guard=_guard(given))
-
-
-def _shape_checks(
-    spec: OpSpec, given: Input, shown: str, conditions: list[str], others: Mapping[str, tuple[str, str]]
-) -> Iterator[Check]:
-    joined = " && ".join(conditions)
-    for condition in [joined] if len(joined) < 100 else conditions:  # one check each where the line would be too long
-        yield Check(arguments=[condition, *_shape_message(spec, given, shown, others)], guard=_guard(given))
 
 
 def _guard(given: Input) -> str | None:

@@ -40,10 +40,7 @@ def graph_name(model: Model, part: Input, index: int = 0) -> str:
 
 
 def node_inputs(spec: OpSpec, model: Model) -> tuple[str, ...]:
-    """Return the inputs of the operator's node: "" for an absent input, and no "" at the end.
-
-    Before a variadic input each "" is kept: onnx's checker requires all inputs before it.
-    """
+    """Return the node's inputs: "" for an absent one, not at the end unless variadic, as onnx's checker requires."""
     case = model.cases[0]
     names: list[str] = []
     for part in spec.inputs:

@@ -67,10 +67,7 @@ def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
 
 
 def torch_schema(spec: OpSpec) -> str:
-    """Return the torch schema: ``ns::name(Tensor x, float eps=1e-05) -> Tensor``.
-
-    Grammar: "func" in ATen's native_functions README. Raises ValueError for an operator without a torch side.
-    """
+    """Return ``ns::name(Tensor x, float eps=1e-05) -> Tensor``. Raises ValueError for an operator without torch."""
     if spec.torch is None:
         raise ValueError(f"{spec.name} is declared without a torch operator")
     arguments = ", ".join(map(str, torch_arguments(spec)))
@@ -142,10 +139,7 @@ def has_torch_library(spec: OpSpec) -> bool:
 
 
 def stable_abi_since(spec: OpSpec) -> str:
-    """Return the first torch version that the library over LibTorch's stable ABI supports.
-
-    The stable ABI has lists and strings as arguments since torch 2.10.
-    """
+    """Return the first torch of the stable ABI library; lists and strings are arguments there since torch 2.10."""
     boxed = any(i.variadic for i in spec.inputs) or any(
         a.kind.endswith("s") or a.kind == "string" for a in spec.attributes
     )

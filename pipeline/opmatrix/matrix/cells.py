@@ -148,10 +148,7 @@ def why_unsupported(exporter: Exporter, opset: int, torch: str | None = None) ->
 
 
 def why_unreadable(cell: Cell) -> str | None:
-    """Return why the ONNX Runtime of a cell rejects every model of its opset and IR version, or None if it reads them.
-
-    Raises UsageError for an ONNX Runtime without a row.
-    """
+    """Return why a cell's ONNX Runtime rejects its models, or None. Raises UsageError for a version without a row."""
     row = _row("ort", ORT, cell.ort)
     if cell.opset > row.opset:
         return f"ONNX Runtime {cell.ort} reads opsets up to {row.opset}, not {cell.opset}"

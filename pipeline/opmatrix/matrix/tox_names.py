@@ -36,10 +36,7 @@ class Factors:
         yield from (f"ort{ort}" for ort in self.orts)
 
     def choice(self, name: str) -> Choice | None:
-        """Return the cells of an environment, or None for a name that is not of the matrix.
-
-        Raises UsageError, with the reason of the legality table, for a version or opset that is unknown or not legal.
-        """
+        """Return the cells, or None for a foreign name. Raises UsageError with why a version or opset is illegal."""
         if not (found := _NAME.fullmatch(name)):
             return None
         torch, opset, ort = found["torch"], found["opset"], found["ort"]
@@ -67,10 +64,7 @@ class Factors:
 
 
 def labels(name: str, *, main: str) -> tuple[str, ...]:
-    """Return the tox labels of an environment of the matrix. `main` is the torch of the main environment.
-
-    An environment of one opset has none, since that of its torch covers it.
-    """
+    """Return an environment's tox labels, none with an opset: its torch covers it. `main` is the main torch."""
     if "-opset" in name:
         return ()
     kind = "torch" if name.startswith("torch") else "ort"

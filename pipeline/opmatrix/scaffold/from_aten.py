@@ -59,10 +59,7 @@ _GIVEN: Mapping[AttributeKind, AttributeValue] = {
 
 
 def from_aten(described: Mapping[str, Any], qualified: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
-    """Return an override of the default overload of an ATen operator.
-
-    `described` is what `aten_process` prints. Raises UsageError if there is no such overload or it cannot be declared.
-    """
+    """Return an override of the default overload, from aten_process' `described`. Raises UsageError if impossible."""
 
     def measured(output: Output, sample: Mapping[str, Any]) -> Output:
         """Return the output with the dtype and shape of `sample`."""

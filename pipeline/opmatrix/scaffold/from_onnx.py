@@ -43,10 +43,7 @@ def by_operator(described: Mapping[str, Any], shown: str, *, op_type: str = "") 
 
 
 def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
-    """Return one operator without a torch side, from all of its nodes in a model.
-
-    Raises UsageError with everything that cannot be declared.
-    """
+    """Return one operator without torch, from its nodes. Raises UsageError with everything that is undeclarable."""
     first = nodes[0]
     name = name or operator_name(first["op_type"])
     qualified = f"{first['domain']}::{first['op_type']}"
@@ -91,10 +88,7 @@ def _versions(node: Node) -> tuple[int, ...]:
 
 
 def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, name: str = "") -> Draft:
-    """Return one operator with the torch schema `schema` and the domain and op type of `nodes`.
-
-    Raises UsageError if a node does not fit the schema.
-    """
+    """Return one operator with `schema` and the op type of `nodes`. Raises UsageError if a node does not fit it."""
     first = nodes[0]
     draft = from_torch_schema.from_schema(schema, domain=first["domain"], name=name, op_type=first["op_type"])
     spec, wrong = replace(draft.spec, onnx=replace(draft.spec.onnx, versions=_versions(first))), []
@@ -176,10 +170,7 @@ def _dtypes(nodes: Sequence[Node], side: str, index: int) -> list[str | None]:
 
 
 def _types(nodes: Sequence[Node]) -> tuple[dict[str, tuple[DType, ...]], dict[str, list[str]]]:
-    """Return the type variable T, and the declared type of every input and output.
-
-    T has the dtypes of the first input; an input or output of another dtype has that dtype as its type.
-    """
+    """Return T, of the first input, and the declared type of each input and output: T, or another dtype."""
     seen = sorted({d for d in _dtypes(nodes, "inputs", 0) if d}, key=DTYPES.index)
     types: dict[str, tuple[DType, ...]] = {"T": tuple(seen) or FLOATS}  # type: ignore[arg-type]
     declared: dict[str, list[str]] = {}

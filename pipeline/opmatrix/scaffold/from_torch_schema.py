@@ -39,10 +39,7 @@ _SPELLED: Mapping[str, str] = {
 
 
 def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") -> Draft:
-    """Return an operator with the torch schema `text`.
-
-    Raises UsageError with the column and reason of each part of `text` that cannot be declared.
-    """
+    """Return the operator of a torch schema. Raises UsageError with column and reason of each undeclarable part."""
     schema = torch_schema_parser.parse(text)
     if refused := [*_refused(schema)]:
         torch_schema_parser.refuse("the schema cannot be declared:", schema.text, refused)

@@ -1,7 +1,4 @@
-"""``python -m opmatrix.scaffold.onnx_process model.onnx``: print the nodes that need a custom kernel, as JSON.
-
-It runs in a process of its own, because doit's must not import onnx.
-"""
+"""``python -m opmatrix.scaffold.onnx_process model.onnx``: its custom nodes as JSON, so that doit imports no onnx."""
 
 from __future__ import annotations
 

@@ -52,10 +52,7 @@ def check(request: Request) -> None:
 
 
 def complete(request: Request) -> Request:
-    """Ask for the missing options and return all; ask again after an invalid answer.
-
-    Ctrl-C and the end of the input raise KeyboardInterrupt and EOFError.
-    """
+    """Ask for missing options, again if invalid. Ctrl-C raises KeyboardInterrupt, the end of input EOFError."""
     asked = not (request.schema or request.override or request.from_onnx)
     if asked:
         print(INTRODUCTION)

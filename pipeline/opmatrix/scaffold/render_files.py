@@ -97,17 +97,16 @@ def _reference(draft: Draft) -> dict[str, Any]:
     outputs = _listed([o.name for o in spec.outputs])
     shaped = f", of the shape of {draft.first_input.name}" if draft.copies or draft.formula else ""
     returned = _ARRAY if len(spec.outputs) == 1 else f"tuple[{', '.join([_ARRAY] * len(spec.outputs))}]"
-    parameters = [f"{i.name}: {_array_type(i)}" for i in spec.inputs]
+    parameters = [
+        f"{i.name}: " + (f"tuple[{_ARRAY}, ...]" if i.variadic else f"{_ARRAY} | None" if i.optional else _ARRAY)
+        for i in spec.inputs
+    ]
     parameters += ["*", *(f"{a.name}: {_TYPES[a.kind]}" for a in spec.attributes)] if spec.attributes else []
     return {
         "returned": outputs + shaped,
         "signature": bracket(f"def {spec.name}(", parameters, f") -> {returned}:"),
         "copied": ", ".join(_copied(draft, output) for output in spec.outputs),
     }
-
-
-def _array_type(part: Input) -> str:
-    return f"tuple[{_ARRAY}, ...]" if part.variadic else f"{_ARRAY} | None" if part.optional else _ARRAY
 
 
 def _copied(draft: Draft, output: Output) -> str:

@@ -56,10 +56,7 @@ def loadable_operators(paths: Paths) -> Iterator[Operator]:
 
 
 def formatted(root: Path, files: Mapping[str, str]) -> dict[str, str]:
-    """Return `files`, by their paths below `root`, formatted by ruff and clang-format.
-
-    A file whose formatter is not installed or fails stays as it is: neither is required.
-    """
+    """Return `files` by path, formatted where ruff or clang-format is there and works: neither is required."""
     programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     found = dict(files)
     for path, text in files.items():
@@ -73,11 +70,7 @@ def formatted(root: Path, files: Mapping[str, str]) -> dict[str, str]:
 
 
 def write(paths: Paths, files: Mapping[str, str]) -> None:
-    """Write `files`, by their paths below the root, into new folders: all of them or none.
-
-    They are written to a temporary folder, then each folder is renamed; those in ops/ last, because they declare the
-    operators.
-    """
+    """Write `files` to new folders, all or none, via a temporary one; ops/ last, since it declares operators."""
     temporary = Path(tempfile.mkdtemp(prefix=".new-operator-", dir=paths.root))
     folders = sorted({Path(path).parent for path in files}, key=lambda f: (f.parts[0] == "ops", f))
     made: list[Path] = []

@@ -1,7 +1,4 @@
-"""Derive from a declaration the calls that it forbids: a valid call of a case with one wrong argument.
-
-opmatrix.torch_checks.invalid_calls makes them in torch, opmatrix.ort_checks.fuzz in ONNX Runtime.
-"""
+"""Derive the calls that a declaration forbids: a case with one wrong argument. Made in torch and in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -65,7 +62,9 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
     """Yield calls that differ from a valid one in one argument, which the declaration forbids."""
     call = valid_call(operator)
     for index, part in enumerate(operator.spec.inputs):
-        if (array := _last(call.inputs[index])) is None:
+        argument = call.inputs[index]
+        array = (argument or (None,))[-1] if isinstance(argument, tuple) else argument  # the last one of a variadic
+        if array is None:
             continue
         for dtype in _wrong_dtypes(operator.spec, part, call.model):
             with np.errstate(all="ignore"):
@@ -79,11 +78,6 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
             model = replace(call.model, attributes={**call.model.attributes, attribute.name: value})
             found = f"{item:g}" if isinstance(item, float) else str(item)
             yield InvalidCall(kind="value", part=attribute, found=found, call=replace(call, model=model))
-
-
-def _last(argument: Argument) -> Array | None:
-    """Return the tensor of an argument, the last one of a variadic input, or None."""
-    return (argument[-1] if argument else None) if isinstance(argument, tuple) else argument
 
 
 def _changed(call: Call, index: int, array: Array) -> Call:

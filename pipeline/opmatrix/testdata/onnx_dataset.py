@@ -65,10 +65,7 @@ def _read(folder: Path, kind: str, found: Container[str]) -> dict[str, Array]:
 
 
 def link(model: Path, data_sets: Sequence[Path]) -> None:
-    """Link test_data_set_<N> in a model's folder to the N-th data set, which all cells share; remove other links.
-
-    The links are relative, so that a build folder can be moved.
-    """
+    """Link test_data_set_<N> to the N-th data set of all cells, relatively: folders move. Remove other links."""
     wanted = {d.name: os.path.relpath(d, model) for d in data_sets}
     with os.scandir(model) as entries:
         links = {

@@ -54,10 +54,7 @@ class _Frame:
 
 
 def models(operator: Operator) -> SearchStrategy[Model]:
-    """Return a strategy for models with one case each.
-
-    Half of them have the shapes of a case, which satisfy constraints that are not declared.
-    """
+    """Return a strategy for models of one case; half have shapes of a case, which satisfy undeclared constraints."""
 
     @strategies.composite
     def model(draw: DrawFn) -> Model:  # without arguments: hypothesis 6 formats them for every example
@@ -137,7 +134,8 @@ def _tensor(draw: DrawFn, frame: _Frame, part: Input, dtype: DType, shape: tuple
     if dtype == "bool":
         layouts = [layout for layout in LAYOUTS if layout != "expanded"]
         return Random(shape=shape, layout=_pick(draw, layouts))
-    mean, deviation = _pick(draw, _scales(dtype))
+    scales = _FLOAT_SCALES.get(dtype, ((20.0, 3.0),) if dtype.startswith("uint") else ((0.0, 3.0), (0.0, 20.0)))
+    mean, deviation = _pick(draw, scales)
     count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape))))
     specials = {draw(strategies.integers(0, math.prod(shape) - 1)): _pick(draw, _specials(dtype)) for _ in range(count)}
     layout = _pick(draw, LAYOUTS)
@@ -175,10 +173,6 @@ _FLOAT_SCALES: Mapping[DType, tuple[tuple[float, float], ...]] = {
     "float16": ((0.0, 1.0), (10.0, 1.0), (0.0, 0.01), (0.0, 30.0)),
     "bfloat16": ((0.0, 1.0), (100.0, 1.0), (0.0, 1e-15), (0.0, 1e15)),
 }
-
-
-def _scales(dtype: DType) -> tuple[tuple[float, float], ...]:
-    return _FLOAT_SCALES.get(dtype, ((20.0, 3.0),) if dtype.startswith("uint") else ((0.0, 3.0), (0.0, 20.0)))
 
 
 def _specials(dtype: DType) -> list[float]:

@@ -20,11 +20,7 @@ class DebianError(Exception):
 
 
 def unpack(package: str, *, into: Path, suite: str | None = None) -> None:
-    """Download `package` with apt and unpack it into the folder `into`.
-
-    The package comes from the sources of this machine's apt or, with a `suite` such as ``"trixie"``, from that suite of
-    the same mirrors. Raises DebianError.
-    """
+    """Get `package` from apt's sources, or a `suite` (``trixie``) of their mirrors, into `into`. Raises DebianError."""
     for tool in ("apt-get", "dpkg"):
         if not shutil.which(tool):
             raise DebianError(f"{tool} is not on PATH")

@@ -1,7 +1,4 @@
-"""Read the symbols that a shared library exports and needs, and the symbol gate: the checks of what it may have.
-
-The gate is what compile and link run on each library. opmatrix.wheel.manylinux reads symbols, too.
-"""
+"""The symbols that a library exports and needs, and the symbol gate, which compile and link run."""
 
 from __future__ import annotations
 
@@ -119,18 +116,12 @@ def version_text(version: tuple[int, ...]) -> str:
 
 @cache
 def torch_shims(target: str) -> frozenset[str]:
-    """Return the C functions that torch `target` ("2.9") and every newer torch export.
-
-    Those of the target "newer" are not in every torch: bindings call them only where they exist.
-    """
+    """Return the C functions of torch `target` ("2.9") and newer; bindings call those of "newer" where they exist."""
     return frozenset((SHIMS / f"{target}.txt").read_text().split())
 
 
 def check_torch_library(path: Path, *, target: str) -> None:
-    """Raise CompileError unless the library works in torch `target` and newer.
-
-    It also loads in older versions, to report what it needs: torch's functions are weak symbols.
-    """
+    """Raise CompileError unless it works in torch `target` and newer. Weak symbols let older ones load and report."""
     found = read_symbols(path)
     _check_exports(path, found, allowed="opmatrix_error")
     if beyond := sorted(found.undefined - torch_shims(target)):

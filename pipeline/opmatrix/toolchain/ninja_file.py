@@ -276,10 +276,7 @@ def headers_ninja(
 
 
 def _system(folders: Sequence[Path]) -> list[str]:
-    """Return the options for third-party headers: no warnings, and short names for their folders.
-
-    Their checks compile a header's path into the library, and that would depend on the environment's folder.
-    """
+    """Return third-party header options: no warnings; short folders, as checks compile paths into the library."""
     return [w for f in folders for w in ("-isystem", str(f), f"-ffile-prefix-map={f}={f.parent.name}/{f.name}")]
 
 

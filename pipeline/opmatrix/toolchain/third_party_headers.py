@@ -1,7 +1,4 @@
-"""Find the third-party headers that a declaration names, in folders of the project or in packages from PyPI.
-
-A package's folder and version come from its metadata; the package is not imported.
-"""
+"""Find third-party headers in folders of the project, or in packages of PyPI by their metadata, without an import."""
 
 from __future__ import annotations
 
