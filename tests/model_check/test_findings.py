@@ -19,10 +19,10 @@ from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.model_inputs import find_inputs
 from opmatrix.model_check.print_findings import FindingPrinter
+from opmatrix.model_check.session_needs import version_findings
 from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
 from opmatrix.model_check.type_text import format_range
 from opmatrix.project.paths import Paths
-from opmatrix.stages.check_read import version_findings
 from opmatrix.testdata import onnx_dataset
 
 F, D, I64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
