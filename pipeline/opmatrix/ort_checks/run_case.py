@@ -53,10 +53,7 @@ class ModelRunner:
         self._evaluator = ReferenceRun(model, operators)
 
     def run_case(self, data: DataSet, tolerances: Mapping[DType, Tolerance]) -> CaseRuns:
-        """Run a data set twice per session, and once in the reference evaluator.
-
-        Raises VerifyError where a run fails, RefusedError where one fails in ONNX Runtime.
-        """
+        """Run a data set twice per session, once in the evaluator. Raises RefusedError (ONNX Runtime), VerifyError."""
         for kind, has, given in (("input", self._inputs, data.inputs), ("output", self._outputs, data.outputs)):
             if has != list(given):
                 raise VerifyError(

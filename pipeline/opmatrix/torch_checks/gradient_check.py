@@ -206,10 +206,7 @@ def print_whole_matrices() -> Iterator[None]:
 
 
 def summarize(text: str) -> str:
-    """Return one line with the elements that differ of gradcheck's message, "" if it reports no wrong Jacobian.
-
-    The whole text goes to the step's log.
-    """
+    """Return one line with the elements that differ, "" if no Jacobian is wrong; log the whole `text`."""
     head = text.strip().partition("\n")[0].rstrip(",")
     if "Jacobian" not in head or not (pairs := _PAIR.findall(text)):
         return ""

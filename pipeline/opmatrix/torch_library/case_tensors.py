@@ -25,10 +25,7 @@ def arguments(spec: OpSpec, case: Case, flat: Sequence[torch.Tensor]) -> list[An
 
 
 def strided(array: Array, layout: MemoryLayout) -> torch.Tensor:
-    """Return a new tensor with the values of `array`.
-
-    Raises RegisterError for "expanded" if the values differ along every axis.
-    """
+    """Copy `array` to a tensor. Raises RegisterError for "expanded" if the values differ along every axis."""
     return _LAYOUTS[layout](torch.from_numpy(array.copy()))
 
 
