@@ -205,7 +205,7 @@ def test_another_torch_is_refused(faulty: Project, tmp_path: Path) -> None:
 
 
 def test_the_kept_registry_is_the_one_that_torch_builds() -> None:
-    from opmatrix.export import torchlib_cache
+    from opmatrix.export import dynamo_exporter
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     def translations(registry: Any) -> dict[Any, list[Any]]:
@@ -214,4 +214,4 @@ def test_the_kept_registry_is_the_one_that_torch_builds() -> None:
         }
 
     for opset in (18, 23):
-        assert translations(torchlib_cache.registry(opset)) == translations(ONNXRegistry.from_torchlib(opset))
+        assert translations(dynamo_exporter.registry(opset)) == translations(ONNXRegistry.from_torchlib(opset))

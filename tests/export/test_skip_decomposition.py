@@ -31,7 +31,7 @@ def never(*arguments: object) -> Iterator[bool]:
     ("name", "lowering"), [("group_norm", "custom"), ("group_norm", "decomposed"), ("gelu", "custom")]
 )
 def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Path) -> None:
-    from opmatrix.export import skip_decomposition
+    from opmatrix.export import dynamo_exporter
     from opmatrix.stages import export
 
     made = Project.copy(tmp_path / "project", operators=[name])
@@ -39,10 +39,10 @@ def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Pat
     for file, text in python_modules.render(operator.spec).items():
         write_text(made.layout.generated(name) / file, text)
     written = []
-    for skipped in (skip_decomposition.skipped, never):
+    for skipped in (dynamo_exporter.skipped, never):
 
         def work(skipped: object = skipped) -> None:
-            with mock.patch.object(skip_decomposition, "skipped", skipped):
+            with mock.patch.object(dynamo_exporter, "skipped", skipped):
                 for each in dict.fromkeys(("custom", lowering)):  # a decomposed export gives the custom models a body
                     export.run(made.layout, operator, lowering=each, cell=CELL)
 
@@ -54,7 +54,7 @@ def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Pat
 
 def test_a_program_with_other_operators_is_decomposed() -> None:
     import torch
-    from opmatrix.export import skip_decomposition
+    from opmatrix.export import dynamo_exporter
 
     class Model(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -63,5 +63,5 @@ def test_a_program_with_other_operators_is_decomposed() -> None:
     program = torch.export.export(Model(), (torch.zeros(2),))
     gelu, add = torch.ops.aten.gelu.default, torch.ops.aten.add.Tensor
     for translated, expected in (((), False), ((gelu,), False), ((gelu, add), True)):
-        with skip_decomposition.skipped(program, translated) as skipped:
+        with dynamo_exporter.skipped(program, translated) as skipped:
             assert skipped is expected

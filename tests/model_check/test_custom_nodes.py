@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.model_check.custom_nodes import faulty_nodes, node_findings, used_operators
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.ort_libraries import needed_libraries
+from opmatrix.model_check.session_needs import needed_libraries
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 

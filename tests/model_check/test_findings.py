@@ -18,8 +18,8 @@ from opmatrix.model_check.arguments import parse
 from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.model_inputs import find_inputs
-from opmatrix.model_check.ort_versions import version_findings
 from opmatrix.model_check.print_findings import FindingPrinter
+from opmatrix.model_check.session_needs import version_findings
 from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
 from opmatrix.model_check.type_text import format_range
 from opmatrix.project.paths import Paths

@@ -215,9 +215,9 @@ The max per-element difference (slow mode) is: 4.0.
     ],
 )
 def test_what_gradcheck_says_is_read(text: str, expected: str) -> None:
-    from opmatrix.torch_checks import gradcheck_message
+    from opmatrix.torch_checks import gradient_check
 
-    assert gradcheck_message.summarize(text) == expected
+    assert gradient_check.summarize(text) == expected
 
 
 LIBRARY = """

@@ -18,7 +18,7 @@ SHAPES = [(), (5,), (2, 3), (2, 3, 4), (0, 3), (1, 1, 1)]
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_the_numbers_are_the_same(layout: MemoryLayout, shape: tuple[int, ...], dtype: str) -> None:
-    from opmatrix.torch_library.strided_tensors import strided
+    from opmatrix.torch_library.case_tensors import strided
 
     array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
     tensor = strided(array, layout)
@@ -33,13 +33,13 @@ def test_the_numbers_are_the_same(layout: MemoryLayout, shape: tuple[int, ...], 
     [("contiguous", (12, 4, 1)), ("transposed", (12, 1, 3)), ("sliced", (27, 9, 2)), ("flipped", (1, 2, 6))],
 )
 def test_the_strides_are_those_of_the_layout(layout: MemoryLayout, strides: tuple[int, ...]) -> None:
-    from opmatrix.torch_library.strided_tensors import strided
+    from opmatrix.torch_library.case_tensors import strided
 
     assert strided(np.zeros((2, 3, 4)), layout).stride() == strides
 
 
 def test_an_expanded_axis_has_stride_0() -> None:
-    from opmatrix.torch_library.strided_tensors import strided
+    from opmatrix.torch_library.case_tensors import strided
 
     array = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])
     tensor = strided(array, "expanded")
@@ -48,7 +48,7 @@ def test_an_expanded_axis_has_stride_0() -> None:
 
 
 def test_numbers_that_differ_along_every_axis_cannot_be_expanded() -> None:
-    from opmatrix.torch_library.strided_tensors import strided
+    from opmatrix.torch_library.case_tensors import strided
 
     with pytest.raises(RegisterError, match="along no axis are its numbers the same"):
         strided(np.eye(2), "expanded")

@@ -29,10 +29,7 @@ def rename(proto: ModelProto, signature: GraphSignature) -> ModelProto:
 
 
 def restore_lost(proto: ModelProto, signature: GraphSignature) -> ModelProto:
-    """Write the declared sizes of outputs that have no shape, or a name that the exporter made up.
-
-    Leaves all other sizes, numbers above all, to the gates.
-    """
+    """Write the declared sizes of outputs that have no shape or an invented name; leave all others to the gates."""
     known = {size for value in signature.inputs for size in value.shape}
     for value, wanted in zip(proto.graph.output, signature.outputs, strict=True):
         shape = value.type.tensor_type.shape

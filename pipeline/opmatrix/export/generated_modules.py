@@ -1,7 +1,4 @@
-"""Load the Python modules of an operator: generated schema, fake kernel and lowering, and ops/<name>/lowering.py.
-
-Needs onnx alone.
-"""
+"""Load an operator's generated schema, fake kernel and lowering, and ops/<name>/lowering.py. Needs onnx alone."""
 
 from __future__ import annotations
 
@@ -99,10 +96,7 @@ def lowered_nodes(expected: ExpectedModel, generated: GeneratedModules) -> tuple
 
 
 def ignored_attributes(expected: ExpectedModel, generated: GeneratedModules) -> list[str]:
-    """Return the attributes that a model sets and its lowering ignores: with the default it emits the same nodes.
-
-    That is correct if no output depends on them.
-    """
+    """Return attributes that a model sets and its lowering ignores, which is right if no output depends on them."""
     given = expected.model.attributes
     changed = [a.name for a in expected.spec.attributes if a.default not in (None, given.get(a.name, a.default))]
     nodes = lowered_nodes(expected, generated) if changed else ()

@@ -1,7 +1,4 @@
-"""Export a tiny model at every opset, to find those that an exporter supports. The `probe` stage uses it.
-
-Needs torch and onnx.
-"""
+"""Export a tiny model at every opset, to find those that an exporter supports. Needs torch and onnx."""
 
 from __future__ import annotations
 

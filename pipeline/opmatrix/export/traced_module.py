@@ -1,7 +1,4 @@
-"""The module that both exporters trace, their input, and the removal of metadata from their models.
-
-Needs torch and onnx.
-"""
+"""The module that both exporters trace, its input, and the removal of metadata. Needs torch and onnx."""
 
 from __future__ import annotations
 

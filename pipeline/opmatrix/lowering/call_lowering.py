@@ -72,10 +72,7 @@ class Lowered:
 def find(
     spec: OpSpec, lowering: Lowering, *, handwritten: ModuleType | None, derived: ModuleType, path: Path
 ) -> Lowered:
-    """Return the lowering from ops/<name>/lowering.py, `handwritten`, else the one derived from the declaration.
-
-    Raises ExportError if neither module has it.
-    """
+    """Return the lowering that is `handwritten`, else the derived one. Raises ExportError if neither has it."""
     function = getattr(handwritten, lowering, None) or getattr(derived, lowering, None)
     if not callable(function):
         names = ", ".join(["g", *(a.name for a in torch_arguments(spec))])

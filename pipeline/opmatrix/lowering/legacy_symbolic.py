@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,12 +14,14 @@ import torch
 from numpy.typing import ArrayLike
 from torch.onnx import symbolic_helper
 
+from opmatrix.declaration.size_expressions import attribute_sizes, size
 from opmatrix.declaration.torch_signature import torch_arguments
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, Value
-from opmatrix.lowering.legacy_types import set_types
-from opmatrix.spec import DType, Input, OpSpec
+from opmatrix.spec import AttributeValue, Dims, DType, FromKernel, Input, OpSpec, Output, SameAs
+
+Sizes = Sequence[int | None]
 
 # The letters of `parse_args`. It has none for the other types: "v" does not unpack them.
 _LETTERS: Mapping[str, str] = {
@@ -170,3 +173,55 @@ def _inputs(lowered: Lowered, arguments: Sequence[Any]) -> dict[str, Value]:
         if isinstance(argument.source, Input) and tensors:
             found[argument.source.name] = tensors[0]
     return found
+
+
+def set_types(
+    spec: OpSpec, inputs: Mapping[str, Value], attributes: Mapping[str, AttributeValue], outputs: Sequence[Value]
+) -> None:
+    """Set the type of each output by the declared shape rules, as far as the inputs' types are known: else it is lost.
+
+    `inputs` has the present inputs by name, the first tensor of a variadic one; `attributes` may omit defaults.
+    """
+    known = attribute_sizes(spec, attributes)
+    for output, value in zip(spec.outputs, outputs, strict=True):
+        if (dtype := _dtype(spec, output, inputs)) is not None:
+            bare = torch._C.TensorType.get().with_dtype(dtype)
+            sizes = _sizes(spec, output, inputs, known)
+            value.setType(bare if sizes is None else bare.with_sizes(list(sizes)))
+
+
+def _dtype(spec: OpSpec, output: Output, inputs: Mapping[str, Value]) -> Any:
+    if output.type not in spec.types:
+        return getattr(torch, output.type)
+    leader = next((inputs[i.name] for i in spec.inputs if i.type == output.type and i.name in inputs), None)
+    return None if leader is None else leader.type().dtype()
+
+
+def _sizes(spec: OpSpec, output: Output, inputs: Mapping[str, Value], known: Mapping[str, int]) -> Sizes | None:
+    match output.shape:
+        case SameAs(input=name):
+            return _tensor_sizes(inputs.get(name))
+        case FromKernel(rank=rank):
+            return (None,) * rank
+        case Dims(dims=dims):
+            named = {**known, **_static_sizes(spec, inputs)}
+            names = [re.findall(r"[A-Za-z_]\w*", str(dim)) for dim in dims]
+            return [
+                size(dim, named) if named.keys() >= {*used} else None for dim, used in zip(dims, names, strict=True)
+            ]
+    return None
+
+
+def _static_sizes(spec: OpSpec, inputs: Mapping[str, Value]) -> dict[str, int]:
+    """Return the static sizes by their names in `Input.dims`."""
+    found: dict[str, int] = {}
+    for part in spec.inputs:
+        for dim, number in zip(part.dims or (), _tensor_sizes(inputs.get(part.name)) or (), strict=False):
+            if isinstance(dim, str) and dim != "..." and number is not None:
+                found.setdefault(dim, number)
+    return found
+
+
+def _tensor_sizes(value: Value | None) -> Sizes | None:
+    """Return the sizes of a tensor, None for a dynamic size; None if it is absent or its rank is unknown."""
+    return value.type().varyingSizes() if value is not None else None

@@ -1,7 +1,4 @@
-"""The "nodes" finding of `doit check`: compare each node with the project's declarations and with ONNX's schemas.
-
-Imports onnx alone.
-"""
+"""The "nodes" finding of `doit check`: each node against the declarations and ONNX's schemas. Imports onnx alone."""
 
 from __future__ import annotations
 

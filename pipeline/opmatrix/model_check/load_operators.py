@@ -23,10 +23,7 @@ from opmatrix.torch_library import aten_overloads, load_library
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedOperators:
-    """The operators that are loaded; `missing` maps the torch names of the others to the error.
-
-    `alive` keeps their libraries loaded.
-    """
+    """The loaded operators, kept by `alive`; `missing` maps the torch names of the others to the error."""
 
     lowered: Sequence[Lowered]
     missing: Mapping[str, str]

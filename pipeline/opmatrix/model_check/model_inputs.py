@@ -1,7 +1,4 @@
-"""The inputs that `doit check` runs a model with: from a .npz file, from its test data set, or random.
-
-Imports NumPy and onnx alone.
-"""
+"""The inputs of `doit check`: from a .npz file, a test data set, or random. Imports NumPy and onnx alone."""
 
 from __future__ import annotations
 

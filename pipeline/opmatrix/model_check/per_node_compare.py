@@ -143,10 +143,7 @@ def _one_node(
 
 
 def write_one_node(found: NodeComparison, model: ModelProto, folder: Path) -> Path | None:
-    """Write a node as a model, with its inputs and the reference's outputs as test_data_set_0.
-
-    Returns the model's path, or None where a value is no tensor.
-    """
+    """Write a node as a model with test_data_set_0; return its path, or None where a value is no tensor."""
     values = (*found.inputs.values(), *found.expected.values())
     if not all(isinstance(v, np.ndarray) for v in values):
         return None

@@ -1,7 +1,4 @@
-"""The "runs" and "agrees" findings of `doit check`: run a model in ONNX Runtime, optimised and not, and compare.
-
-Never imports torch.
-"""
+"""The "runs" and "agrees" findings: run a model in ONNX Runtime, optimised and not, and compare. No torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The "types and shapes" finding of `doit check`: onnx.checker, and shape inference without the model's own types.
-
-Imports onnx alone.
-"""
+"""The "types and shapes" finding: onnx.checker, and inference without the model's types. Imports onnx alone."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ def _schema(spec: OpSpec, version: int) -> defs.OpSchema:
 
 
 def checker_findings(model: ModelProto, path: Path | None, found: Sequence[defs.OpSchema]) -> Iterator[Finding]:
-    """Yield the error of onnx.checker's full check, if any. A node without a schema passes it.
-
-    A model with external data is checked by its path.
-    """
+    """Yield the error of onnx.checker's full check, which nodes without a schema pass; external data need `path`."""
     external = any(i.data_location == TensorProto.EXTERNAL for i in model.graph.initializer)
     try:
         with registered(*found):

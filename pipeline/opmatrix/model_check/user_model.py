@@ -43,10 +43,7 @@ class TorchModel:
 
 
 def build(target: str, folder: Path) -> TorchModel:
-    """Call ``module:function`` or ``path/to/file.py:function``, found in `folder`, and return its model.
-
-    Raises UsageError, one sentence, for every mistake of the user.
-    """
+    """Call `module:function` or `file.py:function`, found in `folder`. Raises UsageError, one sentence."""
     source, _, name = target.rpartition(":")
     module = _load(source, folder)
     function = getattr(module, name, None)

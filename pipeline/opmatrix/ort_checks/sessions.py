@@ -62,10 +62,7 @@ class OrtSessions:
         }
 
     def sessions(self, model: bytes | str, *, settings: Sequence[str] | None = None) -> dict[str, Session]:
-        """Return one session per setting, by default all; a `str` is a model's path, needed for external data.
-
-        Raises RefusedError where ONNX Runtime rejects the model.
-        """
+        """Return one session per setting; `model` as a path allows external data. Raises RefusedError."""
         try:
             return {
                 name: ort.InferenceSession(model, self._options[name], providers=["CPUExecutionProvider"])

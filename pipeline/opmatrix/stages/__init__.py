@@ -1,4 +1,1 @@
-"""One module per stage, with the name of its command: it reads files, tests or makes something, and writes files.
-
-A stage never imports another.
-"""
+"""One module per stage, named as its command, which reads and writes files. A stage never imports another."""

@@ -17,8 +17,7 @@ from opmatrix.model_check import finding
 from opmatrix.model_check.custom_nodes import Builtin, faulty_nodes, node_findings, used_operators
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.graph_walk import opsets
-from opmatrix.model_check.ort_libraries import NeededLibraries, needed_libraries
-from opmatrix.model_check.ort_versions import parse_version, version_findings
+from opmatrix.model_check.session_needs import NeededLibraries, needed_libraries, parse_version, version_findings
 from opmatrix.model_check.shape_inference import checker_findings, inference_findings, schemas
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec

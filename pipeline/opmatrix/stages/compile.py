@@ -35,10 +35,7 @@ COMMANDS = "compile_commands.json"
 
 
 def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path | None = None) -> None:
-    """Bring the libraries up to date; with `torch`, the path of an environment, only the library for that torch.
-
-    Raises CompileError with the message of the compiler or of the symbol check.
-    """
+    """Bring the libraries up to date, or only that for the torch of the environment `torch`. Raises CompileError."""
     toolchain = find_toolchain(os.environ)
     if torch:
         _for_one_torch(layout, operator, toolchain=toolchain, torch=find_torch_build(torch), debug=debug)
@@ -137,10 +134,7 @@ def _ninja(toolchain: Toolchain, folder: Path) -> None:
 
 
 def _list_headers(layout: Paths, folder: Path, *, toolchain: Toolchain, torch: TorchBuild | None) -> None:
-    """Record the system's headers that the compiler read: doit must notice a change of them, too.
-
-    Without those of torch, more than a thousand: its version is enough.
-    """
+    """Record the system's headers that the compiler read, for doit; of torch's thousand its version is enough."""
     command = [toolchain.ninja, "-C", str(folder), "-t", "deps"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     read = {os.path.normpath(folder / line.strip()) for line in done.stdout.splitlines() if line.startswith("    ")}

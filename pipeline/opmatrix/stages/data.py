@@ -26,10 +26,7 @@ from opmatrix.testdata.onnx_dataset import DataSet
 
 
 def run(layout: Paths, operator: Operator) -> None:
-    """Write every test data set of `operator`, and remove those without a case.
-
-    Raises DataError with all cases without usable data, and then writes nothing.
-    """
+    """Write all data sets, remove surplus ones. Raises DataError with all unusable cases and then writes nothing."""
     reference = Reference(layout, operator.spec)
     made: dict[Path, DataSet] = {}
     mistakes: dict[str, list[str]] = {}

@@ -83,10 +83,7 @@ def _write_function(layout: Paths, expected: ExpectedModel, generated: Generated
 
 
 def define(layout: Paths, spec: OpSpec, generated: GeneratedModules) -> Any:
-    """Define the operator, unless torch has it; return the object that keeps it alive.
-
-    Raises RegisterError or ExportError for a second definition.
-    """
+    """Define the operator unless torch has it; return what keeps it alive. Raises RegisterError or ExportError."""
     if spec.torch is None or spec.torch.overrides:
         return None
     if spec.torch.python:

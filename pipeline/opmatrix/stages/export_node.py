@@ -1,7 +1,4 @@
-"""Write the one-node models of a cell without torch, for operators that exist only in ONNX.
-
-Folders, files, gates and manifest are those of the stage export.
-"""
+"""Write the one-node models of operators that exist only in ONNX, without torch, as the stage export does."""
 
 from __future__ import annotations
 

@@ -14,10 +14,7 @@ from opmatrix.toolchain.ninja_file import OBJECTS
 
 
 def run(layout: Paths, operators: Sequence[Operator]) -> Path:
-    """Bring the library up to date with the objects, which compile steps make, and return its path.
-
-    Raises CompileError.
-    """
+    """Bring the library up to date with the objects of compile steps; return its path. Raises CompileError."""
     for operator in operators:
         _check(layout, operator)
     path = layout.combined_library([o.name for o in operators])

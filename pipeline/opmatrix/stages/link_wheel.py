@@ -14,10 +14,7 @@ from opmatrix.wheel.settings import Dist
 
 
 def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
-    """Write both libraries to build/linked/.
-
-    Raises CompileError with the message of the linker or of the symbol check, and DistError for a placeholder.
-    """
+    """Write both libraries to build/linked/. Raises CompileError, and DistError for a placeholder."""
     placeholders.require_filled(layout, [o.name for o in operators])
     for made in layout.link_folder.glob("*.o"):  # compile it again: ninja compares only time stamps
         made.unlink()

@@ -6,16 +6,20 @@ The only stage that writes into ops/<name>/, and only when it is run by hand.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+from onnx import AttributeProto, ModelProto, helper
 
 from opmatrix.declaration import placeholders, published_schema, schema_versions
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
 from opmatrix.errors import UsageError
-from opmatrix.export.published_model import published_model
+from opmatrix.export.one_node_model import make_attribute, model_of, value_info
 from opmatrix.files import write_bytes, write_text
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Case, Model, given, shape_of
+from opmatrix.spec import AttributeKind, Case, Model, given, shape_of
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
@@ -89,7 +93,7 @@ def _write_model(layout: Paths, operator: Operator, version: int, model: Model, 
     for feed, array in zip(fed, arrays, strict=True):
         tensors.setdefault(feed.part.name, []).append(array)
     schema = published_schema.schema(spec, version)
-    proto = published_model(schema, tensors, outputs, attributes=attributes, opset=spec.min_opset)
+    proto = _published_model(schema, tensors, outputs, attributes=attributes, opset=spec.min_opset)
     data = DataSet(
         inputs={feed.name: array for feed, array in zip(fed, arrays, strict=True)},
         outputs=dict(zip(schema["outputs"], outputs, strict=True)),
@@ -99,3 +103,42 @@ def _write_model(layout: Paths, operator: Operator, version: int, model: Model, 
     write_bytes(path, proto.SerializeToString(deterministic=True))
     size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
     print(f"wrote {path.relative_to(layout.root)} of the case {case.name!r}: {size:,} bytes with data")
+
+
+def _published_model(
+    schema: Mapping[str, Any],
+    inputs: Mapping[str, Sequence[Array]],
+    outputs: Sequence[Array],
+    *,
+    attributes: Mapping[str, Any],
+    opset: int,
+) -> ModelProto:
+    """Return the model of a published schema for the tensors of each input. `attributes` may omit defaults.
+
+    It has the sizes of the tensors, and the lowest opset and IR version, which every ONNX Runtime reads.
+    """
+    fed: dict[str, Array] = {}
+    names: list[str] = []
+    for name, declared in schema["inputs"].items():
+        named = {f"{name}_{n}" if declared.get("variadic") else name: a for n, a in enumerate(inputs.get(name, ()))}
+        fed |= named
+        names += list(named) or ([] if declared.get("variadic") else [""])
+    while not names[-1] and not any(declared.get("variadic") for declared in schema["inputs"].values()):
+        names.pop()
+    node = helper.make_node(schema["op_type"], names, list(schema["outputs"]), domain=schema["domain"])
+    for name, declared in schema["attributes"].items():
+        value = attributes.get(name, declared.get("default"))
+        if not declared.get("torch_only") and value is not None:
+            node.attribute.append(_attribute(name, declared["kind"], value))
+    graph_inputs, graph_outputs = (
+        [value_info(name, array.dtype, array.shape) for name, array in values]
+        for values in (fed.items(), zip(schema["outputs"], outputs, strict=True))
+    )
+    version, name = schema["since_version"], schema["op_type"]
+    return model_of(node, graph_inputs, graph_outputs, name=name, opset=opset, version=version)
+
+
+def _attribute(name: str, kind: AttributeKind, value: Any) -> AttributeProto:
+    """Return an attribute of a declared kind; a published schema has floats as strings, with all digits."""
+    one = {"float": float, "int": int, "bool": int, "string": str}[kind.removesuffix("s")]
+    return make_attribute(name, kind, [one(v) for v in value] if kind.endswith("s") else one(value))

@@ -69,10 +69,7 @@ def _earlier(layout: Paths, expected: Set[Path]) -> Iterator[Verdict]:
 
 
 def _previous(layout: Paths, report: Document) -> Document | None:
-    """Return the report to compare `report` with, and store it: the last report of another run.
-
-    A report of the same run is compared with the same earlier one again.
-    """
+    """Return the report to compare `report` with, the last one of another run, and store `report`."""
     last = _read(layout.report_data)
     if last is None or same(last, report):
         return _read(layout.previous_report)

@@ -33,10 +33,7 @@ OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:strict_string_checks=1", "UBSAN_OPTIO
 
 
 def run(layout: Paths, operator: Operator, *, cell: Cell) -> None:
-    """Run the stages that load the operator's libraries, with the models of `cell`, and write the verdict.
-
-    Raises SanitizeError with the report of a sanitizer, or with another failure.
-    """
+    """Run the stages that load libraries on the models of `cell`; write the verdict. Raises SanitizeError."""
     if not has_ort_library(operator.spec):
         raise UsageError(f"{operator.name} has no library of ours: ONNX Runtime's own kernel computes it")
     started, detail = time.perf_counter(), ""

@@ -6,7 +6,9 @@ opmatrix.torch_checks.opcheck checks that the compiled operator uses backward().
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +23,6 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Case, Model, OpSpec
 from opmatrix.testdata.case_arrays import case_arrays, small_and_finite
 from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.torch_checks import gradcheck_message
 from opmatrix.torch_library import user_python
 from opmatrix.torch_library.call import torch_attributes, torch_operator
 from opmatrix.torch_library.case_tensors import arguments, tensors
@@ -29,6 +30,15 @@ from opmatrix.torch_library.user_python import Gradient
 
 SMALL = 1000  # elements of one tensor, in gradcheck's fast mode
 TINY = 64  # elements of all tensors, up to which gradcheck varies each
+RTOL, ATOL = 1e-3, 1e-5  # gradcheck's defaults
+_FEW = 4  # elements in the message
+_MOST = 20_000  # elements of a matrix that torch prints whole
+
+# In fast mode the second pair has the matrices, the first two sums.
+_PAIR = re.compile(
+    r"numerical:\s*tensor\((.*?)\)\s*analytical:\s*tensor\((.*?)\)\s*(?=\n|$)", re.DOTALL | re.IGNORECASE
+)
+_ROW = re.compile(r"\[([^\[\]]*)\]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,11 +159,10 @@ def _check(sample: GradSample, gradient: Gradient) -> list[dict[str, str]]:
     proved: list[dict[str, str]] = []
     for name, check in (("gradcheck", torch.autograd.gradcheck), ("gradgradcheck", torch.autograd.gradgradcheck)):
         try:
-            with gradcheck_message.print_whole_matrices():
-                rtol, atol = gradcheck_message.RTOL, gradcheck_message.ATOL
-                check(sample.call, sample.leaves(), fast_mode=fast, rtol=rtol, atol=atol)
+            with print_whole_matrices():
+                check(sample.call, sample.leaves(), fast_mode=fast, rtol=RTOL, atol=ATOL)
         except Exception as error:  # GradcheckError, or an exception of backward()
-            problem = gradcheck_message.summarize(str(error)) or one_line(error).rstrip(".")
+            problem = summarize(str(error)) or one_line(error).rstrip(".")
             raise RegisterError(_message(sample, f"torch.autograd.{name} says: {problem}")) from error
         proved.append({"case": sample.case.name, "check": name, "mode": "fast" if fast else "every element"})
     return proved
@@ -184,3 +193,47 @@ def _message(sample: GradSample, what: str) -> str:
         f"{sample}: gradient: {what}. Formula: ops/{sample.spec.name}/torch_op.py, inputs: {inputs}. "
         f"Replay: python -m opmatrix register {sample.spec.name} --part gradient"
     )
+
+
+@contextmanager
+def print_whole_matrices() -> Iterator[None]:
+    """Let torch print whole matrices in the block, so that `summarize` can read them."""
+    torch.set_printoptions(threshold=_MOST, precision=8, linewidth=120)  # type: ignore[no-untyped-call]  # torch has no types for it
+    try:
+        yield
+    finally:
+        torch.set_printoptions(profile="default")  # type: ignore[no-untyped-call]  # as above
+
+
+def summarize(text: str) -> str:
+    """Return one line with the elements that differ, "" if no Jacobian is wrong; log the whole `text`."""
+    head = text.strip().partition("\n")[0].rstrip(",")
+    if "Jacobian" not in head or not (pairs := _PAIR.findall(text)):
+        return ""
+    step_log.detail(text.strip())
+    numerical, analytical = map(_matrix, pairs[-1])
+    largest = re.search(r"max per-element difference[^:]*: (\S+?)\.?\s", text)
+    if [len(row) for row in numerical] != [len(row) for row in analytical] or not numerical:
+        return f"{head}; the largest difference is {largest[1]}" if largest else head
+    found = [
+        (f"[{i}, {j}]", n, a)
+        for i, (row, other) in enumerate(zip(numerical, analytical, strict=True))
+        for j, (n, a) in enumerate(zip(row, other, strict=True))
+        if not abs(n - a) <= ATOL + RTOL * abs(n)  # so that a NaN differs
+    ]
+    if not found:  # in fast mode the sums may differ although no element does
+        return f"{head}; no single element differs by more than rtol={RTOL:g} atol={ATOL:g}"
+    count = sum(map(len, numerical))
+    differ = "differs" if len(found) == 1 else "differ"
+    elements = "; ".join(f"{where} numerical {n:.6g}, analytical {a:.6g}" for where, n, a in found[:_FEW])
+    more = f"; and {len(found) - _FEW} more" if len(found) > _FEW else ""
+    return (
+        f"{head}: {len(found)} of {count} elements {differ}, by [element of the input, of the output]: {elements}{more}"
+    )
+
+
+def _matrix(text: str) -> list[list[float]]:
+    """Return the rows of a printed matrix, or [] if it is not printed whole."""
+    if "..." in text:
+        return []
+    return [[float(number) for number in row.replace(",", " ").split()] for row in _ROW.findall(text)]

@@ -19,10 +19,7 @@ def registered_operator(name: str) -> Any:
 
 
 def names(spec: OpSpec) -> tuple[str, ...]:
-    """Return the operator's own name, or those of the ATen operators that it overrides in this torch.
-
-    Raises ExportError if there is none.
-    """
+    """Return the operator's name, or the ATen operators that it overrides here. Raises ExportError for none."""
     if spec.torch is None:
         raise ExportError(f"{spec.name} is declared without a torch operator: no exporter of torch can write it")
     if not spec.torch.overrides:
@@ -37,10 +34,7 @@ def names(spec: OpSpec) -> tuple[str, ...]:
 
 
 def overloads(spec: OpSpec) -> tuple[torch._ops.OpOverload, ...]:
-    """Return the default overloads of `names`, the keys of a translation table.
-
-    Raises ExportError if this torch does not have one.
-    """
+    """Return the default overloads of `names`, for a translation table. Raises ExportError for a missing one."""
     found = []
     for name in names(spec):
         try:

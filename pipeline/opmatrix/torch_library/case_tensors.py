@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
-from opmatrix.spec import Case, Model, OpSpec
+from opmatrix.errors import RegisterError
+from opmatrix.spec import Case, MemoryLayout, Model, OpSpec
 from opmatrix.testdata.arrays import Array
-from opmatrix.torch_library.strided_tensors import strided
 
 
 def tensors(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> list[torch.Tensor]:
@@ -22,3 +22,51 @@ def tensors(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> 
 def arguments(spec: OpSpec, case: Case, flat: Sequence[torch.Tensor]) -> list[Any]:
     """Return one argument per input: a tensor, None for an absent one, a list for a variadic one."""
     return [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, case, flat)]
+
+
+def strided(array: Array, layout: MemoryLayout) -> torch.Tensor:
+    """Copy `array` to a tensor. Raises RegisterError for "expanded" if the values differ along every axis."""
+    return _LAYOUTS[layout](torch.from_numpy(array.copy()))
+
+
+def _transposed(tensor: torch.Tensor) -> torch.Tensor:
+    """Swap the last two axes in memory."""
+    return tensor.mT.contiguous().mT if tensor.dim() >= 2 else tensor
+
+
+def _flipped(tensor: torch.Tensor) -> torch.Tensor:
+    """Reverse the order of all axes in memory; torch has no negative strides."""
+    axes = tuple(reversed(range(tensor.dim())))
+    return tensor.permute(axes).contiguous().permute(axes)
+
+
+def _sliced(tensor: torch.Tensor) -> torch.Tensor:
+    """Take every second element of a larger tensor, from an offset; the others are NaN, the largest number, or true."""
+    if tensor.dim() == 0:
+        return tensor
+    dtype = tensor.dtype
+    fill = float("nan") if dtype.is_floating_point else dtype == torch.bool or torch.iinfo(dtype).max
+    view = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1] + 1), fill)[..., 1::2]
+    view.copy_(tensor)
+    return view
+
+
+def _expanded(tensor: torch.Tensor) -> torch.Tensor:
+    """Give the first axis along which all values are equal the stride 0."""
+    for axis, size in enumerate(tensor.shape):
+        first = tensor.narrow(axis, 0, min(size, 1))
+        if size > 1 and torch.equal(first.expand_as(tensor), tensor):
+            return first.clone().expand_as(tensor)
+    raise RegisterError(
+        f"layout 'expanded' for a tensor of shape {tuple(tensor.shape)}: along no axis are its numbers the same. "
+        f"Give it by Values that repeat, or choose another layout"
+    )
+
+
+_LAYOUTS: Mapping[MemoryLayout, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda tensor: tensor,
+    "transposed": _transposed,
+    "sliced": _sliced,
+    "expanded": _expanded,
+    "flipped": _flipped,
+}

@@ -5,17 +5,29 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import OWN_TORCH, is_classic, is_own, stable_abi_since, torch_schema
+from opmatrix.declaration.torch_signature import (
+    OWN_TORCH,
+    is_classic,
+    is_own,
+    stable_abi_since,
+    torch_arguments,
+    torch_schema,
+)
 from opmatrix.errors import RegisterError, missing
 from opmatrix.project.paths import Paths
-from opmatrix.torch_library import aten_overrides, user_python
+from opmatrix.spec import Attribute, OpSpec
+from opmatrix.torch_library import aten_overloads, user_python
 from opmatrix.torch_library.call import has_inferred_names, torch_identity, torch_minor, torch_operator
+
+_TENSORS = ("Tensor", "Optional[Tensor]", "List[Tensor]")
+_TAKEN_BY: Mapping[str, Collection[str]] = {"number": ("number", "float", "int")}  # ATen's Scalar takes all three
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +44,7 @@ def load(layout: Paths, operator: Operator) -> LoadedLibrary:
     if spec.torch is None:
         raise RegisterError(f"{spec.name} is declared without a torch operator: there is nothing to register")
     if spec.torch.overrides:
-        aten_overrides.check(spec)
+        _check_overrides(spec)
         return LoadedLibrary(overload=torch_operator(spec).default, alive=None)
     if not spec.torch.python:
         _load_library(layout, operator)
@@ -114,3 +126,36 @@ def _source_and_remedy(operator: Operator) -> tuple[str, str]:
         remedy = f"Mend native/{name}/torch.cc or ops/{name}/spec.py: {same}"
         return "its torch.cc", f"{remedy}; order and types alone, where torch.cc gives a function and no schema"
     return "its library", f"Was another library compiled? Compile it anew with: python -m opmatrix compile {name}"
+
+
+def _check_overrides(spec: OpSpec) -> None:
+    """Raise RegisterError for each difference of torch's operators from the declaration, ExportError if it has none."""
+    problems = [
+        f"{spec.name}: torch {torch.__version__} has {overload._schema}, declared: {torch_schema(spec)}: {what}. "
+        f"Mend the declaration, or bound the override with first= and last= in ops/{spec.name}/spec.py"
+        for overload in aten_overloads.overloads(spec)
+        for what in _differences(spec, overload._schema)
+    ]
+    if problems:
+        raise RegisterError("\n".join(problems))
+
+
+def _differences(spec: OpSpec, found: Any) -> Iterator[str]:
+    declared = torch._C.parse_schema(torch_schema(spec))
+    attributes = [a.name for a in torch_arguments(spec) if isinstance(a.source, Attribute)]
+    kinds = {a.name: str(a.type) for a in declared.arguments}
+    tensors = [str(a.type) for a in found.arguments if str(a.type) in _TENSORS]
+    wanted = [str(a.type) for a in declared.arguments if a.name not in attributes]
+    if tensors != wanted:
+        yield f"it takes {', '.join(tensors) or 'no tensors'}, not {', '.join(wanted)}"
+    others = {a.name: a for a in found.arguments if str(a.type) not in _TENSORS}
+    for name in attributes:
+        if name not in others:
+            yield f"it has no argument {name!r}, but {', '.join(others) or 'none'}"
+        elif kinds[name] not in _TAKEN_BY.get(kind := str(others[name].type), (kind,)):
+            yield f"its argument {name!r} is of type {others[name].type}, not {kinds[name]}"
+    for name, argument in others.items():
+        if name not in attributes and not argument.has_default_value():
+            yield f"its argument {name!r} has no default and is not declared"
+    if len(found.returns) != len(spec.outputs):
+        yield f"it returns {len(found.returns)} values, not {len(spec.outputs)}"
