@@ -32,10 +32,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from packaging.version import Version
+
 from opmatrix.environments.bootstrap import TORCH_INDEX
 from opmatrix.matrix.probe_rows import Export, torch_row
 from opmatrix.project.paths import Paths
-from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS = Path("requirements")

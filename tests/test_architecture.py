@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from opmatrix import code_hash
-from opmatrix.toolchain import elf_symbols
 
 from docs.site import rooms
 from docs.site.imports import Package
 from docs.site.imports import imports as names_imported
+from opmatrix import code_hash
+from opmatrix.toolchain import elf_symbols
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline/opmatrix"

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.cli import main
 from opmatrix.errors import SpecError, ToolchainError, UsageError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from opmatrix.code_hash import function
 
 FILE = '''\

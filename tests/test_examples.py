@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
 from opmatrix import spec
 from opmatrix.lowering import graph
 from opmatrix.lowering.record_nodes import NodeGraph, Tensor

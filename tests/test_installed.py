@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
 from opmatrix.project.settings import installed
 from opmatrix.version import minor
-
 from tests.support.wheels import build_wheel
 
 ROOT = Path(__file__).parents[1]

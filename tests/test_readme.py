@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import load_operators
 from opmatrix.matrix.cells import Choice
 from opmatrix.project.paths import Paths

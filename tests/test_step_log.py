@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from opmatrix import step_log
 from opmatrix.engine.server_pool import Ending
 from opmatrix.engine.step_failure import failure_of, leave_verdict, read_output

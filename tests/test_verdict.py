@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from opmatrix import verdict
 from opmatrix.matrix.cells import Cell
 from opmatrix.verdict import CaseResult, Verdict, percent

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from doit.doit_cmd import get_loader
+
 from opmatrix import cli, errors
 from opmatrix.commands import help as doit_help
 from opmatrix.commands.main import Program

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import CompileError
 from opmatrix.project.paths import Paths
 from opmatrix.stages import compile
 from opmatrix.toolchain import elf_symbols
-
 from tests.codegen import test_invalid_calls_kinds as kinds
 from tests.codegen import test_invalid_calls_torch as plain
 from tests.support.building import build, copy_project

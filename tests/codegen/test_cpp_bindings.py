@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from opmatrix.codegen import cpp, cpp_bindings
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from opmatrix.declaration.load import Operator, load_operator, operator_names
 from opmatrix.declaration.torch_signature import has_kernel, torch_name
 from opmatrix.matrix.cells import Cell
@@ -24,7 +25,6 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute
 from opmatrix.stages import codegen
 from opmatrix.testdata.invalid_calls import Call, InvalidCall, invalid_calls, valid_call
-
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 from tests.support.projects import ROOT
@@ -185,6 +185,7 @@ def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], la
 
     def run() -> dict[str, str]:
         import torch
+
         from opmatrix.export.expected_model import ExpectedModel
         from opmatrix.export.exporters import export
         from opmatrix.export.generated_modules import load_generated
@@ -242,6 +243,7 @@ def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Pat
 
     def run() -> dict[str, str]:
         from onnx import helper
+
         from opmatrix.ort_checks.fuzz import Fuzz, node_model
         from opmatrix.ort_checks.sessions import OrtSessions
 

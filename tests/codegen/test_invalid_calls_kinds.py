@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from opmatrix.project.paths import Paths
 
+from opmatrix.project.paths import Paths
 from tests.support.building import build, copy_project
 from tests.support.wrong_calls import CALL_ALL, messages
 

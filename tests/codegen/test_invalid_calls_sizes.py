@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opmatrix.testdata.invalid_calls import valid_call
 
+from opmatrix.testdata.invalid_calls import valid_call
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 
@@ -59,6 +59,7 @@ def test_sizes_below_0(tmp_path: Path) -> None:
 
     def in_torch() -> None:
         import torch
+
         from opmatrix.export.generated_modules import load_generated
         from opmatrix.torch_checks.invalid_calls import call as called
         from opmatrix.torch_library import load_library

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import TensorProto, helper
+
 from opmatrix.codegen import python_modules
 from opmatrix.export.signature_gates import registered
 from opmatrix.files import load_module

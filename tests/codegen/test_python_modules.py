@@ -11,6 +11,7 @@ from types import ModuleType
 import onnx
 import pytest
 from onnx import TensorProto, helper
+
 from opmatrix.codegen import generated_files, python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.files import load_module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from opmatrix.commands.complete import candidates
 
 COMMANDS = ("run", "why", "check", "clean")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.commands.update import update_text
 from opmatrix.project.format import FORMAT, read_format
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from opmatrix.codegen import cpp_bindings, generated_files, python_modules
 from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.declaration.validation import handwritten_files
@@ -20,7 +21,6 @@ from opmatrix.step import Step
 from opmatrix.toolchain import third_party_headers
 from opmatrix.toolchain.ninja_file import build_ninja, headers_ninja
 from opmatrix.toolchain.torch_headers import TorchBuild
-
 from tests.support.toolchain import TOOLCHAIN
 
 EXISTING = Paths(Path(__file__).parents[1] / "projects/existing")

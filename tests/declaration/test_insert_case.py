@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+
 from opmatrix.declaration.python_source import source
 from opmatrix.spec import Case, Model, Random, Values
 from opmatrix.stages.adopt_case import insert_into_models

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+
 from opmatrix.codegen.generated_files import cpp_files
 from opmatrix.declaration.load import load_operator, load_operators
 from opmatrix.declaration.torch_signature import ONLY_KERNEL

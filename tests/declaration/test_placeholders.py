@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from opmatrix.declaration.placeholders import reminder, require_filled
 from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths

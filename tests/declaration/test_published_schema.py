@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration import published_schema
 from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.errors import SpecError
 from opmatrix.project.paths import Paths
-
 from tests.support.evolved import SPEC as EVOLVED
 
 ROOT = Path(__file__).parents[2]

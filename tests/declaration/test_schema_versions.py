@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from opmatrix.declaration import schema_versions, validation
 from opmatrix.declaration.load import load_operators
 from opmatrix.errors import ExportError, SpecError
@@ -14,7 +15,6 @@ from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.record_nodes import Tensor, record
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Case, Lowering, Model, OpSpec, Random, TorchOp
-
 from tests.support import double
 
 OFFSET = Attribute(name="offset", kind="float", default=0.5, since=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from opmatrix.declaration.torch_schema_parser import Word, parse
 from opmatrix.errors import UsageError
 

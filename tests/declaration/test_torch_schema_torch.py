@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 import pytest
+
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter
 from opmatrix.errors import UsageError
-
 from tests.scaffold.test_from_torch_schema import REFUSED
 from tests.support.torch_schemas import SCHEMAS
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from opmatrix.errors import ReportError
 
 from docs.site.readme_counts import put, sentence
+from opmatrix.errors import ReportError
 
 
 def report(**outcomes: int) -> dict[str, object]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from opmatrix.wheel.settings import FIELDS
 
 from docs.site import commands, declaration, report_schema
 from docs.site.generate import COMMAND, pages
+from opmatrix.wheel.settings import FIELDS
 from tests.docs.pages import ROOT
 
 MADE = pages(ROOT)

@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+
 from opmatrix.engine.database import Journal, StateError
 from opmatrix.step import Fingerprint
 

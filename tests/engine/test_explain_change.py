@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from opmatrix.engine.explain_change import differences
 
 DIGESTS = {

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from opmatrix.engine.lock import LockedError, hold
 
 # Holds the lock, starts a child that inherits it, and is killed.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from opmatrix.engine import plan_cache
 from opmatrix.matrix.cells import Choice
 from opmatrix.project.paths import Paths

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
 from opmatrix.engine.server_pool import Pool
 from opmatrix.project.paths import Paths
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from opmatrix.environments import bootstrap
 from opmatrix.environments.bootstrap import Pip, SetupError, VenvPaths
 from opmatrix.toolchain import debian_package

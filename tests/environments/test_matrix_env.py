@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from opmatrix.environments import bootstrap, matrix_env
 from opmatrix.environments.bootstrap import SetupError
 from opmatrix.errors import NoEnvironmentError, UsageError

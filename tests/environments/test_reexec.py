@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import opmatrix
 import pytest
+
+import opmatrix
 from opmatrix.environments import reexec
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from onnx import ModelProto, TensorProto, helper
+
 from opmatrix.export import dimension_names
 from opmatrix.export.signature import GraphSignature, Shape, ValueInfo
 

@@ -6,6 +6,7 @@ import logging
 import warnings
 
 import pytest
+
 from opmatrix.export.exporter_warnings import ACCEPTED, collected, unexpected
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from onnx import ModelProto, helper
+
 from opmatrix import verdict
 from opmatrix.codegen import python_modules
 from opmatrix.errors import ExportError, UsageError, VerifyError
@@ -16,7 +17,6 @@ from opmatrix.files import load_module
 from opmatrix.project.paths import Paths
 from opmatrix.stages import data, verify
 from opmatrix.verdict import Verdict
-
 from tests.support.double import CELL, DYNAMIC, OPERATOR, SPEC, model, project, with_body, write_model
 
 pytestmark = pytest.mark.ort

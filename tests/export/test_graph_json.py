@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
 from opmatrix.export.graph_json import graph_json
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.stages import compare_exports as agreement
-
 from tests.support.forked import forked
 from tests.support.projects import ROOT, Project
 
@@ -205,8 +205,9 @@ def test_another_torch_is_refused(faulty: Project, tmp_path: Path) -> None:
 
 
 def test_the_kept_registry_is_the_one_that_torch_builds() -> None:
-    from opmatrix.export import dynamo_exporter
     from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    from opmatrix.export import dynamo_exporter
 
     def translations(registry: Any) -> dict[Any, list[Any]]:
         return {

@@ -14,13 +14,13 @@ from typing import Any
 from unittest import mock
 
 import pytest
+
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import SpecError
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.spec import Lowering
-
 from tests.support.forked import forked
 from tests.support.projects import Project
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper
 from onnx.shape_inference import InferenceContext
+
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.errors import ExportError

@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import ModelProto
+
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.errors import ExportError, UsageError
@@ -21,7 +22,6 @@ from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute
 from opmatrix.stages import export_node
-
 from tests.support.double import DYNAMIC, OPERATOR, SPEC, project
 
 CELL = Cell(torch=None, exporter="node", opset=18, ort="1.31")

@@ -8,12 +8,12 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.spec import Lowering
-
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -54,6 +54,7 @@ def test_models_have_the_same_bytes(name: str, lowering: Lowering, tmp_path: Pat
 
 def test_a_program_with_other_operators_is_decomposed() -> None:
     import torch
+
     from opmatrix.export import dynamo_exporter
 
     class Model(torch.nn.Module):

@@ -12,10 +12,10 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+
 from opmatrix.commands.help import EXIT_CODES
 from opmatrix.engine.doit_tasks import GROUPS
 from opmatrix.engine.lock import hold
-
 from tests.incremental.conftest import REPOSITORY, Project
 
 pytestmark = pytest.mark.incremental

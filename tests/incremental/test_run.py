@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from opmatrix.matrix.cells import Cell
 
+from opmatrix.matrix.cells import Cell
 from tests.incremental.conftest import Project, wait_for
 
 pytestmark = pytest.mark.incremental

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered, find

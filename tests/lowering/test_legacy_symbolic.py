@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs
 
 pytestmark = pytest.mark.torch

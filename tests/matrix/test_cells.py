@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from opmatrix.errors import UsageError
 from opmatrix.matrix.cells import (
     Cell,

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from opmatrix.errors import UsageError
 from opmatrix.matrix.cells import Choice
 from opmatrix.matrix.tox_names import Factors, labels

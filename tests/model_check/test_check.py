@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.engine.lock import hold
 from opmatrix.errors import CompileError
@@ -20,7 +21,6 @@ from opmatrix.model_check import run_model
 from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.project.paths import Paths
 from opmatrix.stages import link_together
-
 from tests.support.forked import forked
 from tests.support.projects import Project
 

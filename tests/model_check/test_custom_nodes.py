@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.model_check.custom_nodes import faulty_nodes, node_findings, used_operators
 from opmatrix.model_check.finding import Finding

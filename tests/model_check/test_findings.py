@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import UsageError
 from opmatrix.model_check import finding

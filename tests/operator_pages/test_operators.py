@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.operator_pages import operators
 from opmatrix.operator_pages.markdown import code, plain, table

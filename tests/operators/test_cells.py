@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from opmatrix import verdict
 from opmatrix.declaration.load import Operator, load_operators, operator_names
 from opmatrix.matrix.cells import Cell

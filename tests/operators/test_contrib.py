@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
 from opmatrix import verdict
 from opmatrix.codegen import python_modules
 from opmatrix.declaration import validation

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import load_operator, operator_names
 from opmatrix.declaration.torch_signature import has_ort_library
 from opmatrix.verdict import Verdict, read
-
 from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]

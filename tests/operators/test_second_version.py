@@ -14,9 +14,9 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import ModelProto, helper
+
 from opmatrix.project.paths import Paths
 from opmatrix.testdata import onnx_dataset
-
 from tests.support.evolved import SINCE, evolve
 from tests.support.projects import Project
 

@@ -7,13 +7,13 @@ import subprocess
 import sys
 
 import pytest
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import VerifyError
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.version import minor
-
 from tests.support.building import ROOT, build, copy_project
 from tests.support.forked import forked
 

@@ -14,13 +14,13 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
+
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.declaration.torch_signature import has_function_body
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import chosen_cells
 from opmatrix.testdata import onnx_dataset
-
 from tests.support.backend_runner import Folder, folders, run
 
 LAYOUT = Paths(Path(__file__).parents[2])

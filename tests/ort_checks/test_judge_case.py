@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from opmatrix.ort_checks.judge_case import CaseJudgement, CaseRuns, Outputs, judge_case
 from opmatrix.spec import DType, Tolerance
 from opmatrix.testdata.arrays import Array

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 from onnx import helper
+
 from opmatrix import verdict
 from opmatrix.errors import UsageError, VerifyError
 from opmatrix.project.paths import Paths
@@ -18,7 +19,6 @@ from opmatrix.stages import data, verify
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.verdict import Verdict
-
 from tests.support import double
 from tests.support.double import CELL, DYNAMIC, model, project, write_model
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from opmatrix import verdict
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import VerifyError

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from opmatrix import verdict
 from opmatrix.errors import VerifyError
 from opmatrix.project.paths import Paths
@@ -15,7 +16,6 @@ from opmatrix.stages import data, verify
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.toolchain.ort_headers import cache_folder, find_headers
 from opmatrix.verdict import Outcome
-
 from tests.support.double import CELL, OPERATOR, project, write_model
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]

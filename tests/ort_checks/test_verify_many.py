@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+
 from opmatrix import verdict
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import node_inputs
@@ -19,7 +20,6 @@ from opmatrix.stages import data, verify
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
-
 from tests.support.double import CELL
 from tests.support.many import EXACT, MASK, SPEC, decomposed, model, node, project, with_model, write_model
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from opmatrix.project.paths import Paths
 
+from opmatrix.project.paths import Paths
 from tests.support.projects import ROOT, Project
 
 Needs = Callable[..., None]

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.stages import compile, data, draw_inputs
 from opmatrix.toolchain.elf_symbols import read_symbols
-
 from tests.codegen import test_invalid_calls_kinds as kinds
 from tests.codegen import test_invalid_calls_torch as plain
 from tests.other_versions.conftest import Needs

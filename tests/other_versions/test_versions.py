@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from opmatrix.matrix.cells import ORT, Cell, why_unreadable
 
+from opmatrix.matrix.cells import ORT, Cell, why_unreadable
 from tests.incremental.real import RealProject
 from tests.other_versions.conftest import Needs
 from tests.other_versions.environments import environment

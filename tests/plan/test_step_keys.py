@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from opmatrix.code_hash import digest, modules
 from opmatrix.declaration.load import load_operator, load_operators
 from opmatrix.matrix.cells import Choice, why_unsupported

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.errors import UsageError
 from opmatrix.project.format import FORMAT, check_format, read_format
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from opmatrix import verdict
 from opmatrix.errors import ReportError
 from opmatrix.project.paths import Paths
@@ -14,7 +15,6 @@ from opmatrix.report.changes import compare, kinds
 from opmatrix.report.report_json import Environments, document, is_wrong, parse, same, text
 from opmatrix.stages import report
 from opmatrix.verdict import Outcome
-
 from tests.report.many import ENVIRONMENTS, RUNTIMES, cells, records
 from tests.report.many import verdict as make
 

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
 from opmatrix.report import html_page, logs_and_graphs
@@ -18,7 +19,6 @@ from opmatrix.report.html_template import TEMPLATES, in_script
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.report_json import document
 from opmatrix.verdict import FailedStep, Verdict
-
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, records, verdict
 
 CELL = next(cells())

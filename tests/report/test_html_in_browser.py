@@ -11,11 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opmatrix.report import html_page
-from opmatrix.report.changes import compare
-from opmatrix.report.logs_and_graphs import Background
-from opmatrix.report.report_json import document
-from opmatrix.verdict import Verdict
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -23,6 +18,11 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+from opmatrix.report import html_page
+from opmatrix.report.changes import compare
+from opmatrix.report.logs_and_graphs import Background
+from opmatrix.report.report_json import document
+from opmatrix.verdict import Verdict
 from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, records, verdict
 
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))

@@ -8,7 +8,6 @@ from opmatrix.report import markdown
 from opmatrix.report.changes import compare
 from opmatrix.report.report_json import document
 from opmatrix.verdict import CaseResult, Outcome, Verdict
-
 from tests.report.many import ENVIRONMENTS, cells, records, verdict
 
 CELLS = list(cells())

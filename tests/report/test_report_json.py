@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from opmatrix.report.changes import compare
 from opmatrix.report.records import OUTCOMES, SCHEMA
 from opmatrix.report.report_json import document, text
-
 from tests.report.many import ENVIRONMENTS, records
 
 WHOLE: dict[str, Any] = json.loads(resources.files("opmatrix.report").joinpath("report.schema.json").read_text())

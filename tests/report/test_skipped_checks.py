@@ -6,6 +6,8 @@ import io
 import json
 from pathlib import Path
 
+from rich.console import Console
+
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.report import html_page, markdown, terminal
@@ -13,7 +15,6 @@ from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.records import Skipped, skipped_checks
 from opmatrix.report.report_json import document
 from opmatrix.verdict import Verdict
-from rich.console import Console
 
 OLD = [
     Skipped(torch="1.13", reason="needs torch 2.4", checks=("gradient",), ops=("norm",)),

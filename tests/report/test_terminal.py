@@ -11,6 +11,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
+
 from opmatrix import verdict
 from opmatrix.errors import ReportError
 from opmatrix.matrix.cells import Cell
@@ -21,7 +23,6 @@ from opmatrix.report.report_json import is_wrong
 from opmatrix.spec import Lowering
 from opmatrix.stages import report
 from opmatrix.verdict import CaseResult, Outcome, Verdict
-from rich.console import Console
 
 CELLS = tuple(Cell(torch="2.13", exporter="dynamo", opset=opset, ort="1.31") for opset in (18, 20, 21))
 EXPECTED: list[tuple[str, Lowering, Cell]] = [("op", "custom", cell) for cell in CELLS]

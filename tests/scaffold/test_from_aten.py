@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from opmatrix.errors import UsageError
 from opmatrix.scaffold.from_aten import from_aten
 from opmatrix.spec import FromKernel, Override, SameAs

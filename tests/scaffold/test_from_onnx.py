@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from opmatrix.errors import UsageError
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_onnx import by_operator, from_nodes, from_nodes_and_schema

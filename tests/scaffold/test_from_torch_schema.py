@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from opmatrix.declaration.torch_signature import torch_schema
 from opmatrix.errors import UsageError
 from opmatrix.scaffold.from_torch_schema import from_schema
-
 from tests.support.torch_schemas import SCHEMAS
 
 

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from opmatrix.scaffold import render_files
 
+from opmatrix.scaffold import render_files
 from tests.scaffold.test_render_files import drafts
 
 ROOT = Path(__file__).parents[2]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.scaffold import render_files, write

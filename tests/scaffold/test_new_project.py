@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+
 from opmatrix.commands import main
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths

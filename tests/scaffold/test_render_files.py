@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.placeholders import marked_lines
 from opmatrix.project.paths import Paths
@@ -15,7 +16,6 @@ from opmatrix.scaffold import from_aten, render_files
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_torch_schema import from_schema
 from opmatrix.spec import as_data
-
 from tests.support.torch_schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]

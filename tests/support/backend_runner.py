@@ -13,6 +13,7 @@ import onnxruntime as ort
 from onnx import ModelProto
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.runner import Runner
+
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import dtype_of, has_ort_library
 from opmatrix.matrix.cells import Cell

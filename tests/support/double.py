@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from onnx import ModelProto, TensorProto, helper
+
 from opmatrix.declaration.load import Operator
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths

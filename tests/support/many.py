@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
+
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import (
@@ -26,7 +27,6 @@ from opmatrix.spec import (
     Tolerance,
     Values,
 )
-
 from tests.support.double import CELL
 
 REFERENCE = """

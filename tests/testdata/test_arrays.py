@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from opmatrix.declaration.torch_signature import DTYPES
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, Nested, Random, Tensor, Values

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from opmatrix.spec import DType, Tolerance
 from opmatrix.testdata.case_message import mismatch
 from opmatrix.testdata.compare import EXACT, Comparison, compare

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.declaration.torch_signature import dtype_of, dtype_tuples

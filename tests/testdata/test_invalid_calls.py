@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.testdata.invalid_calls import invalid_calls, valid_call

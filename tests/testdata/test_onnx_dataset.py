@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.errors import DataError
@@ -15,7 +16,6 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Output, Random, SameAs, Values
 from opmatrix.stages import data
 from opmatrix.testdata import onnx_dataset
-
 from tests.support.double import DYNAMIC, OPERATOR, SPEC, project, with_case
 
 OPERATORS = load_operators(Paths(Path(__file__).parents[2]))

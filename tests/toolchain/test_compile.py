@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import CompileError
 from opmatrix.project.paths import Paths
 from opmatrix.stages import compile
 from opmatrix.toolchain import elf_symbols, ninja_file
 from opmatrix.toolchain.find_tools import find_toolchain
-
 from tests.support.building import build, compile_program, copy_project
 
 pytestmark = pytest.mark.compile

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from opmatrix.toolchain import debian_package
 
 APT = """echo "$@" >> "$STUBS/calls"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.errors import CompileError
 from opmatrix.toolchain import elf_symbols
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from opmatrix.errors import ToolchainError
 from opmatrix.toolchain import find_tools as toolchain
 from opmatrix.toolchain.find_tools import find_toolchain

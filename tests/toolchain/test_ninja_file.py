@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain import ninja_file
 from opmatrix.toolchain.find_tools import Toolchain
 from opmatrix.toolchain.ninja_file import build_ninja
-
 from tests.support.toolchain import TOOLCHAIN
 
 SPEC = load_operator(Paths(Path(__file__).resolve().parents[2]), "group_norm").spec

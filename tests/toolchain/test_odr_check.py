@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from opmatrix.errors import CompileError
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.toolchain.link_operators import check_one_definition

@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+
 from opmatrix.errors import SdkError
 from opmatrix.toolchain import debian_package, ort_headers
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.torch_signature import is_classic, stable_abi_since
 from opmatrix.errors import ToolchainError
@@ -15,7 +16,6 @@ from opmatrix.spec import Attribute, Input, OpSpec
 from opmatrix.toolchain import elf_symbols, torch_headers
 from opmatrix.toolchain.ninja_file import cpp_abi_ninja, headers_ninja
 from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
-
 from tests.support.toolchain import TOOLCHAIN
 from tests.toolchain.test_ninja_file import LAYOUT
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.drawn_cases import DrawnCase
@@ -39,6 +40,7 @@ def pairs(x: Array) -> Array:
 def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
     """Return what is said of a kernel whose results are `off`."""
     import torch
+
     from opmatrix.torch_checks.property_test import KernelCheck
 
     def exact(given: Any, attributes: Any) -> tuple[Array, ...]:

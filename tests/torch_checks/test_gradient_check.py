@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from opmatrix.declaration.load import load_operator
 
+from opmatrix.declaration.load import load_operator
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -113,8 +113,9 @@ def prove(project: Project, part: Literal["schema", "gradient"]) -> str:
             codegen.run(project.layout, load_operator(project.layout, name))
         register.run(project.layout, load_operator(project.layout, "add_and_round"), part=part)
 
-    import opmatrix.torch_checks.opcheck  # noqa: F401
     import torch.fx.experimental.symbolic_shapes  # noqa: F401  # once for all children: the schema part's exporters too
+
+    import opmatrix.torch_checks.opcheck  # noqa: F401
 
     return forked(run, project.root / "output")
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
-
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 

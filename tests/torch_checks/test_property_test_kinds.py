@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 from opmatrix.testdata import drawn_cases, hypothesis_draw
 from opmatrix.testdata.numpy_reference import Reference
-
 from tests.support.forked import forked
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]

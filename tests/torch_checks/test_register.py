@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.declaration.load import operator_names
 from opmatrix.project.paths import Paths
-
 from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
-
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
 from tests.support.projects import Project

@@ -6,6 +6,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+
 from opmatrix.errors import RegisterError
 from opmatrix.spec import MemoryLayout
 

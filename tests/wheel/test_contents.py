@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from opmatrix import code_hash
 from opmatrix.declaration.load import load_operators
 from opmatrix.errors import DistError

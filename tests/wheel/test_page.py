@@ -10,8 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from opmatrix.wheel.settings import FIELDS
 
+from opmatrix.wheel.settings import FIELDS
 from tests.support.projects import ROOT
 from tests.wheel.shipping import Environment
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from opmatrix.declaration.load import Operator, load_operators
 from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
