@@ -5,6 +5,9 @@
 The revision is cloned to a temporary folder and makes its own environment there, from its own pins; the working tree is
 cloned beside it, with what is committed and what is not. Both run the same operators, those of the revision, in turn:
 A B A B. The ratio is taken pair by pair, so that it holds when the machine's speed drifts.
+
+With --smallest both run one operator in the environment that is there, which shows that the program works; the revision
+must have the entry points of the working tree.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from measuring import ROOT, Measured, measure, nothing
@@ -26,7 +30,7 @@ OP = "group_norm"
 
 
 def clone(revision: str | None, folder: Path) -> Path:
-    """Make a checkout of a revision, or of the working tree as it is, with its environment."""
+    """Make a checkout of a revision, or of the working tree as it is."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
     if revision:
         subprocess.run(["git", "checkout", "-q", revision], cwd=folder, check=True)
@@ -39,21 +43,29 @@ def clone(revision: str | None, folder: Path) -> Path:
                 shutil.copy(ROOT / name, folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
-    subprocess.run(["./run", "python", "--version"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return folder
 
 
-def make_project(operators: Path, folder: Path, python: Path) -> Path:
+def python_of(checkout: Path, *, smallest: bool) -> tuple[str, ...]:
+    """Return the command of a Python that imports the opmatrix of a checkout."""
+    if smallest:
+        return "env", f"PYTHONPATH={checkout / 'pipeline'}", sys.executable
+    subprocess.run(["./run", "python", "--version"], cwd=checkout, check=True, stdout=subprocess.DEVNULL)
+    return (str(checkout / ".venv/bin/python"),)
+
+
+def make_project(operators: Path, folder: Path, python: Sequence[str], *, smallest: bool) -> Path:
     """Make a project of the operators of one checkout for the opmatrix of another."""
-    shutil.copytree(operators / "ops", folder / "ops", ignore=shutil.ignore_patterns("__pycache__"))
+    for operator in [OP] if smallest else [path.name for path in (operators / "ops").iterdir()]:
+        shutil.copytree(operators / "ops" / operator, folder / "ops" / operator)
     for name in (path.name for path in (folder / "ops").iterdir()):
         if (operators / "native" / name).is_dir():
             shutil.copytree(operators / "native" / name, folder / "native" / name)
     for name in ("dodo.py", "pyproject.toml"):
         shutil.copy(operators / name, folder / name)
-    has_update = subprocess.run([python, "-c", "import opmatrix.commands.update"], capture_output=True, cwd=folder)
+    has_update = subprocess.run([*python, "-c", "import opmatrix.commands.update"], capture_output=True, cwd=folder)
     if has_update.returncode == 0:
-        subprocess.run([python, "-m", "doit", "update"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*python, "-m", "doit", "update"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return folder
 
 
@@ -73,7 +85,7 @@ def empty(project: Path) -> Callable[[int], None]:
     return lambda number: shutil.rmtree(project / "build", ignore_errors=True)
 
 
-def measure_pairs(kind: str, rounds: int, sides: dict[str, tuple[Path, Path]]) -> dict[str, Measured]:
+def measure_pairs(kind: str, rounds: int, sides: Mapping[str, tuple[Sequence[str], Path]]) -> dict[str, Measured]:
     """Measure one kind of run on both sides in turn, after one round that is not counted."""
     prepare = {"no-op": lambda project: nothing, "edit": edit, "all": empty}[kind]
     says = {"no-op": "up to date", "edit": f"compile:{OP}", "all": "verified"}[kind]
@@ -82,7 +94,7 @@ def measure_pairs(kind: str, rounds: int, sides: dict[str, tuple[Path, Path]]) -
     for number in range(rounds + 1):
         for side, (python, project) in sides.items():
             ready[side](number)
-            once = measure(1, nothing, str(python), "-m", "doit", cwd=project, says=says)
+            once = measure(1, nothing, *python, "-m", "doit", cwd=project, says=says)
             if number:
                 found[side].append(once)
     return {side: Measured(cpu=[m.cpu[0] for m in ms], wall=[m.wall[0] for m in ms]) for side, ms in found.items()}
@@ -93,21 +105,22 @@ def main() -> None:
     parser.add_argument("revision")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(LIMITS), help="kinds of run, of: " + ", ".join(LIMITS))
+    parser.add_argument("--smallest", action="store_true", help="one operator and round, in this environment")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="opmatrix-against-") as temporary:
         folder = Path(temporary)
         checkouts = {"before": clone(options.revision, folder / "before"), "now": clone(None, folder / "now")}
         sides = {}
         for side, checkout in checkouts.items():
-            python = checkout / ".venv/bin/python"
-            (folder / f"{side}-project").mkdir()
-            sides[side] = (python, make_project(checkouts["before"], folder / f"{side}-project", python))
+            python, project = python_of(checkout, smallest=options.smallest), folder / f"{side}-project"
+            project.mkdir()
+            sides[side] = python, make_project(checkouts["before"], project, python, smallest=options.smallest)
         for python, project in sides.values():
-            measure(1, nothing, str(python), "-m", "doit", cwd=project, says="verified")
+            measure(1, nothing, *python, "-m", "doit", cwd=project, says="verified")
         print(f"{'':8} {options.revision:>10} {'now':>8}   now / {options.revision}, median (range)   allowed")
         for kind in options.only.split(","):
             # Everything from nothing takes a minute on each side.
-            rounds = max(1, options.rounds // 2) if kind == "all" else options.rounds
+            rounds = 1 if options.smallest else max(1, options.rounds // 2) if kind == "all" else options.rounds
             found = measure_pairs(kind, rounds, sides)
             ratios = [now / before for before, now in zip(found["before"].cpu, found["now"].cpu, strict=True)]
             before, now = (statistics.median(found[side].cpu) for side in sides)

@@ -20,6 +20,7 @@ from opmatrix.engine.doit_tasks import GROUPS
 from opmatrix.operator_pages.markdown import code, codes, plain, table
 
 SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "tool.opmatrix": {"format": "which imports and names the files of the project have; `opmatrix update` raises it"},
     "tool.opmatrix.opsets": {
         "legacy": "opsets of the legacy exporter, of the cells that `./run doit` verifies by itself: a list",
         "dynamo": "the same of the dynamo exporter",

@@ -50,6 +50,6 @@ def test_every_variable_is_explained() -> None:
 
 def test_every_table_of_settings_is_explained() -> None:
     code = "\n".join(path.read_text() for path in (ROOT / "pipeline").rglob("*.py"))
-    used = set(re.findall(r"""settings\(layout, "(\w+)"\)""", code))
-    assert {f"tool.opmatrix.{table}" for table in used} == set(commands.SETTINGS)
+    used = set(re.findall(r"""settings\(paths, "(\w+)"\)""", code))
+    assert {"tool.opmatrix"} | {f"tool.opmatrix.{table}" for table in used} == set(commands.SETTINGS)
     assert {*commands.SETTINGS["tool.opmatrix.dist"]} == {*FIELDS}

@@ -227,8 +227,8 @@ def test_a_default_that_differs_from_torchs_is_refused(
     expected_model: ExpectedModel, operator: Operator, tmp_path: Path
 ) -> None:
     text = python_modules.render(operator.spec)["schema.py"]
-    assert 'make_attribute("epsilon", 1e-05)' in text
-    (tmp_path / "other.py").write_text(text.replace('("epsilon", 1e-05)', '("epsilon", 1e-06)'))
+    assert 'make_attribute("epsilon", 1e-5)' in text
+    (tmp_path / "other.py").write_text(text.replace('("epsilon", 1e-5)', '("epsilon", 1e-6)'))
     other = replace(expected_model, schema=load_module(tmp_path / "other.py", "other").schema())
     with pytest.raises(
         ExportError, match=r"the ONNX schema has the default 9.99.*e-07 for attribute 'epsilon'"

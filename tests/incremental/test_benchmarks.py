@@ -17,9 +17,11 @@ BENCHMARKS = REPOSITORY / "benchmarks"
 PARTS = {"measuring", "plot", "toy"}  # modules that the programs share
 # The programs that need nothing but their smallest size, and what each prints at the end.
 SMALLEST = {
+    "against": (["HEAD", "--smallest", "--only", "no-op"], "no-op"),
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
     "loop": (["--rounds", "1", "--smallest"], "Python alone, importing doit"),
     "new": (["--rounds", "1", "--smallest"], "goal: 10 s"),
+    "structure": ([], "cycles between rooms"),
     "whole": (["--rounds", "1", "--smallest"], "of that the exporters: "),
 }
 # In the place of pygount, which lines.py needs and this project does not.
