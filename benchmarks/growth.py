@@ -60,13 +60,13 @@ from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.up_to_date import State
 from opmatrix.engine.doit_tasks import DEFAULT, StepTask, doit_tasks
 
-layout = Layout(Path.cwd())
-steps = planned(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)
+layout = Paths(Path.cwd())
+steps = load_or_plan(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)
 for path in (path for step in steps for path in step.writes):
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(path)
 journal = Journal(str(layout.state), None)
-tasks = list(doit_tasks(planned(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)))
+tasks = list(doit_tasks(load_or_plan(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)))
 state = State(journal, root=layout.root, tasks=tasks)
 journal._database.execute("begin")
 for task in tasks:
@@ -100,7 +100,7 @@ from opmatrix.matrix.cells import Choice
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.doit_tasks import DEFAULT
 
-plan = planned(Layout(Path.cwd()), choice=Choice(opsets=sys.argv[1]), environ=os.environ)
+plan = load_or_plan(Paths(Path.cwd()), choice=Choice(opsets=sys.argv[1]), environ=os.environ)
 steps = [step for step in plan if step.group in DEFAULT]
 Path("plain.pickle").write_bytes(pickle.dumps([(s.task, list(s.reads), list(s.writes)) for s in steps]))
 """

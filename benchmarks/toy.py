@@ -165,7 +165,10 @@ class Build:
 
 class Ours(Build):
     name, dodo, state = "opmatrix", OURS, "build/state.db*"
-    settings = '[tool.doit]\nloader = "opmatrix"\n\n[tool.doit.plugins.command]\nrun = "dodo:Toy"\n'
+    settings = (
+        '[tool.opmatrix]\nformat = 1\n\n[tool.doit]\nloader = "opmatrix"\n\n'
+        '[tool.doit.plugins.command]\nrun = "dodo:Toy"\n'
+    )
 
 
 class Plain(Build):

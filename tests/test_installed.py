@@ -62,8 +62,8 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "    name = 'greet'\n\n    def execute(self, params, args):\n        print('hello')\n        return 0\n"
     )
     (copy / "pipeline/opmatrix/stages/greet.py").write_text("def run(layout):\n    print('hello from a stage')\n")
-    greeting = '    "greet": _stage("greet"),\n'
-    replace(copy / "pipeline/opmatrix/cli.py", '    "dist": _stage(', f'{greeting}    "dist": _stage(')
+    greeting = '    "greet": ("greet",),\n'
+    replace(copy / "pipeline/opmatrix/cli.py", '    "dist": (', f'{greeting}    "dist": (')
     replace(
         copy / "pipeline/opmatrix/matrix/cells.py",
         '    "1.31": Ort(',

@@ -101,6 +101,7 @@ def test_a_path_with_spaces_and_umlauts(tmp_path: Path, real: RealProject) -> No
     for part in ("native", "ops", "pipeline"):
         shutil.rmtree(odd.root / part, ignore_errors=True)
         shutil.copytree(real.root / part, odd.root / part)
+    shutil.copy(real.root / "LICENSE", odd.root)
     done = odd.doit("compile", "opsets=18")
     assert done.returncode == 0, done.stdout + done.stderr
     assert odd.layout.ort_library("group_norm").read_bytes() == real.layout.ort_library("group_norm").read_bytes()
@@ -117,7 +118,8 @@ def test_killed_at_random_moments_of_real_stages(real: RealProject) -> None:
     for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
         process = subprocess.Popen(
             [sys.executable, "-m", "doit", "-n", "2", "opsets=18"],
-            cwd=real.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=hear_interrupts,
+            cwd=real.root, env=os.environ | {"PYTHONPATH": str(real.root / "pipeline")},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=hear_interrupts,
         )  # fmt: skip
         time.sleep(dice.uniform(0.5, 3))
         process.send_signal(number)

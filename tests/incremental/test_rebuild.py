@@ -166,7 +166,7 @@ def test_outputs_of_a_removed_operator_go(chain: Project) -> None:
     done = chain.doit()
     assert "b is no longer in ops/: what was built for it is removed" in done.stdout
     assert not [p for p in (chain.root / "build").rglob("*") if p.name in ("b", "b.log", "b-custom@cell.log")]
-    assert chain.read("build/a.so") and chain.read("build/log/glue/a.log")
+    assert chain.read("build/a.so") and chain.read("build/log/codegen/a.log")
 
 
 def test_outputs_of_a_step_that_is_not_planned_stay(chain: Project) -> None:

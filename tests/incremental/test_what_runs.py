@@ -35,7 +35,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
     ),
     "template of a binding, a comment": (
         lambda p: p.append(f"{TEMPLATES}/torch.cc.j2", "// more\n"),
-        "glue, compile, register schema, register nodes",
+        "codegen, compile, register schema, register nodes",
     ),
     "a flag": (
         lambda p: p.replace("pipeline/opmatrix/toolchain/ninja_file.py", '_BINDING = ("-O1",)', '_BINDING = ("-O2",)'),
@@ -55,7 +55,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
     ),
     "summary in the declaration": (
         lambda p: p.replace(f"{OP}/spec.py", 'summary="Normalize', 'summary="To normalize'),
-        "glue, register schema, register nodes, export custom, export decomposed",
+        "codegen, register schema, register nodes, export custom, export decomposed",
     ),
     "a further case in a model": (
         lambda p: p.replace(
@@ -64,22 +64,23 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
             'Case(name=f"flat_more_{dtype}", inputs=inputs(3, 12, groups=2)),\n            '
             'Case(name=f"flat_prime_{dtype}"',
         ),
-        "data, draw, register schema, register nodes, register kernel, register search, register gradient, "
+        "data, draw inputs, register schema, register nodes, register kernel, register search, register gradient, "
         "verify custom, verify decomposed, report",
     ),
     "a new model": (
         lambda p: p.replace(CASES, 'flat("float64"))', 'flat("float32"), flat("float64"))'),
-        "data, draw, register schema, register nodes, register kernel, register search, register gradient, "
+        "data, draw inputs, register schema, register nodes, register kernel, register search, register gradient, "
         "export custom, export decomposed, export custom agreement, export decomposed agreement, "
         "verify custom, verify decomposed, report",
     ),
     "reference, its words": (
         lambda p: p.append(f"{OP}/reference.py", "# more\n"),
-        "data, draw, register search, register gradient, verify custom, verify decomposed, report",
+        "data, draw inputs, register search, register gradient, verify custom, verify decomposed, report",
     ),
     "reference, its numbers": (
         lambda p: p.replace(f"{OP}/reference.py", "return y\n", "return y * y.dtype.type(1 + 1e-15)\n"),
-        "data, draw, register kernel, register search, register gradient, verify custom, verify decomposed, report",
+        "data, draw inputs, register kernel, register search, register gradient, verify custom, verify decomposed, "
+        "report",
     ),
     "lowering, its words": (
         lambda p: p.append(f"{OP}/lowering.py", "# more\n"),
@@ -139,8 +140,8 @@ VERSIONS = {
     "onnx": "data, register schema, register nodes, export custom, export decomposed, verify custom, verify decomposed",
     "onnxscript": "register nodes, export custom, export decomposed",
     "onnxruntime": "verify custom, verify decomposed",
-    "numpy": "data, draw, register kernel, register search, register gradient, verify custom, verify decomposed",
-    "hypothesis": "draw, register search",
+    "numpy": "data, draw inputs, register kernel, register search, register gradient, verify custom, verify decomposed",
+    "hypothesis": "draw inputs, register search",
 }
 
 

@@ -45,7 +45,7 @@ def test_nothing_is_found(name: str, project: Project) -> None:
     wanted = [f"verify {name} "]
     if not spec.uses:
         torch = f"register {name} --part kernel --part search --part forbidden --sanitized"
-        wanted += [f"fuzz {name} --sanitized", torch if spec.torch else f"draw {name}"]
+        wanted += [f"ort-fuzz {name} --sanitized", torch if spec.torch else f"draw-inputs {name}"]
     assert all(text in log for text in wanted), log
 
 

@@ -20,6 +20,7 @@ def copy_project(folder: Path, *names: str) -> Paths:
     for part in (*(f"ops/{name}" for name in names or ("group_norm",)), "native"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "dodo.py").touch()
+    shutil.copy(ROOT / "pyproject.toml", folder)
     return Paths(folder)
 
 
