@@ -58,7 +58,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         '    "greet": "opmatrix.commands.greet:Greet",\n    "why": ',
     )
     (copy / "pipeline/opmatrix/commands/greet.py").write_text(
-        "from opmatrix.commands.list import List\n\n\nclass Greet(List):\n"
+        "from opmatrix.commands.status import List\n\n\nclass Greet(List):\n"
         "    name = 'greet'\n\n    def execute(self, params, args):\n        print('hello')\n        return 0\n"
     )
     (copy / "pipeline/opmatrix/stages/greet.py").write_text("def run(layout):\n    print('hello from a stage')\n")
