@@ -15,15 +15,18 @@ from opmatrix.spec import as_data
 WIDTH = 96  # of what is written on one line, without its indentation
 
 
-def source(value: object) -> str:
-    """Return a value as Python source, without the fields that have their defaults."""
+def source(value: object, *, width: float = WIDTH) -> str:
+    """Return a value as Python source, without the fields that have their defaults, in lines of `width` columns."""
     if isinstance(value, tuple):
-        return bracket("(", [*map(source, value), *([""] if len(value) == 1 else [])], ")")
+        parts = [*(source(v, width=width) for v in value), *([""] if len(value) == 1 else [])]
+        return bracket("(", parts, ")", width=width)
     if isinstance(value, Mapping):
-        return bracket("{", [f"{source(k)}: {source(v)}" for k, v in value.items()], "}")
+        parts = [f"{source(k)}: {source(v, width=width)}" for k, v in value.items()]
+        return bracket("{", parts, "}", width=width)
     if dataclasses.is_dataclass(value):
         given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if not _is_default(f, value)}
-        return bracket(f"{type(value).__name__}(", [f"{name}={source(v)}" for name, v in given.items()], ")")
+        parts = [f"{name}={source(v, width=width)}" for name, v in given.items()]
+        return bracket(f"{type(value).__name__}(", parts, ")", width=width)
     return literal(value)
 
 
@@ -35,14 +38,14 @@ def literal(value: object) -> str:
     return f'"{shown[1:-1]}"' if isinstance(value, str) and shown[0] == "'" and '"' not in value else shown
 
 
-def bracket(opening: str, parts: Iterable[str], closing: str, *, comma: str = ",") -> str:
+def bracket(opening: str, parts: Iterable[str], closing: str, *, comma: str = ",", width: float = WIDTH) -> str:
     """Return ``opening(parts)closing``: on one line where it is short, else one part a line, the last with `comma`.
 
     An empty part at the end adds a comma after the one before it.
     """
     parts = list(parts)
     line = f"{opening}{', '.join(parts).rstrip(' ')}{closing}"
-    if "\n" not in line and len(line) <= WIDTH:
+    if "\n" not in line and len(line) <= width:
         return line
     body = ",\n".join(filter(None, parts))
     return f"{opening}\n{textwrap.indent(body, '    ')}{comma}\n{closing}"

@@ -51,7 +51,8 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
         problem = check.problem(found)
     model = found.model
     write_text(layout.failing_case(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
-    shown = " ".join(source(dict(part)) for part in (model.types, model.attributes, model.cases[0].inputs) if part)
+    parts = (model.types, model.attributes, model.cases[0].inputs)
+    shown = " ".join(source(dict(part), width=120) for part in parts if part)
     raise RegisterError(
         f"{operator.name}-{model.name} in torch: {problem}. The smallest that hypothesis found: {shown}. "
         f"Keep it as a case with: python -m opmatrix adopt-case {operator.name} {model.name}"
