@@ -1,4 +1,7 @@
-"""Verdicts: the outcome of one operator, lowering and cell, with its cases; verify writes and report reads them."""
+"""Verdicts: the outcome of one operator, lowering and cell, with its cases; verify writes and report reads them.
+
+The message of a failing case is made in opmatrix.testdata.case_message.
+"""
 
 from __future__ import annotations
 

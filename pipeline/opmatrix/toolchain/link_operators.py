@@ -1,4 +1,7 @@
-"""Link libraries of several operators from the objects of their compile steps: for link-together and link-wheel."""
+"""Link libraries of several operators from the objects of their compile steps: for link-together and link-wheel.
+
+`check_one_definition` finds two operators that define one name differently.
+"""
 
 from __future__ import annotations
 
