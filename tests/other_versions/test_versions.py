@@ -15,17 +15,17 @@ from tests.support.projects import ROOT, Project
 
 REGISTRIES = """
 from torch.onnx._internal.exporter._registration import ONNXRegistry
-from opmatrix.export import torchlib
+from opmatrix.export import dynamo_exporter
 
 def translations(registry):
     return {target: [one.onnx_function for one in found] for target, found in registry.functions.items()}
 
-with torchlib.kept():
+with dynamo_exporter.cached_registry():
     first = ONNXRegistry.from_torchlib()
     first.functions.clear()
     second = ONNXRegistry.from_torchlib()
 assert translations(second) == translations(ONNXRegistry.from_torchlib()), "they differ"
-print(len(second.functions), second.opset_version, ONNXRegistry.from_torchlib is torchlib.registry)
+print(len(second.functions), second.opset_version, ONNXRegistry.from_torchlib is dynamo_exporter.registry)
 """
 
 pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.timeout(1800)]
