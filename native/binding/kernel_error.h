@@ -1,4 +1,4 @@
-// The exception of a failed KERNEL_CHECK, which bindings turn into a Python exception or an OrtStatus.
+// The exception of a failed KERNEL_CHECK (opmatrix/check.h). Bindings turn it into a Python exception or an OrtStatus.
 #pragma once
 
 #include <exception>

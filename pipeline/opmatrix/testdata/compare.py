@@ -1,4 +1,8 @@
-"""Compare actual and expected arrays within a tolerance."""
+"""Compare actual and expected arrays within a tolerance, and print how they differ.
+
+Tolerances are declared in ops/<name>/spec.py, by lowering and dtype. `ort_checks.judge_case` and `torch_checks` choose
+one; `testdata.case_message` makes the whole message of a failing case.
+"""
 
 from __future__ import annotations
 
