@@ -1,4 +1,4 @@
-"""Places that are still to be filled in."""
+"""Placeholders of new operators that are still to be filled in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def layout(tmp_path: Path) -> Paths:
     return Paths(tmp_path)
 
 
-def test_a_line_says_where_to_go_on(layout: Paths) -> None:
+def test_the_message_names_the_first_placeholder(layout: Paths) -> None:
     assert reminder(layout, "a") == (
         "a: FILL IN stands in 3 lines still, the first is ops/a/README.md:1; until then it does not ship"
     )
@@ -40,7 +40,7 @@ def test_a_line_says_where_to_go_on(layout: Paths) -> None:
     assert reminder(layout, "none") == ""
 
 
-def test_code_with_a_marked_line_is_not_shipped(layout: Paths) -> None:
+def test_code_with_a_placeholder_is_not_shipped(layout: Paths) -> None:
     require_filled(layout, ["b"])
     with pytest.raises(DistError) as raised:
         require_filled(layout, ["b", "a"])
@@ -51,7 +51,7 @@ def test_code_with_a_marked_line_is_not_shipped(layout: Paths) -> None:
     assert "operators = [...]" in str(raised.value)
 
 
-def test_the_stage_that_links_asks_first(layout: Paths) -> None:
+def test_the_link_stage_refuses_placeholders(layout: Paths) -> None:
     dist = Dist(name="my_ops", version="1", operators=("a",), summary="", license=None, licenses=(), third_party={})
     with pytest.raises(DistError, match="a wheel holds no placeholders"):
         link_wheel.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]
