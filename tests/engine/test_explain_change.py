@@ -44,7 +44,7 @@ def told(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         ),
     ],
 )
-def test_files(before: dict[str, str], now: dict[str, str | None], sentences: list[str]) -> None:
+def test_changed_files(before: dict[str, str], now: dict[str, str | None], sentences: list[str]) -> None:
     assert told({"inputs": before}, {"inputs": now}) == sentences
 
 
@@ -58,7 +58,7 @@ def test_files(before: dict[str, str], now: dict[str, str | None], sentences: li
         ({"a.so": "1"}, {}, "a.so is no longer to be written"),
     ],
 )
-def test_outputs(before: dict[str, str], now: dict[str, str | None], sentence: str) -> None:
+def test_changed_outputs(before: dict[str, str], now: dict[str, str | None], sentence: str) -> None:
     assert told({"outputs": before}, {"outputs": now}) == [sentence]
 
 
@@ -90,19 +90,19 @@ def test_outputs(before: dict[str, str], now: dict[str, str | None], sentence: s
         ({"opsets": "default"}, {"opsets": "9" * 80}, [f"opsets default -> {'9' * 57}..."]),
     ],
 )
-def test_configuration(before: dict[str, Any], now: dict[str, Any], sentences: list[str]) -> None:
+def test_changed_configuration(before: dict[str, Any], now: dict[str, Any], sentences: list[str]) -> None:
     assert told({"config": json.dumps(before)}, {"config": json.dumps(now)}) == sentences
 
 
-def test_a_configuration_that_is_another_kind_of_text() -> None:
+def test_a_configuration_that_is_no_json() -> None:
     assert told({"config": "-O2"}, {"config": "-O3"}) == ["config -O2 -> -O3"]
     assert told({"config": "-O2"}, {"config": ""}) == ["config -O2 -> nothing"]
 
 
-def test_command() -> None:
+def test_a_changed_command() -> None:
     assert told({}, {"command": ["compile", "a", "--debug"]}) == ["the command nothing -> --debug"]
     assert told({}, {"command": ["a", "compile"]}) == ["the command compile a -> a compile"]
 
 
-def test_nothing_differs() -> None:
+def test_equal_records_have_no_difference() -> None:
     assert told({}, {}) == []
