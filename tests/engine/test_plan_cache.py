@@ -123,9 +123,7 @@ def test_an_edit_with_the_old_time_stamp_and_size_plans_anew(command: Command) -
     assert command.plans_anew()
 
 
-def test_another_version_of_third_party_headers_plans_anew(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_of_third_party_headers_plans_anew(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(third_party_headers, "_version", lambda distribution: f"{distribution} 4")
     assert command.plans_anew() and not command.plans_anew()
 

@@ -1,4 +1,4 @@
-"""What a probe says: every difference from the table, and the row that would be right."""
+"""The output of a probe: every difference from the table, and the corrected row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opmatrix.matrix.probe_rows import Export, ort_differences, torch_difference
 
 
 def declared(version: str) -> list[Export]:
-    """Return what a probe finds of a torch that is as its row says."""
+    """Return the probe's result for a torch that matches its row."""
     row = TORCH[version]
     found = [Export(exporter="legacy", opset=o, ir=ir_version("legacy", o)) for o in row.legacy]
     found += [Export(exporter="legacy", opset=o, ir=9, label=True) for o in row.label]
@@ -18,7 +18,7 @@ def declared(version: str) -> list[Export]:
     return found + [Export(exporter="dynamo", opset=o, ir=10) for o in row.dynamo]
 
 
-def test_nothing_to_say() -> None:
+def test_no_difference() -> None:
     assert torch_differences("2.13", declared("2.13")) == []
     assert torch_differences("1.13", declared("1.13")) == []
     assert all(ort_differences(v, ir=row.ir, opset=row.opset) == [] for v, row in ORT.items())
