@@ -185,7 +185,7 @@ def configs(plan: Plan) -> dict[str, tuple[str, tuple[str, ...]]]:
     return {step.task: (step.config, step.reads) for step in steps(plan)}
 
 
-def test_the_library_key_covers_torch_for_its_headers_only() -> None:
+def test_torch_is_in_the_key_of_libraries_that_include_its_headers() -> None:
     before, after = (configs(replace(PLAN, versions=replace(PLAN.versions, torch=v))) for v in ("2.13.0", "2.13.1"))
     compiled = {task for task in before if task.startswith("compile") and before[task] != after[task]}
     assert compiled == {"compile:seed_norm", "compile:damped"}

@@ -1,4 +1,4 @@
-"""`doit sanitize`: nothing is found in any operator, and faults that are planted in kernel and bindings are."""
+"""`doit sanitize` finds no fault in any operator, and finds faults that the tests plant in kernel and bindings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def said(project: Project, name: str) -> Verdict:
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_nothing_is_found(name: str, project: Project) -> None:
+def test_no_operator_has_a_fault(name: str, project: Project) -> None:
     assert (said(project, name).outcome, said(project, name).detail) == ("verified", "")
     log = project.layout.log(f"sanitize:{name}").read_text()
     spec = load_operator(project.layout, name).spec
@@ -49,7 +49,7 @@ def test_nothing_is_found(name: str, project: Project) -> None:
     assert all(text in log for text in wanted), log
 
 
-def test_it_runs_again_only_if_something_that_it_reads_has_changed(project: Project) -> None:
+def test_it_runs_again_only_after_a_change_of_a_file_that_it_reads(project: Project) -> None:
     again = ("opsets=18", "sanitize:nms", "sanitize:dual_residual")
     assert "run, " not in project.doit(*again).stdout
     kernel = project.root / "native/nms/kernel.h"
@@ -63,7 +63,7 @@ def test_it_runs_again_only_if_something_that_it_reads_has_changed(project: Proj
     assert (status["sanitize:nms"], status["sanitize:dual_residual"]) == ("R", "U")
 
 
-def test_it_is_no_part_of_what_doit_runs_by_itself(tmp_path: Path) -> None:
+def test_doit_without_arguments_does_not_run_it(tmp_path: Path) -> None:
     project = Project.copy(tmp_path, operators=["custom_op_two"])
     done = project.doit("opsets=18")
     assert done.returncode == 0 and "sanitize" not in done.stdout, done.stdout
@@ -72,7 +72,7 @@ def test_it_is_no_part_of_what_doit_runs_by_itself(tmp_path: Path) -> None:
 
 OUT_OF_BOUNDS, OVERFLOW = "heap-buffer-overflow", "runtime error: signed integer overflow"
 SUM = "std::int64_t sum = INT64_MAX; sum += "
-# The operator, what is planted where, what is found, and what was run then.
+# The operator, the planted fault, the finding, and the call that finds it.
 FAULTS = {
     "a kernel writes behind its output, in torch": (
         "dual_residual", "ops/dual_residual/spec.py", "  const T factor =",
@@ -112,7 +112,7 @@ def test_a_fault_is_found(fault: str, project: Project) -> None:
 
 
 def test_random_shapes_reach_onnx_runtime(project: Project) -> None:
-    """No case has three axes, so only what is drawn can meet what is planted into the reference."""
+    """No case has three axes, so only a random shape can reach the fault in the reference."""
     path = "ops/custom_op_two/reference.py"
     original = (project.root / path).read_text()
     project.replace(path, "    rounded:", "    if x.ndim == 3:\n        raise ValueError('planted')\n    rounded:")
@@ -124,8 +124,8 @@ def test_random_shapes_reach_onnx_runtime(project: Project) -> None:
     assert "ValueError: planted" in said(project, "custom_op_two").detail
 
 
-def test_a_forbidden_call_that_is_answered_is_told(project: Project) -> None:
-    """Faults that no sanitizer sees: four bytes taken for a bool, and an attribute that is mended in silence."""
+def test_a_forbidden_call_that_succeeds_is_reported(project: Project) -> None:
+    """Faults that no sanitizer finds: a bool read as four bytes, and an attribute that is silently corrected."""
     originals = {path: (project.root / path).read_text() for path in ("native/binding/dtype.h", "native/binding/ort.h")}
     project.replace(
         "native/binding/dtype.h", "if (dtype == found) return;", "if (dtype == found || *argument == 'v') return;"

@@ -1,4 +1,4 @@
-"""Faults that are planted in a kernel: compiled as any kernel is, and each must be found by verify."""
+"""Faults that are planted in a kernel, which is compiled like any other: verify finds each."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def spec(kernel: str) -> OpSpec:
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    """Return a project with everything but the kernel."""
+    """Return a project with all files but the kernel."""
     layout = Paths(tmp_path_factory.mktemp("differ"))
     shutil.copytree(ROOT / "native", layout.native)
     layout.op("differ").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Faults that are planted in a custom-op library."""
+"""verify finds each fault of a custom-op library."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_wrong_kernel_is_mismatched(layout: Paths, build: Build, fault: str, m
         ("NO_ENTRY", "exports no RegisterCustomOps, so it is no custom-op library of ONNX Runtime"),
     ],
 )
-def test_a_library_that_cannot_serve_is_failed(layout: Paths, build: Build, fault: str, message: str) -> None:
+def test_an_unusable_library_is_failed(layout: Paths, build: Build, fault: str, message: str) -> None:
     build(fault)
     assert message in refused(layout, "failed")
 

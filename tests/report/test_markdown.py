@@ -24,7 +24,7 @@ def record(outcome: Outcome = "verified", *, place: int = 0, detail: str = "", o
     return verdict(op, CELLS[place], outcome, detail=detail)
 
 
-def test_all_is_well() -> None:
+def test_a_report_without_faults() -> None:
     told = render([record()], [record()])
     assert told.startswith("## opmatrix: 1 cell: 1 verified\n\nSince the previous run: every cell as before.\n")
     assert "What is wrong" not in told
@@ -35,18 +35,18 @@ def test_all_is_well() -> None:
     )
 
 
-def test_no_cell_at_all() -> None:
+def test_a_report_without_cells() -> None:
     assert render([]).startswith("## opmatrix: 0 cells: none asked for\n\nThere is no previous run")
 
 
-def test_a_fault_comes_with_its_detail_and_the_command_that_replays_it() -> None:
+def test_a_fault_has_its_detail_and_replay_command() -> None:
     wrong = record("mismatched", detail="1 of 2 cases; case_1: 3 of 64 elements differ")
     told = render([wrong])
     assert f"≠ **mismatched**\n\n- `op-custom@{CELLS[0]}`\n\n```text\n1 of 2 cases; case_1: 3 of 64" in told
     assert f"```text\n{wrong.replay('case_1')}\n```" in told
 
 
-def test_what_broke_and_what_was_fixed() -> None:
+def test_broken_and_fixed_cells() -> None:
     told = render([record("failed", detail="x"), record(place=1), record("failed", place=2, detail="x")],
                   [record(), record("failed", place=1, detail="x")])  # fmt: skip
     assert "Since the previous run: 1 broken, 1 fixed, 1 new." in told
@@ -75,7 +75,7 @@ def test_a_hostile_detail_stays_in_its_block() -> None:
     assert "\\<b\\>a\\|b\\</b\\> @\N{ZERO WIDTH SPACE}all \\*x\\*" in unsupported
 
 
-def test_unsupported_cases_of_verified_cells_are_told() -> None:
+def test_unsupported_cases_of_verified_cells_are_counted() -> None:
     refused = CaseResult(case="float64", model="double", outcome="unsupported", detail="no float64 kernel")
     found = record()
     found = replace(found, cases=(*found.cases, refused))

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def copy_project(folder: Path, *names: str) -> Paths:
-    """Copy what people write of the operators `names`, or of group_norm alone, to `folder`."""
+    """Copy the handwritten files of the operators `names`, or of group_norm alone, to `folder`."""
     for part in (*(f"ops/{name}" for name in names or ("group_norm",)), "native"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "dodo.py").touch()

@@ -1,4 +1,4 @@
-"""A tiny operator, y = 2 x, to plant faults in: no torch and no exporter, and a compiler only for its kernel."""
+"""A small operator, y = 2 x, to plant faults in: no torch and no exporter, and a compiler only for its kernel."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def with_case(tensor: Tensor) -> Operator:
 
 
 def model(lowering: Lowering, *, factor: float = 2.0, ir_version: int = 8, opset: int = 18) -> ModelProto:
-    """Return what an exporter would write for `DYNAMIC`."""
+    """Return the model that an exporter writes for `DYNAMIC`."""
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", "M"]) for n in "XY")
     if lowering == "custom":
         nodes = [helper.make_node("Double", ["X"], ["Y"], domain="test.domain", factor=factor)]
@@ -103,7 +103,7 @@ def with_body(*, factor: float = 2.0) -> ModelProto:
 
 
 def write_model(layout: Paths, lowering: Lowering, proto: ModelProto | None = None) -> Path:
-    """Put a model where the export stage does; beside a decomposed one, the one with a function body."""
+    """Write a model where the export stage does; for a decomposed one, also the one with a function body."""
     path = layout.model("double", lowering, CELL, "dynamic")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes((proto or model(lowering)).SerializeToString())

@@ -1,6 +1,6 @@
-"""An operator with an optional and a variadic input, several dtypes, two outputs, of which the data decide one's size.
+"""An operator with optional and variadic inputs, several dtypes and two outputs, one with a data-dependent size.
 
-Its models are made of standard operators alone: no compiler, no torch, no exporter.
+Its models consist of standard operators: no compiler, no torch, no exporter.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def model(nodes: list[NodeProto], inputs: Mapping[str, int], *, dtype: int) -> M
 
 
 def decomposed(dtype: int, *, mask: bool, others: int, kept: str = "keep") -> ModelProto:
-    """Return the operator in standard ones; `kept` is what the second output is made of."""
+    """Return the operator in standard nodes; `kept` is the source of the second output."""
     inputs = {"x": dtype} | ({"mask": TensorProto.BOOL} if mask else {}) | {f"others_{n}": dtype for n in range(others)}
     nodes = [
         helper.make_node("Identity", ["mask"], ["keep"]) if mask else helper.make_node("Equal", ["x", "x"], ["keep"]),
@@ -120,7 +120,7 @@ def project(root: Path) -> Paths:
 
 
 def write_model(layout: Paths, proto: ModelProto) -> None:
-    """Put the model where the export stage does."""
+    """Write the model where the export stage does."""
     path = layout.model("many", "decomposed", CELL, "model")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(proto.SerializeToString())

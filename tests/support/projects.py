@@ -31,13 +31,13 @@ class Project:
     def copy(
         cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 60, megabytes: int = 8000
     ) -> Project:
-        """Copy what people write of some operators; `seconds` and `megabytes` are the limits of a step."""
+        """Copy the handwritten files of some operators; `seconds` and `megabytes` are the limits of a step."""
         for part in (
             "native/include",
             "native/binding",
             *(f"{room}/{o}" for room in ("ops", "native") for o in operators),
         ):
-            if (ROOT / part).is_dir():  # an operator without a kernel of ours has no folder in native/
+            if (ROOT / part).is_dir():  # an operator without a kernel has no folder in native/
                 shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "dodo.py", folder / "dodo.py")
         settings = (ROOT / "pyproject.toml").read_text()
@@ -46,7 +46,7 @@ class Project:
         return cls(folder)
 
     def bring(self, *operators: str) -> None:
-        """Add operators that come as they are, with bindings of their own: those of tests/projects/existing."""
+        """Add existing operators with handwritten bindings: those of tests/projects/existing."""
         for part in ("third_party", *(f"{room}/{o}" for room in ("ops", "native") for o in operators)):
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(
@@ -54,11 +54,11 @@ class Project:
             )
 
     def unpublish(self, operator: str) -> None:
-        """Remove what a declaration is held against, so that it may be edited in ways that would be refused."""
+        """Remove the published schemas, so that a test may edit the declaration in ways that they would refuse."""
         shutil.rmtree(self.layout.op(operator) / "published")
 
     def second_operator(self, name: str) -> None:
-        """Add group_norm once more under other names. Nobody was given it."""
+        """Add group_norm again under other names; it is not published."""
         for part in ("ops", "native"):
             ignored = shutil.ignore_patterns("published", "__pycache__")
             shutil.copytree(self.root / part / "group_norm", self.root / part / name, ignore=ignored)
@@ -68,13 +68,13 @@ class Project:
                 path.write_text(text)
 
     def replace(self, path: str, old: str, new: str) -> None:
-        """Replace `old` in a file; it must be there."""
+        """Replace `old` in a file, which must contain it."""
         text = (self.root / path).read_text()
         assert old in text, f"{old!r} is not in {path}"
         (self.root / path).write_text(text.replace(old, new))
 
     def doit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run doit. A project with a pipeline/ of its own uses the opmatrix in it."""
+        """Run doit. A project with its own pipeline/ uses the opmatrix in it."""
         own = self.root / "pipeline"
         path = [str(own)] if own.is_dir() else []
         path += filter(None, [(os.environ | environment).get("PYTHONPATH")])

@@ -1,4 +1,4 @@
-"""A kernel that is wrong for one kind of input alone is found by the search, and shrunk to an input of that kind."""
+"""The property test finds a kernel that is wrong for one kind of input, and shrinks to an input of that kind."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SPEC = OpSpec(
 )
 OPERATOR = Operator(spec=SPEC, models=())
 
-# What the kernel does wrong, and what the message must hold: what is wrong, and the kind in the smallest input.
+# The fault of the kernel, and what the message must have: the fault, and the kind in the smallest input.
 NUMBERS = {
     "zero_dimensional": ("// after", "if (x.sizes.rank == 0) y.data[0] += 1;", r'y: .*"x": Random\(shape=\(\)'),
     "size_0": ("// after", 'KERNEL_CHECK(w.numel() > 0, "empty");', r"the kernel refuses .*: empty.*shape=\(0,\)"),
@@ -73,7 +73,7 @@ NUMBERS = {
     "largest_integer": ("= v;", "= Limits::is_integer && v == Limits::max() ? v - 1 : v;", "9223372036854775807"),
     "smallest_integer": ("= v;", "= Limits::is_integer && v == Limits::min() ? v + 1 : v;", "-9223372036854775808"),
 }
-# Of a tensor of rank 2 and more, how the strides of each layout differ from all others'.
+# For a tensor of rank 2 and more: how the strides of each layout differ from those of all others.
 STRIDES = {
     "transposed": "rank > 2 && s[rank - 2] == 1 && s[rank - 1] > 1 && s[0] > 1",
     "sliced": "rank > 1 && s[rank - 1] == 2 && s[0] > 2",
@@ -92,7 +92,7 @@ WRONG_COPY = """\
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    """Return a project with everything but the libraries."""
+    """Return a project with all files but the libraries."""
     from opmatrix.stages import headers
 
     layout = Paths(tmp_path_factory.mktemp("kinds"))
@@ -107,7 +107,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 
 def search(layout: Paths, kernel: str) -> str:
-    """Compile a kernel; return the message of the error that the search raises, or ""."""
+    """Compile a kernel; return the message of the error that the property test raises, or ""."""
     from opmatrix.stages import codegen, compile
 
     operator = replace(OPERATOR, spec=replace(SPEC, kernel=kernel))
@@ -130,7 +130,7 @@ def test_the_right_kernel_passes(layout: Paths) -> None:
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_a_kernel_that_is_wrong_for_one_kind_alone(kind: str, layout: Paths) -> None:
+def test_a_kernel_that_is_wrong_for_one_kind(kind: str, layout: Paths) -> None:
     old, new, expected = NUMBERS[kind]
     assert old in KERNEL
     message = search(layout, KERNEL.replace(old, new, 1))
@@ -139,7 +139,7 @@ def test_a_kernel_that_is_wrong_for_one_kind_alone(kind: str, layout: Paths) -> 
 
 
 @pytest.mark.parametrize("kind", STRIDES)
-def test_a_binding_that_is_wrong_for_one_layout_alone(kind: str, layout: Paths) -> None:
+def test_a_binding_that_is_wrong_for_one_layout(kind: str, layout: Paths) -> None:
     planted = {
         "torch.h": (COPIES, COPIES + WRONG_COPY.replace("{condition}", STRIDES[kind])),
         "torch_shims.h": (SHIM, SHIM + SHIM.replace("sizes", "strides")),

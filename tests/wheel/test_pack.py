@@ -136,7 +136,7 @@ def test_the_wheel_names_its_commit(again: Project) -> None:
     assert source() == {"commit": git("rev-parse", "HEAD"), "dirty": True}
 
 
-def test_a_project_without_wheel_settings_is_told_what_to_write(tmp_path: Path) -> None:
+def test_a_project_without_wheel_settings_has_a_message_with_them(tmp_path: Path) -> None:
     made = project(tmp_path, settings="")
     done = made.doit("dist")
     assert done.returncode == 1
