@@ -201,7 +201,7 @@ def slope(rows: Sequence[Row], value: Callable[[Row], float]) -> tuple[float, fl
 
 
 def slopes(rows: Sequence[Row]) -> str:
-    told = []
+    found = []
     for name, cpu, size in (
         ("opmatrix", lambda r: r.ours.cpu, lambda r: r.memory),
         ("plain doit", lambda r: r.plain.cpu, lambda r: r.plain_memory),
@@ -210,11 +210,11 @@ def slopes(rows: Sequence[Row]) -> str:
             slope(rows, lambda r, c=cpu: statistics.median(c(r))),
             slope(rows, size),
         )
-        told.append(
+        found.append(
             f"{name}: {least:.2f} CPU s + {seconds:.4f} ms a step;"
             f" {smallest:.0f} MB + {megabytes:.1f} MB a thousand steps"
         )
-    return "\n".join(told)
+    return "\n".join(found)
 
 
 def main() -> None:

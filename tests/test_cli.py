@@ -46,10 +46,10 @@ def test_a_mistake(
     project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
 ) -> None:
     assert main(arguments) == code
-    told = capsys.readouterr()
-    assert message in told.err
-    assert told.out == ""
-    assert len(told.err.splitlines()) == 1
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1
 
 
 def test_a_broken_declaration(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

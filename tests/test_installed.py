@@ -127,16 +127,16 @@ def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_has_headers_and_pins_and_no_operator(wheel: Path) -> None:
-    held = zipfile.ZipFile(wheel).namelist()
+    packed = zipfile.ZipFile(wheel).namelist()
     packaged = (p for p in (ROOT / "pipeline").rglob("*") if p.is_file() and p.suffix not in (".pyc", ".pyo"))
-    assert {str(path.relative_to(ROOT / "pipeline")) for path in packaged} <= {*held}
-    assert {name.partition("/")[0] for name in held} == {"opmatrix", f"opmatrix-{VERSION}.dist-info"}
-    assert "opmatrix/native/include/opmatrix/tensor_view.h" in held
-    assert "opmatrix/native/binding/runtime.cc" in held
-    pins = {Path(name).name for name in held if name.startswith("opmatrix/requirements/")}
+    assert {str(path.relative_to(ROOT / "pipeline")) for path in packaged} <= {*packed}
+    assert {name.partition("/")[0] for name in packed} == {"opmatrix", f"opmatrix-{VERSION}.dist-info"}
+    assert "opmatrix/native/include/opmatrix/tensor_view.h" in packed
+    assert "opmatrix/native/binding/runtime.cc" in packed
+    pins = {Path(name).name for name in packed if name.startswith("opmatrix/requirements/")}
     locks = {path.name for path in (ROOT / "requirements").glob("*.txt")}
     assert pins == {name for name in locks if re.match(r"(torch|ort)\d", name)}  # the pins of the matrix
-    assert not [name for name in held if "group_norm" in name or name.startswith(("ops/", "native/"))]
+    assert not [name for name in packed if "group_norm" in name or name.startswith(("ops/", "native/"))]
 
 
 def test_the_project_uses_the_wheel(python: Path, project: Path) -> None:
@@ -157,9 +157,9 @@ def test_every_command_works(python: Path, project: Path) -> None:
     assert "my.domain::ScaleShift" in run(project, *doit, "check", found)
     run(project, *doit, "dist")
     (shipped,) = (project / "build/dist").glob("my_ops-*.whl")
-    held = zipfile.ZipFile(shipped).namelist()
+    packed = zipfile.ZipFile(shipped).namelist()
     ours = {"my_ops/_opmatrix/LICENSE", "my_ops/_opmatrix/wheel_runtime/register.py", "my_ops/libmy_ops_ort.so"}
-    assert ours <= {*held}  # the modules that a wheel copies from opmatrix are in its own wheel
+    assert ours <= {*packed}  # the modules that a wheel copies from opmatrix are in its own wheel
     assert "headers: removed" in run(project, *doit, "clean") and not (project / "build/report").exists()
     assert "6 cells: 6 verified" in run(project, *doit)
     assert written(project) == before

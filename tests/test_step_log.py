@@ -58,11 +58,11 @@ def test_one_line_has_the_number_and_place_of_more_faults(
 ) -> None:
     if logged:
         monkeypatch.setenv(step_log.LOGGED, "1")
-    told = step_log.summarize_faults(
+    message = step_log.summarize_faults(
         {**FAULTS, "d, e": "my_op-d: wrong. Also e", "f": "my_op-f: wrong"}, subject="my_op", where="here"
     )
     where = "the log, and here" if logged else "here"
-    assert told.splitlines() == [*FAULTS.values(), f"my_op: 3 more cases are wrong: d, e, f. In full: {where}"]
+    assert message.splitlines() == [*FAULTS.values(), f"my_op: 3 more cases are wrong: d, e, f. In full: {where}"]
     assert capsys.readouterr().out == ("# my_op-d: wrong. Also e\n# my_op-f: wrong\n" if logged else "")
     many = {f"c{n}": "wrong" for n in range(40)}
     assert (
@@ -92,19 +92,19 @@ def crashed(tmp_path: Path, log: str, *, group: str, command: tuple[str, ...]) -
 
 def test_a_crash_names_the_case_and_replays_it(tmp_path: Path) -> None:
     log = "$ command\n# at model static\n# at case seed\n# at case nan\nFatal Python error\n"
-    told = crashed(tmp_path, log, group="verify", command=("verify", "my_op"))
-    assert told.splitlines()[:3] == [
+    message = crashed(tmp_path, log, group="verify", command=("verify", "my_op"))
+    assert message.splitlines()[:3] == [
         "died of SIGSEGV after 0.4 s, at case nan",
         "Fatal Python error",
         "Replay: python -m opmatrix verify my_op --case nan",
     ]
-    assert "gdb --args python -m opmatrix verify my_op --case nan --debug" in told
+    assert "gdb --args python -m opmatrix verify my_op --case nan --debug" in message
     assert read_output(tmp_path / "log") == "Fatal Python error"
 
 
 def test_a_crash_outside_a_case_names_the_action_and_replays_all(tmp_path: Path) -> None:
-    told = crashed(tmp_path, "$ c\n# at a, b in 4 threads at once\n", group="verify", command=("verify", "my_op"))
-    assert told.splitlines()[:2] == [
+    message = crashed(tmp_path, "$ c\n# at a, b in 4 threads at once\n", group="verify", command=("verify", "my_op"))
+    assert message.splitlines()[:2] == [
         "died of SIGSEGV after 0.4 s, at a, b in 4 threads at once",
         "Replay: python -m opmatrix verify my_op",
     ]

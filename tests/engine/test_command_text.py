@@ -19,6 +19,6 @@ def test_commands_in_a_users_project(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_commands_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run").touch()
     monkeypatch.chdir(tmp_path)
-    told = "Debug: ./run python -m opmatrix compile a --debug && ./run gdb --args python -m opmatrix verify a --debug"
-    assert for_shell(TEXT) == told
-    assert for_shell(told) == told
+    debug = "Debug: ./run python -m opmatrix compile a --debug && ./run gdb --args python -m opmatrix verify a --debug"
+    assert for_shell(TEXT) == debug
+    assert for_shell(debug) == debug

@@ -24,7 +24,7 @@ build kernel.o: object kernel.cc
 """
 
 
-def told(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def explain(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     empty: dict[str, Any] = {"config": "{}", "command": ["compile", "a"], "inputs": {}, "outputs": {}}
     texts = {name: json.dumps(data) for name, data in DIGESTS.items()}
     return differences(empty | before, empty | now, texts.get)
@@ -45,7 +45,7 @@ def told(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     ],
 )
 def test_changed_files(before: dict[str, str], now: dict[str, str | None], sentences: list[str]) -> None:
-    assert told({"inputs": before}, {"inputs": now}) == sentences
+    assert explain({"inputs": before}, {"inputs": now}) == sentences
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_changed_files(before: dict[str, str], now: dict[str, str | None], sente
     ],
 )
 def test_changed_outputs(before: dict[str, str], now: dict[str, str | None], sentence: str) -> None:
-    assert told({"outputs": before}, {"outputs": now}) == [sentence]
+    assert explain({"outputs": before}, {"outputs": now}) == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -91,18 +91,18 @@ def test_changed_outputs(before: dict[str, str], now: dict[str, str | None], sen
     ],
 )
 def test_changed_configuration(before: dict[str, Any], now: dict[str, Any], sentences: list[str]) -> None:
-    assert told({"config": json.dumps(before)}, {"config": json.dumps(now)}) == sentences
+    assert explain({"config": json.dumps(before)}, {"config": json.dumps(now)}) == sentences
 
 
 def test_a_configuration_that_is_no_json() -> None:
-    assert told({"config": "-O2"}, {"config": "-O3"}) == ["config -O2 -> -O3"]
-    assert told({"config": "-O2"}, {"config": ""}) == ["config -O2 -> nothing"]
+    assert explain({"config": "-O2"}, {"config": "-O3"}) == ["config -O2 -> -O3"]
+    assert explain({"config": "-O2"}, {"config": ""}) == ["config -O2 -> nothing"]
 
 
 def test_a_changed_command() -> None:
-    assert told({}, {"command": ["compile", "a", "--debug"]}) == ["the command nothing -> --debug"]
-    assert told({}, {"command": ["a", "compile"]}) == ["the command compile a -> a compile"]
+    assert explain({}, {"command": ["compile", "a", "--debug"]}) == ["the command nothing -> --debug"]
+    assert explain({}, {"command": ["a", "compile"]}) == ["the command compile a -> a compile"]
 
 
 def test_equal_records_have_no_difference() -> None:
-    assert told({}, {}) == []
+    assert explain({}, {}) == []

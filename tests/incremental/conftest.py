@@ -80,7 +80,7 @@ def do_split(source, folder):
         Path(folder, line).parent.mkdir(parents=True, exist_ok=True)
         Path(folder, line).write_text(line)
 
-def do_edit(source, target):  # somebody edits the input while the step runs
+def do_edit(source, target):  # the input is edited while the step runs
     do_copy(source, target)
     Path(source).write_text("edited meanwhile")
 

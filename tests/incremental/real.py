@@ -37,8 +37,8 @@ class RealProject(Copied):
 
     def would_run(self, **environment: str) -> set[str]:
         """Return the steps that `doit why` reports as certain to run."""
-        told = self.run("why", **environment).stdout
-        return {_brief(line.split(": ")[0]) for line in told.splitlines()[:-1] if ": after " not in line}
+        output = self.run("why", **environment).stdout
+        return {_brief(line.split(": ")[0]) for line in output.splitlines()[:-1] if ": after " not in line}
 
     def append(self, path: str, text: str) -> None:
         with (self.root / path).open("a") as file:

@@ -74,7 +74,7 @@ def test_the_debug_line_of_a_crash_works(real: RealProject) -> None:
         assert subprocess.run(crash, cwd=real.root, capture_output=True).returncode == -11
         if shutil.which("gdb"):
             batch = ["gdb", "-batch", "-ex", "run", "-ex", "bt", "--args", *crash]
-            told = subprocess.run(batch, cwd=real.root, capture_output=True, text=True).stdout
-            assert "SIGSEGV" in told and "kernel.h:" in told, told
+            output = subprocess.run(batch, cwd=real.root, capture_output=True, text=True).stdout
+            assert "SIGSEGV" in output and "kernel.h:" in output, output
     finally:
         (real.root / KERNEL).write_text(original)

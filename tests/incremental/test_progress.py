@@ -100,7 +100,7 @@ def test_each_run_of_its_steps_reports_a_placeholder(project: Project) -> None:
 
 
 def test_the_page_on_events_describes_every_event(project: Project) -> None:
-    told = (REPOSITORY / "docs/events.md").read_text()
+    page = (REPOSITORY / "docs/events.md").read_text()
     text = (REPOSITORY / "pipeline/opmatrix/engine/jsonl_reporter.py").read_text()
     for word in (
         "begin",
@@ -115,7 +115,7 @@ def test_the_page_on_events_describes_every_event(project: Project) -> None:
         "up-to-date",
         "ignored",
     ):
-        assert f'"{word}"' in text and f"`{word}`" in told
+        assert f'"{word}"' in text and f"`{word}`" in page
 
 
 @pytest.mark.parametrize("reporter", ["console", "zero", "json"])

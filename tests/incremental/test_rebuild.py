@@ -249,8 +249,8 @@ def test_info_explains_why_a_step_runs(chain: Project) -> None:
     """With the sentences of `doit why`."""
     chain.steps[0]["config"] = "-O3"
     chain.write("a.txt", "bye")
-    told = chain.doit("info", "codegen:a").stdout
-    assert "status     : run\n * a.txt " in told and "\n * config nothing -> -O3\n" in told
+    output = chain.doit("info", "codegen:a").stdout
+    assert "status     : run\n * a.txt " in output and "\n * config nothing -> -O3\n" in output
     assert chain.doit("info", "compile:a").returncode == 0
     assert chain.ran() == []
 
@@ -271,8 +271,8 @@ def test_clean_names_what_it_removes(chain: Project) -> None:
     assert (chain.root / "build/a.so").exists()
     assert chain.doit("clean", "compile").stdout == "compile:a: removed 2 files\n"
     assert not (chain.root / "build/a.so").exists() and (chain.root / "build/a.g").exists()
-    told = chain.doit("clean").stdout
-    assert "codegen:a: removed 2 files" in told
+    output = chain.doit("clean").stdout
+    assert "codegen:a: removed 2 files" in output
     assert {p.name for p in (chain.root / "build").iterdir()} <= {"lock", "state.db", "state.db-wal", "state.db-shm"}
     chain.doit()
     assert chain.ran() == ["a.g", "a.so"]

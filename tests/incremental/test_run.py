@@ -71,10 +71,10 @@ def test_steps_that_die_do_not_stop_the_others(project: Project, server: str | N
 
 def test_a_failing_step_prints_its_own_message(project: Project) -> None:
     project.step("data:a", "say", "a.txt", "build/a.pb", server="onnx")
-    told = project.doit().stdout
-    assert "data:a: failed with exit code 10\n  the kernel differs at (0, 17): expected 0.1243, got 0.1250\n" in told
-    assert "  Log: build/log/data/a.log\n  Replay: python -m opmatrix say a.txt build/a.pb\n" in told
-    assert "Task" not in told and "Traceback" not in told
+    text = project.doit().stdout
+    assert "data:a: failed with exit code 10\n  the kernel differs at (0, 17): expected 0.1243, got 0.1250\n" in text
+    assert "  Log: build/log/data/a.log\n  Replay: python -m opmatrix say a.txt build/a.pb\n" in text
+    assert "Task" not in text and "Traceback" not in text
     project.write("run", "")  # as in a checkout, where PATH may have no `python`
     assert "  Replay: ./run python -m opmatrix say a.txt build/a.pb\n" in project.doit().stdout
 
@@ -137,8 +137,8 @@ def test_a_failure_replaces_an_old_verdict(project: Project, how: str) -> None:
 def test_compiler_errors_come_last_and_complete(project: Project) -> None:
     cells(project, a="throw")
     project.step("compile:a", "say", "a.txt", "build/a.so")
-    told = project.doit().stdout
-    assert told.index("TABLE") < told.index("out of cheese") < told.index("the kernel differs")
+    text = project.doit().stdout
+    assert text.index("TABLE") < text.index("out of cheese") < text.index("the kernel differs")
 
 
 def test_processes_that_a_step_leaves_are_killed(project: Project) -> None:

@@ -160,8 +160,8 @@ def test_another_compiler_is_reported_and_equal_libraries_stop(real: RealProject
     compiler = tmp_path / "other-g++"
     compiler.write_text('#!/bin/sh\nexec g++ "$@"\n')
     compiler.chmod(0o755)
-    told = real.run("why", CXX=str(compiler)).stdout
-    assert f"; cxx: {shutil.which('g++')} -> " in told and "compile:group_norm: compiler " in told
+    output = real.run("why", CXX=str(compiler)).stdout
+    assert f"; cxx: {shutil.which('g++')} -> " in output and "compile:group_norm: compiler " in output
     assert real.ran(real.run(CXX=str(compiler))) == {"compile"}
     compiler.write_text('#!/bin/sh\n# upgraded in place\nexec g++ "$@"\n')
     assert real.ran(real.run(CXX=str(compiler))) == {"compile"}

@@ -47,8 +47,8 @@ def test_a_step_that_never_ran(chain: Project) -> None:
 
 def test_an_edit_and_its_dependent_steps(chain: Project) -> None:
     chain.write("a.txt", "bye")
-    told = chain.doit("why").stdout.splitlines()
-    assert told == [
+    output = chain.doit("why").stdout.splitlines()
+    assert output == [
         f"codegen:a: a.txt {digest('hello # one')} -> {digest('bye')}",
         "compile:a: after codegen:a, if build/a.g changes",
         "2 steps: 1 would run, 1 would run if what they read changes",
@@ -172,6 +172,6 @@ def test_a_changed_field_of_a_declaration_is_named(tmp_path: Path) -> None:
     shutil.rmtree(real.root / "ops/group_norm/published")  # which would refuse the edit
     assert real.doit("codegen").returncode == 0
     real.replace("ops/group_norm/spec.py", "default=1e-5", "default=1e-6")
-    told = real.doit("why", "codegen").stdout.splitlines()
-    assert told[0] == "codegen:group_norm: spec.py: attributes[epsilon].default 1e-05 -> 1e-06"
-    assert told[1] == "1 step: 1 would run"
+    output = real.doit("why", "codegen").stdout.splitlines()
+    assert output[0] == "codegen:group_norm: spec.py: attributes[epsilon].default 1e-05 -> 1e-06"
+    assert output[1] == "1 step: 1 would run"

@@ -44,7 +44,7 @@ def of(operator: Operator) -> list[Folder]:
     ]
 
 
-def told(result: unittest.TestResult) -> str:
+def problems(result: unittest.TestResult) -> str:
     return "\n".join(text for _, text in [*result.failures, *result.errors])
 
 
@@ -52,7 +52,7 @@ def told(result: unittest.TestResult) -> str:
 def test_every_folder_passes_and_none_is_skipped(operator: Operator) -> None:
     chosen = of(operator)
     result = run(chosen)
-    assert result.wasSuccessful(), told(result)
+    assert result.wasSuccessful(), problems(result)
     assert (result.testsRun, result.skipped) == (len(chosen), [])
 
 
@@ -66,14 +66,14 @@ def test_a_planted_wrong_output_fails(tmp_path: Path) -> None:
     path.write_bytes(numpy_helper.from_array(numpy_helper.to_array(tensor) + 1, tensor.name).SerializeToString())
     result = run([planted])
     assert (result.testsRun, len(result.failures)) == (1, 1)
-    assert "Not equal to tolerance" in told(result)
+    assert "Not equal to tolerance" in problems(result)
 
 
 def test_without_the_library_no_test_passes() -> None:
     folder = of(next(o for o in OPERATORS if o.name == "custom_op_one"))[0]
     result = run([Folder(name=folder.name, path=folder.path, library=None, rtol=0.0, atol=0.0)])
     assert not result.wasSuccessful() and not result.skipped
-    assert "CustomOpOne" in told(result)
+    assert "CustomOpOne" in problems(result)
 
 
 BODIES = [

@@ -112,8 +112,8 @@ def test_a_step_does_not_depend_on_the_other_planned_cells() -> None:
     """Otherwise each choice of cells would make the other's results stale."""
     alone = planned("default", "default")
     together = planned("2.9,2.13,2.15", "all")
-    told = ("report", "agreement")  # the steps that compare several cells
-    changed = [name for name, step in alone.items() if step != together.get(name) and not any(t in name for t in told)]
+    joint = ("report", "agreement")  # the steps that compare several cells
+    changed = [name for name, step in alone.items() if step != together.get(name) and not any(t in name for t in joint)]
     assert changed == []
 
 

@@ -128,7 +128,7 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
-def told(changes: dict[str, Any] | None) -> dict[str, int] | None:
+def counts(changes: dict[str, Any] | None) -> dict[str, int] | None:
     return None if changes is None else {kind: len(found) for kind, found in changes.items() if found}
 
 
@@ -139,31 +139,31 @@ def test_the_first_run_is_compared_with_none(runs: Runs) -> None:
 
 def test_each_run_is_compared_with_the_previous_one(runs: Runs) -> None:
     runs("verified", "verified")
-    assert told(runs("verified", "failed")) == {"broken": 1}
-    assert told(runs("failed", "failed")) == {"broken": 1}
-    assert told(runs("verified", "failed", "failed")) == {"fixed": 1, "new": 1}
-    assert told(runs("verified")) == {"gone": 2}
+    assert counts(runs("verified", "failed")) == {"broken": 1}
+    assert counts(runs("failed", "failed")) == {"broken": 1}
+    assert counts(runs("verified", "failed", "failed")) == {"fixed": 1, "new": 1}
+    assert counts(runs("verified")) == {"gone": 2}
 
 
 def test_a_report_that_is_made_again_has_the_same_changes(runs: Runs) -> None:
     runs("verified", "verified")
     runs("verified", "failed")
     written = {path: path.read_bytes() for path in (*runs.layout.report_files, runs.layout.previous_report)}
-    assert told(runs("verified", "failed")) == {"broken": 1}
+    assert counts(runs("verified", "failed")) == {"broken": 1}
     assert {path: path.read_bytes() for path in written} == written
 
 
 def test_the_first_run_is_compared_with_a_given_report(runs: Runs) -> None:
     runs("verified", "verified")
     runs.layout.report_data.rename(runs.layout.previous_report)
-    assert told(runs("failed", "verified")) == {"broken": 1}
+    assert counts(runs("failed", "verified")) == {"broken": 1}
 
 
 def test_a_damaged_report_is_not_kept(runs: Runs) -> None:
     runs("verified")
     runs("failed")
     runs.layout.report_data.write_text("{")
-    assert told(runs("mismatched")) == {"broken": 1}, "compared with the first, which is still there"
+    assert counts(runs("mismatched")) == {"broken": 1}, "compared with the first, which is still there"
     runs.layout.report_data.write_text("{")
     runs.layout.previous_report.write_bytes(b"\xff")
     assert runs("mismatched") is None
@@ -174,4 +174,4 @@ def test_a_report_of_an_older_format_is_compared(runs: Runs) -> None:
     found = json.loads(runs.layout.report_data.read_text())
     del found["changes"]
     runs.layout.report_data.write_text(json.dumps(found, indent=1))
-    assert told(runs("failed")) == {"broken": 1}
+    assert counts(runs("failed")) == {"broken": 1}

@@ -204,12 +204,12 @@ def test_a_click_opens_cases_log_replay_and_graph(shown: Page) -> None:
     wrong = next(r for r in FOUND if r.outcome == "mismatched")
     shown.one("td.mismatched").click()
     assert shown.opened() == str(wrong)
-    told = shown.one("#detail").text
-    assert f"@{wrong.cell}" in told and "newly broken: it was verified" in told
-    assert wrong.detail in told and "line" in shown.texts("#detail section:last-child pre")[0]
+    section = shown.one("#detail").text
+    assert f"@{wrong.cell}" in section and "newly broken: it was verified" in section
+    assert wrong.detail in section and "line" in shown.texts("#detail section:last-child pre")[0]
     assert shown.texts(".cases td:nth-child(2) button") == ["case_0", "case_1"]
     assert shown.texts('.cases tr[aria-current="true"] td:nth-child(2)') == ["case_1"], "what is wrong is chosen"
-    assert wrong.replay("case_1") in told
+    assert wrong.replay("case_1") in section
     shown.all(".cases button")[0].click()
     assert wrong.replay("case_0") in shown.one("#detail").text
 

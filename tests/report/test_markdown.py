@@ -25,10 +25,10 @@ def record(outcome: Outcome = "verified", *, place: int = 0, detail: str = "", o
 
 
 def test_a_report_without_faults() -> None:
-    told = render([record()], [record()])
-    assert told.startswith("## opmatrix: 1 cell: 1 verified\n\nSince the previous run: every cell as before.\n")
-    assert "What is wrong" not in told
-    assert told.endswith(
+    text = render([record()], [record()])
+    assert text.startswith("## opmatrix: 1 cell: 1 verified\n\nSince the previous run: every cell as before.\n")
+    assert "What is wrong" not in text
+    assert text.endswith(
         "<sub>main: python 3.11.7, torch 2.13.0+cpu, onnxruntime 1.31.1<br>\n"
         "torch2.9: python 3.11.7, torch 2.9.1+cpu, numpy 2.3.1<br>\n"
         "ort1.16: python 3.11.2, onnxruntime 1.16.3, numpy 1.26.4</sub>\n"
@@ -41,18 +41,18 @@ def test_a_report_without_cells() -> None:
 
 def test_a_fault_has_its_detail_and_replay_command() -> None:
     wrong = record("mismatched", detail="1 of 2 cases; case_1: 3 of 64 elements differ")
-    told = render([wrong])
-    assert f"≠ **mismatched**\n\n- `op-custom@{CELLS[0]}`\n\n```text\n1 of 2 cases; case_1: 3 of 64" in told
-    assert f"```text\n{wrong.replay('case_1')}\n```" in told
+    text = render([wrong])
+    assert f"≠ **mismatched**\n\n- `op-custom@{CELLS[0]}`\n\n```text\n1 of 2 cases; case_1: 3 of 64" in text
+    assert f"```text\n{wrong.replay('case_1')}\n```" in text
 
 
 def test_broken_and_fixed_cells() -> None:
-    told = render([record("failed", detail="x"), record(place=1), record("failed", place=2, detail="x")],
+    text = render([record("failed", detail="x"), record(place=1), record("failed", place=2, detail="x")],
                   [record(), record("failed", place=1, detail="x")])  # fmt: skip
-    assert "Since the previous run: 1 broken, 1 fixed, 1 new." in told
-    assert f"**Newly broken**\n\n- `op-custom@{CELLS[0]}`: verified → failed\n\n" in told
-    assert f"**Newly fixed**\n\n- `op-custom@{CELLS[1]}`: failed → verified\n\n" in told
-    assert f"**New and wrong**\n\n- `op-custom@{CELLS[2]}`: failed\n\n" in told
+    assert "Since the previous run: 1 broken, 1 fixed, 1 new." in text
+    assert f"**Newly broken**\n\n- `op-custom@{CELLS[0]}`: verified → failed\n\n" in text
+    assert f"**Newly fixed**\n\n- `op-custom@{CELLS[1]}`: failed → verified\n\n" in text
+    assert f"**New and wrong**\n\n- `op-custom@{CELLS[2]}`: failed\n\n" in text
 
 
 def test_the_table_has_a_row_per_torch_and_a_column_per_runtime() -> None:
@@ -69,8 +69,8 @@ def test_the_table_has_a_row_per_torch_and_a_column_per_runtime() -> None:
 
 def test_a_hostile_detail_stays_in_its_block() -> None:
     hostile = "`````\n</sub><script>alert(1)</script> | @everybody\n# heading"
-    told = render([record("failed", detail=hostile)])
-    assert f"``````text\n{hostile}\n``````" in told
+    text = render([record("failed", detail=hostile)])
+    assert f"``````text\n{hostile}\n``````" in text
     unsupported = render([record("unsupported", detail="<b>a|b</b> @all *x*")])
     assert "\\<b\\>a\\|b\\</b\\> @\N{ZERO WIDTH SPACE}all \\*x\\*" in unsupported
 
@@ -88,6 +88,6 @@ def test_a_summary_of_any_size_fits_in_a_comment() -> None:
     worst = [record("failed", place=place, op=f"an_operator_with_a_long_name_{op:02}", detail=f"{op} {place} {long}")
              for op in range(40) for place in range(len(CELLS))]  # fmt: skip
     right = [replace(r, outcome="verified") for r in worst]
-    told = render(worst, right)
-    assert 15_000 < len(told) < 65_000
-    assert "further faults stand in index.html" in told and "rows; those in which nothing is wrong" in told
+    text = render(worst, right)
+    assert 15_000 < len(text) < 65_000
+    assert "further faults stand in index.html" in text and "rows; those in which nothing is wrong" in text

@@ -138,8 +138,8 @@ def test_a_mismatch_without_a_finite_error_has_no_share_of_its_tolerance(
     plant(layout, found)
     with pytest.raises(ReportError):
         report.run(layout, EXPECTED)
-    told = cells(layout)[1]
-    assert (told["worst_error"], told["worst_tolerance_used"]) == (error, None)
+    first = cells(layout)[1]
+    assert (first["worst_error"], first["worst_tolerance_used"]) == (error, None)
 
 
 MISMATCHED = make(CELLS[1], "mismatched", detail="1 of 2 cases; large: 3 of 64 elements differ", cases=(RIGHT, WRONG))

@@ -88,8 +88,8 @@ def test_all_cases_are_checked_before_the_report(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         data.run(layout, OPERATOR)
     first, *others = [case.name for case in DYNAMIC.cases]
-    told = f"ops/double/cases.py: case {first!r}: ops/double/reference.py:2: ValueError: no. Also {', '.join(others)}"
-    assert str(caught.value) == told, "what is wrong with all of them is told once"
+    wanted = f"ops/double/cases.py: case {first!r}: ops/double/reference.py:2: ValueError: no. Also {', '.join(others)}"
+    assert str(caught.value) == wanted, "what is wrong with all of them is told once"
 
 
 def test_a_missing_reference(tmp_path: Path) -> None:

@@ -116,8 +116,8 @@ def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected
     assert done.returncode == 8
     assert f"group_norm-seed in torch: {expected}" in done.stderr
     assert "group_norm-plain_float64 in torch: " in done.stderr  # one wrong case does not hide the next
-    *told, rest = done.stderr.splitlines()
-    assert all("Replay: python -m opmatrix register group_norm --part kernel --case " in line for line in told)
+    *shown, rest = done.stderr.splitlines()
+    assert all("Replay: python -m opmatrix register group_norm --part kernel --case " in line for line in shown)
     assert "more cases are wrong: " in rest
 
 

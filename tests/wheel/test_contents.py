@@ -74,19 +74,19 @@ def test_any_text_fits_a_docstring(text: str) -> None:
 
 def test_the_copied_modules_are_complete() -> None:
     """Each copied module imports only other copied modules and frameworks."""
-    held = vendored_modules.render("my_ops", version="1.0")
-    rooms = {path.split("/")[1] for path in held if path.count("/") > 1}
+    files = vendored_modules.render("my_ops", version="1.0")
+    rooms = {path.split("/")[1] for path in files if path.count("/") > 1}
     expected = {"declaration", "lowering", "testdata", "torch_library", "wheel_runtime"}
     assert rooms == expected, "a wheel needs no more to export and register"
-    modules = {"my_ops." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in held}
-    for path, text in held.items():
+    modules = {"my_ops." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in files}
+    for path, text in files.items():
         if not path.endswith(".py"):
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("my_ops"):
                 inner = {f"{node.module}.{alias.name}" for alias in node.names}
                 assert node.module in modules, f"{path}: {node.module}"
-                is_folder = f"{node.module.removeprefix('my_ops.').replace('.', '/')}/__init__.py" in held
+                is_folder = f"{node.module.removeprefix('my_ops.').replace('.', '/')}/__init__.py" in files
                 assert not is_folder or inner <= modules, f"{path}: {inner}"
         assert "opmatrix" not in {word for line in text.splitlines() if "import" in line for word in line.split()}
 
