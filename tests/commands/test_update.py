@@ -10,6 +10,7 @@ import pytest
 
 from opmatrix.commands.update import update_text
 from opmatrix.project.format import FORMAT, read_format
+from tests.support.projects import write_files
 
 UPDATE = (sys.executable, "-m", "doit", "update")
 
@@ -42,9 +43,7 @@ EXPECTED = {
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    write_files(folder, files)
     return folder
 
 

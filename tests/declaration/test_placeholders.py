@@ -12,19 +12,19 @@ from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
 from opmatrix.stages import link_wheel
 from opmatrix.wheel.settings import Dist
+from tests.support.projects import write_files
 
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Paths:
-    for path, text in {
+    files = {
         "ops/a/spec.py": '"""FILL IN: what a is."""\n\nx = 1  # FILL IN\n',
         "ops/a/README.md": "FILL IN\n",
         "native/a/kernel.h": "// whole\n",
         "ops/b/spec.py": '"""Fill in the form."""\n',
         "ops/b/README.md": "FILL IN\n",
-    }.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+    }
+    write_files(tmp_path, files)
     return Paths(tmp_path)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
+from tests.support.projects import write_files
 
 BUILDER = Path(os.environ.get("TOX_ENV_DIR", "/nowhere")) / "bin/sphinx-build"
 SOUND = "[file](../run), [folder](../ops), [page](other.md#a-heading), [other](../ops/x/README.md), [here](#faults)"
@@ -18,15 +19,14 @@ pytestmark = pytest.mark.skipif(not BUILDER.is_file(), reason="needs Sphinx: ./r
 
 def build(folder: Path, text: str, *, others: str = "other\n", **environment: str) -> tuple[int, str]:
     """Build a site of two pages with this project's settings."""
-    for name, content in {
+    files = {
         "docs/index.md": f"# Site\n\n```{{toctree}}\nfaults\n{others}../ops/x/README\n```\n",
         "docs/faults.md": f"# Faults\n\n{text}\n",
         "docs/other.md": "# Other\n\n## A heading\n",
         "ops/x/README.md": "# x\n",
         "run": "",
-    }.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
+    }
+    write_files(folder, files)
     shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copy(ROOT / "docs/conf.py", folder / "docs")
     shutil.copytree(ROOT / "docs/site", folder / "docs/site", ignore=shutil.ignore_patterns("*.py", "__pycache__"))

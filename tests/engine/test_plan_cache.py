@@ -17,6 +17,7 @@ from opmatrix.project.settings import Versions
 from opmatrix.step import Step
 from opmatrix.toolchain import third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain
+from tests.support.projects import write_files
 
 VERSIONS = Versions(torch="2.13.0", onnx="1", onnxscript="1", onnxruntime="1.31.0", numpy="2", hypothesis="6")
 TOOLS = Toolchain(
@@ -51,11 +52,11 @@ class Command:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    for name in ("ops/my_op/spec.py", "ops/my_op/cases.py", "ops/my_op/reference.py", "native/my_op/kernel.h",
-                 "ops/my_op/published/1/schema.json", "third_party/theirs.h", "pyproject.toml",
-                 "requirements/main.txt"):  # fmt: skip
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("as it was")
+    names = (
+        "ops/my_op/spec.py", "ops/my_op/cases.py", "ops/my_op/reference.py", "native/my_op/kernel.h",
+        "ops/my_op/published/1/schema.json", "third_party/theirs.h", "pyproject.toml", "requirements/main.txt",
+    )  # fmt: skip
+    write_files(tmp_path, dict.fromkeys(names, "as it was"))
     time.sleep(0.06)  # so that a further write must change the time stamp
     made = Command(tmp_path, monkeypatch)
     assert made.plans_anew() and not made.plans_anew()

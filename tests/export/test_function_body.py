@@ -15,9 +15,9 @@ from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.function_body import with_function
 from opmatrix.files import load_module
 from opmatrix.project.paths import Paths
-from opmatrix.stages import data, verify
+from opmatrix.stages import verify
 from opmatrix.verdict import Verdict
-from tests.support.double import CELL, DYNAMIC, OPERATOR, SPEC, model, project, with_body, write_model
+from tests.support.double import CELL, DYNAMIC, OPERATOR, SPEC, exported, model, with_body
 
 pytestmark = pytest.mark.ort
 
@@ -27,11 +27,7 @@ PLAIN = ["plain", "special", "empty", "large"]
 @pytest.fixture
 def layout(tmp_path: Path) -> Paths:
     """Return a project without faults and without a library."""
-    layout = project(tmp_path)
-    data.run(layout, OPERATOR)
-    write_model(layout, "custom")
-    write_model(layout, "decomposed")
-    return layout
+    return exported(tmp_path, OPERATOR, "custom", "decomposed")
 
 
 def run(layout: Paths, *, case: str | None = None) -> None:

@@ -15,8 +15,9 @@ from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.version import minor
-from tests.support.building import ROOT, build, copy_project
+from tests.support.building import build, copy_project
 from tests.support.forked import forked
+from tests.support.projects import ROOT
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 

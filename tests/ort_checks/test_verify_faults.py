@@ -20,7 +20,7 @@ from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.verdict import Verdict
 from tests.support import double
-from tests.support.double import CELL, DYNAMIC, model, project, write_model
+from tests.support.double import CELL, DYNAMIC, exported, model, write_model
 
 pytestmark = pytest.mark.ort
 
@@ -31,10 +31,7 @@ OPERATOR = replace(double.OPERATOR, spec=replace(double.SPEC, lowerings=("decomp
 @pytest.fixture
 def layout(tmp_path: Path) -> Paths:
     """Return a project in which everything is right."""
-    layout = project(tmp_path)
-    data.run(layout, OPERATOR)
-    write_model(layout, "decomposed")
-    return layout
+    return exported(tmp_path, OPERATOR, "decomposed")
 
 
 def run(layout: Paths, *, case: str | None = None) -> None:

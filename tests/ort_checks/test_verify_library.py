@@ -12,11 +12,11 @@ import pytest
 from opmatrix import verdict
 from opmatrix.errors import VerifyError
 from opmatrix.project.paths import Paths
-from opmatrix.stages import data, verify
+from opmatrix.stages import verify
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.toolchain.ort_headers import cache_folder, find_headers
 from opmatrix.verdict import Outcome
-from tests.support.double import CELL, OPERATOR, project, write_model
+from tests.support.double import CELL, OPERATOR, exported
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
@@ -26,10 +26,7 @@ Build = Callable[[str], Path]
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Paths:
-    layout = project(tmp_path)
-    data.run(layout, OPERATOR)
-    write_model(layout, "custom")
-    return layout
+    return exported(tmp_path, OPERATOR, "custom")
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from opmatrix.scaffold import from_aten, render_files
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_torch_schema import from_schema
 from opmatrix.spec import as_data
+from tests.support.projects import write_files
 from tests.support.torch_schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
@@ -38,9 +39,7 @@ RUNS = {"shape": [3, 4], "outputs": [{"shape": [3, 4], "dtype": "float32"}]}
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     root = tmp_path_factory.mktemp("scaffold")
     for draft in drafts():
-        for path, text in render_files.render(draft).items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
+        write_files(root, render_files.render(draft))
     for settings in ("pyproject.toml", ".clang-format"):
         (root / settings).write_text((ROOT / settings).read_text())
     shutil.copytree(ROOT / "pipeline", root / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))

@@ -11,8 +11,15 @@ from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.stages import codegen, compile, headers
 from opmatrix.toolchain.find_tools import find_toolchain
+from tests.support.projects import ROOT, with_reference
 
-ROOT = Path(__file__).resolve().parents[2]
+
+def with_native(root: Path, name: str, reference: str) -> Paths:
+    """Make a project with the reference of one operator, native/ and the headers of ONNX Runtime."""
+    layout = with_reference(root, name, reference)
+    shutil.copytree(ROOT / "native", layout.native)
+    headers.run(layout)
+    return layout
 
 
 def copy_project(folder: Path, *names: str) -> Paths:

@@ -27,7 +27,9 @@ from opmatrix.spec import (
     Tolerance,
     Values,
 )
+from opmatrix.stages import data
 from opmatrix.version import minor
+from tests.support.projects import with_reference
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort=minor(installed().onnxruntime))
 REFERENCE = """
@@ -67,10 +69,7 @@ OPERATOR = Operator(spec=SPEC, models=(DYNAMIC,))
 
 def project(root: Path, *, reference: str = REFERENCE) -> Paths:
     """Make a project with the operator's reference in it."""
-    layout = Paths(root)
-    layout.op("double").mkdir(parents=True)
-    layout.reference("double").write_text(reference)
-    return layout
+    return with_reference(root, "double", reference)
 
 
 def with_case(tensor: Tensor) -> Operator:
@@ -110,3 +109,12 @@ def write_model(layout: Paths, lowering: Lowering, proto: ModelProto | None = No
     if lowering == "decomposed":
         layout.function_model("double", CELL, "dynamic").write_bytes(with_body().SerializeToString())
     return path
+
+
+def exported(root: Path, operator: Operator, *lowerings: Lowering) -> Paths:
+    """Make a project with the test data of `operator` and its models in some lowerings."""
+    layout = project(root)
+    data.run(layout, operator)
+    for lowering in lowerings:
+        write_model(layout, lowering)
+    return layout

@@ -28,6 +28,7 @@ from opmatrix.spec import (
     Values,
 )
 from tests.support.double import CELL
+from tests.support.projects import with_reference
 
 REFERENCE = """
 import numpy as np
@@ -113,10 +114,7 @@ def decomposed(dtype: int, *, mask: bool, others: int, kept: str = "keep") -> Mo
 
 def project(root: Path) -> Paths:
     """Make a project with the operator's reference in it."""
-    layout = Paths(root)
-    layout.op("many").mkdir(parents=True)
-    layout.reference("many").write_text(REFERENCE)
-    return layout
+    return with_reference(root, "many", REFERENCE)
 
 
 def write_model(layout: Paths, proto: ModelProto) -> None:

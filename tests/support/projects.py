@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,21 @@ from typing import Any
 from opmatrix.project.paths import Paths
 
 ROOT = Path(__file__).parents[2]
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files, given as text by path, and the folders that they are in."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def with_reference(root: Path, name: str, reference: str) -> Paths:
+    """Make a project with only the reference of one operator."""
+    layout = Paths(root)
+    layout.op(name).mkdir(parents=True)
+    layout.reference(name).write_text(reference)
+    return layout
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +12,11 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 from opmatrix.testdata import drawn_cases, hypothesis_draw
 from opmatrix.testdata.numpy_reference import Reference
+from tests.support.building import with_native
 from tests.support.forked import forked
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
 
-ROOT = Path(__file__).parents[2]
 REFERENCE = "def each(x, w): return x.copy(), w.copy()"
 KERNEL = """\
 #pragma once
@@ -93,13 +91,7 @@ WRONG_COPY = """\
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return a project with all files but the libraries."""
-    from opmatrix.stages import headers
-
-    layout = Paths(tmp_path_factory.mktemp("kinds"))
-    shutil.copytree(ROOT / "native", layout.native)
-    layout.op("each").mkdir(parents=True)
-    layout.reference("each").write_text(REFERENCE)
-    headers.run(layout)
+    layout = with_native(tmp_path_factory.mktemp("kinds"), "each", REFERENCE)
     reference = Reference(layout, SPEC)
     models = hypothesis_draw.collect(OPERATOR, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis)
     drawn_cases.write(layout.drawn_inputs("each"), [drawn_cases.evaluate(SPEC, model, reference) for model in models])
