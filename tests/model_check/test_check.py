@@ -22,7 +22,7 @@ from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.project.paths import Paths
 from opmatrix.stages import link_together
 from tests.support.forked import forked
-from tests.support.projects import Project
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
@@ -237,13 +237,8 @@ def test_a_crash_is_a_finding(kernel: Project) -> None:
     "kernel", [("custom_op_two", ROUNDED, BEFORE.format("while (i == 3) sched_yield()"))], indirect=True
 )
 def test_a_hang_is_a_finding(kernel: Project) -> None:
-    settings = kernel.root / "pyproject.toml"
-    before = settings.read_text()
-    settings.write_text(before.replace("seconds = 20", "seconds = 4"))
-    try:
+    with edited(kernel.root / "pyproject.toml", "seconds = 20", "seconds = 4"):
         code, text = checked(kernel, model(*CHAIN))
-    finally:
-        settings.write_text(before)
     assert code == 1
     assert wrong(text) == ["runs"]
     assert "the process did not end within 4 s and was stopped" in text
@@ -306,13 +301,8 @@ def test_an_exporter_that_dies_does_not_stop_the_other(project: Project) -> None
 
 
 def test_too_much_memory_is_a_finding(project: Project) -> None:
-    settings = project.root / "pyproject.toml"
-    before = settings.read_text()
-    settings.write_text(before.replace("megabytes = 8000", "megabytes = 40"))  # less than onnx needs
-    try:
+    with edited(project.root / "pyproject.toml", "megabytes = 8000", "megabytes = 40"):  # less than onnx needs
         code, text = checked(project, model(norm("x", "y")))
-    finally:
-        settings.write_text(before)
     assert code == 1
     assert wrong(text) == ["nodes"]
     assert "the process took more than 40 MB of memory and was stopped" in text

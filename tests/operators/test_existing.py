@@ -10,8 +10,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.toolchain.elf_symbols import read_symbols
-from tests.support.projects import ROOT, Project
+from tests.support.projects import ROOT, Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
@@ -37,16 +35,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     done = project.doit("-n", "2", OPSETS)
     assert done.returncode == 0, done.stdout + done.stderr
     return project
-
-
-@contextmanager
-def edited(project: Project, path: str, old: str, new: str) -> Iterator[None]:
-    before = (project.root / path).read_text()
-    project.replace(path, old, new)
-    try:
-        yield
-    finally:
-        (project.root / path).write_text(before)
 
 
 def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -98,7 +86,7 @@ VERIFY = {
 
 def test_a_wrong_value_in_ort_cc_alone(project: Project) -> None:
     """The message names ONNX Runtime, and no step of torch runs again."""
-    with edited(project, "native/row_sums/ort.cc", "y[i] = total", "y[i] = 1 + total"):
+    with edited(project.root / "native/row_sums/ort.cc", "y[i] = total", "y[i] = 1 + total"):
         done = project.doit(OPSETS)
     assert ran(done) == {"compile:row_sums", "report", *VERIFY}
     assert "≠ mismatched row_sums-custom@torch2.13-legacy-opset18-ort1.31" in done.stdout
@@ -129,7 +117,7 @@ def test_a_changed_comment_compiles_and_runs_no_further_step(path: str, project:
     ],
 )
 def test_a_wrong_schema(name: str, old: str, new: str, registers: str, declared: str, project: Project) -> None:
-    with edited(project, f"ops/{name}/spec.py", old, new):
+    with edited(project.root / f"ops/{name}/spec.py", old, new):
         done = pipeline(project, "register", name, "--part", "kernel")
     assert done.returncode == 8, done.stderr
     assert f"{name}: its torch.cc registers " in done.stderr and registers in done.stderr
@@ -138,7 +126,7 @@ def test_a_wrong_schema(name: str, old: str, new: str, registers: str, declared:
 
 def test_a_library_for_another_torch_is_refused(project: Project) -> None:
     path = project.layout.torch_version("damped")
-    with edited(project, str(path.relative_to(project.root)), "2.13.0", "2.12.1"):
+    with edited(path, "2.13.0", "2.12.1"):
         done = pipeline(project, "register", "damped", "--part", "kernel")
     assert done.returncode == 8
     assert "is compiled for torch 2.12.1+cpu with the new C++ ABI, and this is 2.13.0+cpu with the" in done.stderr
@@ -181,7 +169,7 @@ EIGEN = 'folder="cmeel.prefix/include/eigen3", distribution="cmeel-eigen"'
     ],
 )
 def test_missing_headers_are_reported(new: str, message: str, project: Project) -> None:
-    with edited(project, "ops/seed_norm/spec.py", EIGEN, new):
+    with edited(project.root / "ops/seed_norm/spec.py", EIGEN, new):
         done = pipeline(project, "compile", "seed_norm")
     assert done.returncode == 6 and message in done.stderr, done.stderr
 
@@ -212,7 +200,9 @@ def test_an_unusable_library_is_refused(path: str, text: str, message: str, tmp_
 
 def test_sanitizers_find_a_fault_in_a_handwritten_binding(project: Project) -> None:
     assert project.doit("export:row_sums-custom@torch2.13-legacy-opset9").returncode == 0
-    with edited(project, "native/row_sums/ort.cc", "total(row, row + shape[1])", "total(row, row + 9 + shape[1])"):
+    with edited(
+        project.root / "native/row_sums/ort.cc", "total(row, row + shape[1])", "total(row, row + 9 + shape[1])"
+    ):
         done = pipeline(project, "sanitize", "row_sums")
     assert done.returncode == 12
     assert "heap-buffer-overflow" in done.stderr and "third_party/total.h" in done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.projects import Project
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
@@ -75,12 +75,8 @@ def test_the_operator_recovers(project: Project) -> None:
 
 def test_a_compile_error_blocks_only_its_operator(project: Project, tmp_path: Path) -> None:
     kernel = project.root / "native/group_norm/kernel.h"
-    original = kernel.read_text()
-    kernel.write_text(original.replace("#pragma once\n", "#pragma once\nint planted = not_declared;\n", 1))
-    try:
+    with edited(kernel, "#pragma once\n", "#pragma once\nint planted = not_declared;\n"):
         done = project.doit(*RUN)
-    finally:
-        kernel.write_text(original)
     assert done.returncode != 0
     shown = done.stdout + done.stderr
     assert "native/group_norm/kernel.h:" in shown and "not_declared" in shown, shown

@@ -11,7 +11,7 @@ import pytest
 from opmatrix.declaration.load import load_operator, operator_names
 from opmatrix.declaration.torch_signature import has_ort_library
 from opmatrix.verdict import Verdict, read
-from tests.support.projects import ROOT, Project
+from tests.support.projects import ROOT, Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
@@ -52,13 +52,9 @@ def test_no_operator_has_a_fault(name: str, project: Project) -> None:
 def test_it_runs_again_only_after_a_change_of_a_file_that_it_reads(project: Project) -> None:
     again = ("opsets=18", "sanitize:nms", "sanitize:dual_residual")
     assert "run, " not in project.doit(*again).stdout
-    kernel = project.root / "native/nms/kernel.h"
-    original = kernel.read_text()
-    kernel.write_text(original.replace("// Non-maximum", "// NON-maximum", 1))  # lines of a finding would move as well
-    try:
+    # A comment counts: it can move the lines of a finding.
+    with edited(project.root / "native/nms/kernel.h", "// Non-maximum", "// NON-maximum"):
         listed = project.doit("list", "--all", "--status", "opsets=18").stdout
-    finally:
-        kernel.write_text(original)
     status = {line.split()[1]: line.split()[0] for line in listed.splitlines() if "sanitize:" in line}
     assert (status["sanitize:nms"], status["sanitize:dual_residual"]) == ("R", "U")
 
@@ -98,12 +94,8 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, project: Project) -> None:
     name, path, old, new, found, command = FAULTS[fault]
-    original = (project.root / path).read_text()
-    project.replace(path, old, new)
-    try:
+    with edited(project.root / path, old, new):
         done = project.doit("opsets=18", f"sanitize:{name}")
-    finally:
-        (project.root / path).write_text(original)
     place = f"native/{name}/kernel.h:" if "kernel" in path else "kernel.h:" if "spec" in path else f"{path}:"
     verdict = said(project, name)
     assert verdict.outcome == "failed"
@@ -113,33 +105,22 @@ def test_a_fault_is_found(fault: str, project: Project) -> None:
 
 def test_random_shapes_reach_onnx_runtime(project: Project) -> None:
     """No case has three axes, so only a random shape can reach the fault in the reference."""
-    path = "ops/custom_op_two/reference.py"
-    original = (project.root / path).read_text()
-    project.replace(path, "    rounded:", "    if x.ndim == 3:\n        raise ValueError('planted')\n    rounded:")
-    try:
+    path = project.root / "ops/custom_op_two/reference.py"
+    with edited(path, "    rounded:", "    if x.ndim == 3:\n        raise ValueError('planted')\n    rounded:"):
         project.doit("opsets=18", "sanitize:custom_op_two")
-    finally:
-        (project.root / path).write_text(original)
     assert "in ONNX Runtime: it computes what the reference refuses: " in said(project, "custom_op_two").detail
     assert "ValueError: planted" in said(project, "custom_op_two").detail
 
 
 def test_a_forbidden_call_that_succeeds_is_reported(project: Project) -> None:
     """Faults that no sanitizer finds: a bool read as four bytes, and an attribute that is silently corrected."""
-    originals = {path: (project.root / path).read_text() for path in ("native/binding/dtype.h", "native/binding/ort.h")}
-    project.replace(
-        "native/binding/dtype.h", "if (dtype == found) return;", "if (dtype == found || *argument == 'v') return;"
-    )
-    project.replace(
-        "native/binding/ort.h",
-        "_int64(info_, name, &value))) return value;",
-        "_int64(info_, name, &value))) return value < 0 && *name == 'm' ? 0 : value;",
-    )
-    try:
+    binding = project.root / "native/binding"
+    read = "_int64(info_, name, &value))) return value"
+    with (
+        edited(binding / "dtype.h", "if (dtype == found) return;", "if (dtype == found || *argument == 'v') return;"),
+        edited(binding / "ort.h", f"{read};", f"{read} < 0 && *name == 'm' ? 0 : value;"),
+    ):
         done = project.doit("compile:nms", "draw-inputs:nms")
-    finally:
-        for path, text in originals.items():
-            (project.root / path).write_text(text)
     assert done.returncode == 0, done.stdout
     torch = pipeline(project, "register", "nms", "--part", "forbidden")
     assert "nms in torch computes what its declaration forbids: dtype of valid: int32\n" in torch

@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,24 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    """Replace `old` in a file, which must contain it."""
+    text = path.read_text()
+    assert old in text, f"{old!r} is not in {path}"
+    path.write_text(text.replace(old, new))
+
+
+@contextmanager
+def edited(path: Path, old: str, new: str) -> Iterator[None]:
+    """Replace `old` in a file, which must contain it, and restore the file afterwards."""
+    before = path.read_text()
+    replace_in(path, old, new)
+    try:
+        yield
+    finally:
+        path.write_text(before)
 
 
 def with_reference(root: Path, name: str, reference: str) -> Paths:
@@ -84,9 +103,7 @@ class Project:
 
     def replace(self, path: str, old: str, new: str) -> None:
         """Replace `old` in a file, which must contain it."""
-        text = (self.root / path).read_text()
-        assert old in text, f"{old!r} is not in {path}"
-        (self.root / path).write_text(text.replace(old, new))
+        replace_in(self.root / path, old, new)
 
     def doit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run doit. A project with its own pipeline/ uses the opmatrix in it."""

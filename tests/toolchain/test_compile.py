@@ -19,6 +19,7 @@ from opmatrix.stages import compile
 from opmatrix.toolchain import elf_symbols, ninja_file
 from opmatrix.toolchain.find_tools import find_toolchain
 from tests.support.building import build, compile_program, copy_project
+from tests.support.projects import replace_in
 
 pytestmark = pytest.mark.compile
 
@@ -51,12 +52,6 @@ def outputs(layout: Paths) -> dict[str, tuple[bytes, int]]:
     return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in paths}
 
 
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
 def test_equal_content_gives_equal_bytes_in_any_folder(built: Paths, tmp_path: Path) -> None:
     other = copy_project(tmp_path / "a longer path, with blanks & ümläuts, $HOME and 'quotes'")
     build(other)
@@ -86,7 +81,7 @@ def test_a_changed_comment_changes_no_output(layout: Paths, path: str) -> None:
 
 def test_a_kernel_edit_compiles_the_kernel_alone(layout: Paths) -> None:
     before = outputs(layout)
-    edit(layout.kernel(NAME), "* factor + summand", "* factor - summand")
+    replace_in(layout.kernel(NAME), "* factor + summand", "* factor - summand")
     build(layout)
     changed = {name for name, content in outputs(layout).items() if content != before[name]}
     assert changed == {"kernel.o", "libgroup_norm_torch.so", "libgroup_norm_ort.so"}
@@ -96,7 +91,7 @@ def test_an_edit_with_an_old_time_stamp_is_seen(layout: Paths) -> None:
     """As after unpacking an archive; ninja alone would keep the old object."""
     before = libraries(layout)[0].read_bytes()
     stamp = layout.kernel(NAME).stat()
-    edit(layout.kernel(NAME), "* factor + summand", "* factor - summand")
+    replace_in(layout.kernel(NAME), "* factor + summand", "* factor - summand")
     os.utime(layout.kernel(NAME), ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     build(layout)
     assert libraries(layout)[0].read_bytes() != before
@@ -116,7 +111,7 @@ def test_another_compiler_compiles_everything(layout: Paths, tmp_path: Path, mon
 
 
 def test_a_compile_error_is_the_compilers_message_alone(layout: Paths) -> None:
-    edit(layout.kernel(NAME), "const double offset = sum /", "const double offset = summ /")
+    replace_in(layout.kernel(NAME), "const double offset = sum /", "const double offset = summ /")
     line = next(n for n, text in enumerate(layout.kernel(NAME).read_text().splitlines(), 1) if "summ /" in text)
     with pytest.raises(CompileError) as caught:
         build(layout)
@@ -126,7 +121,7 @@ def test_a_compile_error_is_the_compilers_message_alone(layout: Paths) -> None:
 
 
 def test_a_warning_is_an_error(layout: Paths) -> None:
-    edit(layout.kernel(NAME), "const Moments m =", "int unused;\n      const Moments m =")
+    replace_in(layout.kernel(NAME), "const Moments m =", "int unused;\n      const Moments m =")
     with pytest.raises(CompileError, match=r"unused variable .unused."):
         build(layout)
 
@@ -150,7 +145,7 @@ def test_an_edited_kernel_compiles_nothing_else(tmp_path: Path) -> None:
 
     build(layout)
     before = compiled()
-    edit(layout.kernel(NAME), "if (x.numel() == 0) return;", "if (x.numel() <= 0) return;")
+    replace_in(layout.kernel(NAME), "if (x.numel() == 0) return;", "if (x.numel() <= 0) return;")
     build(layout)
     now = compiled()
     assert "kernel.o" in now and {o for o in now if o.endswith(".o") and now[o] != before[o]} == {"kernel.o"}
@@ -219,8 +214,10 @@ def test_a_library_for_one_torch_is_refused_where_one_serves_many(built: Paths) 
 
 def test_a_symbol_beyond_the_target_is_refused(layout: Paths) -> None:
     shims = layout.binding / "stable/torch_shims.h"
-    edit(shims, "[[gnu::weak]] AOTITorchError torch_parallel_for", "AOTITorchError torch_parallel_for")
-    edit(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return")
+    replace_in(shims, "[[gnu::weak]] AOTITorchError torch_parallel_for", "AOTITorchError torch_parallel_for")
+    replace_in(
+        layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return"
+    )
     with pytest.raises(CompileError, match=r"needs 'torch_parallel_for', which torch 2\.9 does not export"):
         build(layout)
 
@@ -228,9 +225,9 @@ def test_a_symbol_beyond_the_target_is_refused(layout: Paths) -> None:
 def test_a_newer_function_that_is_not_listed_is_refused(layout: Paths) -> None:
     """torch 2.9 would load the library, and call a null pointer."""
     shims = layout.binding / "stable/torch_shims.h"
-    edit(shims, "[[gnu::weak]] AOTITorchError torch_list_size", "[[gnu::weak]] void torch_get_num_threads();\n"
+    replace_in(shims, "[[gnu::weak]] AOTITorchError torch_list_size", "[[gnu::weak]] void torch_get_num_threads();\n"
          "[[gnu::weak]] AOTITorchError torch_list_size")  # fmt: skip
-    edit(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return",
+    replace_in(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return",
          "torch_get_num_threads();\n    if (torch_parallel_for == nullptr) return")  # fmt: skip
     with pytest.raises(CompileError, match=r"uses 'torch_get_num_threads', which torch 2\.9 does not export, and may "):
         build(layout)
@@ -259,21 +256,21 @@ print(library.opmatrix_error().decode())
 def test_a_cpp_symbol_of_torch_is_refused(layout: Paths) -> None:
     kernel = layout.kernel(NAME)
     kernel.write_text(kernel.read_text() + "\nnamespace at { void set_num_threads(int); }\n")
-    edit(kernel, "if (x.numel() == 0) return;", "if (x.numel() == 0) return at::set_num_threads(1);")
+    replace_in(kernel, "if (x.numel() == 0) return;", "if (x.numel() == 0) return at::set_num_threads(1);")
     with pytest.raises(CompileError, match="set_num_threads"):
         build(layout)
 
 
 @pytest.mark.parametrize(("script", "symbol"), [("torch.map", "opmatrix_error"), ("ort.map", "RegisterCustomOps")])
 def test_an_additional_exported_symbol_is_refused(layout: Paths, script: str, symbol: str) -> None:
-    edit(layout.binding / script, f"global: {symbol};", f"global: {symbol}; _ZTI*;")
-    edit(layout.binding / "kernel_error.h", "class Error :", 'class [[gnu::visibility("default")]] Error :')
+    replace_in(layout.binding / script, f"global: {symbol};", f"global: {symbol}; _ZTI*;")
+    replace_in(layout.binding / "kernel_error.h", "class Error :", 'class [[gnu::visibility("default")]] Error :')
     with pytest.raises(CompileError, match=rf"shows '_ZTIN8opmatrix5ErrorE'; it may show '{symbol}' alone"):
         build(layout)
 
 
 def test_a_missing_exported_symbol_is_refused(layout: Paths) -> None:
-    edit(layout.binding / "ort.map", "RegisterCustomOps", "RegisterCustomOp")
+    replace_in(layout.binding / "ort.map", "RegisterCustomOps", "RegisterCustomOp")
     with pytest.raises(CompileError, match="does not show 'RegisterCustomOps'"):
         build(layout)
 

@@ -11,6 +11,7 @@ from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
+from tests.support.projects import edited
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
 
@@ -78,14 +79,8 @@ def test_a_right_kernel_passes_without_output(layout: Paths) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths) -> None:
     file, old, new, expected = FAULTS[fault]
-    path = layout.native / file
-    original = path.read_text()
-    assert old in original
-    path.write_text(original.replace(old, new))
-    try:
+    with edited(layout.native / file, old, new):
         message = search(layout)
-    finally:
-        path.write_text(original)
     found = re.fullmatch(
         rf"group_norm-(found_\w+) in torch: ({re.escape(expected)}.*)\. The smallest that hypothesis found: (.*)\. "
         r"Keep it as a case with: python -m opmatrix adopt-case group_norm \1",
@@ -105,13 +100,8 @@ def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths)
 def test_a_counterexample_is_reported_if_shrinking_takes_too_long(layout: Paths) -> None:
     """When the time is over, shrinking stops, and the message is that of the first failure."""
     file, old, new, _ = FAULTS["nan"]
-    path = layout.native / file
-    original = path.read_text()
-    path.write_text(original.replace(old, new))
-    try:
+    with edited(layout.native / file, old, new):
         shrunk, cut = search(layout), search(layout, seconds=0.0)
-    finally:
-        path.write_text(original)
     counts = [int(re.findall(r"in torch: y: \d+ of (\d+) elements? differ", message)[0]) for message in (shrunk, cut)]
     assert counts[0] < counts[1]
 

@@ -14,6 +14,7 @@ from opmatrix.testdata import drawn_cases, hypothesis_draw
 from opmatrix.testdata.numpy_reference import Reference
 from tests.support.building import with_native
 from tests.support.forked import forked
+from tests.support.projects import edited
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
 
@@ -132,21 +133,10 @@ def test_a_kernel_that_is_wrong_for_one_kind(kind: str, layout: Paths) -> None:
 
 @pytest.mark.parametrize("kind", STRIDES)
 def test_a_binding_that_is_wrong_for_one_layout(kind: str, layout: Paths) -> None:
-    planted = {
-        "torch.h": (COPIES, COPIES + WRONG_COPY.replace("{condition}", STRIDES[kind])),
-        "torch_shims.h": (SHIM, SHIM + SHIM.replace("sizes", "strides")),
-    }
-    originals = {
-        layout.native / "binding/stable" / name: (layout.native / "binding/stable" / name).read_text()
-        for name in planted
-    }
-    try:
-        for path, text in originals.items():
-            old, new = planted[path.name]
-            assert old in text
-            path.write_text(text.replace(old, new))
+    stable = layout.native / "binding/stable"
+    with (
+        edited(stable / "torch.h", COPIES, COPIES + WRONG_COPY.replace("{condition}", STRIDES[kind])),
+        edited(stable / "torch_shims.h", SHIM, SHIM + SHIM.replace("sizes", "strides")),
+    ):
         message = search(layout, KERNEL)
-    finally:
-        for path, text in originals.items():
-            path.write_text(text)
     assert f'layout="{kind}"' in message, message
