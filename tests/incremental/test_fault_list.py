@@ -16,7 +16,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "output deleted": ("test_rebuild::test_a_deleted_output",),
     "flag or command changed": (
         "test_rebuild::test_another_configuration_or_command",
-        "test_what_runs::test_what_a_change_makes_run",
+        "test_what_runs::test_steps_that_run_after_a_change",
     ),
     "older time stamp restored": (
         "test_rebuild::test_other_content_with_an_older_time_stamp",
@@ -28,13 +28,15 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "operator removed": ("test_rebuild::test_outputs_of_a_removed_operator_are_removed",),
     "operator renamed": ("test_faults::test_an_operator_is_renamed",),
     "header edited": (
-        "test_what_runs::test_what_a_change_makes_run",
+        "test_what_runs::test_steps_that_run_after_a_change",
         "test_real_faults::test_a_header_of_onnx_runtime_is_edited",
         "test_real_faults::test_a_header_of_the_system_is_replaced",
     ),
     "header added in front in the include path": ("test_real_faults::test_a_new_header_earlier_in_the_include_path",),
-    "compiler replaced": ("test_what_runs::test_another_compiler_is_reported_and_equal_libraries_stop",),
-    "torch, ONNX Runtime, onnx or onnxscript changed": ("test_what_runs::test_what_another_version_makes_run",),
+    "compiler replaced": ("test_what_runs::test_another_compiler_with_equal_libraries",),
+    "torch, ONNX Runtime, onnx or onnxscript changed": (
+        "test_what_runs::test_steps_that_would_run_for_another_version",
+    ),
     "SIGINT, SIGTERM, SIGKILL at any moment": (
         "test_faults::test_killed_at_random_moments",
         "test_real_faults::test_killed_at_random_moments_of_real_stages",

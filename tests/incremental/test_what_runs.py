@@ -102,7 +102,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
 
 
 @pytest.mark.parametrize("change", ROWS)
-def test_what_a_change_makes_run(real: RealProject, change: str) -> None:
+def test_steps_that_run_after_a_change(real: RealProject, change: str) -> None:
     assert real.run().returncode == 0
     edit, expected = ROWS[change]
     edit(real)
@@ -146,7 +146,7 @@ VERSIONS = {
 
 
 @pytest.mark.parametrize("name", VERSIONS)
-def test_what_another_version_makes_run(real: RealProject, tmp_path: Path, name: str) -> None:
+def test_steps_that_would_run_for_another_version(real: RealProject, tmp_path: Path, name: str) -> None:
     """Only `doit why` runs: the version is planted. Only its patch level differs, so the cells stay."""
     assert real.run().returncode == 0
     other = f"{version(name).partition('+')[0]}.1"
@@ -155,7 +155,7 @@ def test_what_another_version_makes_run(real: RealProject, tmp_path: Path, name:
     assert f"{name} {version(name)} -> {other}" in real.run("why", **environment).stdout
 
 
-def test_another_compiler_is_reported_and_equal_libraries_stop(real: RealProject, tmp_path: Path) -> None:
+def test_another_compiler_with_equal_libraries(real: RealProject, tmp_path: Path) -> None:
     assert real.run().returncode == 0
     compiler = tmp_path / "other-g++"
     compiler.write_text('#!/bin/sh\nexec g++ "$@"\n')

@@ -51,7 +51,7 @@ def change_expected(layout: Paths, index: int, output: object) -> None:
     onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": output}))  # type: ignore[dict-item]
 
 
-def test_everything_is_right(layout: Paths) -> None:
+def test_a_project_without_faults_is_verified(layout: Paths) -> None:
     run(layout)
     found = verdict.read(layout.verdict("double", "decomposed", CELL))
     assert found.outcome == "verified"

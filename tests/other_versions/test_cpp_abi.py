@@ -1,6 +1,6 @@
 """The binding over torch's C++ headers, compiled for the installed torch: it reports what the stable binding does.
 
-No operator needs it in this environment; tests/other_versions tests it where one does.
+No operator needs it in this environment; test_old_torch.py tests it in those that do.
 """
 
 from __future__ import annotations
