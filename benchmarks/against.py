@@ -1,13 +1,13 @@
-"""What this working tree costs beside another revision of opmatrix, in CPU seconds of all processes.
+"""Compare this working tree with another revision of opmatrix, in CPU seconds of all processes.
 
     ./run python benchmarks/against.py d912c67 [--rounds 5] [--only no-op,edit,all]
 
-The revision is cloned to a temporary folder and makes its own environment there, from its own pins; the working tree is
-cloned beside it, with what is committed and what is not. Both run the same operators, those of the revision, in turn:
-A B A B. The ratio is taken pair by pair, so that it holds when the machine's speed drifts.
+The program clones the revision to a temporary folder, where it makes its own environment from its own pins, and clones
+the working tree next to it, with uncommitted changes. Both run the operators of the revision, in turn: A B A B. The
+ratio is taken pair by pair, so that changes in the machine's speed cancel.
 
-With --smallest both run one operator in the environment that is there, which shows that the program works; the revision
-must have the entry points of the working tree.
+With --smallest both run one operator in the current environment, which tests that the program works; the revision must
+have the entry points of the working tree.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from pathlib import Path
 
 from measuring import ROOT, Measured, measure, nothing
 
-# What DEVELOPERS allow, all issues together: CPU seconds as a multiple of the revision's.
+# The limits that DEVELOPERS sets, for all issues together: CPU seconds as a multiple of the revision's.
 LIMITS = {"no-op": 1.1, "edit": 1.15, "all": 1.25}
 OP = "group_norm"
 
 
 def clone(revision: str | None, folder: Path) -> Path:
-    """Make a checkout of a revision, or of the working tree as it is."""
+    """Make a checkout of a revision, or of the working tree with its uncommitted changes."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
     if revision:
         subprocess.run(["git", "checkout", "-q", revision], cwd=folder, check=True)
@@ -55,7 +55,7 @@ def python_of(checkout: Path, *, smallest: bool) -> tuple[str, ...]:
 
 
 def make_project(operators: Path, folder: Path, python: Sequence[str], *, smallest: bool) -> Path:
-    """Make a project of the operators of one checkout for the opmatrix of another."""
+    """Make a project with the operators of one checkout, for the opmatrix of another."""
     for operator in [OP] if smallest else [path.name for path in (operators / "ops").iterdir()]:
         shutil.copytree(operators / "ops" / operator, folder / "ops" / operator)
     for name in (path.name for path in (folder / "ops").iterdir()):
@@ -70,7 +70,7 @@ def make_project(operators: Path, folder: Path, python: Sequence[str], *, smalle
 
 
 def edit(project: Path) -> Callable[[int], None]:
-    """Return an edit that changes the code of a kernel: a variable ahead of its first namespace."""
+    """Return an edit that changes the code of a kernel: a variable before its first namespace."""
     path = project / "native" / OP / "kernel.h"
     head, namespace, rest = path.read_text().partition("\nnamespace ")
 
@@ -119,7 +119,7 @@ def main() -> None:
             measure(1, nothing, *python, "-m", "doit", cwd=project, says="verified")
         print(f"{'':8} {options.revision:>10} {'now':>8}   now / {options.revision}, median (range)   allowed")
         for kind in options.only.split(","):
-            # Everything from nothing takes a minute on each side.
+            # A build from nothing takes a minute on each side.
             rounds = 1 if options.smallest else max(1, options.rounds // 2) if kind == "all" else options.rounds
             found = measure_pairs(kind, rounds, sides)
             ratios = [now / before for before, now in zip(found["before"].cpu, found["now"].cpu, strict=True)]

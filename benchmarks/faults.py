@@ -2,17 +2,17 @@
 
     ./run python benchmarks/faults.py [--only WORDS]
 
-Both run the same three steps (a.txt -> a.g -> a.so, b.txt -> b.g), each a process of its own. "needed" is
-how many steps the fault makes necessary to run. A fault is planted, doit is run once, and then judged by what lies in
-the folder alone:
+Both run the same three steps (a.txt -> a.g -> a.so, b.txt -> b.g), each in a process of its own. "needed" is the number
+of steps that must run because of the fault. The program plants a fault, runs doit once, and judges only the files in
+the folder:
 
-right       every output is what a build from nothing makes of the sources
-stale       doit ends well, and an output is not what the sources say; "for good", if it stays so
+right       every output equals that of a build from nothing
+stale       doit succeeds, and an output does not match the sources; "for good", if it stays so
 error       doit ends with an error; "for good", if the next run does as well
-+ litter    outputs of a removed operator, or a process that still runs, are left for a person to clear away
++ litter    outputs of a removed operator, or a process that still runs, remain for the user to remove
 
-Plain doit has its own checker (MD5) and database. What a person may add to each task for doit to know more, such as
-config_changed for flags, is not added.
+Plain doit has its own checker (MD5) and database. Options that a user can add to each task so that doit checks more,
+such as config_changed for flags, are not added.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Result:
         return self.word == "right" and self.ran == self.needed
 
 
-# The faults: each plants itself in a build that is up to date, and returns the outputs that are to be made anew.
+# The faults: each changes a build that is up to date, and returns the outputs that must be made again.
 
 
 def edited_meanwhile(build: Build) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def killed_while_writing(build: Build) -> tuple[str, ...]:
 
 
 def two_at_once(build: Build) -> tuple[str, ...]:
-    """Count what both run: each step once is enough."""
+    """Count what both runs execute: each step must run only once."""
     build.write(SOURCE, "bye")
     build.disturb(MIDDLE, "waits")
     first = build.start()
@@ -185,7 +185,7 @@ FAULTS: dict[str, Callable[[Build], tuple[str, ...]]] = {
     "state database damaged": state_damaged,
     "file from the future, clock set back": clock_set_back,
 }
-# Steps that run while the fault is planted are the fault's, but in these: there a step too many is what is looked for.
+# Steps that run while the fault is planted count as the fault's, except in these: here an extra step is the fault.
 WITH_PLANTING = (two_at_once,)
 
 
@@ -202,7 +202,7 @@ def up_to_date(kind: type[Build], root: Path) -> Build:
     done = build.doit()
     if sorted(build.ran()) != sorted(ALL) or build.found() != build.expected():
         sys.exit(f"{build.name} does not build:\n{done.stdout}{done.stderr}")
-    build.doit()  # by now all that is known of the files is trusted
+    build.doit()  # all file hashes are trusted by now
     return build
 
 

@@ -1,13 +1,13 @@
-"""What `doit` with nothing to do costs, as operators and cells grow: seconds and memory, beside plain doit.
+"""What `doit` with nothing to do costs, as operators and cells grow: seconds and memory, compared with plain doit.
 
     ./run python benchmarks/growth.py [--operators 1 10 100 323] [--opsets default all] [--rounds 5] [--plot FILE.svg]
 
-The operators are synthetic: copies of one declaration, planned as any other, in all default cells or in all that there
-are. No step of theirs is carried out: their files are written with a few bytes each, and the state is recorded as the
-runner records it. Plain doit gets as many tasks, with the same files and its own checker and database.
+The operators are synthetic: copies of one declaration, planned like any other, in all default cells or in all cells.
+Their steps do not run: the program writes a few bytes to each of their files, and records the state as the runner does.
+Plain doit gets as many tasks, with the same files and its own checker and database.
 
 The slope is that of the straight line nearest to the rows (least squares). "planned anew" is the run after an edit of a
-declaration or of the settings; every other one takes the plan that is kept.
+declaration or of the settings; every other run reads the cached plan.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MODELS = (
     Model(name="static", types={}, cases=(Case(name="small", inputs={"x": Random(shape=(2, 3))}),)),
 )
 """
-# Written by this benchmark into a project: it does what the runner does after a step has succeeded.
+# The benchmark writes this into a project: it does what the runner does after a step has succeeded.
 RECORD = """
 import os
 import sys
@@ -126,7 +126,7 @@ def make_project(folder: Path, operators: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What a run with nothing to do costs, with so many steps; `memory` in MB."""
+    """The cost of a run with nothing to do, for this number of steps; `memory` in MB."""
 
     operators: int
     opsets: str
@@ -167,7 +167,7 @@ def memory(*command: str, cwd: Path) -> float:
 def row(folder: Path, *, operators: int, opsets: str, rounds: int) -> Row:
     make_project(folder, operators)
     steps = int(run(RECORD, folder, opsets))
-    time.sleep(0.1)  # until every file counts as settled
+    time.sleep(0.1)  # until all file hashes are trusted
     command = (*DOIT, f"opsets={opsets}")
     measure(1, nothing, *command, cwd=folder, says=f"{steps} steps, all up to date")
     ours = measure(rounds, nothing, *command, cwd=folder, says="all up to date")
@@ -195,13 +195,13 @@ def row(folder: Path, *, operators: int, opsets: str, rounds: int) -> Row:
 
 
 def slope(rows: Sequence[Row], value: Callable[[Row], float]) -> tuple[float, float]:
-    """Return what 1000 steps more add, and what none cost."""
+    """Return the cost of 1000 more steps, and that of no steps."""
     line = statistics.linear_regression([r.steps for r in rows], [value(r) for r in rows])
     return line.slope * 1000, line.intercept
 
 
 def slopes(rows: Sequence[Row]) -> str:
-    told = []
+    found = []
     for name, cpu, size in (
         ("opmatrix", lambda r: r.ours.cpu, lambda r: r.memory),
         ("plain doit", lambda r: r.plain.cpu, lambda r: r.plain_memory),
@@ -210,11 +210,11 @@ def slopes(rows: Sequence[Row]) -> str:
             slope(rows, lambda r, c=cpu: statistics.median(c(r))),
             slope(rows, size),
         )
-        told.append(
+        found.append(
             f"{name}: {least:.2f} CPU s + {seconds:.4f} ms a step;"
             f" {smallest:.0f} MB + {megabytes:.1f} MB a thousand steps"
         )
-    return "\n".join(told)
+    return "\n".join(found)
 
 
 def main() -> None:

@@ -4,14 +4,14 @@
     pip install --target pygount pygount==3.2.0
     PYTHONPATH=pygount ./run python benchmarks/lines.py tutorials/PyTorchCustomOperator
 
-All are counted by pygount, which is no requirement of this project: it is needed here alone. To it a line that holds
-nothing but brackets is a blank one, and a docstring is a comment.
+pygount counts all lines. Only this benchmark needs it, so it is no requirement of this project. It counts a line with
+only brackets as blank, and a docstring as a comment.
 
-Like is compared with like: the seeds' operator takes float32, runs in one model with one case, and has no gradient. The
-same is declared in tests/projects/minimal, which tests/operators/test_minimal.py verifies with both exporters. The
-real one, in ops/group_norm, does more, and is counted below it. No prose is counted on either side, and of neither what
-tells several operators how to build: our dodo.py and pyproject.toml; the seeds need a setup.py and a CMakeLists.txt for
-each.
+Both sides have the same features: the seeds' operator takes float32, runs in one model with one case, and has no
+gradient. tests/projects/minimal declares the same, and tests/operators/test_minimal.py verifies it with both exporters.
+The real operator, in ops/group_norm, does more, and is counted below. On both sides, prose and the files that build
+several operators do not count: our dodo.py and pyproject.toml; the seeds need a setup.py and a CMakeLists.txt for each
+operator.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ THEIRS = (
 )
 OURS = ("ops/group_norm/spec.py", "ops/group_norm/cases.py", "ops/group_norm/reference.py",
         "native/group_norm/kernel.h")  # fmt: skip
-# What the real operator has beside them: other opsets without a custom node, and gradients of any order.
+# What the real operator has in addition: other opsets without a custom node, and gradients of any order.
 MORE = ("ops/group_norm/lowering.py", "ops/group_norm/torch_op.py")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """How many lines there are, and of what kind."""
+    """A number of lines by kind."""
 
     all: int
     code: int

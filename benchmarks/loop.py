@@ -1,13 +1,13 @@
-"""The edit loop in CPU seconds of all processes, beside the seeds' way of doing the same by hand.
+"""The edit loop in CPU seconds of all processes, compared with the same loop by hand, as the seeds describe it.
 
     ./run python benchmarks/loop.py [--rounds 5]
 
 Each row is measured in the same run, in a copy of the project under a temporary folder. CPU seconds are user plus
 system time of every process that the command started and waited for, as the kernel accounts them.
 
-The seeds' loop is what their tutorials tell to type (peer/): build both libraries, export, run; each a Python process
-of its own. It verifies one case of one model in one cell; ours verifies every case of every model in all default cells,
-and proves the kernel in torch.
+The seeds' loop is what their tutorials describe (peer/): build both libraries, export, run; each a Python process of
+its own. It verifies one case of one model in one cell; opmatrix verifies every case of every model in all default
+cells, and checks the kernel in torch.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from measuring import DOIT, HEAD, ROOT, Measured, arguments, copy_project, measu
 
 PEER = ROOT / "benchmarks" / "peer"
 OP = "group_norm"
-# Ours, and the seeds' way to the same.
+# The measured loops: opmatrix and the seeds.
 COLD, BUILD = "cold build of both libraries", "the seeds' build"
 LIBRARIES = "kernel edit to both libraries"
 CELLS, LOOP = "kernel edit to verified in all default cells", "the seeds' loop: build, export, run one cell"
 PAIRS = ((COLD, BUILD), (LIBRARIES, BUILD), (CELLS, LOOP))
 LOWERING = "lowering edit to exported anew and verified"
-# What no program above them can do without.
+# What every program above needs.
 FLOOR = ("ninja, compiler and linker alone, on that edit", "Python alone, importing doit")
 
 
 def edit(*paths: Path) -> Callable[[int], None]:
-    """Return an edit that changes the code of sources, not only their text: a variable ahead of the first namespace."""
+    """Return an edit that changes the code of sources, not only their text: a variable before the first namespace."""
     edits = itertools.count()  # not the number of the round: two rows of one round need different edits
     originals = {path: path.read_text().partition("\nnamespace ") for path in paths}
 
@@ -71,7 +71,7 @@ def rows(rounds: int, folder: Path, *, smallest: bool = False) -> dict[str, Meas
     before, shape, after = lowering.read_text().partition('g.op("Shape", x)')
 
     def lowered(number: int) -> None:
-        more = 1 + number % 2  # nodes that change no number, but each model
+        more = 1 + number % 2  # nodes that change each model, but none of its results
         lowering.write_text(before + shape.replace("x", 'g.op("Identity", ' * more + "x" + ")" * more) + after)
 
     def fresh(number: int) -> None:

@@ -34,7 +34,7 @@ class Measured:
 
 
 def ratio(more: Measured, less: Measured) -> str:
-    """Return how many times the CPU seconds: of the medians, and between the nearest and the farthest rounds."""
+    """Return the ratio of the CPU seconds: of the medians, and of the nearest and the farthest rounds."""
     low, high = min(more.cpu) / max(less.cpu), max(more.cpu) / min(less.cpu)
     return f"{statistics.median(more.cpu) / statistics.median(less.cpu):.1f} times ({low:.1f} to {high:.1f})"
 
@@ -45,12 +45,12 @@ def cpu_of_children() -> float:
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment of a command. As `./run` does, for else each command compiles all of Python it imports."""
+    """Return a command's environment, as `./run` sets it: else each command compiles all Python that it imports."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def measure(rounds: int, prepare: Callable[[int], object], *command: str, cwd: Path, says: str = "") -> Measured:
-    """Run `command` `rounds` times, `prepare` before each, unmeasured. Each must say `says`: that it did its work."""
+    """Measure `rounds` runs of `command`, after an unmeasured `prepare`. Each run must print `says`."""
     cpu, wall = [], []
     for number in range(rounds):
         prepare(number)
@@ -76,7 +76,7 @@ def by_kind(events: Path) -> tuple[Mapping[str, float], Mapping[str, int]]:
 
 
 def copy_project(folder: Path, *, operator: str = "") -> Path:
-    """Copy what people write: every operator, or one."""
+    """Copy the handwritten files of every operator, or of one."""
     project = folder / "project"
     for name in (f"ops/{operator}", f"native/{operator}", "native/include", "native/binding"):
         ignored = shutil.ignore_patterns("__pycache__")

@@ -1,9 +1,9 @@
-"""From a schema to a verified operator of one's own: `doit new` and `doit`, in seconds and CPU seconds.
+"""From a schema to a verified operator: `doit new` and `doit`, in seconds and CPU seconds.
 
     ./run python benchmarks/new.py [--rounds 3]
 
 Each round adds one operator to a project in which another one is up to date, and builds with a cold start: servers are
-processes of the one run. What the steps and the starts of servers cost is told by the run itself (docs/events.md).
+processes of this run only. The run itself reports the cost of its steps and of its servers' starts (docs/events.md).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from measuring import DOIT, HEAD, ROOT, Measured, arguments, by_kind, measure, nothing
 
-GOAL = 10  # seconds from the command to green
+GOAL = 10  # seconds from the command to a verified operator
 SCHEMA = "my::scale_shift_{0}(Tensor x, Tensor scale, float shift=0.0) -> Tensor"
 
 
@@ -34,7 +34,7 @@ def command_new(name: str) -> tuple[str, ...]:
 
 
 def total(parts: list[Measured]) -> Measured:
-    """Return the sum of commands that follow each other, round by round."""
+    """Return the sum of consecutive commands, round by round."""
     return Measured(
         cpu=[sum(p) for p in zip(*(m.cpu for m in parts), strict=True)],
         wall=[sum(p) for p in zip(*(m.wall for m in parts), strict=True)],

@@ -1,4 +1,4 @@
-"""Points as lines in an SVG. No package: those that plot weigh more than all the rest of the environment's tools."""
+"""Draw points as lines in an SVG, without a package: a plotting package is larger than all other tools together."""
 
 from __future__ import annotations
 

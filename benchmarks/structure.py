@@ -3,9 +3,10 @@
     ./run python benchmarks/structure.py                    the working tree
     ./run python benchmarks/structure.py d912c67 HEAD       revisions, then the working tree
 
-Revisions are read by git and not checked out. `code` is what pygount 3.2 counts (benchmarks/lines.py): no blank line,
-comment, docstring or line of brackets alone. A room is a folder or a module at the top of the package; an arrow
-says that one room imports another, anywhere in a file; a cycle is a group of rooms that import each other in the end.
+git reads the revisions without a checkout. `code` is what pygount 3.2 counts (benchmarks/lines.py): no blank lines,
+comments, docstrings or lines with only brackets. A room is a folder or a module at the top of the package; an arrow
+means that one room imports another, anywhere in a file; a cycle is a group of rooms that import each other, directly or
+indirectly.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 from docs.site.imports import Arrow, Package, cycles  # noqa: E402  # docs/ is importable from the root alone
 
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-_WHITE = {"(", ")", "[", "]", "{", "}", ",", ":", ";", "pass"}  # what pygount takes for blank in Python
+_WHITE = {"(", ")", "[", "]", "{", "}", ",", ":", ";", "pass"}  # pygount ignores a line of these only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ class Structure:
 
 
 def code_lines(text: str) -> int:
-    """Return how many lines of a Python file hold code."""
+    """Return the number of lines of code in a Python file."""
     docstrings = set(_docstring_lines(ast.parse(text)))
     found: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -83,7 +84,7 @@ def code_lines(text: str) -> int:
 
 
 def _docstring_lines(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines of docstrings. A string below a field is code to pygount."""
+    """Yield the lines of docstrings. pygount counts a string below a field as code."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             yield from range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from measuring import DOIT, ROOT, environment
 
-# Every step writes its source in capitals, without comments. Files that lie about say what disturbs it on the way.
+# Each step writes its source in capitals, without comments. Some files next to it make it wait, hang or fail.
 PROGRAM = """
 import sys, time
 from pathlib import Path
@@ -76,11 +76,11 @@ def task_step():
 
 @dataclass
 class Build:
-    """A folder with a dodo.py. `steps` are by name: source, target, flags."""
+    """A folder with a dodo.py. `steps` maps names to source, target and flags."""
 
     root: Path
     steps: dict[str, list[str]] = field(default_factory=dict)
-    killed: int = 0  # processes that were left over and had to be ended by hand
+    killed: int = 0  # processes that were left and had to be killed
 
     name: ClassVar[str]
     dodo: ClassVar[str]
@@ -120,7 +120,7 @@ class Build:
         return process
 
     def stop(self, process: subprocess.Popen[str], number: signal.Signals) -> None:
-        """Send a signal to doit, Ctrl-C as a terminal does to all in the foreground, and end what was left running."""
+        """Send a signal to doit, as Ctrl-C does to all processes in the foreground, and kill what still runs."""
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         process.communicate(timeout=20)
         time.sleep(0.2)
@@ -130,14 +130,14 @@ class Build:
                 os.kill(left, signal.SIGKILL)
 
     def ran(self) -> list[str]:
-        """Return what the steps that ran since the last call write."""
+        """Return the outputs of the steps that ran since the last call."""
         log = self.root / "ran"
         lines = log.read_text().split() if log.exists() else []
         log.unlink(missing_ok=True)
         return lines
 
     def expected(self) -> Mapping[str, str]:
-        """Return every output as a build of the present sources from nothing makes it."""
+        """Return every output of a build of the present sources from nothing."""
         made: dict[str, str] = {}
         for source, target, *flags in self.steps.values():
             text = made.get(source) or (self.root / source).read_text()
@@ -176,5 +176,5 @@ class Plain(Build):
 
 
 def hear_interrupts() -> None:
-    """Undo what a shell does to a background job: there, all below it would ignore Ctrl-C."""
+    """Undo the shell's settings for a background job, in which all processes ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,9 +1,9 @@
-"""What everything costs from an empty build folder, in CPU seconds: all operators, all default cells, by kind of step.
+"""The cost of a build from an empty build folder, in CPU seconds: all operators, all default cells, by kind of step.
 
     ./run python benchmarks/whole.py [--rounds 3]
 
-The total is what the kernel accounts to doit and all that it started; steps and servers tell their own in the events of
-the run (docs/events.md). What is left of the total is doit's own, and the servers' forks.
+The kernel accounts the total to doit and all processes that it started; steps and servers report their own in the
+run's events (docs/events.md). The rest of the total is doit itself and the servers' forks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from measuring import DOIT, Measured, arguments, by_kind, copy_project, measure
 
 GOAL = 150  # CPU seconds
-# What an exporter costs, of all that is told apart below.
+# The part of an export that is listed separately below.
 EXPORTERS = ("step export", "server export")
 
 

@@ -1,9 +1,9 @@
 """Sphinx's settings for the site, which `./run tox run -e docs` builds into build/docs.
 
 The source folder is the root of the repository, so that pages link to each other, to README.md and the operators' pages
-as they do on GitHub. OPMATRIX_REPOSITORY is the address that files of the repository have, without the last slash, such
-as ``https://github.com/someone/opmatrix/blob/main``: links to what is no page lead there. Without it a file comes with
-the site, and a folder is not linked.
+as they do on GitHub. OPMATRIX_REPOSITORY is the address of the repository's files, without the last slash, such as
+``https://github.com/someone/opmatrix/blob/main``: links to files that are no pages go there. Without it, the site
+includes a copy of such a file, and a folder is not linked.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**.md", "ops/*/README.md", "examples/**README.md", "benchmarks/README.md"]
 exclude_patterns = [".*", "build", "tests", "native", "pipeline", "requirements"]
 nitpicky = True
-myst_heading_anchors = 4  # as GitHub makes them; a link to one that is not there is an error
+myst_heading_anchors = 4  # anchors as GitHub makes them; a link to a missing anchor is an error
 html_theme = "furo"
-pygments_dark_style = "github-dark"  # the theme's own underlines names of modules
+pygments_dark_style = "github-dark"  # the theme underlines names of modules
 html_title = f"opmatrix {version}"
 html_static_path = ["site/static"]
 html_css_files = ["site.css"]
-html_extra_path = ["site/index.html"]  # leads from the root to docs/index.html
+html_extra_path = ["site/index.html"]  # redirects from the root to docs/index.html
 html_copy_source = False
 html_show_copyright = False
 
 
 def setup(app: Sphinx) -> None:
-    """Add what MyST leaves open: links to files and folders that are no pages."""
+    """Add what MyST does not do: links to files and folders that are no pages."""
     app.add_post_transform(NoPages)
 
 
 class NoPages(SphinxPostTransform):
-    """Let links to what is no page lead to the repository, or be text where its address is not known."""
+    """Resolve links to files that are no pages: to the repository, or as plain text without an address."""
 
-    default_priority = 5  # before MyST reports them, and before files are copied
+    default_priority = 5  # before MyST reports the links, and before files are copied
 
     def run(self, **_: object) -> None:
         for node in list(self.document.findall(pending_xref)):
@@ -65,6 +65,6 @@ class NoPages(SphinxPostTransform):
 
 
 def linked(content: list[nodes.Node], path: str) -> nodes.Element:
-    """Return a link to a path of the repository; without an address only what stands there."""
+    """Return a link to a path of the repository, or only its text where the address is not set."""
     inner = nodes.inline("", "", *content)
     return nodes.reference("", "", inner, internal=False, refuri=f"{ADDRESS}/{path}") if ADDRESS else inner

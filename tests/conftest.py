@@ -1,4 +1,4 @@
-"""What all tests share: where the checkout is, and which test may import torch."""
+"""Fixtures of all tests: the checkout's root, and which test may import torch."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def torch() -> Any:
-    """Return torch, for modules that would otherwise import it when they are collected."""
+    """Return torch, so that modules do not import it when they are collected."""
     return import_module("torch")
 
 
 @pytest.fixture(autouse=True)
 def without_torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide torch from a test of ONNX Runtime alone: another test has perhaps imported it, and verify then refuses."""
+    """Hide torch from a test of ONNX Runtime alone: if an earlier test has imported it, verify refuses to run."""
     if request.node.get_closest_marker("ort") and not request.node.get_closest_marker("torch"):
         monkeypatch.delitem(sys.modules, "torch", raising=False)
 

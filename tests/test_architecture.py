@@ -1,4 +1,4 @@
-"""Which room may import which, what no module or class may be called, and what a kernel must not know."""
+"""Which rooms import which, which names modules and classes must not have, and what a kernel must not include."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opmatrix.toolchain import elf_symbols
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline/opmatrix"
 FRAMEWORKS = {"torch", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "numpy"}
-CHECKS = ("check_read", "check_run", "check_compare")  # the parts of `doit check` that know ONNX Runtime
+CHECKS = ("check_read", "check_run", "check_compare")  # the modules of `doit check` that import ONNX Runtime
 STAGES = sorted(p.stem for p in (PACKAGE / "stages").glob("*.py") if p.stem != "__init__")
 # The rooms that extend doit.
 EXTEND_DOIT = ("engine", "commands")
@@ -46,7 +46,7 @@ def test_every_import_between_rooms_goes_down() -> None:
         ("loose.py", "X = 1", "loose has no row in ROOMS"),
     ],
 )
-def test_a_planted_import_is_seen(file: str, line: str, expected: str) -> None:
+def test_a_planted_import_is_found(file: str, line: str, expected: str) -> None:
     files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in modules(PACKAGE)}
     name = f"pipeline/opmatrix/{file}"
     assert expected in "\n".join(rooms.faults(Package.of(files | {name: files.get(name, "") + f"\n{line}\n"})))
@@ -60,7 +60,7 @@ def test_a_stage_imports_no_other_stage_and_no_engine(stage: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*modules(PACKAGE), ROOT / "dodo.py"], ids=lambda p: p.name)
-def test_only_engine_and_commands_know_doit(path: Path) -> None:
+def test_only_engine_and_commands_import_doit(path: Path) -> None:
     if any(path.is_relative_to(PACKAGE / room) for room in EXTEND_DOIT):
         return
     assert not {n for n in imports(path) if n.split(".")[0] == "doit"}
@@ -75,7 +75,7 @@ def python_files() -> list[Path]:
     return [path for name in listed.splitlines() if (path := ROOT / name).is_file()]
 
 
-def test_nothing_imports_the_folder_pipeline() -> None:
+def test_no_module_imports_the_folder_pipeline() -> None:
     """In the checkout it would be a namespace package, and `pipeline.opmatrix.spec` a second OpSpec."""
     assert not (ROOT / "pipeline/__init__.py").exists()
     assert {p.name for p in (ROOT / "pipeline").iterdir()} - {"__pycache__"} == {"opmatrix"}
@@ -88,7 +88,7 @@ def test_the_tree_has_no_symbolic_link() -> None:
     assert [line for line in listed.splitlines() if line.startswith("120000")] == []
 
 
-# Names that modules and classes had, or that say nothing, and why none may have them again.
+# Former or meaningless names of modules and classes, and why none may have them again.
 NO_NAMES = {
     "aside": "step_log: a reader looks for a log",
     "base_utils": "say what it does",
@@ -116,17 +116,17 @@ NO_NAMES = {
 
 
 def named(path: Path) -> set[str]:
-    """Return the names of a module and of its classes, and of the folders that it is in, in lower case."""
+    """Return the names of a module, of its classes and of its folders, in lower case."""
     classes = {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)}
     return {name.lower() for name in {path.stem, *path.relative_to(PACKAGE).parts[:-1], *classes}}
 
 
 @pytest.mark.parametrize("path", modules(PACKAGE), ids=lambda p: p.relative_to(PACKAGE).as_posix())
-def test_no_module_or_class_has_a_name_that_was_given_up(path: Path) -> None:
+def test_no_module_or_class_has_a_forbidden_name(path: Path) -> None:
     assert {name: NO_NAMES[name] for name in named(path) & NO_NAMES.keys()} == {}
 
 
-def test_a_planted_name_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_name_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
     planted = tmp_path / "trial" / "paths.py"
     planted.parent.mkdir()
@@ -141,7 +141,7 @@ def test_verify_never_imports_torch() -> None:
 
 @pytest.mark.parametrize("command", [["list"], ["list", "--all"], ["list", "--status"]], ids=" ".join)
 def test_building_the_graph_imports_no_framework(command: list[str]) -> None:
-    """doit reads dodo.py on every command, so an import there is paid on every command."""
+    """doit reads dodo.py on every command, so every command would pay for an import there."""
     script = (
         "import sys; from opmatrix.commands.main import Program;"
         f"code = Program().run({command!r});"
@@ -168,7 +168,7 @@ def test_no_framework_header_in_kernels(path: Path) -> None:
 
 
 def run_together(text: str) -> list[str]:
-    """Return the lines of a header's comment in which a part such as ``NaN      As ...`` stands behind another."""
+    """Return the lines of a header's comment in which a part such as ``NaN      As ...`` follows another one."""
     return re.findall(r"^// .*\S [A-Z]\w+(?:  +)[A-Z].*", text, re.MULTILINE)
 
 
@@ -178,15 +178,15 @@ def run_together(text: str) -> list[str]:
     ids=lambda p: p.parent.name,
 )
 def test_each_part_of_a_kernels_comment_begins_a_line(path: Path) -> None:
-    """clang-format joins them where a line before them is too long, and the contract cannot be read."""
+    """clang-format joins them if the line before is too long, and the contract becomes unreadable."""
     assert not run_together(path.read_text())
 
 
-def test_parts_that_are_run_together_are_seen() -> None:
+def test_parts_on_one_line_are_found() -> None:
     assert len(run_together("// Shapes   x (N,). Numbers  In double.\n// NaN      As IEEE 754 has it.\n")) == 1
 
 
-def test_the_header_rule_sees_a_planted_include() -> None:
+def test_a_planted_include_is_found() -> None:
     assert framework_includes('#include <torch/library.h>\n#include "onnxruntime_c_api.h"\n#include <vector>') == [
         "torch/library.h",
         "onnxruntime_c_api.h",
@@ -194,7 +194,7 @@ def test_the_header_rule_sees_a_planted_include() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_the_code_of_a_stage_is_found_whole(stage: str) -> None:
+def test_code_hash_finds_all_imports_of_a_stage(stage: str) -> None:
     """opmatrix.code_hash finds imports with a pattern; the parser must find the same files."""
     found: set[Path] = set()
     waiting = [PACKAGE / "stages" / f"{stage}.py"]
@@ -209,8 +209,8 @@ def test_the_code_of_a_stage_is_found_whole(stage: str) -> None:
     assert set(code_hash.modules(stage)) - {PACKAGE / "__init__.py"} == found - {PACKAGE / "__init__.py"}
 
 
-def test_nothing_happens_on_import() -> None:
-    """Modules define things; a call at the top level would run when somebody only looks."""
+def test_no_module_calls_anything_on_import() -> None:
+    """Modules only define things; a call at the top level would run on every import."""
     for path in modules(PACKAGE):
         if path.name == "__main__.py":
             continue
@@ -234,21 +234,21 @@ def shims(text: str) -> tuple[set[str], set[str]]:
 
 
 def test_bindings_use_no_symbol_outside_the_targets_list() -> None:
-    """tests/native and the compile stage hold the same of the libraries themselves; this needs no compiler."""
+    """tests/native and the compile stage check this for the libraries themselves; this test needs no compiler."""
     always, newer = shims((ROOT / "native/binding/stable/torch_shims.h").read_text())
     assert len(always) > 20
     assert always <= elf_symbols.torch_shims("2.9")
     assert newer == elf_symbols.torch_shims("newer") <= elf_symbols.torch_shims("2.15") - elf_symbols.torch_shims("2.9")
 
 
-def test_an_older_torch_loads_a_library_to_be_told_what_it_needs() -> None:
-    """A symbol that must be found would be all that the loader names."""
+def test_symbols_of_torch_are_weak() -> None:
+    """An older torch must load the library, which then names the version that it needs."""
     header = (ROOT / "native/binding/stable/torch_shims.h").read_text()
     always, newer = shims(header)
     assert header.count("[[gnu::weak]]") == len(always | newer)
 
 
-def test_the_symbol_rule_sees_a_planted_declaration() -> None:
+def test_a_planted_symbol_is_found() -> None:
     planted, _ = shims("void aoti_torch_new_in_2_10(int);\n// Newer than 2.9\nvoid torch_parallel_for(int);")
     assert planted == {"aoti_torch_new_in_2_10"}
     assert not planted <= elf_symbols.torch_shims("2.9")

@@ -46,10 +46,10 @@ def test_a_mistake(
     project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
 ) -> None:
     assert main(arguments) == code
-    told = capsys.readouterr()
-    assert message in told.err
-    assert told.out == ""
-    assert len(told.err.splitlines()) == 1
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1
 
 
 def test_a_broken_declaration(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,7 +63,7 @@ BARE = "import sys; sys.path.append({root!r}); from opmatrix.cli import main; sy
 
 
 def test_a_python_without_the_packages(project: Path, root: Path) -> None:
-    """As a checkout's own is, where ./run is forgotten: no traceback, but what to type."""
+    """Such as a checkout's system Python, without ./run: the message names the command, without a traceback."""
     for arguments in (["data", "group_norm"], ["verify", "group_norm", "--cell", "torch2.13-legacy-opset18-ort1.31"]):
         command = [sys.executable, "-I", "-S", "-c", BARE.format(root=str(root / "pipeline")), *arguments]
         done = subprocess.run(command, cwd=project, capture_output=True, text=True)
@@ -71,7 +71,7 @@ def test_a_python_without_the_packages(project: Path, root: Path) -> None:
         assert "is not installed for" in done.stderr and "`./run python`" in done.stderr
 
 
-def test_outside_of_a_project(
+def test_a_stage_outside_a_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -79,7 +79,7 @@ def test_outside_of_a_project(
     assert "no dodo.py in" in capsys.readouterr().err
 
 
-def test_an_unknown_stage_is_argparses_own_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_stage_has_the_message_of_argparse(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["verfy"])
     assert caught.value.code == 2

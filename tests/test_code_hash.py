@@ -1,4 +1,4 @@
-"""What the fingerprint of one lowering covers."""
+"""The code that the hash of one lowering covers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fingerprint(folder: Path, text: str, name: str = "custom") -> str:
         pytest.param("def custom", "import math\n\n\ndef custom", {"custom", "decomposed"}, id="an_import"),
     ],
 )
-def test_an_edit_touches_what_may_use_it(tmp_path: Path, old: str, new: str, touched: set[str]) -> None:
+def test_an_edit_changes_the_hashes_of_its_users(tmp_path: Path, old: str, new: str, touched: set[str]) -> None:
     assert old in FILE
     for name in ("custom", "decomposed"):
         changed = fingerprint(tmp_path, FILE, name) != fingerprint(tmp_path, FILE.replace(old, new), name)
@@ -60,11 +60,11 @@ def test_a_lowering_that_the_other_calls_belongs_to_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "binding", ["custom = half", "from other import custom", "from other import *", "class custom: ..."]
 )
-def test_a_lowering_may_be_bound_in_any_way(tmp_path: Path, binding: str) -> None:
+def test_a_lowering_may_be_assigned_in_any_way(tmp_path: Path, binding: str) -> None:
     without = FILE.replace("def custom", "def third")
     assert fingerprint(tmp_path, without) == ""
     assert fingerprint(tmp_path, f"{without}\n{binding}\n") != ""
 
 
-def test_a_file_that_is_no_python_counts_by_its_text(tmp_path: Path) -> None:
+def test_a_file_that_is_no_python_is_hashed_as_text(tmp_path: Path) -> None:
     assert fingerprint(tmp_path, "def (") != fingerprint(tmp_path, "def ((") != ""

@@ -1,4 +1,4 @@
-"""The Example of each class and method that users call is run, and is a declaration without mistakes."""
+"""The example of each class and method of the public interface runs, and is a declaration without mistakes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opmatrix.lowering.record_nodes import NodeGraph, Tensor
 
 
 def examples(module: ModuleType, names: tuple[str, ...]) -> list[doctest.DocTest]:
-    """Return the examples in the docstrings of the classes, their methods included."""
+    """Return the examples in the docstrings of the classes and their methods."""
     found = doctest.DocTestFinder(exclude_empty=True).find(module)
     classes = {f"{module.__name__}.{name}" for name in names}
     return [test for test in found if any(f"{test.name}.".startswith(f"{name}.") for name in classes)]
@@ -45,7 +45,7 @@ def run(test: doctest.DocTest) -> dict[str, Any]:
 
 
 def mistakes(value: object) -> Iterator[object]:
-    """Yield what a constructor of a declaration kept, at any depth."""
+    """Yield the mistakes that the constructors of a declaration recorded, at any depth."""
     yield from getattr(value, "__mistakes__", ())
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
     inner = vars(value).values() if hasattr(value, "__mistakes__") else inner
@@ -54,30 +54,30 @@ def mistakes(value: object) -> Iterator[object]:
 
 
 @pytest.mark.parametrize("test", DECLARATIONS, ids=short)
-def test_the_example_of_a_declaration(test: doctest.DocTest) -> None:
+def test_the_example_of_a_declaration_is_valid(test: doctest.DocTest) -> None:
     before = {*test.globs}
     made = {name: value for name, value in run(test).items() if name not in before}
     assert [m for value in made.values() for m in mistakes(value)] == []
 
 
 @pytest.mark.parametrize("test", LOWERINGS, ids=short)
-def test_the_example_of_a_lowering(test: doctest.DocTest) -> None:
+def test_the_example_of_a_lowering_runs(test: doctest.DocTest) -> None:
     test.globs |= {"g": NodeGraph(18, {}), "x": Tensor(name="x", dtype="float32", shape=(None, 3))}
     run(test)
 
 
-def test_everything_that_users_call_has_an_example() -> None:
+def test_everything_in_the_public_interface_has_an_example() -> None:
     assert {short(test) for test in DECLARATIONS} == {*DECLARED}
     methods = {name for name in vars(graph.Graph) if not name.startswith("_")} - {"opset"}
     assert {short(test) for test in LOWERINGS} == {"Graph", *methods}
 
 
-def test_an_example_that_says_something_else_is_seen() -> None:
+def test_an_example_with_another_output_is_found() -> None:
     wrong = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "planted", None, 0)
     with pytest.raises(AssertionError, match="Expected"):
         run(wrong)
 
 
-def test_an_unknown_field_in_an_example_is_seen() -> None:
+def test_an_unknown_field_in_an_example_is_found() -> None:
     unknown = spec.Input(name="x", type="float32", dim=("N",))  # type: ignore[call-arg]
     assert [*mistakes({"inputs": (unknown,)})] == [("unknown", "dim")]

@@ -1,4 +1,4 @@
-"""docs/failure-modes.md names only gates that docs/gates.md has, each with words that stand there beside its test."""
+"""docs/failure-modes.md names only gates of docs/gates.md, each with a message from the test's row there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SYMPTOMS = re.split(r"^### ", PAGE, flags=re.MULTILINE)[1:]
 
 
 def rows_of(test: str) -> list[str]:
-    """Return the rows of a test; a message that is a regular expression there has backslashes that no reader needs."""
+    """Return the rows of a test; a message that is a regular expression has backslashes, which readers do not need."""
     return [line.replace("\\.", ".") for line in GATES.splitlines() if line.startswith("|") and f"`{test}`" in line]
 
 
@@ -28,7 +28,7 @@ def test_a_symptom_has_its_cause_its_gate_and_its_remedy(symptom: str) -> None:
         assert rows_of(test), f"docs/gates.md has no row with the test {test}"
 
 
-def test_what_a_gate_says_stands_beside_its_test() -> None:
+def test_a_message_of_a_gate_is_in_the_row_of_its_test() -> None:
     """The text in backticks before a test in brackets is the message of a row of that test."""
     said = re.findall(r"`([^`\n]+)`[^`(]{0,80}\(\s*`(\w+/\w+\.py::\w+(?:\[[^\]`]*\])?)`", PAGE)
     assert len(said) > 20

@@ -1,4 +1,4 @@
-"""docs/gates.md names tests that exist, and messages that they hold."""
+"""docs/gates.md names tests that exist, and messages that are in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = [
 
 
 def problem(row: list[str]) -> str:
-    """Return what is wrong with a row of the page, or ""."""
+    """Return the fault of a row of the page, or ""."""
     if len(row) != 4:
         return f"{len(row)} columns, allowed: 4"
     _, _, message, test = row
@@ -36,12 +36,12 @@ def test_a_row_is_true(row: list[str]) -> None:
     assert problem(row) == ""
 
 
-def test_the_page_is_whole() -> None:
-    """Fifteen failures are met most; each has a row."""
+def test_the_page_is_complete() -> None:
+    """The fifteen most common failures have a row each."""
     assert {int(row[0].split()[0]) for row in ROWS if row[0][0].isdigit()} == set(range(1, 16))
 
 
-def test_a_row_that_is_not_true_is_found() -> None:
+def test_a_row_with_a_fault_is_found() -> None:
     good = next(row for row in ROWS if "[" in row[3])
     assert "no test test_nothing in" in problem([*good[:3], "lowering/test_graph.py::test_nothing"])
     assert "no case 'nothing' in" in problem([*good[:3], good[3].split("[")[0] + "[nothing]"])

@@ -1,4 +1,4 @@
-"""A project of its own uses opmatrix as an installed package, from its wheel alone, and outlives a newer one."""
+"""A user's project uses opmatrix as an installed package, from its wheel alone, and survives an upgrade of it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of a later version, with a command, a stage and an ONNX Runtime that this one does not have."""
+    """The wheel of a later version, with an additional command, stage and ONNX Runtime."""
     copy = tmp_path_factory.mktemp("later")
     for name in PACKAGED:
         if (ROOT / name).is_dir():
@@ -83,7 +83,7 @@ def install(wheel: Path, python: Path) -> None:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make an environment that has the wheel, and this environment's packages behind it, but not this checkout."""
+    """Make an environment with the wheel and this environment's packages, but without this checkout."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False, symlinks=True)
     packages = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
@@ -94,7 +94,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *command: object, code: int = 0) -> str:
-    """Run a command that sees no checkout; return what it said."""
+    """Run a command that does not see the checkout; return its output."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=folder,
@@ -108,38 +108,38 @@ def run(folder: Path, *command: object, code: int = 0) -> str:
 
 
 def written(project: Path) -> Mapping[str, str]:
-    """Return the files of a project that opmatrix did not make, with their hashes."""
+    """Return the files of a project that opmatrix did not generate, with their hashes."""
     files = (p for p in project.rglob("*") if p.is_file() and not {*MADE} & {*p.relative_to(project).parts})
     return {str(p.relative_to(project)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
 @pytest.fixture(scope="module")
 def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Begin from nothing, as a new user does: a project, an operator that is filled in, and all of it verified."""
+    """Begin with nothing, as a new user does: make a project, fill in an operator, and verify all of it."""
     folder = tmp_path_factory.mktemp("anywhere")
     run(folder, python.with_name("opmatrix"), "new", "--project", "my_ops")
     project = folder / "my_ops"
     run(project, python, "-m", "doit", "new", *SCHEMA)
     for path in (p for room in ("ops", "native") for p in (project / room).rglob("*.*")):
-        path.write_text(path.read_text().replace("FILL IN", "written"))  # a placeholder does not ship
+        path.write_text(path.read_text().replace("FILL IN", "written"))  # a placeholder is not shipped
     assert "6 cells: 6 verified" in run(project, python, "-m", "doit")
     return project
 
 
-def test_the_wheel_holds_headers_pins_and_no_operator(wheel: Path) -> None:
-    held = zipfile.ZipFile(wheel).namelist()
+def test_the_wheel_has_headers_and_pins_and_no_operator(wheel: Path) -> None:
+    packed = zipfile.ZipFile(wheel).namelist()
     packaged = (p for p in (ROOT / "pipeline").rglob("*") if p.is_file() and p.suffix not in (".pyc", ".pyo"))
-    assert {str(path.relative_to(ROOT / "pipeline")) for path in packaged} <= {*held}
-    assert {name.partition("/")[0] for name in held} == {"opmatrix", f"opmatrix-{VERSION}.dist-info"}
-    assert "opmatrix/native/include/opmatrix/tensor_view.h" in held
-    assert "opmatrix/native/binding/runtime.cc" in held
-    pins = {Path(name).name for name in held if name.startswith("opmatrix/requirements/")}
+    assert {str(path.relative_to(ROOT / "pipeline")) for path in packaged} <= {*packed}
+    assert {name.partition("/")[0] for name in packed} == {"opmatrix", f"opmatrix-{VERSION}.dist-info"}
+    assert "opmatrix/native/include/opmatrix/tensor_view.h" in packed
+    assert "opmatrix/native/binding/runtime.cc" in packed
+    pins = {Path(name).name for name in packed if name.startswith("opmatrix/requirements/")}
     locks = {path.name for path in (ROOT / "requirements").glob("*.txt")}
-    assert pins == {name for name in locks if re.match(r"(torch|ort)\d", name)}  # those of the matrix
-    assert not [name for name in held if "group_norm" in name or name.startswith(("ops/", "native/"))]
+    assert pins == {name for name in locks if re.match(r"(torch|ort)\d", name)}  # the pins of the matrix
+    assert not [name for name in packed if "group_norm" in name or name.startswith(("ops/", "native/"))]
 
 
-def test_it_is_the_wheel_that_is_used(python: Path, project: Path) -> None:
+def test_the_project_uses_the_wheel(python: Path, project: Path) -> None:
     where = run(project, python, "-c", "import opmatrix; print(opmatrix.__file__)").strip()
     assert Path(where).is_relative_to(python.parents[1])
     assert not (project / "native/include").exists() and not (project / "requirements").exists()
@@ -157,15 +157,15 @@ def test_every_command_works(python: Path, project: Path) -> None:
     assert "my.domain::ScaleShift" in run(project, *doit, "check", found)
     run(project, *doit, "dist")
     (shipped,) = (project / "build/dist").glob("my_ops-*.whl")
-    held = zipfile.ZipFile(shipped).namelist()
+    packed = zipfile.ZipFile(shipped).namelist()
     ours = {"my_ops/_opmatrix/LICENSE", "my_ops/_opmatrix/wheel_runtime/register.py", "my_ops/libmy_ops_ort.so"}
-    assert ours <= {*held}  # what a wheel copies of opmatrix is in its own wheel
+    assert ours <= {*packed}  # the modules that a wheel copies from opmatrix are in its own wheel
     assert "headers: removed" in run(project, *doit, "clean") and not (project / "build/report").exists()
     assert "6 cells: 6 verified" in run(project, *doit)
     assert written(project) == before
 
 
-def test_a_header_of_the_package_is_an_input_as_one_of_the_project_is(python: Path, project: Path) -> None:
+def test_a_header_of_the_package_is_an_input_like_one_of_the_project(python: Path, project: Path) -> None:
     header = next(python.parents[1].glob("lib/*/site-packages/opmatrix/native/include/opmatrix/math.h"))
     before = header.read_text()
     header.write_text(before + "// edited\n")
@@ -188,8 +188,8 @@ def test_tox_knows_the_matrix(python: Path, project: Path) -> None:
     assert written(project) == before
 
 
-def test_an_update_touches_nothing(python: Path, wheel: Path, newer: Path, project: Path) -> None:
-    """What is new in a newer opmatrix is there for a project that an older one wrote, and none of its files changes."""
+def test_an_upgrade_changes_no_file(python: Path, wheel: Path, newer: Path, project: Path) -> None:
+    """A project of an older opmatrix gets the additions of a newer one, and none of its files changes."""
     before = written(project)
     run(project, python, "-m", "doit")
     assert "no task, operator, command or output 'greet'" in run(project, python, "-m", "doit", "greet", code=2)
@@ -205,7 +205,7 @@ def test_an_update_touches_nothing(python: Path, wheel: Path, newer: Path, proje
     assert "\nort1.99 " not in run(project, python, "-m", "tox", "list")
 
 
-def test_an_operator_of_the_checkout_is_taken_along(python: Path, tmp_path: Path) -> None:
+def test_an_operator_of_the_checkout_moves_to_a_project(python: Path, tmp_path: Path) -> None:
     run(tmp_path, python.with_name("opmatrix"), "new", "--project", "my_ops")
     for room in ("ops", "native"):
         shutil.copytree(ROOT / room / "group_norm", tmp_path / "my_ops" / room / "group_norm")

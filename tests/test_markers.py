@@ -12,9 +12,9 @@ from tests.conftest import pytest_runtest_call
 
 
 def run(monkeypatch: pytest.MonkeyPatch, marker: object) -> object:
-    """Import a torch during a test with or without the marker; return what the test returns."""
+    """Import a torch in a test with or without the marker; return the test's result."""
     item: Any = SimpleNamespace(get_closest_marker=lambda name: marker)
-    with monkeypatch.context() as patch:  # over before the real hook looks
+    with monkeypatch.context() as patch:  # removed before the real hook checks
         patch.delitem(sys.modules, "torch", raising=False)
         call = pytest_runtest_call(item)
         next(call)

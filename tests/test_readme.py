@@ -1,6 +1,4 @@
-"""README and docs show what is there: files, counted lines, links, output. docs/test_readme_commands.py executes the
-commands.
-"""
+"""README and docs match the project: files, counted lines, links, output. test_readme_commands.py runs commands."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ PAGES = [
 ]
 
 
-def test_the_declaration_is_shown_as_it_is() -> None:
+def test_the_declaration_in_readme_is_the_file() -> None:
     assert f"```python\n{(ROOT / 'ops/group_norm/spec.py').read_text()}```" in README
 
 
@@ -37,8 +35,8 @@ def test_lines_are_counted() -> None:
         assert len((ROOT / path).read_text().splitlines()) == int(lines), path
 
 
-def test_the_matrix_is_counted_as_it_is_planned() -> None:
-    """The sentence comes from a report; how many cells there are now is known without one."""
+def test_the_number_of_planned_cells_is_current() -> None:
+    """The sentence comes from a report; the number of planned cells needs none."""
     layout = Paths(ROOT)
     cells = chosen_cells(layout, Choice(torch="all", ort="all"))
     planned = [cell for o in load_operators(layout) for _ in o.spec.lowerings for cell in o.cells(cells)]
@@ -49,13 +47,13 @@ def test_the_matrix_is_counted_as_it_is_planned() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
 
 
 def bare(text: str) -> list[str]:
-    """Return lines without seconds and error figures, which differ between machines; every other word does not."""
+    """Return lines without seconds and errors, which differ between machines; all other words must match."""
     figures = re.sub(r"\d+\.\d+s? |\d+\.\d+e[-+]\d+ +\d+%|\d+\.\d+$", "", text, flags=re.MULTILINE)
     return [re.sub(r"\s+", " ", line).strip() for line in figures.splitlines() if line.strip(" ─")]
 
@@ -63,8 +61,8 @@ def bare(text: str) -> list[str]:
 @pytest.mark.compile
 @pytest.mark.torch
 @pytest.mark.ort
-def test_the_output_shown_is_the_real_one() -> None:
-    """The steps that are shown are steps of this project, and the table is that of its report."""
+def test_the_output_in_readme_is_real() -> None:
+    """The steps in it are steps of this project, and the table is that of its report."""
     doit = [sys.executable, "-m", "doit"]
     listed = subprocess.run([*doit, "list", "--all"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     on_demand = ("sanitize", "probe", "link-wheel", "dist")

@@ -1,4 +1,4 @@
-"""./run: what it decides before any Python starts, with stubs for the environment and for the Python that makes it."""
+"""./run: its decisions before any Python starts, with stubs for the environment and for the Python that makes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PINNED = ("requirements/main.txt", "requirements/torch-cpu.txt", "pyproject.toml
 
 
 class Checkout:
-    """A folder with ./run, the files that it compares, and a stub environment whose one command is `show`."""
+    """A folder with ./run, the files that it compares, and a stub environment whose only command is `show`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -60,16 +60,16 @@ def made(checkout: Checkout) -> Checkout:
     return checkout
 
 
-def test_the_command_runs_in_the_environment_and_where_the_caller_is(made: Checkout, tmp_path: Path) -> None:
+def test_the_command_runs_in_the_environment_and_the_current_folder(made: Checkout, tmp_path: Path) -> None:
     done = made.run("show", "a", "b  c", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{made.root}/.venv|{tmp_path}|2|b  c\n", "")
 
 
-def test_the_exit_code_is_the_commands(made: Checkout) -> None:
+def test_the_exit_code_is_that_of_the_command(made: Checkout) -> None:
     assert made.run("sh", "-c", "exit 3").returncode == 3
 
 
-def test_from_its_own_folder_by_name_alone(made: Checkout) -> None:
+def test_run_starts_without_a_path(made: Checkout) -> None:
     done = subprocess.run(["sh", "run", "show"], cwd=made.root, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -88,7 +88,7 @@ def test_usage(checkout: Checkout) -> None:
 
 
 def is_made_anew(done: subprocess.CompletedProcess[str]) -> bool:
-    """Did it call the Python that makes the environment, and stop with its exit code?"""
+    """Return whether ./run called the Python that makes the environment, and returned its exit code."""
     return (done.returncode, done.stdout) == (42, "made by -m opmatrix.environments.bootstrap\n")
 
 
@@ -113,7 +113,7 @@ def test_moved_checkout(made: Checkout) -> None:
     assert is_made_anew(made.run("show"))
 
 
-def test_vanished_python(made: Checkout) -> None:
+def test_deleted_python(made: Checkout) -> None:
     (made.root / ".venv/bin/python").unlink()
     assert is_made_anew(made.run("show"))
 
@@ -125,7 +125,7 @@ def test_another_python(made: Checkout) -> None:
 
 
 @pytest.mark.parametrize("version", ["CPython 3.10.12", "CPython 3.14.0", "PyPy 3.11.9"])
-def test_python_that_does_not_fit(checkout: Checkout, version: str) -> None:
+def test_unsuitable_python(checkout: Checkout, version: str) -> None:
     python = checkout.script("old-python", f'case $2 in *exit*) exit 1 ;; *) echo "{version}" ;; esac')
     done = checkout.run("show", OPMATRIX_PYTHON=str(python))
     assert done.returncode == 72
@@ -139,7 +139,7 @@ def test_no_python(checkout: Checkout) -> None:
 
 
 def test_this_python_fits(checkout: Checkout) -> None:
-    """The real check with a real Python, which then finds the checkout's own module, not an installed one."""
+    """The real check with a real Python, which then imports the checkout's own module, not an installed one."""
     package = checkout.root / "pipeline/opmatrix"
     (package / "environments").mkdir(parents=True)
     for name in ("__init__.py", "environments/__init__.py"):

@@ -1,4 +1,4 @@
-"""What is for a log alone: what a step is at, and what is too long to be shown."""
+"""Messages for the log alone: the current case of a step, and messages that are too long for the terminal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from opmatrix.verdict import read
 FAULTS = {name: f"my_op-{name}: wrong" for name in ("a", "b", "c")}
 
 
-def test_by_hand_nothing_says_what_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stage_by_hand_does_not_print_the_current_case(capsys: pytest.CaptureFixture[str]) -> None:
     step_log.now_running("case seed")
     assert capsys.readouterr().out == ""
 
 
-def test_a_log_says_it_and_nobody_is_shown_it(
+def test_the_log_has_the_current_case_and_the_terminal_does_not(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(step_log.LOGGED, "1")
@@ -36,7 +36,7 @@ def test_a_log_says_it_and_nobody_is_shown_it(
     assert step_log.last_running("last words\n") == ""
 
 
-def test_what_cpp_writes_is_kept_as_well_and_in_order(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_cpp_is_in_the_log_in_order(capfd: pytest.CaptureFixture[str]) -> None:
     print("before")
     with pytest.raises(ZeroDivisionError), step_log.capture_stdout():
         os.write(1, b"graph(\n")
@@ -47,22 +47,22 @@ def test_what_cpp_writes_is_kept_as_well_and_in_order(capfd: pytest.CaptureFixtu
     assert capfd.readouterr().out.splitlines() == ["before", "# graph(", "after"]
 
 
-def test_three_faults_are_told_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+def test_three_faults_are_shown_completely(capsys: pytest.CaptureFixture[str]) -> None:
     assert step_log.summarize_faults(FAULTS, subject="my_op", where="here") == "\n".join(FAULTS.values())
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("logged", [False, True])
-def test_of_more_faults_one_line_says_how_many_and_where(
+def test_one_line_has_the_number_and_place_of_more_faults(
     logged: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if logged:
         monkeypatch.setenv(step_log.LOGGED, "1")
-    told = step_log.summarize_faults(
+    message = step_log.summarize_faults(
         {**FAULTS, "d, e": "my_op-d: wrong. Also e", "f": "my_op-f: wrong"}, subject="my_op", where="here"
     )
     where = "the log, and here" if logged else "here"
-    assert told.splitlines() == [*FAULTS.values(), f"my_op: 3 more cases are wrong: d, e, f. In full: {where}"]
+    assert message.splitlines() == [*FAULTS.values(), f"my_op: 3 more cases are wrong: d, e, f. In full: {where}"]
     assert capsys.readouterr().out == ("# my_op-d: wrong. Also e\n# my_op-f: wrong\n" if logged else "")
     many = {f"c{n}": "wrong" for n in range(40)}
     assert (
@@ -73,7 +73,7 @@ def test_of_more_faults_one_line_says_how_many_and_where(
 
 
 def crashed(tmp_path: Path, log: str, *, group: str, command: tuple[str, ...]) -> str:
-    """Return what the verdict says of a step that died."""
+    """Return the message in the verdict of a step that died."""
     (tmp_path / "log").write_text(log)
     cell = Cell.parse("torch2.13-dynamo-opset18-ort1.31")
     step = Step(
@@ -92,19 +92,19 @@ def crashed(tmp_path: Path, log: str, *, group: str, command: tuple[str, ...]) -
 
 def test_a_crash_names_the_case_and_replays_it(tmp_path: Path) -> None:
     log = "$ command\n# at model static\n# at case seed\n# at case nan\nFatal Python error\n"
-    told = crashed(tmp_path, log, group="verify", command=("verify", "my_op"))
-    assert told.splitlines()[:3] == [
+    message = crashed(tmp_path, log, group="verify", command=("verify", "my_op"))
+    assert message.splitlines()[:3] == [
         "died of SIGSEGV after 0.4 s, at case nan",
         "Fatal Python error",
         "Replay: python -m opmatrix verify my_op --case nan",
     ]
-    assert "gdb --args python -m opmatrix verify my_op --case nan --debug" in told
+    assert "gdb --args python -m opmatrix verify my_op --case nan --debug" in message
     assert read_output(tmp_path / "log") == "Fatal Python error"
 
 
-def test_a_crash_elsewhere_names_what_was_tried_and_replays_all(tmp_path: Path) -> None:
-    told = crashed(tmp_path, "$ c\n# at a, b in 4 threads at once\n", group="verify", command=("verify", "my_op"))
-    assert told.splitlines()[:2] == [
+def test_a_crash_outside_a_case_names_the_action_and_replays_all(tmp_path: Path) -> None:
+    message = crashed(tmp_path, "$ c\n# at a, b in 4 threads at once\n", group="verify", command=("verify", "my_op"))
+    assert message.splitlines()[:2] == [
         "died of SIGSEGV after 0.4 s, at a, b in 4 threads at once",
         "Replay: python -m opmatrix verify my_op",
     ]

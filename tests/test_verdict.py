@@ -22,7 +22,7 @@ FOUND = Verdict(
 )
 
 
-def test_a_verdict_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_verdict_is_equal_after_it_is_written_and_read(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "verdict.json"
     verdict.write(path, FOUND)
     assert verdict.read(path) == FOUND
@@ -34,7 +34,7 @@ def test_names_and_replay() -> None:
     assert FOUND.replay("large") == f"python -m opmatrix verify op --lowering custom --cell {CELL} --case large"
 
 
-def test_a_mismatch_without_a_number_is_beyond_any_limit(tmp_path: Path) -> None:
+def test_a_mismatch_without_a_finite_error_exceeds_any_limit(tmp_path: Path) -> None:
     wrong = replace(CASE, error=None, tolerance_used=None)
     assert (wrong.error, wrong.tolerance_used) == (math.inf, math.inf) and percent(math.inf) == ">999%"
     assert [percent(used) for used in (1.5, 9.99, 1e9)] == ["150%", "999%", ">999%"]
@@ -58,13 +58,13 @@ OLD = {"op": "op", "lowering": "custom", "cell": str(CELL), "outcome": "verified
     "text",
     ["", "{", "[]", "{}", '{"cases": []}', '{"op": "op", "cases": [{"x": 1}]}', json.dumps(OLD | {"cases": []})],
 )
-def test_anything_else_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_verdicts_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "verdict.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"not a verdict|Expecting"):
         verdict.read(path)
 
 
-def test_a_missing_verdict_is_told_apart(tmp_path: Path) -> None:
+def test_a_missing_verdict_has_its_own_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         verdict.read(tmp_path / "none.json")

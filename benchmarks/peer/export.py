@@ -8,7 +8,7 @@ import torch
 
 folder = Path(sys.argv[1])
 torch.ops.load_library(str(folder / "peer.so"))
-warnings.simplefilter("ignore")  # that the exporter is the older one
+warnings.simplefilter("ignore")  # checks that the exporter is the legacy one
 
 
 def symbolic(g, x, num_groups, scale, bias, eps):  # noqa: ANN001, ANN201

@@ -1,4 +1,4 @@
-"""The page about what can be typed and set, from the programs themselves: argparse, doit's commands, ./run."""
+"""The page about commands and settings, from the programs themselves: argparse, doit's commands, ./run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         "third-party-licenses": "files of the project, by the package or the folder whose headers an operator includes",
     },
 }
-# Those of `doit help` are taken from there, those of ./run from its first lines.
+# `doit help` explains its own codes, and the first lines of ./run those of ./run.
 MORE_VARIABLES = {
     "NINJA": "ninja, if it is not the one that is installed",
     "OPMATRIX_TORCH_WHEELS": "for tests/other_versions alone: a folder with wheels of torch",
@@ -96,7 +96,7 @@ def _two(rows: Mapping[str, str]) -> str:
 
 def _doit_commands(root: Path) -> Iterator[str]:
     """Yield a section for each command of doit, in the order of `doit help`."""
-    with contextlib.chdir(root):  # doit reads the pyproject.toml of the folder where it is
+    with contextlib.chdir(root):  # doit reads the pyproject.toml of the current folder
         main = Program()
     found = main.get_cmds()
     loader = get_loader(main.config, main.task_loader, found)
@@ -106,7 +106,7 @@ def _doit_commands(root: Path) -> Iterator[str]:
         if issubclass(kind, RemovedCommand):
             continue
         command = kind(task_loader=loader, config=main.config, bin_name="doit", cmds=found)
-        # Those of a section, such as "DB backend", are doit's own: where it keeps its state is ours to say.
+        # A section such as "DB backend" has options of doit that opmatrix sets: where the state is kept.
         options = [_doit_option(o, command.config_vals) for o in command.get_options() if not o.section]
         yield f"### doit {name}"
         yield code(f"doit {name} {kind.doc_usage}".strip()) + ": " + plain(kind.doc_purpose) + "."
@@ -148,5 +148,5 @@ def _errors() -> list[type[errors.OpmatrixError]]:
 
 
 def variables_in(text: str) -> set[str]:
-    """Return the variables of ours that a text names."""
+    """Return the variables of opmatrix that a string names."""
     return set(re.findall(r"OPMATRIX_[A-Z_]+[A-Z]", text))

@@ -1,4 +1,4 @@
-"""The page about what a declaration may say, from the text of pipeline/opmatrix/spec.py: pure."""
+"""The page about the fields of a declaration, from the text of pipeline/opmatrix/spec.py: pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from opmatrix.operator_pages.markdown import code, codes, plain, prose, table
 
-ROOTS = ("OpSpec", "Model")  # SPEC and MODELS; the other classes follow in the order in which they are met
+ROOTS = ("OpSpec", "Model")  # SPEC and MODELS; the other classes follow in the order in which fields refer to them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
     name: str
     type: str
-    default: str  # as it is written; "" where there is none
+    default: str  # the default as it is written; "" for none
     meaning: str
 
 
@@ -30,7 +30,7 @@ class Class:
 
 
 def render(source: str) -> str:
-    """Return the page. Raises ValueError for a field that nothing is said about."""
+    """Return the page. Raises ValueError for a field without a description."""
     tree = ast.parse(source)
     classes = {c.name: c for c in _classes(tree)}
     aliases = dict(_aliases(tree))
@@ -54,7 +54,7 @@ def _classes(tree: ast.Module) -> Iterator[Class]:
 
 
 def _fields(node: ast.ClassDef) -> Iterator[Field]:
-    """Yield the fields of a dataclass; a text below one, as Sphinx and editors have it, says what it means."""
+    """Yield the fields of a dataclass; the string below a field, as Sphinx and editors read it, describes it."""
     for line, following in zip(node.body, [*node.body[1:], None], strict=True):
         if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):
             continue
@@ -75,7 +75,7 @@ def _default(value: ast.expr | None) -> str:
 
 
 def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the types that have a name, and what they allow."""
+    """Yield the type aliases, and what they allow."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id != "MISSING":
             value = node.value
@@ -109,7 +109,7 @@ def _class(one: Class, classes: Mapping[str, Class], aliases: Mapping[str, str])
 
 
 def _type(annotation: str, known: Mapping[str, object]) -> str:
-    """Return a type, each alternative a link where it names something of this page."""
+    """Return a type, each alternative a link where this page describes it."""
 
     def linked(alternative: str) -> str:
         names = [word for word in re.findall(r"\w+", alternative) if word in known]

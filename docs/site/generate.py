@@ -1,4 +1,4 @@
-"""Write the pages of docs/reference/ that follow from the tool: `./run python -m docs.site.generate`."""
+"""Write the generated pages of docs/reference/: `./run python -m docs.site.generate`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMAND = "./run python -m docs.site.generate"
 
 
 def pages(root: Path) -> Mapping[str, str]:
-    """Return the text of each page, by its name; each says what made it, for who would edit it."""
+    """Return the text of each page, by its name; each names its generator for readers who want to edit it."""
     made = {
         "declaration.md": declaration.render((root / "pipeline/opmatrix/spec.py").read_text()),
         "commands.md": commands.render(root),
@@ -25,7 +25,7 @@ def pages(root: Path) -> Mapping[str, str]:
 
 
 def main() -> None:
-    """Write what differs."""
+    """Write the pages that differ."""
     for name, text in pages(ROOT).items():
         path = ROOT / "docs/reference" / name
         path.parent.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
-"""The rooms of the package and the imports between them, read from source text. Nothing is executed or checked out.
+"""The rooms of the package and the imports between them, read from source text. It executes and checks out nothing.
 
-A room is a folder at the top of the package, or a module there. An import anywhere in a file counts: inside a function,
-or for a type checker alone, it is the same knowledge of another room.
+A room is a folder at the top of the package, or a module there. An import anywhere in a file counts, also inside a
+function or for type checking alone: the file depends on the other room.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Package:
     def of(cls, files: Mapping[str, str]) -> Package:
         """Return the package in `files`, the text of Python files by their path in the repository.
 
-        It is ``opmatrix`` where pipeline/opmatrix/ is there; until 2026-11, pipeline/ itself was the package.
+        It is ``opmatrix`` where pipeline/opmatrix/ exists; until 2026-11, pipeline/ itself was the package.
         """
         inner = f"{FOLDER}/opmatrix/"
         parent = FOLDER if any(path.startswith(inner) for path in files) else "."
@@ -44,7 +44,7 @@ class Package:
 
     @classmethod
     def at_revision(cls, root: Path, revision: str) -> Package:
-        """Return the package at a git revision. Raises subprocess.CalledProcessError where git does not know it."""
+        """Return the package at a git revision. Raises subprocess.CalledProcessError for an unknown revision."""
         command = ["git", "-C", str(root), "archive", "--format=tar", revision, FOLDER]
         packed = subprocess.run(command, capture_output=True, check=True).stdout
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
@@ -87,7 +87,7 @@ class Package:
 
 
 def imports(text: str) -> Iterator[str]:
-    """Yield the dotted names that the text of a Python file imports, those inside functions too.
+    """Yield the dotted names that the text of a Python file imports, also inside functions.
 
     ``from package import name`` yields both the package and ``package.name``, which may be a module.
     """

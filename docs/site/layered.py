@@ -1,8 +1,8 @@
 """Boxes in layers with arrows from top to bottom, as an SVG that is readable on a light and on a dark page.
 
-The method is Sugiyama's: a layer for each box by its longest path downwards; an arrow over several layers bends at a
-point in each; the order in a layer is by the neighbours' mean, as long as that leaves fewer crossings; then each moves
-over its neighbours as far as there is room. Everything is deterministic, so that a test can compare the text.
+The method is Sugiyama's. The longest path downwards decides the layer of a box. An arrow over several layers bends at a
+point in each. The order in a layer follows the mean of the neighbours, as long as that leaves fewer crossings. Then
+each box moves above its neighbours as far as there is room. The result is deterministic, so that a test can compare it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from itertools import pairwise
 Arrow = tuple[str, str]
 Layers = list[list[str]]  # from top to bottom, each from left to right
 
-WIDTH, HEIGHT = 224, 62  # of a box
-ACROSS, DOWN = 20, 44  # between boxes, and between layers
-BEND = 16  # what a bend takes of the width of its layer
+WIDTH, HEIGHT = 224, 62  # size of a box
+ACROSS, DOWN = 20, 44  # gap between boxes, and between layers
+BEND = 16  # width that a bend takes in its layer
 MARGIN, TOP = 28, 64
 _SWEEPS = 24
 _STRAIGHT = 8
@@ -46,7 +46,7 @@ class Box:
 
 
 def render(title: str, boxes: Sequence[Box], arrows: Set[Arrow], *, made_by: str) -> str:
-    """Return the SVG. The arrows must have no cycle; those that a longer path replaces are better left out."""
+    """Return the SVG. The arrows must have no cycle; leave out those that a longer path replaces."""
     layers, edges = _bent(_layers([box.name for box in boxes], arrows), arrows)
     layers = _ordered(layers, edges)
     names = {box.name for box in boxes}
@@ -160,7 +160,7 @@ def _placed(layers: Layers, edges: Sequence[Arrow], widths: Mapping[str, int]) -
     """Return the middle of each box and bend: over its neighbours as far as the order and the widths allow."""
     above, below = _neighbours(edges)
     x: dict[str, float] = {}
-    # A bend goes where all bends of its arrow are in the mean, and moves boxes aside: a long arrow becomes straight.
+    # A bend goes to the mean of all bends of its arrow, and moves boxes aside: a long arrow becomes straight.
     weights = {node: _STRAIGHT if width == BEND else 1 for node, width in widths.items()}
     near = {node: [*above.get(node, ()), *below.get(node, ())] for node in widths}
     for node in near:
@@ -176,12 +176,12 @@ def _placed(layers: Layers, edges: Sequence[Arrow], widths: Mapping[str, int]) -
 
 
 def _apart(wanted: Mapping[str, float], widths: Mapping[str, int], weights: Mapping[str, int]) -> dict[str, float]:
-    """Return places in the order of `wanted` that do not overlap: the least weighted sum of squared distances to it."""
+    """Return positions in the order of `wanted` without overlap; minimize the weighted sum of squared distances."""
     offsets = [0.0]
     for a, b in pairwise(wanted):
         offsets.append(offsets[-1] + (widths[a] + widths[b]) / 2 + ACROSS)
-    # Without its offset, none may be to the left of the one before it: isotonic regression, by pooling neighbours.
-    pools: list[tuple[float, int, int]] = []  # where, weight, how many
+    # Minus its offset, no position may be left of the previous one: isotonic regression, by pooling neighbours.
+    pools: list[tuple[float, int, int]] = []  # position, weight, count
     for node, offset in zip(wanted, offsets, strict=True):
         pools.append((wanted[node] - offset, weights[node], 1))
         while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
@@ -194,7 +194,7 @@ def _apart(wanted: Mapping[str, float], widths: Mapping[str, int], weights: Mapp
 def _lines(
     arrows: Set[Arrow], edges: Sequence[Arrow], x: Mapping[str, float], y: Mapping[str, int]
 ) -> Iterator[list[tuple[float, float]]]:
-    """Yield the points of each arrow. Those of one box leave and arrive side by side."""
+    """Yield the points of each arrow. The arrows of one box leave and arrive side by side."""
     above, below = _neighbours(edges)
     for arrow in sorted(arrows):
         bends = [node for node in y if node.startswith(_bend(arrow, ""))]
@@ -208,7 +208,7 @@ def _lines(
 
 
 def _port(node: str, others: Sequence[str], x: Mapping[str, float]) -> float:
-    """Return how far from the middle of a box the arrow to or from `node` begins."""
+    """Return the distance from the middle of a box at which the arrow to or from `node` begins."""
     order = sorted(others, key=lambda other: x[other])
     return (order.index(node) - (len(order) - 1) / 2) * min(28, (WIDTH - 40) / len(order))
 

@@ -1,6 +1,6 @@
-"""Write into README.md how much the last report says is verified: `./run python -m docs.site.readme_counts`.
+"""Write the totals of the last report into README.md: `./run python -m docs.site.readme_counts`.
 
-After `./run doit torch=all ort=all`, which makes a report of the whole matrix.
+Run it after `./run doit torch=all ort=all`, which makes a report of the whole matrix.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from opmatrix.report.report_json import Document, parse
 from opmatrix.version import numbers
 
 ROOT = Path(__file__).parents[2]
-# The text between the two comments is written anew.
+# The program replaces the text between the two comments.
 _BETWEEN = re.compile(r"(<!-- counted: [^>]* -->\n).*?(\n<!-- /counted -->)", re.DOTALL)
 
 
 def sentence(report: Document) -> str:
-    """Return what a report says in all: cells and outcomes, operators, torches, ONNX Runtimes.
+    """Return the totals of a report: cells and outcomes, operators, torches, ONNX Runtimes.
 
-    Raises ReportError for one with a cell that is neither verified nor unsupported: that is nothing to show.
+    Raises ReportError for a report with a cell that is neither verified nor unsupported.
     """
     counts, cells = report["counts"], report["cells"]
     if wrong := counts["cells"] - counts["verified"] - counts["unsupported"]:
@@ -51,7 +51,7 @@ def _versions(found: Iterable[str]) -> list[str]:
 
 
 def main() -> None:
-    """Raises ReportError for no report, a report with faults, and a page without the comments."""
+    """Update README.md. Raises ReportError for no report, a report with faults, and a page without the comments."""
     path, page = Paths(ROOT).report_data, ROOT / "README.md"
     report = parse(path.read_text()) if path.is_file() else None
     if report is None:

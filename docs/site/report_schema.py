@@ -11,7 +11,7 @@ Schema = Mapping[str, Any]
 
 
 def render(schema: Schema) -> str:
-    """Return the page. Raises ValueError for a key that the schema has no description of."""
+    """Return the page. Raises ValueError for a key without a description in the schema."""
     definitions = schema["$defs"]
     objects = {name: one for name, one in definitions.items() if "properties" in one}
     parts = [
@@ -37,7 +37,7 @@ def _table(schema: Schema, where: str) -> str:
 
 
 def _rows(schema: Schema, where: str, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """Yield a row for each key, and below an object those of its own."""
+    """Yield a row for each key, and the rows of an object's keys below it."""
     for key, value in schema["properties"].items():
         required = "" if key in schema.get("required", ()) else "optional"
         yield code(prefix + key), _type(value), required, _described(value, f"{where}.{key}")

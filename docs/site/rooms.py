@@ -1,7 +1,7 @@
-"""The rooms of the package from top to bottom, what each holds, and their picture: `./run python -m docs.site.rooms`.
+"""The rooms of the package from top to bottom, their descriptions and picture: `./run python -m docs.site.rooms`.
 
-A room imports only rooms below it in ROOMS. tests/test_architecture.py checks that, and the picture at the top of
-docs/architecture.md, docs/rooms.svg, is drawn from the imports themselves.
+A room imports only rooms below it in ROOMS; tests/test_architecture.py checks that. The picture at the top of
+docs/architecture.md, docs/rooms.svg, shows the actual imports.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def faults(package: Package, rooms: Sequence[Room] = ROOMS) -> Iterator[str]:
 
 
 def picture(package: Package, rooms: Sequence[Room] = ROOMS) -> str:
-    """Return the SVG. Raises ValueError with all faults, as no order can be drawn then."""
+    """Return the SVG. Raises ValueError with all faults: an order with faults cannot be drawn."""
     if found := list(faults(package, rooms)):
         raise ValueError("\n".join(found))
     drawn = {member: room.name for room in rooms for member in room.members}

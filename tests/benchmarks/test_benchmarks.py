@@ -1,4 +1,4 @@
-"""Every program in benchmarks/ runs, at its smallest size; that of faults can tell what is right from what is not."""
+"""Every program in benchmarks/ runs, at its smallest size; faults.py distinguishes right results from wrong ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.incremental.conftest import REPOSITORY
 pytestmark = pytest.mark.incremental
 
 BENCHMARKS = REPOSITORY / "benchmarks"
-PARTS = {"measuring", "plot", "toy"}  # modules that the programs share
-# The programs that need nothing but their smallest size, and what each prints at the end.
+PARTS = {"measuring", "plot", "toy"}  # modules that the programs import
+# The programs that need only their smallest size, and the end of their output.
 SMALLEST = {
     "against": (["HEAD", "--smallest", "--only", "no-op"], "no-op"),
     "growth": (["--operators", "1", "--rounds", "1"], "1  default"),
@@ -24,7 +24,7 @@ SMALLEST = {
     "structure": ([], "cycles between rooms"),
     "whole": (["--rounds", "1", "--smallest"], "of that the exporters: "),
 }
-# In the place of pygount, which lines.py needs and this project does not.
+# In place of pygount, which lines.py needs and this project does not require.
 PYGOUNT = """
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,7 +59,7 @@ def test_a_program_runs(program: str) -> None:
 
 
 def test_lines_are_counted(tmp_path: Path) -> None:
-    """The seeds are 1000 lines here, so that the goal is met."""
+    """The seeds have 1000 lines here, so that the goal is met."""
     (tmp_path / "pygount.py").write_text(PYGOUNT)
     theirs = subprocess.run(
         [sys.executable, "-c", "import lines; print(*lines.THEIRS)"], cwd=BENCHMARKS, capture_output=True, text=True
@@ -71,7 +71,7 @@ def test_lines_are_counted(tmp_path: Path) -> None:
     assert done.returncode == 0 and "the real one: " in done.stdout, done.stdout + done.stderr
 
 
-def test_faults_are_told_apart() -> None:
+def test_faults_are_distinguished() -> None:
     done = run("faults", "--only", "flag", "SIGKILL")
     assert done.returncode == 0, done.stdout + done.stderr
     _, flag, killed, *_ = (line.split("|") for line in done.stdout.splitlines())

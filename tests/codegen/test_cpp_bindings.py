@@ -17,7 +17,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, TorchOp
 
 ROOT = Path(__file__).resolve().parents[2]
-# Beside this Python where the test environment is not on PATH.
+# Next to this Python where the test environment is not on PATH.
 CLANG_FORMAT = shutil.which("clang-format") or shutil.which("clang-format", path=str(Path(sys.executable).parent))
 
 needs_clang_format = pytest.mark.skipif(CLANG_FORMAT is None, reason="clang-format is not installed")
@@ -29,7 +29,7 @@ def group_norm() -> OpSpec:
 
 
 def spec(**fields: object) -> OpSpec:
-    """Return a declaration with two type variables, sizes that meet, and an attribute with every kind of limit."""
+    """Return a declaration with two type variables, equal sizes, and an attribute with every kind of limit."""
     given = {
         "name": "mix",
         "summary": "Mixes.",
@@ -91,7 +91,7 @@ def every_kind() -> OpSpec:
 
 
 def bins() -> OpSpec:
-    """Return a declaration whose output has sizes that are attributes."""
+    """Return a declaration whose output sizes are attributes."""
     attributes = (Attribute(name="bins", kind="int", torch_name="pooled", minimum=1),)
     outputs = (Output(name="y", type="T", shape=Dims(dims=("N", "bins", "2*bins - M"))),)
     inputs = (Input(name="x", type="T", dims=("N", "M")),)
@@ -107,20 +107,20 @@ def test_sizes_are_taken_from_attributes() -> None:
 
 
 def windows() -> OpSpec:
-    """Return a declaration whose output may come to a size below 0."""
+    """Return a declaration whose output size may be negative."""
     inputs = (Input(name="x", type="T", dims=("N", "M")),)
     outputs = (Output(name="y", type="T", shape=Dims(dims=("(N - 3) // 2 + 1", "M"))),)
     return spec(types={"T": ("float32", "float64")}, inputs=inputs, attributes=(), outputs=outputs)
 
 
 @pytest.mark.parametrize("declared", [spec, plain, every_kind, windows, bins])
-def test_lines_are_short_but_for_strings(declared: Callable[[], OpSpec]) -> None:
+def test_lines_except_strings_are_short(declared: Callable[[], OpSpec]) -> None:
     files = cpp_bindings.render(declared())
     assert [line for text in files.values() for line in text.splitlines() if len(line) > 120 and '"' not in line] == []
 
 
 @needs_clang_format
-def test_native_is_laid_out_as_clang_format_would() -> None:
+def test_native_is_formatted_as_clang_format_would() -> None:
     paths = [str(p) for p in (ROOT / "native").rglob("*") if p.suffix in (".h", ".cc")]
     done = subprocess.run(
         [str(CLANG_FORMAT), "--dry-run", "--Werror", *paths], cwd=ROOT, capture_output=True, text=True
@@ -128,11 +128,11 @@ def test_native_is_laid_out_as_clang_format_would() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_order_is_that_of_the_declaration(group_norm: OpSpec) -> None:
+def test_the_order_of_arguments_is_that_of_the_declaration(group_norm: OpSpec) -> None:
     assert "group_norm(x, num_groups, scale, bias, epsilon, y);" in cpp_bindings.render(group_norm)["kernel.cc"]
 
 
-def test_a_size_is_compared_where_its_name_stands_again() -> None:
+def test_a_size_is_compared_where_its_name_appears_again() -> None:
     text = " ".join(cpp_bindings.render(spec())["checks.h"].split())
     assert "matrix.rank == 3 && matrix[1] == matrix[0] && matrix[2] == 3" in text
     assert '"mix: matrix must have shape (N, N, 3), got ", matrix' in text
@@ -140,17 +140,17 @@ def test_a_size_is_compared_where_its_name_stands_again() -> None:
     assert "anything.rank" not in text
 
 
-def test_limits_of_attributes() -> None:
+def test_limits_of_attributes_are_checked() -> None:
     files = cpp_bindings.render(spec())
     torch = " ".join(files["torch.cc"].split())
     assert 'alpha >= 0.5 && alpha <= 2.0, "mix: alpha must be at least 0.5 and at most 2, got ", alpha );' in torch
-    # In torch a double under torch's name; in ONNX a float, compared as one, under ONNX's.
+    # In torch a double under torch's name; in ONNX a float, compared as a float, under ONNX's name.
     assert '"mix: beta must be one of 0.25, 0.5, 1.0, got ", beta' in torch
     assert "beta_of_the_mixture_ == 0.25f || " in files["ort.cc"]
     assert 'get_float("beta_of_the_mixture", nullptr)' in files["ort.cc"]  # no default: missing is an error
 
 
-def test_every_choice_of_dtypes() -> None:
+def test_every_choice_of_dtypes_has_a_kernel_call() -> None:
     files = cpp_bindings.render(spec())
     assert files["mix.h"].count("void compute(") == 6
     assert "Kernel<double, std::int64_t>" in files["ort.cc"]
@@ -162,21 +162,21 @@ def test_a_library_of_several_operators() -> None:
     assert "{one::ort_operator(), two::ort_operator()}" in text
 
 
-def test_comments_of_the_declaration_change_no_text(group_norm: OpSpec) -> None:
+def test_comments_of_the_declaration_do_not_change_generated_code(group_norm: OpSpec) -> None:
     assert cpp_bindings.render(replace(group_norm, summary="Other words.")) == cpp_bindings.render(group_norm)
 
 
-def test_an_operator_made_of_others_has_a_library_alone() -> None:
+def test_a_composed_operator_generates_only_a_library() -> None:
     assert cpp_bindings.render(spec(uses=("one", "two"))) == {
         "ort_library.cc": cpp_bindings.ort_library(["one", "two"])
     }
 
 
-def test_a_contrib_operator_has_no_code_of_ours() -> None:
+def test_a_contrib_operator_has_no_generated_code() -> None:
     assert cpp_bindings.render(spec(runtime="contrib")) == {}
 
 
-def test_a_kernel_may_be_text() -> None:
+def test_a_kernel_may_be_a_string() -> None:
     files = cpp_bindings.render(spec(kernel="// the kernel"))
     assert files["kernel.h"] == "// the kernel" and '#include "kernel.h"' in files["kernel.cc"]
 
@@ -189,7 +189,7 @@ def test_a_size_below_0_is_checked_in_both_bindings() -> None:
         assert "sizes.h" not in cpp_bindings.render(every_kind())[name]
 
 
-def test_expressions_of_sizes() -> None:
+def test_expressions_of_sizes_become_cpp() -> None:
     known = {"N": "x.sizes()[0]"}
     assert cpp.sizes("2*(N+1)", known) == "2 * (x.sizes()[0] + 1)"
     assert cpp.sizes("N // 2", known) == "x.sizes()[0] / 2"
@@ -197,7 +197,7 @@ def test_expressions_of_sizes() -> None:
     assert cpp.sizes("2 * (N // 2)", known) == "2 * (x.sizes()[0] / 2)"
 
 
-def test_a_long_call_has_one_argument_a_line() -> None:
+def test_a_long_call_has_one_argument_per_line() -> None:
     assert cpp.call("f", [], tail=" {") == "f() {"
     assert cpp.call("f", ["a", "b"]) == "f(a, b)"
     one, two = "a" * 50, "b" * 50

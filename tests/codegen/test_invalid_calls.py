@@ -1,8 +1,8 @@
-"""Every operator, called as its declaration forbids: an error with operator, argument and value, and it goes on.
+"""Every operator, called as its declaration forbids: it reports operator, argument and value, and the process survives.
 
-What is wrong is derived from the declaration (`opmatrix.testdata.invalid_calls`): dtype, rank and size of each input,
-the value of each attribute; and here one input too many or too few. What only a kernel knows stands in a table below,
-and, for group_norm and nms, in the tests beside this one. Each operator is called in a child process, which must not
+`opmatrix.testdata.invalid_calls` derives wrong calls from the declaration: dtype, rank and size of each input, value of
+each attribute. This module adds calls with one input too many or too few. The table below has calls that only a
+kernel refuses; group_norm and nms have further tests in this folder. A child process calls each operator, and must not
 die.
 """
 
@@ -37,10 +37,10 @@ IN_TORCH = [name for name, operator in OPERATORS.items() if operator.spec.torch]
 WITH_NODE = [name for name, operator in OPERATORS.items() if not operator.spec.uses]
 CELLS = [Cell(torch="2.13", exporter=exporter, opset=20, ort="1.31") for exporter in ("legacy", "dynamo")]
 
-# torch's own operators refuse in torch's own words, and take what torch takes: by operator and what is wrong.
+# torch's own operators have torch's messages, and accept what torch accepts: by operator and kind of fault.
 TORCHS_OWN = {
     "gelu": {
-        "dtype of x: float16": None,  # its kernel computes it; exports refuse it
+        "dtype of x: float16": None,  # its kernel computes the result; exports refuse the call
         "dtype of x: int32": "\"GeluKernelImpl\" not implemented for 'Int'",
         "value of approximate: no_such_none": "approximate argument must be either none or tanh",
     },
@@ -49,14 +49,14 @@ TORCHS_OWN = {
         "dtype of x: int32": "Expected a floating point or complex tensor as input. Got",
     },
 }
-# What is wrong beyond the declaration: the input, its value, and what torch and ONNX Runtime say (None: see below).
+# Invalid calls beyond the declaration: input, value, and the messages of torch and ONNX Runtime (None: see below).
 NOT_SQUARE = "must be batches of square matrices, but they are 3 by 4 matrices"
 BEYOND: dict[str, list[tuple[str, Any, str, str | None]]] = {
     "inverse": [
         ("x", np.ones((3, 4), np.float32), NOT_SQUARE, None),
         ("x", np.ones((2, 3, 4), np.float32), NOT_SQUARE, None),
         ("x", np.ones(3, np.float32), "must have at least 2 dimensions", "Inverse node"),
-        ("x", np.zeros((3, 3), np.float32), "The diagonal element 1 is zero", None),  # ONNX Runtime: infinities
+        ("x", np.zeros((3, 3), np.float32), "The diagonal element 1 is zero", None),  # ONNX Runtime returns infinities
     ],
     "group_norm": [
         ("num_groups", np.array([n], np.float32), says, says)
@@ -79,10 +79,10 @@ BEYOND: dict[str, list[tuple[str, Any, str, str | None]]] = {
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    """A project of all operators, each compiled when a test first asks for it (`made`)."""
+    """A project of all operators; a test compiles an operator when it first needs it (`made`)."""
     from opmatrix.export import exporters
 
-    exporters.warm_up()  # once for all children
+    exporters.warm_up()  # once, before any child is forked
     return copy_project(tmp_path_factory.mktemp("bad"), *NAMES)
 
 
@@ -101,19 +101,19 @@ def made(layout: Paths) -> Callable[[str], Operator]:
 
 
 def said(calls: dict[str, Callable[[], Any]]) -> dict[str, str]:
-    """Return the message of each call, or "" where it is answered."""
+    """Return the message of each call, or "" for a call that succeeds."""
     found = {}
     for name, call in calls.items():
         try:
             call()
             found[name] = ""
-        except Exception as error:  # whatever it is, its text is what a user sees
+        except Exception as error:  # of any type: users see its text
             found[name] = str(error)
     return found
 
 
 def in_child(run: Callable[[], dict[str, str]], tmp_path: Path) -> dict[str, str]:
-    """Return what `run` returns in a child process, whose end by a signal is an error here."""
+    """Return the result of `run` in a child process; fail if a signal ends the child."""
     answers = tmp_path / "answers.json"
     assert forked(lambda: void(answers.write_text(json.dumps(run()))), tmp_path / "output") == ""
     found: dict[str, str] = json.loads(answers.read_text())
@@ -124,7 +124,7 @@ def void(_: object) -> None: ...
 
 
 def beyond(operator: Operator) -> Iterator[tuple[Call, str, str | None]]:
-    """Yield the calls of `BEYOND`, and what torch and ONNX Runtime say."""
+    """Yield the calls of `BEYOND`, with the messages of torch and ONNX Runtime."""
     call = valid_call(operator)
     for name, value, torch_says, ort_says in BEYOND.get(operator.name, []):
         index = [i.name for i in operator.spec.inputs].index(name)
@@ -132,7 +132,7 @@ def beyond(operator: Operator) -> Iterator[tuple[Call, str, str | None]]:
 
 
 def names_all(operator: Operator, one: InvalidCall, text: str, *, argument: str) -> bool:
-    """Return whether a message is one sentence of ours about operator, argument and value."""
+    """Return whether a message is one sentence of opmatrix about operator, argument and value."""
     _, _, rest = text.partition(f"{operator.name}: {argument}")
     return bool(rest) and one.found in rest
 
@@ -173,7 +173,7 @@ def test_in_torch(name: str, made: Callable[[str], Operator], layout: Paths, tmp
             assert "\n" not in text, text
     for n, (_, says, _) in enumerate(beyond(operator)):
         assert says in found[f"beyond {n}"]
-    for count in ("too few", "too many"):  # torch's own words, with the declaration
+    for count in ("too few", "too many"):  # torch's own message, which has the declaration
         assert f"{spec.torch.name.partition('::')[2]}(" in found[count] and "argument" in found[count], found[count]
 
 
@@ -219,7 +219,7 @@ def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], la
     for one in wrong:
         text = found[str(one)]
         assert f"{name}-custom-{one.call.model.name}@{cell.export_name}: " in text
-        own = TORCHS_OWN.get(name, {}).get(str(one))  # where an exporter runs the operator before the lowering sees it
+        own = TORCHS_OWN.get(name, {}).get(str(one))  # where an exporter runs the operator before the lowering
         assert (own and own in text) or names_all(operator, one, text, argument=argument(one)), text
     for n, _, says in traced(operator):
         assert says in found[f"beyond {n}"]
@@ -228,7 +228,7 @@ def test_in_an_export(name: str, cell: Cell, made: Callable[[str], Operator], la
 
 
 def traced(operator: Operator) -> Iterator[tuple[int, Call, str]]:
-    """Yield the calls of `BEYOND` that exporters can see: they trace torch's own operators, and shapes alone."""
+    """Yield the calls of `BEYOND` that exporters can see: they trace torch's own operators, and only shapes."""
     shapes = [getattr(i, "shape", None) for i in valid_call(operator).inputs]
     for n, (call, says, _) in enumerate(beyond(operator)):
         if operator.spec.torch and operator.spec.torch.overrides and [i.shape for i in call.inputs] != shapes:
@@ -274,10 +274,10 @@ def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Pat
     found = in_child(run, tmp_path)
     for one in wrong:
         text = found[str(one)]
-        if one.kind == "dtype":  # ONNX Runtime refuses it while it loads the model, and knows the node's name alone
+        if one.kind == "dtype":  # ONNX Runtime refuses it while it loads the model, and knows only the node's name
             together = one.found in spec.types.get(one.part.type, ())
             what = "inputs of these dtypes together" if together else f"a tensor({one.found}) as {one.part.name}"
-            own = not has_kernel(spec) and not text  # its own kernels take more than we declare
+            own = not has_kernel(spec) and not text  # ONNX Runtime's own kernels accept more than the declaration
             assert own or f"no kernel of {spec.onnx.op_type} takes {what}" in text, (one, text)
         else:
             assert names_all(operator, one, text, argument=one.part.name), (one, text)
@@ -293,5 +293,5 @@ def test_in_onnx_runtime(name: str, made: Callable[[str], Operator], layout: Pat
 
 
 def drop(node: Any) -> None:
-    """Take away the inputs but the first, or the only one."""
+    """Remove all inputs but the first, or the only one."""
     del node.input[1 if len(node.input) > 1 else 0 :]

@@ -1,6 +1,6 @@
-"""What torch and ONNX Runtime say when the operators other than group_norm are called wrongly, and that they go on.
+"""What torch and ONNX Runtime report for wrong calls of the operators other than group_norm; the process survives.
 
-Each operator's calls are made in one child process per framework, which must still compute at the end.
+One child process per framework makes each operator's calls, and must still compute at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TORCH = {
         "op(x, y, 1e300)": "dual_residual: alpha must fit float32, got 1e+300",
         "op(x, y.to_sparse(), 1.0)": "dual_residual: y must be a dense tensor, got a sparse or otherwise packed one",
         "op(x, y.to('meta'), 1.0)": "dual_residual: y must be on the CPU, got a tensor on the meta device",
-        "op(x, y)": None,  # refused by torch itself, in its own words
+        "op(x, y)": None,  # torch itself refuses it, with its own message
         "op(x, y, 1.0, 2.0)": None,
         "op(x, y, 'much')": None,
         "op([x], y, 1.0)": None,
@@ -189,7 +189,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 
 @pytest.mark.parametrize("op", ORT)
-def test_what_is_said(op: str, layout: Paths) -> None:
+def test_the_message(op: str, layout: Paths) -> None:
     spec = build(layout, op).spec
     wrong = {}
     if spec.torch is not None:

@@ -1,6 +1,6 @@
-"""What ONNX Runtime says about a wrong node or a wrong input of group_norm: operator, argument, value, and no crash.
+"""What ONNX Runtime reports for a wrong node or input of group_norm: operator, argument and value; no crash.
 
-All models are run in one child process, which must still compute at the end and never sees torch.
+One child process without torch runs all models, and must still compute at the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.support.wrong_calls import messages
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
-# What differs from a right model and its inputs, as Python, and what the message must hold.
+# The difference from a right model and its inputs, as Python, and a part of the message.
 CALLS = {
     "dict(attributes={'epsilon': 1})": "group_norm: attribute epsilon must be of type float, got int",
     "dict(attributes={'epsilon': 'a'})": "group_norm: attribute epsilon must be of type float, got string",
@@ -34,7 +34,7 @@ CALLS = {
     "dict(x=np.ones(6, np.float32))": "group_norm: x must have shape (N, C, ...), got (6,)",
     "dict(s=np.ones(5, np.float32))": "group_norm: scale must have shape (C,) with C = 6 as in x, got (5,)",
     "dict(b=np.ones((6, 1), np.float32))": "group_norm: bias must have shape (C,) with C = 6 as in x, got (6, 1)",
-    # Refused by ONNX Runtime itself, from the types that the custom ops declare.
+    # ONNX Runtime itself refuses these, by the types that the custom ops declare.
     "dict(x=np.ones((2, 6, 5), np.float16))": "'tensor(float16)' of input parameter (x) of operator (mygroupnorm)",
     "dict(g=np.array([3], np.float64))": "'tensor(double)' of input parameter (num_groups) of operator (mygroupnorm)",
     "dict(s=np.ones(6, np.float64))": "mygroupnorm",

@@ -1,4 +1,4 @@
-"""Sizes that a declaration computes: both bindings and the fake kernel do so as Python does, and none is below 0."""
+"""Sizes that a declaration computes: both bindings and the fake kernel agree with Python, and none is negative."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SHAPES = {(5, 2): (2, 4), (4, 1): (1, 2), (3, 0): (1, 0), (2, 3): (0, 6), (1, 3)
 TOO_SMALL = "windows: y would have the shape (-1, 4); its inputs are too small"
 
 
-def test_sizes_below_0(tmp_path: Path) -> None:
+def test_negative_sizes_are_refused(tmp_path: Path) -> None:
     layout = copy_project(tmp_path)
     layout.op("windows").mkdir()
     layout.spec("windows").write_text(SPEC)

@@ -1,6 +1,6 @@
-"""What torch says when group_norm is called wrongly: one sentence with operator, argument and value, and no crash.
+"""What torch reports for wrong calls of group_norm: one sentence with operator, argument and value; no crash.
 
-All calls are made in one child process, which must still compute at the end.
+One child process makes all calls, and must still compute at the end.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CALLS = {
     "op(x, g, s, b.to('meta'))": "group_norm: bias must be on the CPU, got a tensor on the meta device",
     "op(None, g, s, b)": "group_norm: x must be a tensor, got an undefined one",
 }
-# Refused by torch before our binding is asked, or by the allocator: the words are theirs.
+# torch refuses these before it calls the binding, or its allocator does: the messages are torch's.
 REFUSED = (
     "op(x, g, s)",
     "op(x, g, s, b, 1e-5, 1)",
@@ -124,12 +124,12 @@ def test_the_message(call: str, said: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_it_is_refused(call: str, said: dict[str, str]) -> None:
+def test_torch_refuses_it(call: str, said: dict[str, str]) -> None:
     assert said.get(call)
 
 
 def test_a_second_definition_is_a_message(library: Path, tmp_path: Path) -> None:
-    """torch itself would end the process."""
+    """Without the check, torch would end the process."""
     copy = tmp_path / library.name
     copy.write_bytes(library.read_bytes())
     done = subprocess.run([sys.executable, "-c", TWICE, str(library), str(copy)], capture_output=True, text=True)

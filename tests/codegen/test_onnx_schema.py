@@ -1,4 +1,4 @@
-"""The generated ONNX schema: what onnx's checker and shape inference make of it."""
+"""The generated ONNX schema, read by onnx's checker and shape inference."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def inferred(folder: Path, shapes: Sequence[Sequence[int | str] | None], spec: O
 def test_sizes_are_inferred(tmp_path: Path, shapes: list[list[int | str]], expected: list[list[int | str]]) -> None:
     same, sizes, found = inferred(tmp_path, shapes)
     assert same == expected[0]
-    # What is not known has a name of onnx's own.
+    # onnx invents names for unknown sizes.
     assert [None if str(s).startswith("unk__") else s for s in sizes] == expected[1]
     assert all(str(s).startswith("unk__") for s in found)
 
 
 @pytest.mark.parametrize(("attribute", "bins"), [("axis", 1), ("bins", 9)])
 def test_sizes_are_taken_from_attributes(tmp_path: Path, attribute: str, bins: int) -> None:
-    """From the node, or by default where it has none."""
+    """From the node's attribute, or from its default."""
     attributes = (replace(SPEC.attributes[0], minimum=0), Attribute(name="bins", kind="int", minimum=0, default=9))
     sizes = replace(SPEC.outputs[1], shape=Dims(dims=("N", attribute, f"2*{attribute} + N", 3)))
     spec = replace(SPEC, attributes=attributes, outputs=(SPEC.outputs[0], sizes, SPEC.outputs[2]))
@@ -98,12 +98,12 @@ def test_sizes_are_taken_from_attributes(tmp_path: Path, attribute: str, bins: i
     assert inferred(tmp_path, (["N"], [4, 5], [6, 7]), spec)[1][:2] == ["N", bins]
 
 
-def test_no_variadic_tensor_at_all(tmp_path: Path) -> None:
+def test_a_variadic_input_may_be_empty(tmp_path: Path) -> None:
     spec = replace(SPEC, types={"T": ("float32",)})
     assert inferred(tmp_path, ([4], [4, 5]), spec)[0] == [4]
 
 
-def test_the_attributes(tmp_path: Path) -> None:
+def test_the_schema_has_the_declared_attributes(tmp_path: Path) -> None:
     path = tmp_path / "schema.py"
     path.write_text(python_modules.render(SPEC)["schema.py"])
     schema = load_module(path, "every_schema").schema()
@@ -118,7 +118,7 @@ def test_the_attributes(tmp_path: Path) -> None:
     assert schema.attributes["axis"].type == onnx.defs.OpSchema.AttrType.INT
 
 
-def test_a_missing_attribute_is_refused_by_the_checker(tmp_path: Path) -> None:
+def test_the_checker_refuses_a_missing_attribute(tmp_path: Path) -> None:
     spec = replace(SPEC, attributes=(*SPEC.attributes, Attribute(name="other", kind="bool")))
     with pytest.raises(onnx.checker.ValidationError, match="other"):
         inferred(tmp_path, ([4], [4, 5], [6]), spec)

@@ -1,4 +1,4 @@
-"""What may follow a command line."""
+"""Completions of a command line."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ TASKS = (
         ("doit c", ["check", "clean", "compile", "compile:"]),
         ("doit compile:", ["compile:nms", "compile:gelu"]),
         ("doit clean compile:n", ["compile:nms"]),
-        ("doit why r", ["report"]),  # a second command is none
+        ("doit why r", ["report"]),  # there is no second command
         ("doit verify:nms-custom@torch2", ["verify:nms-custom@torch2.13-legacy-opset9-ort1.31"]),
         ("doit t", ["torch="]),
         ("doit ort=1.2", ["ort=1.21", "ort=1.24"]),
         ("doit torch=2.9,2.1", ["torch=2.9,2.13", "torch=2.9,2.15"]),
         ("doit color=", []),
-        ("doit check comp", []),  # the name of a file, not of a task
+        ("doit check comp", []),  # a file name, not a task name
         ("doit why --v", ["--verbosity"]),
     ],
 )
-def test_what_may_follow(line: str, found: list[str]) -> None:
+def test_completions(line: str, found: list[str]) -> None:
     assert candidates(line.split(" "), COMMANDS, ["--verbosity", "--all"], TASKS) == found
 
 
-def test_nothing_typed_yet() -> None:
+def test_completions_of_an_empty_line() -> None:
     found = candidates(["doit", ""], COMMANDS, [], TASKS)
     assert found[:4] == list(COMMANDS)
     assert {"torch=", "compile", "compile:", "report"} <= {*found} and "report:" not in found

@@ -1,4 +1,4 @@
-"""`doit new` as it is typed: options, answers in a terminal, messages, exit codes, and what is left behind."""
+"""`doit new` on the command line: options, answers in terminals, messages, exit codes, and written files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def written(project: Project) -> list[str]:
-    """Return what there is but what the project had."""
+    """Return the files of the project that were not there before."""
     found = [
         p.relative_to(project.root) for p in project.root.rglob("*") if p.is_file() and "__pycache__" not in p.parts
     ]
@@ -53,7 +53,7 @@ def new(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_was_written_and_what_comes_next_is_said(project: Project) -> None:
+def test_new_files_and_next_steps_are_printed(project: Project) -> None:
     done = new(project, "--schema", SCHEMA, "--domain", "my.domain")
     assert done.returncode == 0, done.stderr
     assert written(project) == FILES
@@ -88,7 +88,7 @@ def test_what_was_written_and_what_comes_next_is_said(project: Project) -> None:
         (["--from-onnx", "dodo.py", "--domain", "d"], "the model says the domain; leave it out"),
     ],
 )  # fmt: skip
-def test_what_is_refused(project: Project, arguments: list[str], message: str) -> None:
+def test_invalid_options_are_refused(project: Project, arguments: list[str], message: str) -> None:
     done = new(project, *arguments)
     assert done.returncode == 2 and not done.stdout
     assert re.search(message.replace("(", r"\(").replace(")", r"\)"), done.stderr), done.stderr
@@ -104,7 +104,7 @@ def test_nothing_is_overwritten(project: Project) -> None:
     assert (project.root / "ops/scale_shift/spec.py").read_text() == "mine" and written(project) == FILES
 
 
-def test_doit_itself_imports_no_framework(project: Project) -> None:
+def test_doit_new_imports_no_framework(project: Project) -> None:
     script = (
         "import sys; from opmatrix.commands.main import Program; sys.argv = ['doit', *sys.argv[1:]];"
         "code = Program().run(sys.argv[1:]);"
@@ -124,7 +124,7 @@ class Terminal:
         def own() -> None:
             signal.signal(
                 signal.SIGINT, signal.SIG_DFL
-            )  # who was started in the background ignores it, as do its children
+            )  # a process started in the background ignores Ctrl-C, as do its children
             os.setsid()
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
@@ -135,7 +135,7 @@ class Terminal:
         self.shown, self._read = "", 0
 
     def expect(self, text: str) -> None:
-        """Read until `text` stands behind what was expected before."""
+        """Read until `text` appears after what was expected before."""
         while (at := self.shown.find(text, self._read)) < 0:
             assert self._more(), f"{text!r} is not in {self.shown!r}"
         self._read = at + len(text)
@@ -144,7 +144,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def press_until_it_ends(self, key: str) -> None:
-        """Press a key again where it came between the question and the read, which CPython then does not leave."""
+        """Press a key again if it arrived between the question and the read, which CPython then does not leave."""
         for _ in range(20):
             self.type(key)
             with suppress(subprocess.TimeoutExpired):
@@ -158,7 +158,7 @@ class Terminal:
         return self.process.wait(20)
 
     def _more(self) -> bool:
-        """Read what has come; return False where nothing comes any more."""
+        """Read the new output; return False at its end."""
         if not select.select([self._master], [], [], 20)[0]:
             return False
         try:
@@ -178,7 +178,7 @@ def terminal(project: Project) -> Iterator[Terminal]:
         started.process.wait()
 
 
-def test_a_terminal_is_asked(project: Project, terminal: Terminal) -> None:
+def test_doit_new_asks_in_a_terminal(project: Project, terminal: Terminal) -> None:
     terminal.expect("> ")
     terminal.type("my::scale_shift(tensor x) -> Tensor\n")
     terminal.expect("did you mean 'Tensor'?\n> ")
@@ -198,7 +198,7 @@ def test_a_terminal_is_asked(project: Project, terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["Ctrl-C", "Ctrl-D"])
-def test_it_can_be_stopped(project: Project, terminal: Terminal, key: str) -> None:
+def test_ctrl_c_stops_the_questions(project: Project, terminal: Terminal, key: str) -> None:
     terminal.expect("> ")
     terminal.type(SCHEMA + "\n")
     terminal.expect("ONNX domain [my]: ")
@@ -208,7 +208,7 @@ def test_it_can_be_stopped(project: Project, terminal: Terminal, key: str) -> No
     assert not written(project)
 
 
-def test_only_what_is_missing_is_asked(project: Project) -> None:
+def test_doit_new_asks_only_for_missing_options(project: Project) -> None:
     terminal = Terminal(project, "--schema", SCHEMA)
     terminal.expect("ONNX domain [my]: ")
     terminal.type("my.domain\n")

@@ -10,6 +10,7 @@ import pytest
 
 from opmatrix.commands.update import update_text
 from opmatrix.project.format import FORMAT, read_format
+from tests.support.projects import write_files
 
 UPDATE = (sys.executable, "-m", "doit", "update")
 
@@ -42,9 +43,7 @@ EXPECTED = {
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    write_files(folder, files)
     return folder
 
 
@@ -82,8 +81,8 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert texts(project) == PROJECT
 
 
-def test_what_it_cannot_rewrite_is_named_and_the_format_stays(tmp_path: Path) -> None:
-    """Modules that were never meant for projects: the update cannot know what became of them."""
+def test_the_update_names_what_it_cannot_rewrite_and_keeps_the_format(tmp_path: Path) -> None:
+    """Modules that were never meant for projects: the update does not know their replacement."""
     project = write(tmp_path, PROJECT | {"ops/a/torch_op.py": "import torch\nfrom pipeline.data import arrays\n"})
     done = update(project)
     assert done.returncode == 1

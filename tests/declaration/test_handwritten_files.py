@@ -1,4 +1,4 @@
-"""Operators with C++ files of their own: what is checked, generated and compiled, and what their steps are keyed by."""
+"""Operators with handwritten C++ files: what is checked, generated and compiled, and which files are in their keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLAN = Plan(
 )
 
 
-def test_what_stands_in_native_is_known() -> None:
+def test_handwritten_files_in_native_are_found() -> None:
     assert {name: set(o.handwritten_files) for name, o in OPERATORS.items()} == {
         "seed_norm": {"torch.cc", "ort.cc"},
         "damped": {"kernel.h", "torch.cc"},
@@ -81,12 +81,12 @@ def copy(name: str, folder: Path) -> Paths:
     return Paths(folder)
 
 
-def test_no_kernel_and_no_bindings_of_its_own(tmp_path: Path) -> None:
+def test_a_missing_kernel_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"^native/damped/kernel\.h: missing; the generated binding of torch and ONNX"):
         load_operator(copy("damped", tmp_path), "damped")
 
 
-def test_headers_outside_of_the_project(tmp_path: Path) -> None:
+def test_headers_outside_the_project(tmp_path: Path) -> None:
     layout = copy("row_sums", tmp_path)
     text = layout.spec("row_sums").read_text()
     layout.spec("row_sums").write_text(text.replace('folder="third_party"', 'folder="/usr/include/eigen3"'))
@@ -94,7 +94,7 @@ def test_headers_outside_of_the_project(tmp_path: Path) -> None:
         load_operator(layout, "row_sums")
 
 
-def test_what_registers_itself_is_in_no_other_library(tmp_path: Path) -> None:
+def test_a_handwritten_binding_is_in_no_shared_library(tmp_path: Path) -> None:
     layout = copy("row_sums", tmp_path)
     for file in ("kernel.h", "ort.cc"):
         layout.handwritten("row_sums", file).parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def test_what_registers_itself_is_in_no_other_library(tmp_path: Path) -> None:
 # Glue.
 
 
-def test_only_what_is_not_written_is_generated() -> None:
+def test_only_missing_files_are_generated() -> None:
     found = {name: set(cpp_bindings.render(o.spec, o.handwritten_files)) for name, o in OPERATORS.items()}
     kernel = {"kernel.cc", "checks.h"}
     assert found == {
@@ -120,7 +120,7 @@ def test_only_what_is_not_written_is_generated() -> None:
     assert found == {name: set(generated_files.cpp_files(o.spec, o.handwritten_files)) for name, o in OPERATORS.items()}
 
 
-def test_only_what_people_registered_may_need_to_be_made_opaque() -> None:
+def test_only_handwritten_torch_bindings_can_be_made_opaque() -> None:
     assert {
         n
         for n, o in OPERATORS.items()
@@ -153,15 +153,15 @@ def test_what_is_built(name: str, built: str) -> None:
     assert [line.split()[1].rstrip(":") for line in lines] == built.split()
 
 
-def test_warnings_of_what_people_bring_are_no_errors() -> None:
+def test_warnings_of_third_party_headers_are_no_errors() -> None:
     text = ninja("damped")
     own, ours = (next(line for line in text.splitlines() if line.startswith(f"{v} = ")) for v in ("own", "flags"))
     assert "-Wno-error" in own and "-Werror" in ours
-    assert text.count("more = $own") == 1  # the kernel and the generated binding stay ours
+    assert text.count("more = $own") == 1  # the kernel and the generated binding keep opmatrix's flags
 
 
-def test_where_others_headers_are_is_not_in_the_text() -> None:
-    """So another place of the environment compiles nothing."""
+def test_the_ninja_file_has_no_path_of_third_party_headers() -> None:
+    """So an environment in another place compiles nothing again."""
     assert "/env" not in ninja("seed_norm") and "$headers" in ninja("seed_norm")
     torch = TorchBuild(version="2.6.0", include=Path("/env/torch/include"), openmp=None, cxx11_abi=False)
     places = headers_ninja(Path("/ort"), torch=torch, headers=[Path("/env/a b")])
@@ -178,20 +178,20 @@ def test_a_distribution_without_headers() -> None:
     assert third_party_headers.versions(declared) == [f"pytest {pytest.__version__}"]
 
 
-# What steps are keyed by.
+# Keys of steps.
 
 
 def configs(plan: Plan) -> dict[str, tuple[str, tuple[str, ...]]]:
     return {step.task: (step.config, step.reads) for step in steps(plan)}
 
 
-def test_torch_keys_the_library_over_its_headers_alone() -> None:
+def test_torch_is_in_the_key_of_libraries_that_include_its_headers() -> None:
     before, after = (configs(replace(PLAN, versions=replace(PLAN.versions, torch=v))) for v in ("2.13.0", "2.13.1"))
     compiled = {task for task in before if task.startswith("compile") and before[task] != after[task]}
     assert compiled == {"compile:seed_norm", "compile:damped"}
 
 
-def test_a_package_keys_what_includes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_is_in_the_keys_of_files_that_include_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = configs(PLAN)
     monkeypatch.setattr(third_party_headers, "versions", lambda spec: ["eigen 4"] if spec.name == "seed_norm" else [])
     assert {task for task, key in configs(PLAN).items() if key != before[task]} == {
@@ -224,11 +224,11 @@ def reading(plan: Plan, path: Path) -> set[str]:
         ),
     ],
 )
-def test_who_reads_what(find: Callable[[], Path], tasks: set[str]) -> None:
+def test_steps_that_read_a_file(find: Callable[[], Path], tasks: set[str]) -> None:
     assert reading(PLAN, find()) == tasks
 
 
-def test_no_step_waits_for_an_object_that_is_not_made() -> None:
+def test_no_step_writes_an_object_that_is_not_compiled() -> None:
     def wrote(name: str) -> set[str]:
         step: Step = next(s for s in steps(PLAN) if s.task == f"compile:{name}")
         return {Path(p).name for p in step.writes}
@@ -237,8 +237,8 @@ def test_no_step_waits_for_an_object_that_is_not_made() -> None:
     assert wrote("damped") == {"libdamped_torch.so", "libdamped_ort.so", "kernel.o", "ort.o", "runtime.o"}
 
 
-def test_another_torch_has_a_library_of_its_own_of_the_same_kernel() -> None:
-    """A binding by hand fits one version alone, wherever it is compiled."""
+def test_another_torch_has_its_own_library_with_the_same_kernel() -> None:
+    """A handwritten binding fits only one version of torch, for which it is compiled."""
     plan = replace(PLAN, cells=[Cell.parse(f"torch{t}-legacy-opset17-ort1.31") for t in ("1.13", "2.15")])
     planned = {step.task: step for step in steps(plan)}
     for torch in ("1.13", "2.15"):
@@ -249,8 +249,8 @@ def test_another_torch_has_a_library_of_its_own_of_the_same_kernel() -> None:
         assert made.task in planned[f"register:damped-schema@torch{torch}"].after
 
 
-def test_a_file_more_is_another_plan() -> None:
-    """Taking a binding over by hand writes and compiles anew."""
+def test_a_new_handwritten_file_changes_the_plan() -> None:
+    """A handwritten binding in place of a generated one runs codegen and compile again."""
     operator = OPERATORS["row_sums"]
     taken = Operator(
         spec=operator.spec, models=operator.models, handwritten_files=operator.handwritten_files | {"torch.cc"}

@@ -1,4 +1,4 @@
-"""A found case as Python text, and how it comes into cases.py."""
+"""A counterexample as Python text, and its insertion into cases.py."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def evaluated(text: str) -> Any:
     return namespace["VALUE"]
 
 
-def test_the_text_is_the_model_again_on_short_lines() -> None:
+def test_the_text_evaluates_to_the_model_and_has_short_lines() -> None:
     text = source(MODEL)
     assert repr(evaluated(text)) == repr(MODEL)
     assert max(map(len, text.splitlines())) <= 120
     assert 'layout="contiguous"' not in text and "mean" not in text  # defaults
 
 
-def test_a_tensor_with_many_values_is_broken_into_lines() -> None:
+def test_a_tensor_with_many_values_has_several_lines() -> None:
     values = Values(values=tuple(tuple(float(i * j) for j in range(9)) for i in range(9)))
     text = source(values)
     assert evaluated(text) == values
@@ -63,7 +63,7 @@ def test_a_tensor_with_many_values_is_broken_into_lines() -> None:
         "MODELS = (B,)\nMODELS = (A,)  # ä\n",
     ],
 )
-def test_it_comes_last_and_the_others_stay(models: str) -> None:
+def test_the_new_case_is_the_last_and_the_others_stay(models: str) -> None:
     cases = f'"""Cäses."""\n\nfrom opmatrix.spec import Model\n\nA = Model(name="a", cases=())\nB = A\n{models}'
     before: dict[str, Any] = {}
     exec(cases, before)

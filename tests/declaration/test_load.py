@@ -1,4 +1,4 @@
-"""Each mistake that a declaration can hold is reported with file, field, what was found and what is allowed."""
+"""Each mistake in a declaration is reported with file, field, found value and allowed values."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ EPSILON = 'kind="float", default=1e-5, torch_name="eps", minimum=0.0'
         (EPSILON, False),
     ],
 )
-def test_an_attribute_that_cannot_be_negative_is_a_size(tmp_path: Path, attribute: str, is_a_size: bool) -> None:
+def test_an_attribute_that_cannot_be_negative_can_be_a_size(tmp_path: Path, attribute: str, is_a_size: bool) -> None:
     assert EPSILON in SPEC
     spec = SPEC.replace(EPSILON, attribute).replace('shape=SameAs(input="x")', 'shape=Dims(dims=("N", "epsilon"))')
     layout = project(tmp_path, spec=spec)
@@ -200,7 +200,7 @@ MODELS = (Model(name="plain", types={{"T": "float32"}}, cases=(A, B)),)
         load_operators(layout)
 
 
-def test_all_mistakes_of_all_files_come_in_one_go(tmp_path: Path) -> None:
+def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None:
     project(tmp_path, spec=SPEC.replace("minimum=0.0", "minimun=0.0").replace("rtol=1e-6", "rtol=-1"))
     layout = project(tmp_path, name="other", spec=SPEC.replace("group_norm", "other"), cases=CASES + "MODELS = ()")
     found = mistakes(layout)
@@ -238,13 +238,13 @@ def test_a_folder_with_another_name_than_its_operator(tmp_path: Path) -> None:
         ("lambda", "a keyword of C++ or Python"),
     ],
 )
-def test_a_name_that_means_something_else(tmp_path: Path, name: str, meaning: str) -> None:
+def test_a_reserved_name_is_refused(tmp_path: Path, name: str, meaning: str) -> None:
     (found,) = mistakes(project(tmp_path, name=name, spec=SPEC.replace('name="group_norm"', f'name="{name}"')))
     assert found.startswith(f"ops/{name}/spec.py: name: found {name!r}, ") and meaning in found
     assert found.endswith("choose another name")
 
 
-def test_every_file_and_group_that_an_operator_could_be_taken_for_is_reserved(root: Path) -> None:
+def test_every_file_and_group_name_is_reserved(root: Path) -> None:
     reserved = {name for names in RESERVED.values() for name in names}
     spec = SimpleNamespace(
         name="", kernel="", runtime="kernel", uses=(), torch=SimpleNamespace(overrides=(), python=False)
@@ -262,7 +262,7 @@ def test_every_file_and_group_that_an_operator_could_be_taken_for_is_reserved(ro
         ('TorchOp(name="aten::x", overrides=(Override(name="aten::x"),))', "torch has its own operator, with its own"),
     ],
 )
-def test_a_torch_op_that_nothing_would_run(tmp_path: Path, torch: str, why: str) -> None:
+def test_a_torch_op_file_without_a_use_is_refused(tmp_path: Path, torch: str, why: str) -> None:
     spec = SPEC.replace('TorchOp(name="mynamespace::custom_group_norm")', torch).replace(
         "import A", "import Override, A"
     )
@@ -273,7 +273,7 @@ def test_a_torch_op_that_nothing_would_run(tmp_path: Path, torch: str, why: str)
     assert found.startswith("ops/group_norm/torch_op.py: found a file that nothing would run: ") and why in found
 
 
-def test_a_case_whose_inputs_are_not_of_one_shape(tmp_path: Path) -> None:
+def test_an_input_with_same_as_has_the_shape_of_the_other(tmp_path: Path) -> None:
     spec = SPEC.replace('dims=("C",), doc="one summand', 'same_as="scale", doc="one summand')
     load_operators(project(tmp_path / "right", spec=spec))
     assert mistakes(project(tmp_path / "wrong", spec=spec, cases=CASES.replace("shape=(c,)", "shape=(c, 1)"))) == [
@@ -282,7 +282,7 @@ def test_a_case_whose_inputs_are_not_of_one_shape(tmp_path: Path) -> None:
     ]
 
 
-def test_missing_cases(tmp_path: Path) -> None:
+def test_missing_cases_are_reported(tmp_path: Path) -> None:
     layout = project(tmp_path)
     layout.cases("group_norm").unlink()
     assert mistakes(layout) == ["ops/group_norm/cases.py: missing; it defines MODELS"]

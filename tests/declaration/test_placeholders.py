@@ -1,4 +1,4 @@
-"""Places that are still to be filled in."""
+"""Placeholders of new operators that are still to be filled in."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from opmatrix.errors import DistError
 from opmatrix.project.paths import Paths
 from opmatrix.stages import link_wheel
 from opmatrix.wheel.settings import Dist
+from tests.support.projects import write_files
 
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Paths:
-    for path, text in {
+    files = {
         "ops/a/spec.py": '"""FILL IN: what a is."""\n\nx = 1  # FILL IN\n',
         "ops/a/README.md": "FILL IN\n",
         "native/a/kernel.h": "// whole\n",
         "ops/b/spec.py": '"""Fill in the form."""\n',
         "ops/b/README.md": "FILL IN\n",
-    }.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+    }
+    write_files(tmp_path, files)
     return Paths(tmp_path)
 
 
-def test_a_line_says_where_to_go_on(layout: Paths) -> None:
+def test_the_message_names_the_first_placeholder(layout: Paths) -> None:
     assert reminder(layout, "a") == (
         "a: FILL IN stands in 3 lines still, the first is ops/a/README.md:1; until then it does not ship"
     )
@@ -40,7 +40,7 @@ def test_a_line_says_where_to_go_on(layout: Paths) -> None:
     assert reminder(layout, "none") == ""
 
 
-def test_code_with_a_marked_line_is_not_shipped(layout: Paths) -> None:
+def test_code_with_a_placeholder_is_not_shipped(layout: Paths) -> None:
     require_filled(layout, ["b"])
     with pytest.raises(DistError) as raised:
         require_filled(layout, ["b", "a"])
@@ -51,7 +51,7 @@ def test_code_with_a_marked_line_is_not_shipped(layout: Paths) -> None:
     assert "operators = [...]" in str(raised.value)
 
 
-def test_the_stage_that_links_asks_first(layout: Paths) -> None:
+def test_the_link_stage_refuses_placeholders(layout: Paths) -> None:
     dist = Dist(name="my_ops", version="1", operators=("a",), summary="", license=None, licenses=(), third_party={})
     with pytest.raises(DistError, match="a wheel holds no placeholders"):
         link_wheel.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]

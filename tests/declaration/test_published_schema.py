@@ -1,4 +1,4 @@
-"""A published version is held against the declaration: what may change, and what may not."""
+"""A published version is compared with the declaration: what may change, and what may not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIFT = 'Attribute(name="lift", kind="float", default=0.0)'
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Paths:
-    """A project of group_norm, as it is published here; its cases fit what is changed in it."""
+    """A project with the published group_norm; its cases fit each edit of a test."""
     shutil.copytree(ROOT / "ops/group_norm", tmp_path / "ops/group_norm", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "native/group_norm", tmp_path / "native/group_norm")
     return Paths(tmp_path)
@@ -40,13 +40,13 @@ def load(layout: Paths) -> Operator:
     return load_operator(layout, "group_norm")
 
 
-def test_what_is_published_here_is_declared() -> None:
+def test_published_versions_of_this_project_match_their_declarations() -> None:
     found = {o.name: o.published for o in load_operators(Paths(ROOT))}
     assert found["group_norm"] == (1,)
     assert sum(map(bool, found.values())) == 1
 
 
-def test_the_text_is_what_was_read(layout: Paths) -> None:
+def test_the_text_of_a_schema_is_reproducible(layout: Paths) -> None:
     text = (layout.root / SCHEMA).read_text()
     assert published_schema.text(published_schema.schema(load(layout).spec, 1)) == text
     assert published_schema.text(json.loads(text)) == text
@@ -95,7 +95,7 @@ def test_a_change_of_a_published_version_is_refused(
     assert found.endswith(GIVEN)
 
 
-def test_a_version_of_the_domain_is_not_taken_back(layout: Paths) -> None:
+def test_a_published_version_of_the_domain_cannot_be_removed(layout: Paths) -> None:
     change(layout, ("versions=(1, 2)", "versions=(1,)"))
     assert "onnx.versions: version 1 is published for 1, 2, and 2 is gone. " in "\n".join(refused(layout))
 
@@ -106,12 +106,12 @@ def refused(layout: Paths) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_one_change_is_one_mistake(layout: Paths) -> None:
+def test_one_change_is_one_message(layout: Paths) -> None:
     change(layout, ("default=1e-5", "default=1e-4"))
     assert len(refused(layout)) == 1
 
 
-def test_another_order_is_refused(layout: Paths) -> None:
+def test_another_order_of_inputs_is_refused(layout: Paths) -> None:
     scale = '        Input(name="scale", type="T", dims=("C",), doc="one factor per channel"),\n'
     bias = '        Input(name="bias", type="T", dims=("C",), doc="one summand per channel"),\n'
     change(layout, (scale + bias, bias + scale))
@@ -122,7 +122,7 @@ def test_another_order_is_refused(layout: Paths) -> None:
     assert BREAKS in found
 
 
-def test_a_new_attribute_needs_a_number(layout: Paths) -> None:
+def test_a_new_attribute_needs_a_version(layout: Paths) -> None:
     change(layout, ("        ),\n    ),\n    outputs", f"        ),\n        {LIFT},\n    ),\n    outputs"))
     (found,) = refused(layout)
     assert (
@@ -131,8 +131,8 @@ def test_a_new_attribute_needs_a_number(layout: Paths) -> None:
     assert "onnx.versions have 3" in found
 
 
-def test_a_number_that_models_have_imported_is_taken(layout: Paths) -> None:
-    """Models that import version 2 of the domain have schema 1: an old library would read one with schema 2."""
+def test_a_version_that_models_import_cannot_change(layout: Paths) -> None:
+    """Models that import version 2 of the domain have schema 1: an old library would read a model with schema 2."""
     later = LIFT.replace("default=0.0", "default=0.0, since=2")
     change(layout, ("        ),\n    ),\n    outputs", f"        ),\n        {later},\n    ),\n    outputs"))
     (found,) = refused(layout)
@@ -150,24 +150,24 @@ OUTPUT = 'Output(name="more", type="T", shape=SameAs(input="x")),'
     ("kind", "behind", "more"),
     [("inputs", '"one summand per channel"),', INPUT), ("outputs", '"x, normalized"),', OUTPUT)],
 )
-def test_an_operator_has_no_more_inputs_or_outputs(layout: Paths, kind: str, behind: str, more: str) -> None:
+def test_an_operator_cannot_get_more_inputs_or_outputs(layout: Paths, kind: str, behind: str, more: str) -> None:
     change(layout, (behind, f"{behind} {more}"))
     wanted = f"{kind}['more']: version 1 is published with no such name. It can have no more {kind}: torch "
     assert any(wanted in line for line in refused(layout))
 
 
-def test_what_is_said_and_allowed_to_err_may_change(layout: Paths) -> None:
+def test_docs_and_tolerances_may_change(layout: Paths) -> None:
     change(
         layout,
         ("added to the variance", "what is added to the variance"),
         ("rtol=1e-6", "rtol=1e-5"),
         ('summary="Normalize', 'summary="To normalize'),
-        ("versions=(1, 2)", "versions=(1, 2, 3)"),  # models of others import none of them yet
+        ("versions=(1, 2)", "versions=(1, 2, 3)"),  # no published model imports version 3
     )
     assert load(layout).published == (1,)
 
 
-def test_a_later_version_changes_nothing_of_the_first(layout: Paths) -> None:
+def test_a_later_version_does_not_change_the_first(layout: Paths) -> None:
     change(layout, *EVOLVED)
     spec = load(layout).spec
     assert published_schema.schema(spec, 1) == json.loads((layout.root / SCHEMA).read_text())
@@ -177,7 +177,7 @@ def test_a_later_version_changes_nothing_of_the_first(layout: Paths) -> None:
         "float eps=1e-05, float lift=0.0) -> Tensor"  # fmt: skip
 
 
-def test_a_later_version_is_promised_as_well(layout: Paths) -> None:
+def test_a_published_later_version_cannot_change(layout: Paths) -> None:
     change(layout, *EVOLVED)
     text = published_schema.text(published_schema.schema(load(layout).spec, 3))
     layout.published("group_norm", 3).mkdir()
@@ -194,7 +194,7 @@ def test_a_later_version_is_promised_as_well(layout: Paths) -> None:
 @pytest.mark.parametrize(
     ("old", "new"), [("{", ""), ('"since_version": 1', '"since_version": 2'), ('"torch"', '"Torch"')]
 )
-def test_a_damaged_schema(layout: Paths, old: str, new: str) -> None:
+def test_a_damaged_schema_is_reported(layout: Paths, old: str, new: str) -> None:
     text = (layout.root / SCHEMA).read_text()
     (layout.root / SCHEMA).write_text(text.replace(old, new, 1))
     (found,) = refused(layout)
@@ -202,7 +202,7 @@ def test_a_damaged_schema(layout: Paths, old: str, new: str) -> None:
     assert found.endswith(". Take it from the history of the project")
 
 
-def test_a_missing_schema(layout: Paths) -> None:
+def test_a_missing_schema_is_reported(layout: Paths) -> None:
     (layout.root / SCHEMA).unlink()
     (found,) = refused(layout)
     assert "No such file" in found

@@ -27,13 +27,13 @@ SPEC = replace(
 )
 
 
-def test_the_schema_changes_where_an_attribute_begins() -> None:
+def test_a_schema_begins_with_each_new_attribute() -> None:
     assert schema_versions.versions(double.SPEC) == (1,)
     assert schema_versions.versions(SPEC) == (1, 3, 4)
     assert [schema_versions.version_at(SPEC, imported) for imported in (1, 2, 3, 4, 5)] == [1, 1, 3, 4, 4]
 
 
-def test_the_declaration_as_it_is_at_a_version() -> None:
+def test_the_declaration_at_a_version() -> None:
     found = {v: schema_versions.at(SPEC, v) for v in (1, 3, 4)}
     assert {v: s.onnx.versions for v, s in found.items()} == {1: (1, 2), 3: (3,), 4: (4, 5)}
     assert [a.name for a in found[1].attributes] == ["factor"]
@@ -41,7 +41,7 @@ def test_the_declaration_as_it_is_at_a_version() -> None:
     assert found[4].attributes == SPEC.attributes
 
 
-def test_a_node_of_a_later_schema_says_so() -> None:
+def test_a_node_of_a_later_schema_has_its_version() -> None:
     names = {v: [a.name for a in schema_versions.attributes_at(SPEC, v)] for v in (1, 2, 3, 5)}
     assert names[1] == names[2] == ["factor"]
     assert names[3] == ["factor", "offset", "schema_version"]
@@ -91,7 +91,7 @@ def test_a_model_has_the_attributes_of_its_version() -> None:
 
 
 def nodes(version: int, *arguments: object, lowering: Lowering = "custom") -> list[dict[str, object]]:
-    """Record what a lowering emits that writes what there is at the version."""
+    """Record the attributes of a lowering that writes those of the version."""
 
     def custom(g: Any, x: object, factor: float, offset: float, powers: tuple[int, ...]) -> object:
         newer = {"offset_f": offset} if g.version("test.domain") >= 3 else {}
@@ -103,13 +103,13 @@ def nodes(version: int, *arguments: object, lowering: Lowering = "custom") -> li
     return [{a.name: a.f for a in node.attribute} for node in found]
 
 
-def test_a_lowering_writes_what_the_version_has() -> None:
+def test_a_lowering_writes_the_attributes_of_the_version() -> None:
     assert nodes(2, 2.0, 0.5, (1,)) == [{"factor": 2.0}]
     assert nodes(3, 2.0, 0.25, (1,)) == [{"factor": 2.0, "offset": 0.25}]
-    assert nodes(1, 2.0, 0.25, (7,), lowering="decomposed")  # which has no node of a version
+    assert nodes(1, 2.0, 0.25, (7,), lowering="decomposed")  # whose nodes have no version
 
 
-def test_what_a_version_cannot_say_is_refused() -> None:
+def test_a_value_that_a_version_cannot_express_is_refused() -> None:
     message = (
         r"double: offset=0.25 needs version 3 of 'test.domain', and the model imports 2, where it is 0.5. Export at"
     )
@@ -137,7 +137,7 @@ def write(folder: Path, name: str, versions: str, more: str = "") -> None:
 
 
 def test_operators_of_one_domain_share_its_versions(tmp_path: Path) -> None:
-    """A model of both imports the domain once."""
+    """A model with both operators imports the domain once."""
     write(tmp_path, "first", "(1, 2)", 'Attribute(name="a", kind="int", default=0, since=2),')
     write(tmp_path, "second", "(1,)")
     with pytest.raises(SpecError) as caught:
@@ -148,7 +148,7 @@ def test_operators_of_one_domain_share_its_versions(tmp_path: Path) -> None:
     )
 
 
-def test_a_declaration_of_one_version_is_what_it_was(root: Path) -> None:
+def test_a_declaration_of_one_version_does_not_change(root: Path) -> None:
     for operator in load_operators(Paths(root)):
         spec: OpSpec = operator.spec
         assert schema_versions.versions(spec) == (1,)

@@ -1,4 +1,4 @@
-"""Torch schemas, read without torch. test_torch_schema_torch.py compares the parser with torch's own."""
+"""Torch schemas, parsed without torch. test_torch_schema_torch.py compares the parser with torch's own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_part_is_read() -> None:
         ("[0.5]", (0.5,)), ('"text"', "text"), ("contiguous_format", Word("contiguous_format")), ("[True]", (True,)),
     ],
 )  # fmt: skip
-def test_defaults(default: str, value: object) -> None:
+def test_defaults_are_read(default: str, value: object) -> None:
     found = parse(f"my::op(Tensor x, Any a={default}) -> Tensor").arguments[1]
     assert found.has_default and found.default == value and type(found.default) is type(value)
 
@@ -42,7 +42,7 @@ def test_defaults(default: str, value: object) -> None:
         ("(Tensor, (int, int))", [("Tensor", ""), ("(int, int)", "")]),
     ],
 )  # fmt: skip
-def test_results(results: str, found: list[tuple[str, str]]) -> None:
+def test_results_are_read(results: str, found: list[tuple[str, str]]) -> None:
     assert [(r.type.name, r.name) for r in parse(f"my::op(Tensor x) -> {results}").results] == found
 
 
@@ -63,7 +63,7 @@ def test_results(results: str, found: list[tuple[str, str]]) -> None:
         ("my::op(int a=[1, 2) -> Tensor", 19, "expected ',': a further item, or ']'"),
     ],
 )
-def test_what_cannot_be_read_is_shown_at_its_place(text: str, column: int, message: str) -> None:
+def test_an_error_shows_its_position(text: str, column: int, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse(text)
     found = str(raised.value)

@@ -1,4 +1,4 @@
-"""The parser of torch schemas reads all that torch has as torch does."""
+"""The parser of torch schemas reads every schema of torch as torch does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.torch_schemas import SCHEMAS
 
 pytestmark = pytest.mark.torch
 
-# How torch spells a type once it has read it.
+# How torch prints a type after it has parsed it.
 _SPELLED = {
     "Scalar": "number",
     "ScalarType": "int",
@@ -27,7 +27,7 @@ _SPELLED = {
 
 
 def spelled(name: str) -> str:
-    """Return a type as torch spells it: ``List[Optional[Tensor]]`` for ``Tensor?[]``."""
+    """Return a type as torch prints it: ``List[Optional[Tensor]]`` for ``Tensor?[]``."""
     if name.endswith("?"):
         return f"Optional[{spelled(name[:-1])}]"
     if name.endswith("]"):
@@ -40,7 +40,7 @@ def plain(value: object) -> object:
 
 
 def compared(ours: Parameter) -> bool:
-    """Whether a type is one whose spelling is no matter of taste."""
+    """Return whether torch prints the type in one way only."""
     return (
         re.fullmatch(r"(Tensor|int|float|bool|str|Scalar|SymInt|ScalarType)(\?|\[\d*\])*", ours.type.name) is not None
     )
@@ -54,7 +54,7 @@ def test_every_schema_of_torch_is_read_as_torch_reads_it(torch: Any) -> None:
         ours = torch_schema_parser.parse(text)
         try:
             theirs = torch._C.parse_schema(text)
-        except RuntimeError:  # some of what torch prints it does not read itself
+        except RuntimeError:  # torch does not parse every schema that it prints
             continue
         assert (f"{ours.namespace}::{ours.name}", ours.overload) == (theirs.name, theirs.overload_name)
         assert len(ours.arguments) == len(theirs.arguments), text
@@ -72,8 +72,8 @@ def test_every_schema_of_torch_is_read_as_torch_reads_it(torch: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [*SCHEMAS, *(schema for schema, _, _ in REFUSED)])
-def test_what_is_refused_for_its_meaning_torch_can_read(text: str, torch: Any) -> None:
-    """But for names of types that it does not know: what is refused as no schema, torch refuses as well."""
+def test_torch_parses_schemas_that_are_refused_for_their_meaning(text: str, torch: Any) -> None:
+    """Except unknown type names. torch also refuses what the parser refuses for its syntax."""
     ours = torch_schema_parser.parse(text)
     if {a.type.element for a in ours.arguments} & {"tensor", "double", "string", "flaot"}:
         return
@@ -92,7 +92,7 @@ def test_what_is_refused_for_its_meaning_torch_can_read(text: str, torch: Any) -
         "my::op(Tensor x,, int y) -> Tensor", "my::op(Tensor(a! x) -> Tensor", "my::op(int a='x) -> Tensor",
     ],
 )  # fmt: skip
-def test_both_refuse_what_is_no_schema(text: str, torch: Any) -> None:
+def test_both_parsers_refuse_invalid_schemas(text: str, torch: Any) -> None:
     with pytest.raises(UsageError):
         torch_schema_parser.parse(text)
     with pytest.raises(RuntimeError):

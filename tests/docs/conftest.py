@@ -1,4 +1,4 @@
-"""Tells, at the end of a run, which blocks of the documentation nobody runs, and why."""
+"""Lists, at the end of a run, the blocks of the documentation that no test runs, with their reasons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         try:
             steps = parse(page, (ROOT / page).read_text()).steps
         except PageError:
-            continue  # test_pages.py tells
+            continue  # test_pages.py reports it
         lines += [f"{page}:{step.line}: {step.reason}" for step in steps if isinstance(step, NotRun)]
     terminalreporter.section(f"blocks of the documentation that are not run: {len(lines)}")
     for line in lines:

@@ -1,6 +1,6 @@
 """A page of documentation as the steps that a reader takes: pure, from its text.
 
-Pages are CommonMark. Comments of HTML, which no reader sees, say what a code block is:
+Pages are CommonMark. HTML comments, which readers do not see, describe a code block:
 
     <!-- project: seeds -->     the page starts with the operators of ops/; `installed`: in an empty folder,
                                 with the environment active; a folder of the repository: in a copy of it, active as well
@@ -23,18 +23,18 @@ from markdown_it.token import Token
 
 WORDS = ("project", "exit", "write", "append", "shown", "not run")
 EXECUTED = ("console", "python")
-_LISTS = ("bullet_list_open", "ordered_list_open", "list_item_open")  # a comment before a list may be of a block in it
+_LISTS = ("bullet_list_open", "ordered_list_open", "list_item_open")  # a comment may describe a block in a list
 _COMMENT = re.compile(r"<!--\s*(.*?)\s*-->", re.DOTALL)
 _WORD = re.compile(r"([a-z]+(?: [a-z]+)?):\s+(.+)", re.DOTALL)
 
 
 class PageError(Exception):
-    """A page does not keep to the convention, or does not do what it says; the text begins with ``page:line:``."""
+    """A page breaks the convention, or does something else than it says; the message begins with ``page:line:``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command for bash, and the lines that it must print; none: whatever it prints."""
+    """A command for bash, and the lines that it must print; none: any output."""
 
     line: int
     text: str
@@ -74,7 +74,7 @@ Step = Command | Python | Write | Shown | NotRun
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """`path` is relative to the repository; `project` is "", "seeds", "installed" or a folder of it."""
+    """`path` is relative to the repository; `project` is "", "seeds", "installed" or a folder of the repository."""
 
     path: str
     project: str = ""
@@ -87,7 +87,7 @@ class Page:
 
 @dataclass(frozen=True)
 class _Said:
-    """A comment: its line, its word (of `WORDS`) and what follows it."""
+    """A comment: its line, its word (of `WORDS`) and the text after it."""
 
     line: int
     word: str
@@ -129,7 +129,7 @@ def _stray(waiting: Sequence[_Said]) -> list[str]:
 
 
 def _said(html: str, line: int, mistakes: list[str]) -> Iterator[_Said]:
-    """Yield what the comments of a piece of HTML say; one that begins with no ``word:`` says nothing to us."""
+    """Yield the comments in a piece of HTML; a comment that begins with no ``word:`` has no meaning here."""
     for comment in _COMMENT.finditer(html):
         at = line + html.count("\n", 0, comment.start())
         if comment[1].partition(":")[0].strip() in WORDS and not _WORD.fullmatch(comment[1]):
@@ -144,7 +144,7 @@ def _said(html: str, line: int, mistakes: list[str]) -> Iterator[_Said]:
 
 
 def _block(fence: Token, line: int, said: Sequence[_Said], mistakes: list[str]) -> Iterator[Step]:
-    """Yield the steps of a code block, whose text begins at `line`, after what comments say of it."""
+    """Yield the steps of a code block, whose text begins at `line`, with the comments before it."""
     language = (fence.info.split() or [""])[0]
     by_word = {s.word: s.text for s in said}
     files = [word for word in ("write", "append", "shown") if word in by_word]

@@ -1,7 +1,7 @@
 """Which files are pages of the documentation.
 
-README.md is tested by tests/test_readme.py and test_readme_commands.py. What benchmarks/README.md claims is measured
-anew, not compared.
+tests/test_readme.py and test_readme_commands.py test README.md. The claims of benchmarks/README.md are measured again,
+not compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MADE = {"build", "node_modules", "__pycache__"}
 
 
 def pages(root: Path) -> list[str]:
-    """Return the paths of all pages below `root`, relative to it, without what was built or installed there."""
+    """Return the paths of all pages below `root`, relative to it, without build outputs and installed packages."""
     found = [path.relative_to(root) for room in _ROOMS for path in sorted((root / room).rglob("*.md"))]
     kept = [p for p in found if not any(part in _MADE or part.startswith(".") for part in p.parts)]
     return [str(p) for p in (*map(Path, ("CONTRIBUTING.md", "SECURITY.md")), *kept) if (root / p).is_file()]

@@ -1,4 +1,4 @@
-"""Where a page starts: its project, and what its commands find in their environment."""
+"""Where a page starts: its project, and the environment of its commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.docs.page import PageError
 
 _BIN = Path(sys.prefix) / "bin"
-# What our own caller has set, which would change what a page sees.
+# Variables that the caller of the tests may set, and that would change what a page sees.
 _OURS = (
     "FORCE_COLOR",
     "NO_COLOR",
@@ -33,14 +33,15 @@ VIRTUAL_ENV={sys.prefix} PATH={_BIN}:$PATH exec "$@"
 
 
 def make_project(kind: str, folder: Path, *, root: Path) -> None:
-    """Make what a page starts in: a project without operators, or with those of `root` (``seeds``), an empty folder
-    (``installed``), or a copy of a folder of `root`."""
+    """Make the project of a page: without operators, or with those of `root` (``seeds``), an empty folder
+    (``installed``), or a copy of a folder of `root`.
+    """
     ignored = shutil.ignore_patterns("__pycache__", "build", ".venv*", ".tox", "node_modules")
     if kind == "installed":
         return
     if kind in ("", "seeds"):
         shutil.copy(root / "dodo.py", folder)
-        # What this checkout ships is not the reader's.
+        # A reader has no outputs of this checkout.
         shipped = re.compile(r"^(?:#.*\n)*\[tool\.opmatrix\.dist\]\n(?:(?!\[).*\n)*", re.MULTILINE)
         (folder / "pyproject.toml").write_text(shipped.sub("", (root / "pyproject.toml").read_text()))
         for room in ("ops", "native") if kind else ():
@@ -56,8 +57,8 @@ def make_project(kind: str, folder: Path, *, root: Path) -> None:
 def environment(ours: Mapping[str, str], *, kind: str) -> dict[str, str]:
     """Return the variables of a page's commands.
 
-    In a checkout, where a page starts as a rule, a command that forgets ./run must fail as it would for a reader; a
-    project of one's own is one whose environment is active.
+    In a checkout, where most pages start, a command without ./run must fail as it fails for a reader; in a project
+    outside a checkout the environment is active.
     """
     kept = {k: v for k, v in ours.items() if k.isidentifier() and not k.startswith(_OURS)}
     path = [p for p in ours.get("PATH", os.defpath).split(os.pathsep) if Path(p) != _BIN]

@@ -1,4 +1,4 @@
-"""The convention of documentation pages: what a page's text means, and what it must not say."""
+"""The convention of documentation pages: what a page's text means, and which mistakes are reported."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ not: executed
         ("<!-- write: a -->", "1: <!-- write: a --> stands before no code block"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_said_with_its_line(text: str, what: str) -> None:
+def test_a_mistake_is_reported_with_its_line(text: str, what: str) -> None:
     with pytest.raises(PageError, match=r"(?s)^docs/x\.md:") as raised:
         parse("docs/x.md", text)
     assert str(raised.value).startswith(f"docs/x.md:{what}")
 
 
-def test_all_mistakes_are_said() -> None:
+def test_all_mistakes_are_reported() -> None:
     with pytest.raises(PageError) as raised:
         parse("x.md", "<!-- skip: x -->\n\n<!-- not: x -->\n\n```console\nls\n```\n")
     assert [line.partition(" ")[0] for line in str(raised.value).splitlines()] == ["x.md:1:", "x.md:3:", "x.md:6:"]
@@ -118,7 +118,7 @@ def test_all_mistakes_are_said() -> None:
         ("torch2.13s", "torch2.14s", False),
     ],
 )
-def test_a_line_fits_or_not(expected: str, line: str, does: bool) -> None:
+def test_a_line_matches_or_not(expected: str, line: str, does: bool) -> None:
     assert fits(expected, line) is does
 
 

@@ -1,4 +1,4 @@
-"""Each page of the documentation does what it says: its commands, its code, the files that it shows."""
+"""Each page of the documentation is true: its commands, its code, the files that it shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.docs.walk import walk
 
 
 def to_walk() -> Iterator[Page]:
-    """Yield the pages with something to run; one that does not keep to the convention fails in a test of its own."""
+    """Yield the pages with steps; a page that breaks the convention fails in a test of its own."""
     for page in PAGES:
         try:
             parsed = parse(page, (ROOT / page).read_text())
@@ -30,16 +30,16 @@ def test_a_page_keeps_to_the_convention(page: str) -> None:
         parse(page, (ROOT / page).read_text())
     except PageError as error:
         said = str(error)
-    if said:  # outside of the handler, so that pytest shows the sentence alone
+    if said:  # outside the except block, so that pytest shows only the sentence
         pytest.fail(said, pytrace=False)
 
 
 @pytest.mark.compile
 @pytest.mark.torch
 @pytest.mark.ort
-@pytest.mark.timeout(3600)  # a page has as many steps as it likes; each has a limit
+@pytest.mark.timeout(3600)  # each step has its own limit, and a page any number of steps
 @pytest.mark.parametrize("page", [*to_walk()], ids=lambda page: page.path)
-def test_a_page_does_what_it_says(page: Page, tmp_path: Path) -> None:
+def test_a_page_is_true(page: Page, tmp_path: Path) -> None:
     said = ""
     try:
         walk(page, tmp_path, root=ROOT)

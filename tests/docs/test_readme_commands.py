@@ -1,4 +1,4 @@
-"""Each command of README works, in the order in which they are shown."""
+"""Each command of README works, in the order of the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def commands() -> list[str]:
-    """Return what README says to type, but for the tests and the benchmark, which would run this test again."""
+    """Return the commands of README, except the tests and the benchmark, which would run this test again."""
     table = re.findall(r"^\| `\./run ([^`]+)` \|", README, flags=re.MULTILINE)
     blocks = re.findall(r"^\$ \./run (.+)$", README, flags=re.MULTILINE)
     return [c for c in dict.fromkeys([*blocks, *table]) if not c.startswith(("tox", "python benchmarks"))]
@@ -35,6 +35,6 @@ def test_a_command_works(project: Project, command: str) -> None:
     known = {"doit": [sys.executable, "-m", "doit"], "python": [sys.executable]}
     done = subprocess.run([*known[program], *arguments], cwd=project.root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    if arguments[:1] == ["new"]:  # what a person does next: `doit dist` ships no placeholder
+    if arguments[:1] == ["new"]:  # as a user does next: `doit dist` ships no placeholder
         for path in project.root.glob("*/scale_shift/*"):
             path.write_text(path.read_text().replace("FILL IN", "Filled in"))

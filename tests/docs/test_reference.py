@@ -1,4 +1,4 @@
-"""docs/reference/ is what the tool says of itself, now."""
+"""docs/reference/ is up to date with the commands, settings and declarations."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_a_page_is_current(name: str) -> None:
     assert path.read_text() == MADE[name], f"docs/reference/{name} is out of date; write it anew: {COMMAND}"
 
 
-def test_every_page_of_the_folder_is_made() -> None:
-    """`python -m opmatrix operator-pages` makes operators.md, which is not committed: an operator changes no page."""
+def test_every_page_of_the_folder_is_generated() -> None:
+    """Except operators.md, which is not committed: `python -m opmatrix operator-pages` makes it."""
     assert {path.name for path in (ROOT / "docs/reference").iterdir()} - {"operators.md"} == {*MADE}
 
 
-def test_a_field_without_a_meaning_is_found() -> None:
+def test_a_field_without_a_description_is_found() -> None:
     source = (ROOT / "pipeline/opmatrix/spec.py").read_text()
     line = '    """What it does, in one sentence."""\n'
     assert line in source
@@ -40,7 +40,7 @@ def test_a_key_without_a_description_is_found() -> None:
 
 
 def test_every_variable_is_explained() -> None:
-    """Those that one step sets for another are no setting."""
+    """Except variables that one step sets for another."""
     files = [*(ROOT / "pipeline").rglob("*.py"), ROOT / "run", ROOT / "toxfile.py", ROOT / "docs/conf.py"]
     own = {"OPMATRIX_JOBS", "OPMATRIX_LOGGED"}
     used = set().union(*(commands.variables_in(path.read_text()) for path in files)) - own

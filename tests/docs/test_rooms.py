@@ -1,4 +1,4 @@
-"""docs.site.{imports,rooms,layered} and benchmarks/structure.py, on packages made up here."""
+"""docs.site.{imports,rooms,layered} and benchmarks/structure.py, tested on synthetic packages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FILES = {
 
 
 def made_up(**files: str) -> Package:
-    """Return FILES and more as a package; `engine__pool` is the module engine.pool."""
+    """Return FILES and `more` as a package; `engine__pool` is the module engine.pool."""
     more = {name.replace("__", "/"): text for name, text in files.items()}
     return Package.of({f"pipeline/opmatrix/{name}.py": text for name, text in (FILES | more).items()})
 
@@ -56,7 +56,7 @@ def test_every_form_of_import_is_an_arrow() -> None:
     }
 
 
-def test_the_package_was_the_folder_itself() -> None:
+def test_a_package_at_the_top_of_pipeline_is_read() -> None:
     package = Package.of({"pipeline/__init__.py": "", "pipeline/cli.py": "from pipeline import aside\n",
                           "pipeline/aside.py": ""})  # fmt: skip
     assert (package.name, set(package.arrows())) == ("pipeline", {("cli", "aside")})
@@ -74,7 +74,7 @@ def test_cycles_are_groups() -> None:
     ]
 
 
-def test_an_order_without_faults() -> None:
+def test_an_order_without_faults_is_accepted() -> None:
     assert list(rooms.faults(made_up(), ORDER)) == []
 
 
@@ -103,7 +103,7 @@ def test_a_row_without_a_room_is_found() -> None:
 
 
 def drawn(svg: str) -> dict[str, tuple[int, int]]:
-    """Return where each box is: its left and its upper edge."""
+    """Return the left and the upper edge of each box."""
     found = re.findall(r'class="box" x="(\d+)" y="(\d+)".*?class="name"[^>]*>([^<]+)<', svg)
     return {name: (int(x), int(y)) for x, y, name in found}
 
@@ -129,13 +129,13 @@ def test_boxes_do_not_overlap() -> None:
             assert y != other_y or abs(x - other_x) >= layered.WIDTH
 
 
-def test_a_description_has_two_lines() -> None:
+def test_a_description_has_at_most_two_lines() -> None:
     with pytest.raises(ValueError, match=r"values: 'a very .* takes 3 lines of the box, which has room for 2"):
         rooms.picture(made_up(), (*ORDER[:3], Room(name="values", holds="a very " * 14, modules=("spec", "files"))))
 
 
 @pytest.mark.parametrize("room", rooms.ROOMS, ids=lambda room: room.name)
-def test_the_description_of_a_room_fits(room: Room) -> None:
+def test_the_description_of_every_room_fits(room: Room) -> None:
     layered.render("one", [layered.Box(name=room.name, text=room.holds)], set(), made_by="a test")
 
 
@@ -150,7 +150,7 @@ def structure(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_structure_of_revisions(root: Path, tmp_path: Path) -> None:
-    """The package of a repository made here: first with a cycle, then without."""
+    """The package of a synthetic repository: first with a cycle, then without."""
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks/structure.py").write_text((root / "benchmarks/structure.py").read_text())
     (tmp_path / "docs/site").mkdir(parents=True)
@@ -182,6 +182,6 @@ def write(folder: Path, files: dict[str, str]) -> None:
         (folder / f"{name}.py").write_text(text)
 
 
-def test_an_unknown_revision_is_a_sentence(root: Path) -> None:
+def test_an_unknown_revision_is_one_sentence(root: Path) -> None:
     done = structure(root, "no-such-revision")
     assert done.returncode == 1 and done.stderr.startswith("structure.py: no-such-revision: fatal:")

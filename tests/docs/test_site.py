@@ -1,4 +1,4 @@
-"""The site does not build with a link that leads nowhere. Sphinx is in tox's environment `docs` alone."""
+"""The site does not build with a broken link. Only tox's environment `docs` has Sphinx."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
+from tests.support.projects import write_files
 
 BUILDER = Path(os.environ.get("TOX_ENV_DIR", "/nowhere")) / "bin/sphinx-build"
 SOUND = "[file](../run), [folder](../ops), [page](other.md#a-heading), [other](../ops/x/README.md), [here](#faults)"
@@ -18,15 +19,14 @@ pytestmark = pytest.mark.skipif(not BUILDER.is_file(), reason="needs Sphinx: ./r
 
 def build(folder: Path, text: str, *, others: str = "other\n", **environment: str) -> tuple[int, str]:
     """Build a site of two pages with this project's settings."""
-    for name, content in {
+    files = {
         "docs/index.md": f"# Site\n\n```{{toctree}}\nfaults\n{others}../ops/x/README\n```\n",
         "docs/faults.md": f"# Faults\n\n{text}\n",
         "docs/other.md": "# Other\n\n## A heading\n",
         "ops/x/README.md": "# x\n",
         "run": "",
-    }.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
+    }
+    write_files(folder, files)
     shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copy(ROOT / "docs/conf.py", folder / "docs")
     shutil.copytree(ROOT / "docs/site", folder / "docs/site", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
@@ -37,16 +37,16 @@ def build(folder: Path, text: str, *, others: str = "other\n", **environment: st
     return done.returncode, done.stderr
 
 
-def test_links_of_all_kinds_are_sound(tmp_path: Path) -> None:
+def test_links_of_all_kinds_resolve(tmp_path: Path) -> None:
     assert build(tmp_path, SOUND) == (0, "")
     page = (tmp_path / "build/docs/faults.html").read_text()
     assert 'href="other.html#a-heading"' in page and 'href="../ops/x/README.html"' in page
-    assert page.count("_downloads/") == 1  # run comes with the site
+    assert page.count("_downloads/") == 1  # the site includes a copy of run
     assert ">folder</a>" not in page
     assert "docs/index.html" in (tmp_path / "build/index.html").read_text()
 
 
-def test_files_lead_to_the_repository_if_its_address_is_known(tmp_path: Path) -> None:
+def test_files_link_to_the_repository_if_its_address_is_known(tmp_path: Path) -> None:
     assert build(tmp_path, SOUND, OPMATRIX_REPOSITORY="https://example.org/here/blob/main") == (0, "")
     page = (tmp_path / "build/docs/faults.html").read_text()
     assert 'href="https://example.org/here/blob/main/run"' in page
@@ -65,13 +65,13 @@ def test_files_lead_to_the_repository_if_its_address_is_known(tmp_path: Path) ->
         ("![gone](gone.png)", "gone.png"),
     ],
 )
-def test_a_link_that_leads_nowhere_is_found(tmp_path: Path, text: str, said: str) -> None:
+def test_a_broken_link_is_found(tmp_path: Path, text: str, said: str) -> None:
     code, errors = build(tmp_path, text)
     assert code != 0
     assert "docs/faults.md:3: WARNING:" in errors and said in errors
 
 
-def test_a_page_that_nothing_leads_to_is_found(tmp_path: Path) -> None:
+def test_a_page_without_a_link_to_it_is_found(tmp_path: Path) -> None:
     code, errors = build(tmp_path, "Text.", others="")
     assert code != 0
     assert "docs/other.md: WARNING: document isn't included in any toctree" in errors

@@ -1,4 +1,4 @@
-"""A page that does not do what it says is found, with its line: each way in which one can be wrong, planted."""
+"""A page that is not true is found, with its line: each kind of mistake, planted."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.docs.walk import walk
 
 
 def page(text: str) -> str:
-    """Return a page: indented as the tests have it, with ``'''`` for the fences."""
+    """Return a page from text indented as in the tests, with ``'''`` for the fences."""
     return textwrap.dedent(text).lstrip("\n").replace("'''", "```")
 
 
 def failure(text: str, folder: Path, *, limit: float = 60) -> str:
-    """Return what is said of a page that fails."""
+    """Return the message for a page that fails."""
     with pytest.raises(PageError) as raised:
         walk(parse("docs/planted.md", page(text)), folder, root=ROOT, limit=limit)
     return str(raised.value)
 
 
 def test_a_true_page_passes(tmp_path: Path) -> None:
-    """All kinds of steps, in order: each needs what those before it left."""
+    """All kinds of steps, in order: each needs the results of those before it."""
     walk(
         parse(
             "docs/planted.md",
@@ -125,8 +125,8 @@ def test_another_output_is_found(tmp_path: Path) -> None:
               three""")
 
 
-def test_what_an_ellipsis_swallowed_is_told(tmp_path: Path) -> None:
-    """Else nobody would see what was there in place of what was missed."""
+def test_lines_that_an_ellipsis_swallowed_are_shown(tmp_path: Path) -> None:
+    """Otherwise the message would not show what was printed in place of the missing line."""
     said = failure("'''console\n$ echo one; echo two\n...\n2\n'''\n", tmp_path)
     assert said == page("""
         docs/planted.md:2: $ echo one; echo two
@@ -147,7 +147,7 @@ def test_another_exit_code_is_found(tmp_path: Path) -> None:
             no""")
 
 
-def test_an_exit_code_that_does_not_come_is_found(tmp_path: Path) -> None:
+def test_a_missing_exit_code_is_found(tmp_path: Path) -> None:
     said = failure("<!-- exit: 1 -->\n'''console\n$ true\n'''\n", tmp_path)
     assert "docs/planted.md:3: $ true\nexit code 0, expected 1" in said
 
@@ -157,7 +157,7 @@ def test_only_the_last_command_of_a_block_may_fail(tmp_path: Path) -> None:
     assert "docs/planted.md:3: $ false\nexit code 1, expected 0" in said
 
 
-def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
     said = failure("'''console\n$ echo begun; sleep 1000 & wait\n'''\n", tmp_path, limit=0.5)
     assert said == page("""
         docs/planted.md:2: $ echo begun; sleep 1000 & wait
@@ -166,7 +166,7 @@ def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_command_without_run_does_not_find_the_environment(tmp_path: Path) -> None:
-    """It would in CI, where the environment is active, and not where a reader is."""
+    """In CI, where the environment is active, it would; for a reader it does not."""
     find = f"sh -c 'command -v pytest' | grep {sys.prefix}"
     text = f"'''console\n$ ./run {find}\n{sys.prefix}/bin/pytest\n$ {find}\n'''\n"
     assert f"docs/planted.md:4: $ {find}\nexit code 1, expected 0" in failure(text, tmp_path)
@@ -198,7 +198,7 @@ def test_a_syntax_error_is_found(tmp_path: Path) -> None:
     assert 'docs/planted.md", line 2' in said and "SyntaxError" in said
 
 
-def test_python_that_hangs_is_ended(tmp_path: Path) -> None:
+def test_python_that_hangs_is_killed(tmp_path: Path) -> None:
     said = failure("'''python\nprint('begun', flush=True)\nwhile True: pass\n'''\n", tmp_path, limit=1)
     assert said == "docs/planted.md:2: python: still runs after 1 s. It printed:\n    begun"
 
@@ -216,18 +216,18 @@ def test_python_that_dies_is_found(tmp_path: Path) -> None:
         ("docs/conf.py", "import tomllib\nimport os", "shown: the block is no run of lines of docs/conf.py: its lines"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_shown_otherwise_is_found(tmp_path: Path, path: str, line: str, what: str) -> None:
+def test_a_file_that_differs_from_the_page_is_found(tmp_path: Path, path: str, line: str, what: str) -> None:
     said = failure(f"<!-- shown: {path} -->\n'''python\n{line}\n'''\n", tmp_path)
     assert said.startswith(f"docs/planted.md:3: {what}")
 
 
-def test_a_project_that_is_not_there_is_found(tmp_path: Path) -> None:
+def test_a_missing_project_is_found(tmp_path: Path) -> None:
     said = failure("<!-- project: examples/none -->\n\n'''console\n$ true\n'''\n", tmp_path)
     assert said == "project: 'examples/none' is neither 'seeds' nor 'installed' nor a folder of the repository"
 
 
 @pytest.mark.parametrize(("kind", "has"), [("", False), ("seeds", True)])
-def test_a_project_is_what_the_page_asks_for(tmp_path: Path, kind: str, has: bool) -> None:
+def test_a_project_is_the_one_that_the_page_names(tmp_path: Path, kind: str, has: bool) -> None:
     comment = f"<!-- project: {kind} -->\n\n" if kind else ""
     files = "test -f ops/group_norm/spec.py -a -f native/group_norm/kernel.h" if has else "! test -e ops -o -e native"
     text = f"{comment}'''console\n$ {files}\n$ ! grep -F opmatrix.dist pyproject.toml\n'''\n"
@@ -235,7 +235,7 @@ def test_a_project_is_what_the_page_asks_for(tmp_path: Path, kind: str, has: boo
 
 
 @pytest.mark.parametrize("kind", ["installed", "tests/projects/existing"])
-def test_a_project_of_ones_own_has_its_environment_active(tmp_path: Path, kind: str) -> None:
+def test_a_project_outside_a_checkout_has_its_environment_active(tmp_path: Path, kind: str) -> None:
     text = f"<!-- project: {kind} -->\n\n'''console\n$ command -v doit\n.../bin/doit\n$ ls -A\n"
     listed = "" if kind == "installed" else "native\nops\nrun\nthird_party\n"
     walk(parse("docs/planted.md", page(f"{text}{listed}'''\n")), tmp_path, root=ROOT, limit=60)

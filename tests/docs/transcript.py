@@ -1,7 +1,7 @@
-"""What a page says that a command prints, against what it printed: pure.
+"""Compare the output that a page shows with the output of its command: pure.
 
-``...`` stands for anything within a line, and alone on a line for any lines. A duration (``0.4s``, ``in 5.2 s``,
-``47 ms``) is equal to every other. White space at the end of lines, and empty lines at both ends, do not count.
+``...`` matches anything within a line, and alone on a line any lines. A duration (``0.4s``, ``in 5.2 s``, ``47 ms``)
+matches every other. White space at the end of lines, and empty lines at both ends, do not count.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 _DURATION = re.compile(r"(?<![\w.])\d+(?:\.\d+)? ?(?:ms|s|seconds?|min)\b")
-_MOST = 20  # lines in a row that a difference shows at each end of what was not expected
+_MOST = 20  # consecutive lines that a difference shows at each end of an unexpected part
 
 
 def difference(expected: Sequence[str], found: str) -> str:
-    """Return the lines that differ, ``-`` (expected) and ``+`` (found), among those that do not; "" if none do."""
+    """Return the lines that differ, ``-`` (expected) and ``+`` (found), between equal lines; "" if none do."""
     lines = [line.rstrip() for line in found.strip("\n").splitlines()]
     while lines and not lines[0]:
         del lines[0]
@@ -25,7 +25,7 @@ def difference(expected: Sequence[str], found: str) -> str:
 
 
 def fits(expected: str, line: str) -> bool:
-    """Is `line` one that `expected` stands for?"""
+    """Return whether `line` matches `expected`."""
     return _pattern(expected).fullmatch(_without_durations(line)) is not None
 
 
@@ -38,10 +38,10 @@ def _pattern(expected: str) -> re.Pattern[str]:
 
 
 def _aligned(expected: Sequence[str], found: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield lines with a mark: ``" "`` as expected, ``"."`` swallowed by ``...``, as few ``-`` and ``+`` as may be."""
+    """Yield lines with a mark: ``" "`` as expected, ``"."`` swallowed by ``...``, and the fewest ``-`` and ``+``."""
     patterns = [None if line.strip() == "..." else _pattern(line) for line in expected]
     bare = [_without_durations(line) for line in found]
-    # cost[i][j]: how many lines differ at least between expected[i:] and found[j:]
+    # cost[i][j]: the least number of lines that differ between expected[i:] and found[j:]
     cost = [[0] * (len(found) + 1) for _ in range(len(expected) + 1)]
     cost[-1] = list(range(len(found), -1, -1))
     for i in range(len(expected) - 1, -1, -1):
@@ -78,7 +78,7 @@ def _aligned(expected: Sequence[str], found: Sequence[str]) -> Iterator[tuple[st
 
 
 def _shortened(aligned: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield the marked lines, without what an ellipsis swallowed and without the middle of long runs."""
+    """Yield the marked lines, without those that an ellipsis swallowed and without the middle of long runs."""
     start = 0
     while start < len(aligned):
         mark = aligned[start][0]

@@ -1,4 +1,4 @@
-"""Do what a page says, in a project of its own, as a reader would: bash for its commands, one Python for its blocks."""
+"""Take the steps of a page in its own project, as a reader does: bash for its commands, one Python for its blocks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.docs.project import environment, make_project
 from tests.docs.transcript import difference
 
 LIMIT = 600.0  # seconds for one command or block
-_LAST = 40  # lines of output that a failure without a difference shows
+_LAST = 40  # lines of output in the message of a failure without a difference
 
 
 def walk(page: Page, folder: Path, *, root: Path, limit: float = LIMIT) -> None:
-    """Take the steps of a page in order, in a new project in `folder`; raise PageError at the first that goes wrong."""
+    """Take the steps of a page in order, in a new project in `folder`; raise PageError at the first failure."""
     project = folder / "project"
     project.mkdir()
     make_project(page.project, project, root=root)
@@ -39,7 +39,7 @@ def walk(page: Page, folder: Path, *, root: Path, limit: float = LIMIT) -> None:
 
 @dataclass
 class _Reader:
-    """A reader at work. What commands export, and where they are, holds for those that follow."""
+    """A reader at work. The folder and the exported variables of a command stay for the next commands."""
 
     page: Page
     root: Path
@@ -63,7 +63,7 @@ class _Reader:
         return self.folder / "state.sh"
 
     def take(self, step: Step) -> str:
-        """Take a step; return what is wrong, or ""."""
+        """Take a step; return its fault, or ""."""
         match step:
             case Command():
                 return self._command(step)
@@ -118,7 +118,7 @@ class _Reader:
 
 @dataclass(frozen=True)
 class _Interpreter:
-    """The Python of a page, started at its first block, with what commands before it exported."""
+    """The Python of a page, started at its first block, with the variables that earlier commands exported."""
 
     process: subprocess.Popen[bytes]
     answers: int
@@ -143,10 +143,10 @@ class _Interpreter:
         return cls(process, answers, printed.open(errors="replace"))
 
     def run(self, step: Python, path: Path, *, limit: float) -> str:
-        """Execute a block; return what is wrong, or ""."""
+        """Execute a block; return its fault, or ""."""
         assert self.process.stdin
         request = json.dumps({"path": str(path), "line": step.line, "text": step.text})
-        with contextlib.suppress(BrokenPipeError):  # it died: its answer is the end of the file
+        with contextlib.suppress(BrokenPipeError):  # it died: the answer is the end of the file
             self.process.stdin.write(request.encode() + b"\n")
             self.process.stdin.flush()
         answer, until = b"", time.monotonic() + limit
@@ -165,7 +165,7 @@ class _Interpreter:
         return f"python: raised\n{textwrap.indent(raised, '    ')}{also}"
 
     def end(self) -> None:
-        """End it, and close what it was heard through."""
+        """End the process, and close its answer pipe."""
         _end(self.process)
         assert self.process.stdin
         self.process.stdin.close()
@@ -174,7 +174,7 @@ class _Interpreter:
 
 
 def _shown(step: Shown, root: Path) -> str:
-    """Return why a block is not what its file has, or ""."""
+    """Return why a block differs from its file, or ""."""
     path = root / step.path
     if not path.is_file():
         return f"shown: the repository has no file {step.path!r}"
@@ -187,12 +187,12 @@ def _shown(step: Shown, root: Path) -> str:
 
 
 def _bash() -> str:
-    """Return its path: a page's commands have an environment of their own, in which it need not be found."""
+    """Return the path of bash: PATH of a page's commands need not have it."""
     return shutil.which("bash") or "/bin/bash"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process with all that it left behind in its session's group."""
+    """Kill a process and everything in its session's group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,4 +1,4 @@
-"""Commands as they can be pasted: through ./run in a checkout."""
+"""Commands that users can paste: with ./run in a checkout."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from opmatrix.engine.progress_reporter import for_shell
 TEXT = "Debug: python -m opmatrix compile a --debug && gdb --args python -m opmatrix verify a --debug"
 
 
-def test_in_a_project_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_in_a_users_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert for_shell(TEXT) == TEXT
 
 
-def test_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run").touch()
     monkeypatch.chdir(tmp_path)
-    told = "Debug: ./run python -m opmatrix compile a --debug && ./run gdb --args python -m opmatrix verify a --debug"
-    assert for_shell(TEXT) == told
-    assert for_shell(told) == told
+    debug = "Debug: ./run python -m opmatrix compile a --debug && ./run gdb --args python -m opmatrix verify a --debug"
+    assert for_shell(TEXT) == debug
+    assert for_shell(debug) == debug

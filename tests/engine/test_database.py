@@ -9,7 +9,7 @@ from opmatrix.engine.database import Journal, StateError
 from opmatrix.step import Fingerprint
 
 
-def test_a_success_is_there_without_an_orderly_end(tmp_path: Path) -> None:
+def test_a_success_survives_a_killed_process(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "build/state.db"), None)
     journal.record("codegen:a", key="k", detail={"config": "x"})
     other = Journal(journal.name, None)
@@ -32,7 +32,7 @@ def test_a_forgotten_step_is_known_but_has_no_success(tmp_path: Path) -> None:
     again.dump()
 
 
-def test_what_doit_notes_is_kept(tmp_path: Path) -> None:
+def test_ignored_tasks_are_kept(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "state.db"), None)
     journal.set("codegen:a", "ignore:", "1")
     journal.dump()
@@ -43,7 +43,7 @@ def test_what_doit_notes_is_kept(tmp_path: Path) -> None:
     again.dump()
 
 
-def test_files(tmp_path: Path) -> None:
+def test_fingerprints_of_files_are_kept(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "state.db"), None)
     journal.save_files({"a": ((1, 2, 3, 4), "digest")})
     assert journal.files == {"a": ((1, 2, 3, 4), "digest")}
@@ -52,13 +52,13 @@ def test_files(tmp_path: Path) -> None:
     journal.dump()
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("in the way")
     with pytest.raises(StateError, match=r"cannot open .*state.db"):
         Journal(str(tmp_path / "build/state.db"), None)
 
 
-def test_what_fingerprints_stand_for_is_kept_and_in_the_end_forgotten(tmp_path: Path) -> None:
+def test_contents_of_fingerprints_are_kept_while_they_are_used(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "state.db"), None)
     journal.explain([Fingerprint("kept", lambda: "1"), Fingerprint("kept", lambda: "1")])
     journal.record("codegen:a", key="k", detail={"config": '{"spec": "kept", "crowd": true}'})
@@ -73,7 +73,7 @@ def test_what_fingerprints_stand_for_is_kept_and_in_the_end_forgotten(tmp_path: 
 def test_a_build_folder_of_an_older_opmatrix_is_removed_with_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As d912c67 left it: tables without a version, and the outputs of steps that have other names now."""
+    """d912c67 left it: tables without a version, and outputs of steps with other names."""
     build = tmp_path / "build"
     (build / "generated/a").mkdir(parents=True)
     (build / "wheels").mkdir()

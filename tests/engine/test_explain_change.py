@@ -24,7 +24,7 @@ build kernel.o: object kernel.cc
 """
 
 
-def told(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def explain(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     empty: dict[str, Any] = {"config": "{}", "command": ["compile", "a"], "inputs": {}, "outputs": {}}
     texts = {name: json.dumps(data) for name, data in DIGESTS.items()}
     return differences(empty | before, empty | now, texts.get)
@@ -44,8 +44,8 @@ def told(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         ),
     ],
 )
-def test_files(before: dict[str, str], now: dict[str, str | None], sentences: list[str]) -> None:
-    assert told({"inputs": before}, {"inputs": now}) == sentences
+def test_changed_files(before: dict[str, str], now: dict[str, str | None], sentences: list[str]) -> None:
+    assert explain({"inputs": before}, {"inputs": now}) == sentences
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_files(before: dict[str, str], now: dict[str, str | None], sentences: li
         ({"a.so": "1"}, {}, "a.so is no longer to be written"),
     ],
 )
-def test_outputs(before: dict[str, str], now: dict[str, str | None], sentence: str) -> None:
-    assert told({"outputs": before}, {"outputs": now}) == [sentence]
+def test_changed_outputs(before: dict[str, str], now: dict[str, str | None], sentence: str) -> None:
+    assert explain({"outputs": before}, {"outputs": now}) == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -90,19 +90,19 @@ def test_outputs(before: dict[str, str], now: dict[str, str | None], sentence: s
         ({"opsets": "default"}, {"opsets": "9" * 80}, [f"opsets default -> {'9' * 57}..."]),
     ],
 )
-def test_configuration(before: dict[str, Any], now: dict[str, Any], sentences: list[str]) -> None:
-    assert told({"config": json.dumps(before)}, {"config": json.dumps(now)}) == sentences
+def test_changed_configuration(before: dict[str, Any], now: dict[str, Any], sentences: list[str]) -> None:
+    assert explain({"config": json.dumps(before)}, {"config": json.dumps(now)}) == sentences
 
 
-def test_a_configuration_that_is_another_kind_of_text() -> None:
-    assert told({"config": "-O2"}, {"config": "-O3"}) == ["config -O2 -> -O3"]
-    assert told({"config": "-O2"}, {"config": ""}) == ["config -O2 -> nothing"]
+def test_a_configuration_that_is_no_json() -> None:
+    assert explain({"config": "-O2"}, {"config": "-O3"}) == ["config -O2 -> -O3"]
+    assert explain({"config": "-O2"}, {"config": ""}) == ["config -O2 -> nothing"]
 
 
-def test_command() -> None:
-    assert told({}, {"command": ["compile", "a", "--debug"]}) == ["the command nothing -> --debug"]
-    assert told({}, {"command": ["a", "compile"]}) == ["the command compile a -> a compile"]
+def test_a_changed_command() -> None:
+    assert explain({}, {"command": ["compile", "a", "--debug"]}) == ["the command nothing -> --debug"]
+    assert explain({}, {"command": ["a", "compile"]}) == ["the command compile a -> a compile"]
 
 
-def test_nothing_differs() -> None:
-    assert told({}, {}) == []
+def test_equal_records_have_no_difference() -> None:
+    assert explain({}, {}) == []

@@ -8,7 +8,7 @@ from opmatrix.engine.file_hashes import Fingerprints, mark
 
 
 def aged(path: Path, text: str) -> Path:
-    """Write a file and wait until a further write must show in its mark."""
+    """Write a file and wait until a further write must change its time stamp."""
     path.write_text(text)
     time.sleep(0.06)
     return path
@@ -24,7 +24,7 @@ def test_a_trusted_file_is_not_read_again(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_just_written_is_read_again() -> None:
-    """Within a tick of the kernel's clock a second write may leave size and both time stamps as they are."""
+    """Within a tick of the kernel's clock, a second write can leave size and both time stamps unchanged."""
     path = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp") / f"fingerprint-{os.getpid()}"
     try:
         files = Fingerprints({})
@@ -39,7 +39,7 @@ def test_a_file_that_was_just_written_is_read_again() -> None:
         path.unlink()
 
 
-def test_content_decides(tmp_path: Path) -> None:
+def test_the_content_decides(tmp_path: Path) -> None:
     path = aged(tmp_path / "a", "one")
     files = Fingerprints({})
     one = files.digest(str(path))
@@ -50,7 +50,7 @@ def test_content_decides(tmp_path: Path) -> None:
     assert files.digest(str(path)) != one
 
 
-def test_what_is_not_there_has_no_fingerprint(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_fingerprint(tmp_path: Path) -> None:
     assert Fingerprints({}).digest(str(tmp_path / "a")) is None
     (tmp_path / "file").write_text("")
     assert mark(str(tmp_path / "file" / "below")) is None

@@ -28,7 +28,7 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_children_of_a_killed_run_are_waited_for(tmp_path: Path, root: Path) -> None:
+def test_a_new_run_waits_for_children_of_a_killed_run(tmp_path: Path, root: Path) -> None:
     path = tmp_path / "lock"
     began = time.monotonic()
     killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=root, check=False)

@@ -1,4 +1,4 @@
-"""When a kept plan serves again, and when not."""
+"""When a cached plan is used again, and when not."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from opmatrix.project.settings import Versions
 from opmatrix.step import Step
 from opmatrix.toolchain import third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain
+from tests.support.projects import write_files
 
 VERSIONS = Versions(torch="2.13.0", onnx="1", onnxscript="1", onnxruntime="1.31.0", numpy="2", hypothesis="6")
 TOOLS = Toolchain(
@@ -30,7 +31,7 @@ NONE = Choice()
 
 
 class Command:
-    """What a doit command plans, and how often it planned anew."""
+    """The plan of a doit command, and how often it planned anew."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.layout, self.anew = Paths(root), 0
@@ -51,12 +52,12 @@ class Command:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    for name in ("ops/my_op/spec.py", "ops/my_op/cases.py", "ops/my_op/reference.py", "native/my_op/kernel.h",
-                 "ops/my_op/published/1/schema.json", "third_party/theirs.h", "pyproject.toml",
-                 "requirements/main.txt"):  # fmt: skip
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("as it was")
-    time.sleep(0.06)  # so that a further write must show
+    names = (
+        "ops/my_op/spec.py", "ops/my_op/cases.py", "ops/my_op/reference.py", "native/my_op/kernel.h",
+        "ops/my_op/published/1/schema.json", "third_party/theirs.h", "pyproject.toml", "requirements/main.txt",
+    )  # fmt: skip
+    write_files(tmp_path, dict.fromkeys(names, "as it was"))
+    time.sleep(0.06)  # so that a further write must change the time stamp
     made = Command(tmp_path, monkeypatch)
     assert made.plans_anew() and not made.plans_anew()
     return made
@@ -103,12 +104,12 @@ def lose_a_header(command: Command) -> None:
         pytest.param(lambda c: c.layout.plan().write_bytes(c.layout.plan().read_bytes()[:-9]), id="cut"),
     ],
 )
-def test_what_a_plan_follows_from_plans_anew(command: Command, change: Callable[[Command], None]) -> None:
+def test_a_change_of_the_inputs_of_a_plan_plans_anew(command: Command, change: Callable[[Command], None]) -> None:
     change(command)
     assert command.plans_anew()
 
 
-def test_the_variables_and_the_setting_count(command: Command) -> None:
+def test_a_change_of_variables_or_settings_plans_anew(command: Command) -> None:
     more = Choice(opsets="all")
     assert command.plans_anew(more) and not command.plans_anew(more)
     assert not command.plans_anew(), "each choice of cells has a plan of its own"
@@ -123,21 +124,19 @@ def test_an_edit_with_the_old_time_stamp_and_size_plans_anew(command: Command) -
     assert command.plans_anew()
 
 
-def test_another_version_of_a_third_partys_headers_plans_anew(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_of_third_party_headers_plans_anew(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(third_party_headers, "_version", lambda distribution: f"{distribution} 4")
     assert command.plans_anew() and not command.plans_anew()
 
 
 @pytest.mark.parametrize("name", ["native/my_op/kernel.h", "ops/my_op/reference.py", "third_party/theirs.h"])
-def test_what_steps_read_keeps_the_plan(command: Command, name: str) -> None:
+def test_a_change_of_files_that_steps_read_keeps_the_plan(command: Command, name: str) -> None:
     edit(name)(command)
     assert not command.plans_anew()
 
 
-def test_a_plan_of_what_was_just_written_is_not_kept(command: Command) -> None:
-    """Within a tick of the kernel's clock a second write may leave size and both time stamps as they are."""
+def test_a_plan_of_just_written_files_is_not_cached(command: Command) -> None:
+    """Within a tick of the kernel's clock, a second write can leave size and both time stamps unchanged."""
     edit("ops/my_op/spec.py")(command)
     assert command.plans_anew() and command.plans_anew()
     time.sleep(0.06)
@@ -150,8 +149,8 @@ def test_a_plan_that_cannot_be_written_is_made_anew(tmp_path: Path, monkeypatch:
     assert command.plans_anew() and command.plans_anew()
 
 
-def test_a_kernel_of_this_checkout_is_no_code_of_the_package() -> None:
-    """pipeline/native is a link to native/: behind it, each edit of a kernel would plan anew."""
+def test_a_kernel_of_this_checkout_is_not_package_code() -> None:
+    """pipeline/native is a link to native/: if it counted as code, each edit of a kernel would plan anew."""
     root = Path(__file__).parents[2]
     marks = plan_cache._marks(Paths(root))
     assert marks[str(root / "native/group_norm/kernel.h")] is None

@@ -77,7 +77,7 @@ def test_threads_may_share_a_pool(pool: Pool, tmp_path: Path, server: str | None
 def test_servers_hold_the_lock(pool: Pool, tmp_path: Path, server: str | None) -> None:
     pool.run(["nothing"], server=server, log=tmp_path / "log", seconds=10)
     process = pool._clients[server or "light"].process
-    held = [str(d.readlink()) for d in Path(f"/proc/{process}/fd").iterdir()]
-    assert str(tmp_path / "lock") in held
+    opened = [str(d.readlink()) for d in Path(f"/proc/{process}/fd").iterdir()]
+    assert str(tmp_path / "lock") in opened
     pool.close()
     assert not Path(f"/proc/{process}").exists()

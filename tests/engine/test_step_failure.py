@@ -30,7 +30,7 @@ def step(tmp_path: Path, server: Server | None = "ort") -> Step:
     )
 
 
-def test_the_last_lines_of_a_server_step_and_all_of_a_light_one(tmp_path: Path) -> None:
+def test_a_server_step_shows_its_last_lines_and_a_light_step_all(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("$ command\n" + "\n".join(f"line {i}" for i in range(100)) + "\n")
     tail = failure_of(step(tmp_path), ending(-11, 0.42, ""), log)
@@ -50,7 +50,7 @@ def test_a_memory_limit(tmp_path: Path) -> None:
     assert failure.summary == "took more than 8000 MB of memory and was stopped" and failure.died
 
 
-def test_a_crash_of_a_library_says_how_to_debug_it(tmp_path: Path) -> None:
+def test_a_crash_of_a_library_has_a_debug_command(tmp_path: Path) -> None:
     crash = failure_of(step(tmp_path), ending(-11, 0.4, ""), tmp_path / "none")
     assert crash.detail.splitlines() == [
         "died of SIGSEGV after 0.4 s",
@@ -71,7 +71,7 @@ def test_verdicts_name_operator_lowering_and_cell(tmp_path: Path) -> None:
     assert found == Verdict(op="my_op", lowering="custom", cell=Cell.parse(CELL), outcome="failed", detail=detail)
 
 
-def test_a_judgement_stays_unless_the_step_died_after_it(tmp_path: Path) -> None:
+def test_a_verdict_stays_unless_the_step_died_after_it(tmp_path: Path) -> None:
     judged = Verdict(op="my_op", lowering="custom", cell=Cell.parse(CELL), outcome="mismatched")
     verdict.write(tmp_path / "verdict.json", judged)
     leave_verdict(step(tmp_path), StepFailed(step(tmp_path), summary="failed with exit code 10"))
@@ -80,7 +80,7 @@ def test_a_judgement_stays_unless_the_step_died_after_it(tmp_path: Path) -> None
     assert verdict.read(tmp_path / "verdict.json").outcome == "failed"
 
 
-def test_a_blocked_step_names_the_root(tmp_path: Path) -> None:
+def test_a_blocked_step_names_the_failed_step(tmp_path: Path) -> None:
     compiled = Step(group="compile", name="my_op", command=("compile", "my_op"))
     cause = StepFailed(compiled, summary="failed with exit code 6", output="kernel.h:3: error: expected ';'\nmore")
     leave_verdict(step(tmp_path), StepBlocked("verify", cause))

@@ -23,7 +23,7 @@ NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0+cpu"
 
 @pytest.fixture
 def paths(tmp_path: Path) -> VenvPaths:
-    """A checkout that holds the files of the stamp alone."""
+    """A checkout with only the files of the stamp."""
     for path in (bootstrap.LOCK, bootstrap.TORCH, bootstrap.PROJECT):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(f"# {path}\n")
@@ -32,7 +32,7 @@ def paths(tmp_path: Path) -> VenvPaths:
 
 @pytest.fixture
 def made(paths: VenvPaths) -> VenvPaths:
-    """The same, with a complete environment."""
+    """The same checkout, with a complete environment."""
     paths.python.parent.mkdir(parents=True)
     paths.python.symlink_to(sys.executable)
     bootstrap.write_stamp(paths, bootstrap.stamp(paths.root, {}))
@@ -41,7 +41,7 @@ def made(paths: VenvPaths) -> VenvPaths:
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What bring_up_to_date asked for, instead of doing it."""
+    """The actions that bring_up_to_date requested; none is done."""
     calls: list[str] = []
     monkeypatch.setattr(bootstrap, "make", lambda *_, **__: calls.append("make"))
     monkeypatch.setattr(bootstrap, "install_project", lambda _: calls.append("install"))
@@ -50,13 +50,13 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def stub_pip(paths: VenvPaths, script: str) -> Pip:
-    """A pip that is a shell script; it finds its arguments in "$@"."""
+    """A pip that is a shell script; its arguments are "$@"."""
     (paths.root / "pip.sh").write_text(script)
     with paths.lock.open("w") as lock:
         return Pip(paths=paths, command=("sh", str(paths.root / "pip.sh")), lock=lock.fileno())
 
 
-def test_nothing_is_done_when_another_run_was_faster(made: VenvPaths, done: list[str]) -> None:
+def test_nothing_is_done_if_another_run_has_done_it(made: VenvPaths, done: list[str]) -> None:
     bootstrap.bring_up_to_date(made, {}, lock=0)
     assert done == []
 
@@ -69,20 +69,20 @@ def test_changed_metadata_installs_the_project_alone(made: VenvPaths, done: list
 
 
 @pytest.mark.parametrize("path", [bootstrap.LOCK, bootstrap.TORCH])
-def test_changed_pins_make_it_anew(made: VenvPaths, done: list[str], path: Path) -> None:
+def test_changed_pins_make_the_environment_anew(made: VenvPaths, done: list[str], path: Path) -> None:
     (made.root / path).write_text("# changed\n")
     bootstrap.bring_up_to_date(made, {}, lock=0)
     assert done == ["make"]
 
 
-def test_another_python_or_none_makes_it_anew(made: VenvPaths, done: list[str]) -> None:
+def test_another_or_missing_python_makes_the_environment_anew(made: VenvPaths, done: list[str]) -> None:
     bootstrap.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
     made.python.unlink()
     bootstrap.bring_up_to_date(made, {"OPMATRIX_PYTHON": "python3.12"}, lock=0)
     assert done == ["make", "make"]
 
 
-def test_an_interrupted_try_is_removed(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rest_of_an_interrupted_try_is_removed(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     rest = paths.environment / "lib" / "half"
     rest.mkdir(parents=True)
 
@@ -102,20 +102,20 @@ def test_an_interrupted_try_is_removed(paths: VenvPaths, monkeypatch: pytest.Mon
         ({"PATH": "/bin", "CXX": "/nonesuch/g++ -m64"}, "CXX is '/nonesuch/g++ -m64', which is no program"),
     ],
 )
-def test_no_compiler(environ: dict[str, str], message: str) -> None:
+def test_a_missing_compiler_is_an_error(environ: dict[str, str], message: str) -> None:
     with pytest.raises(SetupError, match=re.escape(message)) as info:
         bootstrap.check_compiler(environ)
     assert info.value.code == 73
 
 
 @pytest.mark.parametrize("name", ["g++", "clang++"])
-def test_a_compiler(tmp_path: Path, name: str) -> None:
+def test_a_compiler_is_found(tmp_path: Path, name: str) -> None:
     (tmp_path / name).symlink_to("/bin/true")
     bootstrap.check_compiler({"PATH": str(tmp_path)})
     bootstrap.check_compiler({"PATH": "", "CXX": str(tmp_path / name)})
 
 
-def test_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     with pytest.raises(SetupError, match="runs on Linux x86-64, and this is Linux aarch64") as info:
         bootstrap.check_machine()
@@ -123,13 +123,13 @@ def test_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("libc", [("glibc", "2.17"), ("", "")])
-def test_another_libc(monkeypatch: pytest.MonkeyPatch, libc: tuple[str, str]) -> None:
+def test_another_libc_is_refused(monkeypatch: pytest.MonkeyPatch, libc: tuple[str, str]) -> None:
     monkeypatch.setattr(platform, "libc_ver", lambda: libc)
     with pytest.raises(SetupError, match=r"needs glibc 2\.28 or newer"):
         bootstrap.check_machine()
 
 
-def test_full_disk_is_told_before_the_download(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_before_the_download(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=300_000_000))
     with pytest.raises(SetupError, match=r"the disk is full: .* has 0\.3 GB free and needs 2 GB") as info:
         bootstrap.check_disk(paths)
@@ -156,7 +156,7 @@ def test_full_disk_is_told_before_the_download(paths: VenvPaths, monkeypatch: py
         (NO_TORCH, 70, NO_TORCH),
     ],
 )
-def test_what_pip_says_is_explained(paths: VenvPaths, output: str, code: int, message: str) -> None:
+def test_errors_of_pip_are_explained(paths: VenvPaths, output: str, code: int, message: str) -> None:
     pip = stub_pip(paths, f"cat <<'END'\n{output}\nEND\nexit 1")
     with pytest.raises(SetupError, match=re.escape(message)) as info:
         pip.install("numpy")
@@ -180,7 +180,7 @@ echo '{NO_TORCH}'; exit 1
     ("index", "asked"),
     [(None, ["", bootstrap.TORCH_INDEX]), ("https://mirror.example/cpu", ["https://mirror.example/cpu"])],
 )
-def test_where_torch_is_asked_for(paths: VenvPaths, index: str | None, asked: list[str]) -> None:
+def test_the_index_that_pip_uses_for_torch(paths: VenvPaths, index: str | None, asked: list[str]) -> None:
     bootstrap.install_torch(stub_pip(paths, TORCH_PIP), index)
     calls = (paths.root / "pip.sh.calls").read_text().splitlines()
     assert [(re.findall(r"--index-url (\S+)", call) or [""])[0] for call in calls] == asked
@@ -219,7 +219,7 @@ def test_pip_is_taken_from_debian(paths: VenvPaths, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("no_pip")
-def test_no_pip_at_all(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pip_is_an_error(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     def unpack(package: str, *, into: Path) -> None:
         raise debian_package.DebianError("apt-get is not on PATH")
 
@@ -228,7 +228,7 @@ def test_no_pip_at_all(paths: VenvPaths, monkeypatch: pytest.MonkeyPatch) -> Non
         bootstrap.find_pip(paths, paths.root)
 
 
-def test_the_lock_is_the_one_of_the_pins() -> None:
+def test_the_lock_fits_the_pins() -> None:
     pins = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "requirements/main.in").read_text(), flags=re.MULTILINE))
     locked = (ROOT / bootstrap.LOCK).read_text() + (ROOT / bootstrap.TORCH).read_text()
     found = dict(re.findall(r"^([\w-]+)==(\S+)", locked, flags=re.MULTILINE))

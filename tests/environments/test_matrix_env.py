@@ -29,7 +29,7 @@ def layout(tmp_path: Path) -> Paths:
 
 @pytest.fixture
 def asked(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """What pip was asked for, which it then did: it is there, and can be imported."""
+    """The packages that pip was called with; the stub makes them importable."""
     calls: list[tuple[str, ...]] = []
     monkeypatch.delenv("OPMATRIX_TORCH_INDEX", raising=False)
 
@@ -51,7 +51,7 @@ def version(layout: Paths, package: str) -> str:
     return layout.installed_version("torch2.9", package).read_text()
 
 
-def test_it_is_made_once(layout: Paths, asked: list[tuple[str, ...]]) -> None:
+def test_an_environment_is_made_once(layout: Paths, asked: list[tuple[str, ...]]) -> None:
     stage.run(layout, "torch2.9")
     lock, torch = asked
     assert lock == ("--require-hashes", "--no-deps", "-r", str(layout.root / "requirements/torch2.9.txt"))
@@ -89,7 +89,7 @@ def test_an_interrupted_try_starts_clean(
     assert not rest.exists() and layout.stamp("torch2.9").is_dir()
 
 
-def test_an_empty_index_leaves_torch_to_pips_own_sources(
+def test_an_empty_index_setting_leaves_the_index_to_pip(
     layout: Paths, asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPMATRIX_TORCH_INDEX", "")
@@ -97,7 +97,7 @@ def test_an_empty_index_leaves_torch_to_pips_own_sources(
     assert "--index-url" not in asked[1]
 
 
-def test_what_pip_says_is_the_reason(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_of_pip_is_the_reason(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise SetupError(69, "no network: pip cannot reach its package index.")
 
@@ -107,14 +107,14 @@ def test_what_pip_says_is_the_reason(layout: Paths, monkeypatch: pytest.MonkeyPa
         stage.run(layout, "ort1.18")
 
 
-def test_a_full_disk(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_the_reason(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_env, "_NEEDED_BYTES", {"torch": 2, "ort": 10**18})
     with pytest.raises(NoEnvironmentError, match=r"^environment ort1\.18: the disk is full: .* needs 1000000000 GB"):
         stage.run(layout, "ort1.18")
     assert not layout.environment("ort1.18").exists()
 
 
-def test_what_cannot_be_imported_is_no_environment(layout: Paths, tmp_path: Path) -> None:
+def test_an_environment_that_cannot_import_its_package_is_refused(layout: Paths, tmp_path: Path) -> None:
     paths = bootstrap.VenvPaths(root=tmp_path, name=".venv-matrix/torch2.9")
     paths.python.parent.mkdir(parents=True)
     paths.python.write_text("#!/bin/sh\necho 'OSError: libcudart.so.12: no such file' >&2\nexit 1\n")
@@ -125,7 +125,7 @@ def test_what_cannot_be_imported_is_no_environment(layout: Paths, tmp_path: Path
 
 def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 13, 0))
-    for minor, says in ((12, "3.9"), (11, "3.11")):  # the first of them is not what its name says
+    for minor, says in ((12, "3.9"), (11, "3.11")):  # the first python3.11 on PATH has another version than its name
         path = tmp_path / f"python3.{minor}"
         path.write_text(f"#!/bin/sh\necho {says}\n")
         path.chmod(0o755)
@@ -147,19 +147,19 @@ def test_an_older_python_is_found_on_path(tmp_path: Path, monkeypatch: pytest.Mo
         ("python", "no environment 'python'"),
     ],
 )
-def test_an_unknown_one(layout: Paths, name: str, message: str) -> None:
+def test_an_unknown_environment_is_an_error(layout: Paths, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         stage.run(layout, name)
 
 
-def test_a_row_without_pins(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_without_pins_is_an_error(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(matrix_env._PYTHONS, "torch2.14", "3.13")
     with pytest.raises(UsageError, match=r"environment torch2.14: its pins are missing, requirements/torch2.14.txt"):
         stage.run(layout, "torch2.14")
 
 
-def test_the_pins_of_opmatrix_serve_a_project_that_has_none(layout: Paths, root: Path) -> None:
-    """A project may have a file of its own beside them; here it has torch2.9's and ort1.18's."""
+def test_missing_pins_are_those_of_opmatrix(layout: Paths, root: Path) -> None:
+    """A project may have additional pins of its own; this one has those of torch2.9 and ort1.18."""
     assert layout.pins("ort1.21")[0].samefile(root / "requirements/ort1.21.txt")
     own, shipped = layout.root / "requirements/torch2.9.txt", root / "requirements/torch2.9-cpu.txt"
     (layout.root / "requirements/torch2.9-cpu.txt").unlink()
@@ -167,8 +167,8 @@ def test_the_pins_of_opmatrix_serve_a_project_that_has_none(layout: Paths, root:
     assert first == own and second.samefile(shipped)
 
 
-def test_every_pin_of_this_project_is_whole(root: Path) -> None:
-    """Each lock names what its .in file asks for, with hashes; torch alone stands in a file of its own, by version."""
+def test_every_pin_of_this_project_is_complete(root: Path) -> None:
+    """Each lock has the packages of its .in file, with hashes; torch is pinned separately, by version."""
     for path in (root / "requirements").glob("*.in"):
         if path.stem == "main":
             continue
@@ -181,7 +181,7 @@ def test_every_pin_of_this_project_is_whole(root: Path) -> None:
             assert re.search(rf"^torch=={re.escape(path.stem.removeprefix('torch'))}\.\d+$", pin, re.MULTILINE)
 
 
-def test_versions_are_read_without_starting_a_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_are_read_without_starting_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("nothing is to be started")
 
@@ -194,7 +194,7 @@ def test_versions_are_read_without_starting_a_python(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("name", ["torch2.13", "ort1.31"])
 def test_the_main_versions_have_the_pins_of_main(root: Path, name: str) -> None:
-    """A project on another torch makes an environment of what is .venv here: one lock, in two files."""
+    """A project with another main torch makes a matrix environment of the versions here: one lock, in two files."""
 
     def entries(file: str) -> dict[str, list[str]]:
         found = re.findall(

@@ -1,4 +1,4 @@
-"""A command by hand runs in the environment that has its version, or says what is missing."""
+"""A stage runs in the environment that has its version, or names the missing environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Started = list[tuple[str, list[str], dict[str, str]]]
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
-    """What took the place of this process, which it does not here."""
+    """The program that would replace this process; the test does not replace it."""
     calls: Started = []
 
     def execve(python: str, arguments: list[str], variables: dict[str, str]) -> None:
@@ -39,12 +39,12 @@ def layout(tmp_path: Path) -> Paths:
     return made
 
 
-def test_it_stays_where_it_is_at_home(layout: Paths, started: Started) -> None:
+def test_it_stays_in_the_main_environment(layout: Paths, started: Started) -> None:
     reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.31")
     assert started == []
 
 
-def test_it_goes_where_the_version_is(layout: Paths, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_starts_the_right_environment(layout: Paths, started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/more")
     reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.18")
     ((python, arguments, variables),) = started
@@ -54,7 +54,7 @@ def test_it_goes_where_the_version_is(layout: Paths, started: Started, monkeypat
     assert Path(folder, "opmatrix").resolve() == Path(str(opmatrix.__file__)).resolve().parent
 
 
-def test_a_link_that_leads_elsewhere_is_mended(layout: Paths) -> None:
+def test_a_link_to_another_folder_is_corrected(layout: Paths) -> None:
     link = layout.package_link("ort1.18")
     link.parent.mkdir()
     link.symlink_to("/where/the/checkout/was")
@@ -62,7 +62,7 @@ def test_a_link_that_leads_elsewhere_is_mended(layout: Paths) -> None:
     assert link.resolve() == Path(str(opmatrix.__file__)).resolve().parent
 
 
-def test_an_environment_that_is_not_made(layout: Paths, started: Started) -> None:
+def test_a_missing_environment_is_an_error(layout: Paths, started: Started) -> None:
     with pytest.raises(
         UsageError, match=r"has onnxruntime 1\.31, not 1\.21, .* python -m opmatrix environment ort1\.21$"
     ):
@@ -73,7 +73,7 @@ def test_an_environment_that_is_not_made(layout: Paths, started: Started) -> Non
 def test_an_environment_with_another_version_than_its_name(
     layout: Paths, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It must not start itself for ever."""
+    """It must not start itself endlessly."""
     monkeypatch.setattr(sys, "prefix", str(layout.environment("ort1.18")))
     with pytest.raises(UsageError, match=r"^environment ort1\.18 has onnxruntime 1\.31\. Remove "):
         reexec.in_environment(layout, ARGUMENTS, factor="ort", version="1.18")

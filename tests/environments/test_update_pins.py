@@ -1,4 +1,4 @@
-"""requirements/update.py, on a copy of this checkout's requirements and an index on 127.0.0.1 with wheels made here."""
+"""requirements/update.py, on a copy of this checkout's requirements and a local index with wheels made by the test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def update() -> ModuleType:
     spec = importlib.util.spec_from_file_location("update_pins", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look it up
+    sys.modules[spec.name] = module  # dataclasses look the module up there
     spec.loader.exec_module(module)
     return module
 
@@ -67,7 +67,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def index(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    """Every version that this checkout pins, so that nothing is to be raised."""
+    """Every version that this checkout pins, so that there is nothing to raise."""
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     made = Index(tmp_path / "index")
     for path in (root / "requirements").glob("*.txt"):
@@ -85,7 +85,7 @@ def index(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     server.server_close()
 
 
-# Stands for ./run: `doit probe` measures what the file `limits` says, and compares it with matrix.py as it is then.
+# In place of ./run: `doit probe` prints the content of the file `limits`, and compares it with the current matrix.py.
 RUN = """#!/usr/bin/env python3
 import json, pathlib, sys
 pathlib.Path("build/probe").mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ sys.exit(wrong)
 
 @pytest.fixture
 def checkout(tmp_path: Path, root: Path, update: ModuleType) -> Path:
-    """What the program reads of this checkout, in a git repository of its own."""
+    """The files of this checkout that the program reads, in a git repository of their own."""
     copy = tmp_path / "checkout"
     shutil.copytree(root / "requirements", copy / "requirements", ignore=shutil.ignore_patterns("__pycache__"))
     (copy / update.MATRIX).parent.mkdir(parents=True)
@@ -200,7 +200,7 @@ def test_a_patch_release_of_the_main_torch_has_its_hashes(update: ModuleType, in
     assert changed(checkout, before) == {"requirements/main.in", "requirements/main.txt", "requirements/torch-cpu.txt",
                                          "requirements/torch2.13-cpu.txt"}  # fmt: skip
     lock = (checkout / "requirements/torch-cpu.txt").read_text()
-    hashes = " \\\n".join([f"    --hash=sha256:{digest}"] * 3)  # one wheel for every Python here
+    hashes = " \\\n".join([f"    --hash=sha256:{digest}"] * 3)  # one wheel for every Python
     assert lock.endswith(f"\ntorch==2.13.9+cpu \\\n{hashes}\n") and lock.startswith("# PyTorch's CPU build")
     assert "\ntorch==2.13.9+cpu\n" in (checkout / "requirements/main.in").read_text()
 
@@ -250,12 +250,12 @@ def test_a_new_minor_gets_a_row_with_measured_limits(
     assert '+    "1.32": Ort(ir=14, opset=27),' in out
     assert "- The matrix now has 7 rows for torch." in out
     assert "- Does `.venv` go from torch2.13 to torch2.17" in out
-    # What it wrote, it reads: a second run has nothing to do.
+    # It can read what it wrote: a second run has nothing to do.
     assert update.main(["--index", index.url], root=checkout) == 0
     assert "Every pin is the newest" in capsys.readouterr().out
 
 
-def test_limits_with_a_gap_are_left_to_a_person(
+def test_limits_with_a_gap_are_an_error(
     update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     index.add("torch", "2.17.0")
@@ -270,7 +270,7 @@ def test_limits_with_a_gap_are_left_to_a_person(
     assert new == old.replace("2.15", "2.17")
 
 
-def test_a_probe_that_measures_nothing_changes_nothing(
+def test_a_failed_probe_changes_nothing(
     update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     index.add("torch", "2.17.0")
@@ -284,7 +284,7 @@ def test_a_probe_that_measures_nothing_changes_nothing(
     assert not changed(checkout, before)
 
 
-def test_a_lock_that_cannot_be_made_changes_nothing(
+def test_a_failed_lock_changes_nothing(
     update: ModuleType, index: Index, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     index.add("onnx", "1.99.0")
@@ -295,7 +295,7 @@ def test_a_lock_that_cannot_be_made_changes_nothing(
     assert not changed(checkout, before)
 
 
-def test_files_are_written_all_or_none(update: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_files_are_written_or_none(update: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         (tmp_path / name).write_text("old")
     put, calls = update._put, []
@@ -312,7 +312,7 @@ def test_files_are_written_all_or_none(update: ModuleType, tmp_path: Path, monke
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "old", "b": "old", "c": "old"}
 
 
-def test_limits_that_are_not_measured_stay(update: ModuleType) -> None:
+def test_limits_that_the_probe_did_not_measure_stay(update: ModuleType) -> None:
     rows = 'ORT: M = {\n}\nTORCH: M = {\n    "1.13": Torch(legacy=range(7, 18), no_dynamo=_NO, python="3.11"),\n}\n'
     row = update.Row(factor="torch", minor="1.13")
     same = '"1.13": Torch(legacy=range(7, 18), no_dynamo=...)'
@@ -321,7 +321,7 @@ def test_limits_that_are_not_measured_stay(update: ModuleType) -> None:
     assert wider == rows.replace("18", "19")
 
 
-def test_settings_of_pip_are_given_to_uv(update: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_pip_are_passed_to_uv(update: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     index = update.Index(environ={})
     settings = ":env:.index-url='http://a/'\nglobal.cert='/x'\nglobal.index-url='http://b/'\nglobal.find-links='c d'\n"
     monkeypatch.setattr(update.Index, "_pip", lambda *_: settings)

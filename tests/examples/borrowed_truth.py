@@ -1,11 +1,11 @@
-"""What others say that the borrowed operators compute, against the operators of an installed wheel.
+"""Compare the borrowed operators of an installed wheel with independent references.
 
-    python borrowed_truth.py      compares with all that is installed, and prints what it compared with
+    python borrowed_truth.py      compares with each reference that is installed, and prints its name
 
-roi_align: the numbers published in onnx's node tests, and torchvision where it is installed (its gradient as well);
-causal_conv1d: torch's conv1d, composed as its authors compose their own reference, with autograd through it;
-radius_graph: the edges and degrees that torch_cluster's own tests state (test/test_radius.py of 1.6.3), and distances
-by torch.cdist.
+roi_align: the values in onnx's node tests, and torchvision where it is installed (also its gradient);
+causal_conv1d: torch's conv1d, composed as in its authors' reference, with autograd through it;
+radius_graph: the edges and degrees in torch_cluster's own tests (test/test_radius.py of 1.6.3), and distances by
+torch.cdist.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ close = torch.testing.assert_close
 
 
 def onnx_node_tests() -> str:
-    """Sampling 2 by 2, with whole and half pixels, as ONNX publishes its numbers (to four digits)."""
+    """Compare samples of 2 by 2, with whole and half pixels, with ONNX's published values (four digits)."""
     import onnx
     from onnx.backend.test.case import node
 
@@ -34,7 +34,7 @@ def onnx_node_tests() -> str:
         (written,) = case.model.graph.node
         attributes: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in written.attribute}
         if attributes.get("mode", b"avg") != b"avg":
-            continue  # the greatest sample, which torchvision does not have
+            continue  # the largest sample, which torchvision does not have
         for inputs, outputs in case.data_sets:
             x, boxes, indices = (torch.from_numpy(array) for array in inputs)
             rois = torch.cat([indices[:, None].to(boxes.dtype), boxes], dim=1)
@@ -56,7 +56,7 @@ def torchvision_roi_align() -> str:
     ):
         x = torch.randn(3, 5, 19, 23, dtype=dtype, requires_grad=True)
         corners = torch.rand(40, 2, 2, dtype=dtype) * 30 / scale - 4 / scale
-        if ratio <= 0 and aligned:  # where such a box ends before it begins, torchvision fails
+        if ratio <= 0 and aligned:  # for a box that ends before it begins, torchvision fails
             corners = corners.sort(dim=1).values
         corners = corners.flatten(1)
         rois = torch.cat([torch.randint(0, 3, (40, 1)).to(dtype), corners], dim=1)
@@ -93,7 +93,7 @@ def conv1d() -> str:
         for a, b in zip(*found, strict=True):
             close(a, b, rtol=10 * limit, atol=10 * limit)
         compared += 1
-    # One call after another is as one call of all steps.
+    # Consecutive calls equal one call with all steps.
     x, weight = torch.randn(2, 6, 20, dtype=torch.float64), torch.randn(6, 4, dtype=torch.float64)
     states, pieces = None, []
     for piece in x.split([7, 1, 2, 10], dim=2):
@@ -142,7 +142,7 @@ def torch_cluster_tests() -> str:
     for flow in ("source_to_target", "target_to_source"):
         found = edges(square, None, 2.5, flow=flow)
         assert {(a, b) for a, b in found.t().tolist()} == both_ways and found.shape == (2, 8)
-    assert edges(square, None, 2.0).shape == (2, 0)  # csrc: the distance is less than the radius
+    assert edges(square, None, 2.0).shape == (2, 0)  # torch_cluster's csrc: the distance is less than the radius
     for points, batch in ((square, None), ([square[0]] * 4, None), (square * 2, [0, 0, 0, 0, 1, 1, 1, 1])):
         found = edges(points, batch, 100.0, max_num_neighbors=1)
         assert torch.unique(found[1], return_counts=True)[1].tolist() == [1] * len(points)

@@ -1,4 +1,4 @@
-"""examples/borrowed: verified in a copy of its folder by an installed opmatrix, shipped in a wheel, used from it."""
+"""examples/borrowed: an installed opmatrix verifies a copy of it and ships a wheel, which a new environment uses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 @pytest.fixture(scope="module")
 def opmatrix(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with opmatrix from its wheel, and the packages of this one behind it, but not this checkout."""
+    """An environment with opmatrix from its wheel, and the packages of this environment, but not this checkout."""
     wheel = build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
     return Environment.make(tmp_path_factory.mktemp("opmatrix"), wheel, behind=Path(sys.executable))
 
@@ -68,13 +68,13 @@ def test_every_cell_is_verified(project: Path) -> None:
     assert len(cells) == len(planned) == 33
 
 
-def test_models_of_the_wheels_user(fresh: Environment, tmp_path: Path) -> None:
-    """Trained, exported by both exporters, run in ONNX Runtime; roi_align's sizes reach the linear layer behind it."""
+def test_models_of_a_user_of_the_wheel(fresh: Environment, tmp_path: Path) -> None:
+    """Trained, exported by both exporters, run in ONNX Runtime; roi_align's sizes reach the linear layer after it."""
     assert "No module named 'pipeline'" in fresh.run("-c", "import pipeline").stderr
     assert "17 models agree: torch " in fresh.check(EXAMPLE / "model.py", tmp_path)
 
 
-def test_others_say_the_same(fresh: Environment) -> None:
+def test_independent_references_agree(fresh: Environment) -> None:
     said = fresh.check(TRUTH)
     compared = (
         "roi_align: 2 node tests of onnx",
@@ -86,7 +86,7 @@ def test_others_say_the_same(fresh: Environment) -> None:
 
 
 @pytest.mark.parametrize("torch", ["2.15"])
-def test_the_wheel_in_another_torch(torch: str, project: Path, tmp_path: Path) -> None:
+def test_the_wheel_works_in_another_torch(torch: str, project: Path, tmp_path: Path) -> None:
     made = environment(project, tmp_path / "environment", behind=other_python(f"torch{torch}"))
     script = "import borrowed_ops; print(borrowed_ops.unavailable)"
     assert made.check("-c", script) == "{}\n"

@@ -1,4 +1,4 @@
-"""Sizes that an exporter names otherwise, or loses."""
+"""Sizes that an exporter renames or loses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shapes(values: Sequence[object]) -> list[list[int | str]]:
     return [[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in values]  # type: ignore[attr-defined]
 
 
-def test_the_declared_names_take_the_place_of_symbols() -> None:
+def test_declared_names_replace_symbols() -> None:
     proto = model([("s0", "s1"), ("s1",)], [("s0", "2*s1 + s0")], inner=[("s10", "s1")])
     dimension_names.rename(proto, signature([("N", "C"), ("C",)], [("N", None)]))
     assert shapes(proto.graph.input) == [["N", "C"], ["C"]]
@@ -44,26 +44,26 @@ def test_the_declared_names_take_the_place_of_symbols() -> None:
     ("found", "wanted"),
     [
         ([("s0",), ("s1",)], [("N",), ("N",)]),  # two sizes that should be one
-        ([("s0",), ("s0",)], [("N",), ("M",)]),  # one that should be two
+        ([("s0",), ("s0",)], [("N",), ("M",)]),  # one size that should be two
     ],
 )
-def test_a_model_that_is_not_the_declared_one_is_left_to_the_gates(found: list[Found], wanted: list[Shape]) -> None:
+def test_an_undeclared_shape_is_left_to_the_gates(found: list[Found], wanted: list[Shape]) -> None:
     proto = dimension_names.rename(model(found, [("s0",)]), signature(wanted, [("N",)]))
     assert shapes(proto.graph.input) == [list(f or ()) for f in found]
 
 
-def test_a_size_that_was_baked_in_stays() -> None:
+def test_a_constant_size_stays() -> None:
     proto = dimension_names.rename(model([("s0", 4)], [("s0", 4)]), signature([("N", "C")], [("N", "C")]))
     assert shapes(proto.graph.output) == [["N", 4]]
 
 
-def test_lost_sizes_of_outputs_are_those_declared() -> None:
+def test_lost_sizes_of_outputs_are_restored() -> None:
     proto = model([("N", 4)], [("Addy_dim_0", "Addy_dim_1"), None])
     dimension_names.restore_lost(proto, signature([("N", 4)], [("N", 4), (4, "N")]))
     assert shapes(proto.graph.output) == [["N", 4], [4, "N"]]
 
 
-def test_what_the_exporter_says_of_a_size_stays() -> None:
+def test_sizes_that_the_exporter_wrote_stay() -> None:
     proto = model([("N", "M")], [(3, "M"), ("a",)])
     dimension_names.restore_lost(proto, signature([("N", "M")], [("N", "N"), ("N", "M")]))
     assert shapes(proto.graph.output) == [[3, "M"], ["N"]], "a number, a known name, and the rank"

@@ -1,4 +1,4 @@
-"""A lowering that takes no notice of an argument: the model computes another thing than was asked for."""
+"""A lowering that ignores an argument: the exported model computes something else than the operator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFUSAL = """    if approximate != "none":
 CELLS = [f"torch2.13-{exporter}-opset18" for exporter in ("legacy", "dynamo")]
 
 
-def test_the_verdict_names_the_argument_that_the_lowering_drops(tmp_path: Path) -> None:
+def test_the_verdict_names_the_argument_that_the_lowering_ignores(tmp_path: Path) -> None:
     project = Project.copy(tmp_path, operators=("gelu",))
     project.replace("ops/gelu/lowering.py", REFUSAL, "")
     cases = project.layout.cases("gelu")

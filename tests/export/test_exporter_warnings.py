@@ -1,4 +1,4 @@
-"""What the exporters say is collected, not printed, and nothing is let through that nobody has accepted."""
+"""Messages of the exporters are collected, not printed, and each one that is not accepted fails the export."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from opmatrix.export.exporter_warnings import ACCEPTED, collected, unexpected
 
 
-def test_warnings_and_log_records_are_collected_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+def test_warnings_and_log_records_are_collected_and_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("torch.onnx.planted")
     logger.addHandler(logging.StreamHandler())  # as torch's own loggers have one
     with collected() as texts:
@@ -22,7 +22,7 @@ def test_warnings_and_log_records_are_collected_in_silence(capfd: pytest.Capture
     assert capfd.readouterr() == ("", "")
 
 
-def test_loggers_are_as_before() -> None:
+def test_loggers_are_restored() -> None:
     logger = logging.getLogger("torch.onnx.restored")
     logger.addHandler(logging.NullHandler())
     before = (list(logger.handlers), logger.propagate)
@@ -31,15 +31,15 @@ def test_loggers_are_as_before() -> None:
     assert (logger.handlers, logger.propagate) == before
 
 
-def test_an_accepted_text_is_let_through_and_others_are_named_once() -> None:
+def test_an_accepted_message_passes_and_others_are_named_once() -> None:
     texts = [ACCEPTED[0].text + " and more of it", "something new", "something new"]
     assert unexpected(texts) == ["something new"]
 
 
-def test_a_text_is_accepted_by_its_beginning_alone() -> None:
+def test_a_message_is_accepted_only_by_its_beginning() -> None:
     assert unexpected(["x" + ACCEPTED[0].text]) == ["x" + ACCEPTED[0].text]
 
 
 @pytest.mark.parametrize("accepted", ACCEPTED, ids=lambda a: a.text[:30])
-def test_each_accepted_text_has_versions_and_a_reason(accepted: object) -> None:
+def test_each_accepted_message_has_versions_and_a_reason(accepted: object) -> None:
     assert all(vars(accepted).values())

@@ -1,6 +1,6 @@
-"""Faults around a lowering: in how an exporter is called, in what another export left behind, in the fake kernel.
+"""Faults around a lowering: in the exporter's arguments, in the rest of another export, in the fake kernel.
 
-Each export runs in a child of its own, as in the pipeline: registrations must not leak from one to the next.
+Each export runs in a child process, as in the pipeline: registrations must not leak from one to the next.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def warm() -> None:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Project:
-    """A project with the Python side of the glue, and the first model of each operator."""
+    """A project with the Python part of the generated code, and the first model of each operator."""
     project = Project.copy(tmp_path / "project", operators=OPERATORS)
     for name in OPERATORS:
         for file, text in python_modules.render(load_operator(project.layout, name).spec).items():
@@ -47,7 +47,7 @@ def made(tmp_path: Path) -> Project:
 
 
 def export(made: Project, name: str, cell: Cell, before: Callable[[], object] = lambda: None) -> str:
-    """Export in a child, which does `before` first; return the message of its error, or ""."""
+    """Export in a child, which first calls `before`; return the message of its error, or ""."""
     from opmatrix.stages import export
 
     operator = load_operator(made.layout, name)
@@ -60,7 +60,7 @@ def export(made: Project, name: str, cell: Cell, before: Callable[[], object] = 
 
 
 def calling(change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Callable[[], object]:
-    """Return what makes torch.onnx.export be called with other keyword arguments."""
+    """Return a function that changes the keyword arguments of torch.onnx.export."""
     import torch
 
     real = torch.onnx.export
@@ -76,12 +76,12 @@ def without(name: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
 
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
-def test_everything_is_right(cell: Cell, made: Project) -> None:
+def test_a_project_without_faults_exports(cell: Cell, made: Project) -> None:
     assert [export(made, name, cell) for name in OPERATORS] == ["", "", ""]
 
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
-def test_outputs_forgotten(cell: Cell, made: Project) -> None:
+def test_a_lowering_that_forgets_outputs(cell: Cell, made: Project) -> None:
     made.replace("build/generated/dual_residual/lowering.py", ", outputs=2", "")
     message = export(made, "dual_residual", cell)
     assert message.startswith("dual_residual-custom-static_float32@torch2.13-")
@@ -89,8 +89,8 @@ def test_outputs_forgotten(cell: Cell, made: Project) -> None:
         "outputs outputs=<their number>" in message  # fmt: skip
 
 
-def test_the_legacy_exporter_keeps_shapes_because_they_are_set(made: Project) -> None:
-    """As with the tutorial's symbolic, which sets no type."""
+def test_the_legacy_exporter_keeps_shapes_only_if_they_are_set(made: Project) -> None:
+    """As with the tutorial's symbolic function, which sets no type."""
     from opmatrix.lowering import legacy_symbolic
 
     message = export(
@@ -102,14 +102,14 @@ def test_the_legacy_exporter_keeps_shapes_because_they_are_set(made: Project) ->
 
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
-def test_a_list_serves_as_well_as_a_tuple(cell: Cell, made: Project) -> None:
+def test_a_lowering_may_return_a_list_or_a_tuple(cell: Cell, made: Project) -> None:
     made.replace("build/generated/dual_residual/lowering.py", "return g.op(", "return list(g.op(")
     made.replace("build/generated/dual_residual/lowering.py", "outputs=2)", "outputs=2))")
     assert export(made, "dual_residual", cell) == ""
 
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
-def test_outputs_swapped(cell: Cell, made: Project) -> None:
+def test_swapped_outputs(cell: Cell, made: Project) -> None:
     made.replace("build/generated/dual_residual/lowering.py", "return g.op(", "return reversed(g.op(")
     made.replace("build/generated/dual_residual/lowering.py", "outputs=2)", "outputs=2))")
     assert "returns 1 values, declared: 2" in export(made, "dual_residual", cell)
@@ -120,13 +120,13 @@ def test_outputs_swapped(cell: Cell, made: Project) -> None:
     )
 
 
-def test_a_domain_version_that_the_legacy_exporter_is_not_told(made: Project) -> None:
+def test_the_legacy_exporter_without_custom_opsets(made: Project) -> None:
     message = export(made, "group_norm", LEGACY, calling(without("custom_opsets")))
     assert "domain 'mydomain' is imported at version 1, declared: 2. Pass it in custom_opsets= (legacy), or" in message
 
 
-def test_a_domain_version_that_the_translation_does_not_have(made: Project) -> None:
-    """custom_opsets= would not help: the dynamo exporter passes over it."""
+def test_a_translation_without_the_domain_version(made: Project) -> None:
+    """custom_opsets= does not help: the dynamo exporter ignores it."""
     from opmatrix.lowering import dynamo_translation
 
     table = dynamo_translation.table
@@ -139,13 +139,13 @@ def test_a_domain_version_that_the_translation_does_not_have(made: Project) -> N
     assert "as the since version of the translation's schema (dynamo)" in message
 
 
-def test_a_symbolic_at_another_opset(made: Project) -> None:
-    """Where a built-in one stands below, that one would win in silence: the gates say so of gelu."""
+def test_a_symbolic_function_at_a_newer_opset(made: Project) -> None:
+    """For gelu, the exporter would silently use torch's symbolic function of a lower opset: a gate refuses it."""
     message = export(made, "group_norm", LEGACY, calling(lambda named: named | {"opset_version": 18}))
     assert "No symbolic of mynamespace::custom_group_norm is registered at opset 18 or below: register it at" in message
 
 
-def test_the_first_words_are_the_sentence_and_the_graph_stands_in_the_log(made: Project) -> None:
+def test_the_message_is_one_sentence_and_the_log_has_the_graph(made: Project) -> None:
     message = export(made, "group_norm", LEGACY, calling(lambda named: named | {"opset_version": 18}))
     assert message.startswith("group_norm-custom-seed@torch2.13-legacy-opset20: the legacy exporter: No symbolic of ")
     assert "graph(" not in message and "Torch IR" not in message
@@ -154,7 +154,7 @@ def test_the_first_words_are_the_sentence_and_the_graph_stands_in_the_log(made: 
 
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
-def test_another_opset_than_asked_for(cell: Cell, made: Project) -> None:
+def test_another_opset_than_requested(cell: Cell, made: Project) -> None:
     from opmatrix.lowering import legacy_symbolic
 
     register = legacy_symbolic.register
@@ -171,13 +171,13 @@ def test_another_opset_than_asked_for(cell: Cell, made: Project) -> None:
 
 
 def test_the_default_exporter_is_not_the_legacy_one(made: Project) -> None:
-    """torch 2.9 changed the default: a script that leaves out dynamo= loses its symbolics."""
+    """torch 2.9 changed the default: a script without dynamo= does not use its symbolic functions."""
     message = export(made, "group_norm", LEGACY, calling(without("dynamo")))
     assert message.startswith("group_norm-custom-seed@torch2.13-legacy-opset20: ")
     assert "it is the default since torch 2.9, so always pass dynamo=" in message, message
 
 
-def test_the_translation_table_is_not_given(made: Project) -> None:
+def test_an_export_without_the_translation_table(made: Project) -> None:
     message = export(made, "group_norm", DYNAMO, calling(without("custom_translation_table")))
     assert message.startswith("group_norm-custom-seed@torch2.13-dynamo-opset20: ")
     assert ": the dynamo exporter: No translation of mynamespace.custom_group_norm.default was given: " in message
@@ -185,7 +185,7 @@ def test_the_translation_table_is_not_given(made: Project) -> None:
     assert "Next steps" not in message and "Next steps" in (made.root / "output").read_text()
 
 
-def test_a_symbolic_that_another_export_left(made: Project) -> None:
+def test_a_symbolic_function_of_another_export(made: Project) -> None:
     def left() -> None:
         import torch
 
@@ -199,7 +199,7 @@ def test_a_symbolic_that_another_export_left(made: Project) -> None:
     assert "a symbolic or translation of another operator is still registered: export in another process" in message
 
 
-def test_no_fake_kernel(made: Project) -> None:
+def test_a_missing_fake_kernel(made: Project) -> None:
     made.replace("build/generated/group_norm/fake.py", "    register_fake(library)\n", "")
     message = export(made, "group_norm", DYNAMO)
     assert "mynamespace.custom_group_norm.default has no fake kernel: register one with torch.library" in message, (

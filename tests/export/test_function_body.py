@@ -1,4 +1,4 @@
-"""Models with a function body: whoever has neither our library nor our reference runs them, to the same numbers."""
+"""Models with a function body run without the operator's library and its reference, with the same results."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.function_body import with_function
 from opmatrix.files import load_module
 from opmatrix.project.paths import Paths
-from opmatrix.stages import data, verify
+from opmatrix.stages import verify
 from opmatrix.verdict import Verdict
-from tests.support.double import CELL, DYNAMIC, OPERATOR, SPEC, model, project, with_body, write_model
+from tests.support.double import CELL, DYNAMIC, OPERATOR, SPEC, exported, model, with_body
 
 pytestmark = pytest.mark.ort
 
@@ -26,12 +26,8 @@ PLAIN = ["plain", "special", "empty", "large"]
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Paths:
-    """Return a project in which everything is right, without a library."""
-    layout = project(tmp_path)
-    data.run(layout, OPERATOR)
-    write_model(layout, "custom")
-    write_model(layout, "decomposed")
-    return layout
+    """Return a project without faults and without a library."""
+    return exported(tmp_path, OPERATOR, "custom", "decomposed")
 
 
 def run(layout: Paths, *, case: str | None = None) -> None:
@@ -49,20 +45,20 @@ def refused(layout: Paths, proto: ModelProto | None) -> tuple[Verdict, str]:
     return verdict.read(layout.verdict("double", "decomposed", CELL)), str(caught.value)
 
 
-def test_every_case_runs_through_the_body_as_well(layout: Paths) -> None:
+def test_every_case_also_runs_through_the_body(layout: Paths) -> None:
     run(layout)
     found = verdict.read(layout.verdict("double", "decomposed", CELL))
     assert found.outcome == "verified"
     assert [c.case for c in found.cases] == [*PLAIN, *(f"{case}_function" for case in PLAIN)]
 
 
-def test_a_wrong_body(layout: Paths) -> None:
+def test_a_wrong_body_is_found(layout: Paths) -> None:
     found, message = refused(layout, with_body(factor=2.5))
     assert [c.outcome for c in found.cases] == ["verified"] * 4 + ["mismatched"] * 2 + ["verified", "mismatched"]
     assert message.startswith(f"double-decomposed-plain_function@{CELL}: 6 of 6 elements differ beyond")
     assert "The reference evaluator agrees with ONNX Runtime" in message
     with pytest.raises(VerifyError, match="double-decomposed-plain_function"):
-        run(layout, case="plain_function")  # as the message says how to replay it
+        run(layout, case="plain_function")  # the command of the message
 
 
 def test_a_node_without_a_body_needs_the_library(layout: Paths) -> None:
@@ -71,11 +67,11 @@ def test_a_node_without_a_body_needs_the_library(layout: Paths) -> None:
     assert "a node test.domain::Double, and no loaded library registers it" in message
 
 
-def test_a_missing_model(layout: Paths) -> None:
+def test_a_missing_model_is_reported(layout: Paths) -> None:
     assert "model_with_functions.onnx is no readable model. Run: " in refused(layout, None)[1]
 
 
-def test_an_unknown_case(layout: Paths) -> None:
+def test_an_unknown_case_is_a_usage_error(layout: Paths) -> None:
     with pytest.raises(UsageError, match="double has no case 'plan_function'"):
         run(layout, case="plan_function")
 
@@ -88,7 +84,7 @@ def expected_model(tmp_path: Path) -> ExpectedModel:
     return ExpectedModel(spec=SPEC, model=DYNAMIC, lowering="custom", cell=CELL, schema=schema)
 
 
-def test_the_body_stands_behind_the_node(expected_model: ExpectedModel) -> None:
+def test_the_body_belongs_to_the_node(expected_model: ExpectedModel) -> None:
     made = with_function(model("custom", ir_version=4), expected_model, model("decomposed").graph.node)
     assert made.ir_version == 8
     (function,) = made.functions
@@ -106,7 +102,7 @@ def test_a_body_that_the_checker_refuses(expected_model: ExpectedModel) -> None:
         with_function(model("custom"), expected_model, nodes)
 
 
-def test_what_has_no_custom_form_has_no_body(layout: Paths) -> None:
+def test_a_model_without_a_custom_form_has_no_body(layout: Paths) -> None:
     layout.function_model("double", CELL, "dynamic").unlink()
     operator = replace(OPERATOR, spec=replace(SPEC, lowerings=("decomposed",)))
     verify.run(layout, operator, lowering="decomposed", cell=CELL)

@@ -1,4 +1,4 @@
-"""Models as the report draws them."""
+"""Graphs of models for the report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmatrix.export.graph_json import graph_json
 
 
 def model(*nodes: NodeProto, names: tuple[str, str, str] = ("x", "h", "y")) -> ModelProto:
-    """Return a model from the first to the last of `names`; W is a weight of eight numbers."""
+    """Return a model from the first to the last of `names`; W is a weight with eight elements."""
     x = helper.make_tensor_value_info(names[0], TensorProto.FLOAT, ["n", 4])
     y = helper.make_tensor_value_info(names[2], TensorProto.DOUBLE, None)
     weight = numpy_helper.from_array(np.zeros((2, 4), np.float32), "W")
@@ -43,7 +43,7 @@ def test_a_custom_node_between_constants() -> None:
     }  # fmt: skip
 
 
-def test_names_of_inner_values_leave_no_trace() -> None:
+def test_names_of_inner_values_do_not_matter() -> None:
     assert graph_json(chain(("x", "h", "y"))) == graph_json(chain(("x", "/Reshape_output_0", "y")))
 
 
@@ -52,7 +52,7 @@ def test_an_output_may_be_a_constant() -> None:
     assert graph_json(model(constant))["outputs"] == [["0.5", "y", "float64"]]
 
 
-def test_a_node_that_is_named_as_a_constant_elsewhere_is_no_constant() -> None:
+def test_a_node_with_the_name_of_a_constant_is_no_constant() -> None:
     node = helper.make_node("Constant", [], ["y"], domain="mine", value=1)
     assert graph_json(model(node))["nodes"][0]["op"] == "Constant"
 
@@ -61,7 +61,7 @@ def test_a_node_that_is_named_as_a_constant_elsewhere_is_no_constant() -> None:
     ("value", "text"),
     [
         (3, "3"),
-        (0.1, "0.1"),  # a float32, which is 0.10000000149
+        (0.1, "0.1"),  # as float32 it is 0.10000000149
         (float("nan"), "nan"),
         ("a\n", "'a\\n'"),
         (b"\xff", "'\N{REPLACEMENT CHARACTER}'"),
@@ -78,7 +78,7 @@ def test_a_node_that_is_named_as_a_constant_elsewhere_is_no_constant() -> None:
         (helper.make_graph([], "inner", [], []), "graph"),
     ],
 )
-def test_attributes_as_text(value: object, text: str) -> None:
+def test_attributes_as_strings(value: object, text: str) -> None:
     node = helper.make_node("op", ["x"], ["y"], domain="mine")
     node.attribute.append(helper.make_attribute("a", value))
     found = graph_json(model(node))
@@ -86,7 +86,7 @@ def test_attributes_as_text(value: object, text: str) -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
-def test_an_empty_list_is_one() -> None:
+def test_an_empty_list_is_written() -> None:
     node = helper.make_node("op", ["x"], ["y"], domain="mine")
     node.attribute.append(AttributeProto(name="a", type=AttributeProto.INTS))
     assert graph_json(model(node))["nodes"][0]["attributes"] == {"a": "[]"}

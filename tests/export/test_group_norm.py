@@ -1,6 +1,6 @@
-"""Exports of group_norm: the declared nodes in every cell, equal bytes everywhere, and faults that do not get through.
+"""Exports of group_norm: the declared nodes in every cell, equal bytes everywhere; exports with faults are refused.
 
-Each export runs in a child of its own, as in the pipeline: registrations must not leak from one to the next.
+Each export runs in a child process, as in the pipeline: registrations must not leak from one to the next.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CELLS = (LEGACY, DYNAMO)
 
 
 def project(folder: Path) -> Project:
-    """Copy the project and write the Python side of its glue."""
+    """Copy the project and write the Python part of its generated code."""
     made = Project.copy(folder)
     for name, text in python_modules.render(load_operator(made.layout, "group_norm").spec).items():
         write_text(made.layout.generated("group_norm") / name, text)
@@ -67,7 +67,7 @@ def warm() -> None:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Export in both cells. What was printed is in `exported.txt`."""
+    """Export in both cells. The printed output is in `exported.txt`."""
     made = project(tmp_path_factory.mktemp("first"))
     assert export(made, *CELLS, output=made.root / "exported.txt") == ""
     return made
@@ -84,7 +84,7 @@ def test_nothing_is_printed(first: Project) -> None:
 
 def test_bytes_are_equal_in_another_process_and_checkout(first: Project, tmp_path: Path) -> None:
     second = project(tmp_path / "a longer path" / "second")
-    for cell in CELLS:  # by hand: nothing is shared with the process of the first
+    for cell in CELLS:  # by hand: it shares nothing with the process of the first export
         command = [sys.executable, "-m", "opmatrix", "export", "group_norm", "--cell", str(cell)]
         environment = os.environ | {"PYTHONPATH": str(ROOT / "pipeline"), "PYTHONHASHSEED": "7"}
         subprocess.run(command, cwd=second.root, env=environment, check=True)
@@ -99,7 +99,7 @@ def test_no_path_of_this_machine_is_in_a_model(first: Project, cell: Cell) -> No
 
 
 @pytest.mark.parametrize("cell", [LEGACY, DYNAMO], ids=str)
-def test_the_manifest_says_what_the_seed_is(first: Project, cell: Cell) -> None:
+def test_the_manifest_describes_the_seed_model(first: Project, cell: Cell) -> None:
     manifest = json.loads(first.layout.manifest("group_norm", "custom", cell).read_text())
     seed: dict[str, Any] = manifest["models"]["seed"]
     assert seed["opset_imports"] == {"": cell.opset, "mydomain": 2}
@@ -127,7 +127,7 @@ def test_both_exporters_give_the_same_custom_nodes(first: Project, tmp_path: Pat
 
 @pytest.fixture
 def faulty(tmp_path: Path) -> Project:
-    """A project of its own, with few models."""
+    """A project that a test may edit, with few models."""
     made = project(tmp_path / "faulty")
     cases = made.layout.cases("group_norm")
     cases.write_text(cases.read_text() + '\nMODELS = (SEED, dynamic("float32"), flat("float32"))\n')
@@ -173,13 +173,13 @@ def test_a_planted_fault_is_refused(
     assert message.startswith("group_norm-custom-")
 
 
-def test_the_legacy_exporter_takes_no_shape_from_the_operator(faulty: Project, tmp_path: Path) -> None:
+def test_the_legacy_exporter_infers_no_shape_from_the_operator(faulty: Project, tmp_path: Path) -> None:
     path = faulty.layout.generated("group_norm") / "fake.py"
     path.write_text(path.read_text().replace("x.new_empty(x.shape)", "x.new_empty((7,))"))
     assert export(faulty, LEGACY, output=tmp_path / "output") == ""
 
 
-def test_exports_that_disagree_are_named(faulty: Project, tmp_path: Path) -> None:
+def test_exports_that_differ_are_named(faulty: Project, tmp_path: Path) -> None:
     assert export(faulty, LEGACY, output=tmp_path / "output") == ""
     mine = faulty.layout.manifest("group_norm", "custom", LEGACY).read_text()
     write_text(faulty.layout.manifest("group_norm", "custom", DYNAMO), mine.replace('"0.0"', '"1.0"'))
@@ -189,12 +189,12 @@ def test_exports_that_disagree_are_named(faulty: Project, tmp_path: Path) -> Non
     )
 
 
-def test_a_missing_manifest_says_how_to_write_it(faulty: Project, tmp_path: Path) -> None:
+def test_a_missing_manifest_names_the_command_that_writes_it(faulty: Project, tmp_path: Path) -> None:
     message = agree(faulty, CELLS, tmp_path / "output")
     assert f"python -m opmatrix export group_norm --lowering custom --cell {LEGACY}" in message
 
 
-def test_missing_glue_says_how_to_write_it(tmp_path: Path) -> None:
+def test_missing_generated_code_names_the_command_that_writes_it(tmp_path: Path) -> None:
     message = export(Project.copy(tmp_path / "bare"), LEGACY, output=tmp_path / "output")
     assert "python -m opmatrix codegen group_norm" in message
 
@@ -204,7 +204,7 @@ def test_another_torch_is_refused(faulty: Project, tmp_path: Path) -> None:
     assert "this environment has torch 2.13" in export(faulty, cell, output=tmp_path / "output")
 
 
-def test_the_kept_registry_is_the_one_that_torch_builds() -> None:
+def test_the_cached_registry_equals_torchs() -> None:
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     from opmatrix.export import dynamo_exporter

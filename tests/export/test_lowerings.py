@@ -1,6 +1,6 @@
-"""Lowerings that are more than the declared node: decomposed, overriding, of several nodes; and what gets through none.
+"""Lowerings other than the declared node: decomposed, overriding, of several nodes; and faults that the gates refuse.
 
-Each export runs in a child of its own, as in the pipeline: registrations must not leak from one to the next.
+Each export runs in a child process, as in the pipeline: registrations must not leak from one to the next.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def warm() -> None:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Project:
-    """A project of its own, with the Python side of the generated and few models of group_norm."""
+    """A project that a test may edit, with the Python part of the generated code and few models of group_norm."""
     names = ("group_norm", "gelu", "inverse", "add_and_round", "custom_op_one", "custom_op_two")
     project = Project.copy(tmp_path / "project", operators=names)
     for name in names:
@@ -56,7 +56,7 @@ def made(tmp_path: Path) -> Project:
 def export(
     made: Project, name: str, cell: Cell, lowering: Lowering = "custom", before: Callable[[], None] = lambda: None
 ) -> str:
-    """Export in a child, which does `before` first; return the message of its error, or ""."""
+    """Export in a child, which first calls `before`; return the message of its error, or ""."""
     from opmatrix.stages import export
 
     operator = load_operator(made.layout, name)
@@ -78,7 +78,7 @@ def custom(model: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("cell", [OLD, *CELLS], ids=str)
-def test_the_decomposed_form_holds_nodes_of_onnx_alone(made: Project, cell: Cell) -> None:
+def test_the_decomposed_form_has_only_nodes_of_onnx(made: Project, cell: Cell) -> None:
     assert "group_norm/custom/" in export(made, "group_norm", cell, "decomposed"), "nothing to give a body to"
     assert export(made, "group_norm", cell) == ""
     assert export(made, "group_norm", cell, "decomposed") == ""
@@ -110,7 +110,7 @@ def test_a_fault_of_the_decomposed_form_is_refused(
     cell: Cell, old: str, new: str, expected: str, made: Project
 ) -> None:
     made.replace("ops/group_norm/lowering.py", old, new)
-    if "3, 2, 1, 2" in new:  # the seed's own shape: it must be found in the next model
+    if "3, 2, 1, 2" in new:  # the seed model's shape: the next model must fail
         cases = made.layout.cases("group_norm")
         cases.write_text(cases.read_text() + '\nMODELS = (dynamic("float32"),)\n')
     assert expected in export(made, "group_norm", cell, "decomposed")
@@ -139,7 +139,7 @@ def test_a_fault_of_several_nodes_is_refused(cell: Cell, old: str, new: str, exp
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_a_model_may_be_more_than_the_operator(cell: Cell, made: Project) -> None:
+def test_a_model_may_have_nodes_around_the_operator(cell: Cell, made: Project) -> None:
     assert export(made, "inverse", cell) == ""
     seed = models(made, "inverse", cell)["seed"]
     assert [n["op_type"] for n in seed["nodes"]] == ["Inverse", "Add"]
@@ -147,8 +147,8 @@ def test_a_model_may_be_more_than_the_operator(cell: Cell, made: Project) -> Non
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_the_built_in_gelu_is_no_substitute(cell: Cell, made: Project) -> None:
-    """As if the symbolic were registered below the built-in one, and the translation under another overload."""
+def test_the_built_in_gelu_is_refused(cell: Cell, made: Project) -> None:
+    """The symbolic function is registered below the built-in one, and the translation under another overload."""
 
     def pass_over() -> None:
         from opmatrix.lowering import dynamo_translation, legacy_symbolic
@@ -165,7 +165,7 @@ def test_the_built_in_gelu_is_no_substitute(cell: Cell, made: Project) -> None:
 
 
 @pytest.mark.parametrize("cell", [OLD, *CELLS], ids=str)
-def test_a_refused_model_stands_in_the_manifest(cell: Cell, made: Project) -> None:
+def test_the_manifest_has_the_refused_model(cell: Cell, made: Project) -> None:
     assert export(made, "gelu", cell) == ""
     found = models(made, "gelu", cell)
     assert "approximate='tanh' is another one" in found["tanh"]["refused"]
@@ -178,21 +178,21 @@ def test_a_refused_model_stands_in_the_manifest(cell: Cell, made: Project) -> No
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_a_refusal_that_is_not_declared_is_an_error(cell: Cell, made: Project) -> None:
+def test_an_undeclared_refusal_is_an_error(cell: Cell, made: Project) -> None:
     made.replace("ops/gelu/cases.py", "        unsupported=", "        # ")
     message = export(made, "gelu", cell)
     assert message.startswith("gelu-custom-tanh@torch2.13-")
     assert "com.microsoft::Gelu has the exact formula alone, and approximate='tanh' is another one" in message
 
 
-def test_no_version_of_the_domain_but_the_declared_ones(made: Project) -> None:
+def test_an_undeclared_version_of_the_domain_is_refused(made: Project) -> None:
     made.replace("ops/inverse/cases.py", "    around=plus_x,\n    cases=(", "    domain_version=5,\n    cases=(")
     with pytest.raises(SpecError, match=r"MODELS\[0\]\.domain_version: found 5, allowed: 1"):
         load_operator(made.layout, "inverse")
 
 
-def test_a_translation_has_the_names_of_the_schema_in_torch(made: Project) -> None:
-    """torch 2.6 to 2.9 pass over a function with others, silently."""
+def test_a_translation_has_the_argument_names_of_torchs_schema(made: Project) -> None:
+    """torch 2.6 to 2.9 silently ignore a function with other names."""
     from opmatrix.export.generated_modules import load_generated
     from opmatrix.lowering.dynamo_translation import table
     from opmatrix.torch_library import aten_overloads
@@ -210,6 +210,6 @@ def test_an_override_for_other_versions_of_torch_is_refused(made: Project) -> No
     assert "it overrides aten::gelu from torch the first to 2.12, and this is torch 2.13. Widen the range" in message
 
 
-def test_an_override_of_nothing_is_refused(made: Project) -> None:
+def test_an_override_of_a_missing_operator_is_refused(made: Project) -> None:
     made.replace("ops/gelu/spec.py", 'Override(name="aten::gelu")', 'Override(name="aten::gelo")')
     assert "has no operator 'aten::gelo' with a default overload" in export(made, "gelu", DYNAMO)

@@ -1,4 +1,4 @@
-"""Each gate refuses the fault that it is there for; its message names model, cell, what is allowed and the remedy."""
+"""Each gate refuses its fault; its message names model, cell, what is allowed and the remedy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def value(info: ValueInfo) -> Any:
 
 
 def sound(expected_model: ExpectedModel) -> ModelProto:
-    """Return a model as an exporter should write it."""
+    """Return a model without faults, as an exporter writes it."""
     signature = expected_model.signature
     node = helper.make_node(
         "mygroupnorm",
@@ -58,12 +58,12 @@ def sound(expected_model: ExpectedModel) -> ModelProto:
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
-def test_a_sound_model_passes_twice(expected_model: ExpectedModel) -> None:
+def test_a_model_without_faults_passes_twice(expected_model: ExpectedModel) -> None:
     check(sound(expected_model), expected_model)
-    check(sound(expected_model), expected_model)  # no schema is left registered
+    check(sound(expected_model), expected_model)  # no schema stays registered
 
 
-def test_ai_onnx_is_the_other_spelling_of_onnxs_own_domain(expected_model: ExpectedModel) -> None:
+def test_ai_onnx_is_another_name_of_onnxs_own_domain(expected_model: ExpectedModel) -> None:
     expected_model = replace(
         expected_model, lowering="decomposed", lowered_nodes=(helper.make_node("Relu", ["x"], ["y"]),)
     )
@@ -238,7 +238,7 @@ def test_a_default_that_differs_from_torchs_is_refused(
     assert str(caught.value).endswith("as in torch. Write it anew with: python -m opmatrix codegen group_norm")
 
 
-def test_a_wrong_shape_rule_is_seen_though_the_exporter_says_otherwise(expected_model: ExpectedModel) -> None:
+def test_a_wrong_shape_rule_is_found_although_the_exporter_wrote_another_shape(expected_model: ExpectedModel) -> None:
     def shape_of_scale(context: InferenceContext) -> None:
         context.set_output_type(0, context.get_input_type(2))
 

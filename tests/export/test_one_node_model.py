@@ -38,7 +38,7 @@ ATTRIBUTES = (
 
 
 def generated(root: Path, operator: Operator = OPERATOR) -> Paths:
-    """Make a project as the glue stage leaves it."""
+    """Make a project as the codegen stage leaves it."""
     layout = project(root)
     folder = layout.generated("double")
     folder.mkdir(parents=True)
@@ -52,11 +52,11 @@ def written(layout: Paths, operator: Operator = OPERATOR, cell: Cell = CELL) -> 
     return onnx.load(layout.model("double", "custom", cell, operator.models[0].name))
 
 
-def test_no_other_python_than_the_schema_is_generated() -> None:
+def test_the_schema_is_the_only_generated_python() -> None:
     assert list(python_modules.render(SPEC)) == ["schema.py"]
 
 
-def test_one_node_with_the_declared_names(tmp_path: Path) -> None:
+def test_a_model_has_one_node_with_the_declared_names(tmp_path: Path) -> None:
     layout = generated(tmp_path)
     made = written(layout)
     assert [(n.domain, n.op_type, list(n.input), list(n.output)) for n in made.graph.node] == [
@@ -88,7 +88,7 @@ def test_every_kind_of_attribute_is_written(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_the_gates_judge_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gates_check_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(expected_model: ExpectedModel) -> ModelProto:
         made = one_node_model.one_node(expected_model)
         made.graph.node[0].op_type = "Doubel"
@@ -99,7 +99,7 @@ def test_the_gates_judge_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         written(generated(tmp_path))
 
 
-def test_a_missing_schema_names_its_command(tmp_path: Path) -> None:
+def test_a_missing_schema_names_the_command_that_writes_it(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"schema.py is missing. Run: python -m opmatrix codegen double"):
         written(project(tmp_path))
 
@@ -114,7 +114,7 @@ def test_a_decomposed_node_is_refused(tmp_path: Path) -> None:
         export_node.run(generated(tmp_path), OPERATOR, lowering="decomposed", cell=CELL)
 
 
-def test_an_operator_has_its_own_cells(root: Path) -> None:
+def test_cells_of_an_operator_without_torch(root: Path) -> None:
     torch_cell = replace(CELL, torch="2.13", exporter="dynamo")
     assert OPERATOR.cells([CELL, torch_cell]) == (CELL,)
     group_norm = load_operator(Paths(root), "group_norm")
@@ -124,7 +124,7 @@ def test_an_operator_has_its_own_cells(root: Path) -> None:
     assert "its minimum opset is 9" in str(OPERATOR.unavailable_reason(replace(CELL, opset=7)))
 
 
-def test_the_command_line_says_why_a_cell_does_not_fit(root: Path) -> None:
+def test_the_command_line_explains_why_a_cell_does_not_fit(root: Path) -> None:
     command = [sys.executable, "-m", "opmatrix", "export", "group_norm", "--cell", "node-opset18-ort1.31"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert done.returncode == UsageError.exit_code

@@ -1,4 +1,4 @@
-"""A tiny project with fake steps: everything of doit and of opmatrix.engine is real, nothing else is."""
+"""A small project with fake steps: doit and opmatrix.engine are real, everything else is fake."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def do_split(source, folder):
         Path(folder, line).parent.mkdir(parents=True, exist_ok=True)
         Path(folder, line).write_text(line)
 
-def do_edit(source, target):  # somebody edits the input while the step runs
+def do_edit(source, target):  # the input is edited while the step runs
     do_copy(source, target)
     Path(source).write_text("edited meanwhile")
 
@@ -226,7 +226,7 @@ def do_verify(source, verdict):
 
 
 class Project:
-    """A folder with a dodo.py, and doit in it."""
+    """A folder with a dodo.py, in which tests run doit."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -244,7 +244,7 @@ class Project:
         return (self.root / name).read_text()
 
     def step(self, task: str, command: str, source: str, target: str, **fields: Any) -> dict[str, Any]:
-        """Add a step that makes `target` from `source`, which it is given as arguments."""
+        """Add a step that makes `target` from `source`; the step gets both as arguments."""
         group, _, name = task.partition(":")
         step = {"group": group, "name": name, "command": [command, source, target], "reads": [source]}
         self.steps.append(step | {"writes": [target]} | fields)
@@ -298,7 +298,7 @@ class Project:
 
 
 def hear_interrupts() -> None:
-    """Undo what a shell does to a background job: there pytest, and all below it, would ignore Ctrl-C."""
+    """Undo the shell's settings for a background job, in which pytest and its children would ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -328,7 +328,7 @@ def wait_for(condition: Callable[[], bool], *, seconds: float = 20) -> None:
 
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> RealProject:
-    """A project of real steps, up to date. Tests edit it and leave it as it is: each brings it up to date first."""
+    """A project of real steps, up to date. A test may edit it: each test first brings it up to date."""
     made = RealProject.make(tmp_path_factory.mktemp("real"))
     done = made.run("-n", "2")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""group_norm with few models at one opset, in a project with a copy of the pipeline: everything in it may be edited."""
+"""group_norm with few models at one opset, in a project with a copy of the pipeline; tests may edit all of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RealProject(Copied):
     def make(cls, folder: Path) -> RealProject:
         made = cls(Copied.copy(folder).root)
         shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "LICENSE", folder)  # wheels of operators have it
+        shutil.copy(ROOT / "LICENSE", folder)  # wheels of operators include it
         made.append(CASES, '\n\nMODELS = (SEED, flat("float64"))\n')
         return made
 
@@ -32,13 +32,13 @@ class RealProject(Copied):
         return self.doit(*arguments, "opsets=18", **environment)
 
     def ran(self, done: subprocess.CompletedProcess[str]) -> set[str]:
-        """Return the steps that ran, cells and the operator's name shortened: ``verify custom dynamo``."""
+        """Return the steps that ran, with short cells and operator names: ``verify custom dynamo``."""
         return {_brief(name) for name, _ in _RAN.findall(done.stdout)}
 
     def would_run(self, **environment: str) -> set[str]:
-        """Return the steps that `doit why` says to run for certain."""
-        told = self.run("why", **environment).stdout
-        return {_brief(line.split(": ")[0]) for line in told.splitlines()[:-1] if ": after " not in line}
+        """Return the steps that `doit why` reports as certain to run."""
+        output = self.run("why", **environment).stdout
+        return {_brief(line.split(": ")[0]) for line in output.splitlines()[:-1] if ": after " not in line}
 
     def append(self, path: str, text: str) -> None:
         with (self.root / path).open("a") as file:
@@ -52,7 +52,7 @@ def _brief(task: str) -> str:
 
 
 def expand(words: str) -> set[str]:
-    """Return the set of ``compile, verify custom`` with each cell of export and verify by its name."""
+    """Return the set of ``compile, verify custom`` with the name of each export and verify cell."""
     found: set[str] = set()
     for word in filter(None, map(str.strip, words.split(","))):
         cells = word.startswith(("export", "verify")) and not word.endswith(("legacy", "dynamo", "agreement"))
@@ -61,7 +61,7 @@ def expand(words: str) -> set[str]:
 
 
 def package(folder: Path, name: str, version: str) -> Mapping[str, str]:
-    """Return the environment in which another version of a package seems to be installed."""
+    """Return an environment in which another version of a package seems to be installed."""
     metadata = folder / f"{name}-{version}.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

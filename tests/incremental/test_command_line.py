@@ -1,4 +1,4 @@
-"""What is typed, and what comes back: help, versions, mistakes and their exit codes, colours, completion."""
+"""Command lines and their output: help, versions, mistakes and their exit codes, colours, completion."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def source(project: Project) -> None:
     project.doit("list")
 
 
-def test_help_says_all_that_can_be_typed(project: Project) -> None:
+def test_help_lists_every_command_and_option(project: Project) -> None:
     shown = project.doit("help")
     assert shown.returncode == 0
     for word in (*GROUPS, "run", "why", "list", "new", "check", "clean", "forget", "ignore", "info", "tabcompletion"):
@@ -48,7 +48,7 @@ def test_help_says_all_that_can_be_typed(project: Project) -> None:
     assert project.doit("help", "good").stdout == "good: an operator, ops/good/, of 1 step\nmore: doit why good\n"
 
 
-def test_versions(project: Project) -> None:
+def test_versions_are_printed(project: Project) -> None:
     shown = project.doit("--version").stdout
     assert shown.startswith(f"opmatrix {metadata.version('opmatrix')} in ")
     assert f"\ntorch {metadata.version('torch')}\n" in shown and f"\ndoit {metadata.version('doit')}\n" in shown
@@ -59,7 +59,7 @@ def test_versions(project: Project) -> None:
     [
         ("data:good", 0, ""),
         ("data:bad", 1, ""),
-        ("good", 0, ""),  # an operator stands for its steps
+        ("good", 0, ""),  # an operator's name selects its steps
         ("bad", 1, ""),
         ("why goood", 2, "doit why: no task, operator, command or output 'goood'; did you mean 'good'?"),
         ("forget good", 0, ""),
@@ -68,7 +68,7 @@ def test_versions(project: Project) -> None:
         ("-n two", 2, "doit run: --process takes a whole number: invalid literal for int() with base 10: 'two'"),
         ("-n -1", 2, "doit run: --process takes a number from 0 on, found -1"),
         ("color=red", 2, "unknown variable 'color'; allowed: torch, ort, opsets"),
-        ("list --stat", 0, ""),  # cut short, as getopt allows
+        ("list --stat", 0, ""),  # abbreviated, as getopt allows
         ("list --states", 2, "doit list: option --states not recognized; did you mean '--status'?"),
         ("why data:x", 2, "doit why: no task, operator, command or output 'data:x'"),
         ("info data:x", 2, "doit info: no step 'data:x'"),
@@ -85,7 +85,7 @@ def test_versions(project: Project) -> None:
         ("strace data:good", 2, "doit strace: steps run in servers, where strace would see nothing."),
     ],
 )
-def test_a_line_its_exit_code_and_its_message(project: Project, typed: str, code: int, message: str) -> None:
+def test_exit_code_and_message_of_a_command_line(project: Project, typed: str, code: int, message: str) -> None:
     done = project.doit(*typed.split())
     assert done.returncode == code and str(code) in CODES
     assert message in done.stderr
@@ -93,9 +93,9 @@ def test_a_line_its_exit_code_and_its_message(project: Project, typed: str, code
     assert bool(message) == (code > 1)
 
 
-def test_an_operator_stands_for_its_steps(project: Project) -> None:
+def test_an_operators_name_selects_its_steps(project: Project) -> None:
     project.step("verify:good-custom@cell", "copy", "build/good", "build/verified")
-    project.step("sanitize:good", "copy", "build/good", "build/sanitized")  # only when asked for by its own name
+    project.step("sanitize:good", "copy", "build/good", "build/sanitized")  # only when selected by its own name
     assert project.doit("good").returncode == 0
     assert project.ran() == ["good", "verified"]
     assert project.doit("list", "good").stdout.split() == ["data:good", "verify:good-custom@cell"]
@@ -105,13 +105,13 @@ def test_an_operator_stands_for_its_steps(project: Project) -> None:
     assert "data:good" in project.doit("help", "data:good").stdout
 
 
-def test_an_empty_argument(project: Project) -> None:
+def test_an_empty_argument_is_an_error(project: Project) -> None:
     for arguments in (("",), ("list", ""), ("", "-n", "2")):
         done = project.doit(*arguments)
         assert (done.returncode, done.stderr) == (2, "doit: an argument is empty; leave it out\n")
 
 
-def test_a_declaration_that_cannot_hold_is_exit_code_3(project: Project) -> None:
+def test_an_invalid_declaration_is_exit_code_3(project: Project) -> None:
     project.write(
         "dodo.py", project.read("dodo.py") + "\nfrom opmatrix.errors import SpecError\nraise SpecError('no')\n"
     )
@@ -120,7 +120,7 @@ def test_a_declaration_that_cannot_hold_is_exit_code_3(project: Project) -> None
         assert (done.returncode, done.stderr) == (3, "no\n")
 
 
-def test_nobody_reads_on(project: Project) -> None:
+def test_a_closed_output_pipe_is_no_traceback(project: Project) -> None:
     for command in ("help", "--version", "list --all", "why", "info data:good", "tabcompletion"):
         line = f"{sys.executable} -m doit {command} | true; echo ${{PIPESTATUS[0]}}"
         done = subprocess.run(
@@ -133,7 +133,7 @@ def test_nobody_reads_on(project: Project) -> None:
         assert done.stderr == "" and done.stdout.strip() in ("0", "1", "141"), command
 
 
-def test_nothing_is_ignored_while_a_run_is_on(project: Project) -> None:
+def test_ignore_is_refused_during_another_run(project: Project) -> None:
     with hold(project.root / "build/lock"):
         done = project.doit("ignore", "data:good")
     assert done.returncode == 3 and done.stderr.startswith("another run (process ")
@@ -152,7 +152,7 @@ def test_nothing_is_ignored_while_a_run_is_on(project: Project) -> None:
         ("list", 2, "or make one: opmatrix new --project DIR"),
     ],
 )
-def test_where_no_project_is_yet(tmp_path_factory: pytest.TempPathFactory, typed: str, code: int, said: str) -> None:
+def test_commands_outside_a_project(tmp_path_factory: pytest.TempPathFactory, typed: str, code: int, said: str) -> None:
     program = [sys.executable, "-c", "import sys; from opmatrix.commands.main import main; sys.exit(main())"]
     words = [word.replace("|", " ") for word in typed.split()]
     done = subprocess.run(
@@ -168,7 +168,7 @@ def test_where_no_project_is_yet(tmp_path_factory: pytest.TempPathFactory, typed
 
 @pytest.mark.parametrize("colours", [True, False], ids=["colours", "NO_COLOR"])
 def test_colours(project: Project, colours: bool) -> None:
-    """In a terminal. What rich does to draw the live line moves the cursor, and stays."""
+    """In a terminal. The cursor movements that rich writes for the live line stay."""
     ours, theirs = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")} | {
         "PYTHONPATH": str(REPOSITORY / "pipeline"), "TERM": "xterm-256color", "COLUMNS": "100",
@@ -227,14 +227,14 @@ def test_completion_in_bash(project: Project, typed: str, found: list[str]) -> N
     assert done.stdout.split() == found and not done.stderr
 
 
-def test_help_names_completion_as_it_is_typed_here(project: Project) -> None:
+def test_help_shows_the_completion_command_of_this_project(project: Project) -> None:
     assert "source <(doit tabcompletion)" in project.doit("help").stdout
     project.write("run", "")
     assert "source <(./run doit tabcompletion)" in project.doit("help").stdout
 
 
-def test_what_bash_makes_of_it(project: Project) -> None:
-    """In a terminal: readline decides what is replaced, and counts "@" to the word that it begins."""
+def test_bash_uses_the_completions(project: Project) -> None:
+    """In a terminal: readline decides what is replaced, and treats "@" as part of the word."""
     project.step("verify:good-custom@cell-opset18", "copy", "build/good", "build/verified")
     project.step("verify:good-custom@cell-opset20", "copy", "build/good", "build/verified_too")
     (project.root / "doit").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m doit "$@"\n')
@@ -247,7 +247,7 @@ def test_what_bash_makes_of_it(project: Project) -> None:
         env={"PATH": f"{project.root}:/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY / "pipeline"), "TERM": "dumb"},
         stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
     )  # fmt: skip
-    # Each TAB completes a little more; Ctrl-A and "echo " make the line a harmless one.
+    # Each TAB completes a part; Ctrl-A and "echo " make the line harmless.
     os.write(ours, b"source <(doit tabcompletion)\n")
     os.write(ours, b"doit verify:good-c\t\t\x01echo =\x05=\nexit\n")
     shell.wait(timeout=60)

@@ -1,4 +1,4 @@
-"""The faults that a build must bear, each with the tests that plant it."""
+"""The faults that a build must survive, each with the tests that plant it."""
 
 from __future__ import annotations
 
@@ -10,55 +10,57 @@ import pytest
 FAULTS: dict[str, tuple[str, ...]] = {
     "input edited while its step runs": (
         "test_rebuild::test_an_input_edited_while_the_step_runs",
-        "test_rebuild::test_an_input_edited_and_edited_back_while_the_step_runs",
+        "test_rebuild::test_an_input_edited_and_reverted_while_the_step_runs",
     ),
-    "output truncated, edited by hand": ("test_rebuild::test_an_output_that_something_else_wrote",),
+    "output truncated, edited by hand": ("test_rebuild::test_an_output_that_another_program_wrote",),
     "output deleted": ("test_rebuild::test_a_deleted_output",),
     "flag or command changed": (
         "test_rebuild::test_another_configuration_or_command",
-        "test_what_runs::test_what_a_change_makes_run",
+        "test_what_runs::test_steps_that_run_after_a_change",
     ),
     "older time stamp restored": (
-        "test_rebuild::test_an_older_time_stamp_with_other_content",
-        "test_real_faults::test_an_older_time_stamp_of_a_kernel_with_other_content",
+        "test_rebuild::test_other_content_with_an_older_time_stamp",
+        "test_real_faults::test_other_content_of_a_kernel_with_an_older_time_stamp",
     ),
     "same time stamp and size, new content": ("test_rebuild::test_an_edit_that_keeps_size_and_time_stamp",),
     "touch": ("test_rebuild::test_touch_runs_nothing",),
     "branch switched and back": ("test_faults::test_a_branch_is_switched_and_switched_back",),
-    "operator removed": ("test_rebuild::test_outputs_of_a_removed_operator_go",),
+    "operator removed": ("test_rebuild::test_outputs_of_a_removed_operator_are_removed",),
     "operator renamed": ("test_faults::test_an_operator_is_renamed",),
     "header edited": (
-        "test_what_runs::test_what_a_change_makes_run",
+        "test_what_runs::test_steps_that_run_after_a_change",
         "test_real_faults::test_a_header_of_onnx_runtime_is_edited",
         "test_real_faults::test_a_header_of_the_system_is_replaced",
     ),
-    "header added in front in the include path": ("test_real_faults::test_a_header_in_front_in_the_include_path",),
-    "compiler replaced": ("test_what_runs::test_another_compiler_is_told_and_equal_libraries_end_the_wave",),
-    "torch, ONNX Runtime, onnx or onnxscript changed": ("test_what_runs::test_what_another_version_makes_run",),
+    "header added in front in the include path": ("test_real_faults::test_a_new_header_earlier_in_the_include_path",),
+    "compiler replaced": ("test_what_runs::test_another_compiler_with_equal_libraries",),
+    "torch, ONNX Runtime, onnx or onnxscript changed": (
+        "test_what_runs::test_steps_that_would_run_for_another_version",
+    ),
     "SIGINT, SIGTERM, SIGKILL at any moment": (
         "test_faults::test_killed_at_random_moments",
         "test_real_faults::test_killed_at_random_moments_of_real_stages",
-        "test_run::test_a_killed_run_keeps_what_finished_and_leaves_no_process",
-        "test_run::test_a_server_that_is_still_importing_ends_with_the_run",
+        "test_run::test_a_killed_run_keeps_finished_steps_and_leaves_no_process",
+        "test_run::test_a_server_that_still_imports_ends_with_the_run",
     ),
     "a step killed alone": ("test_faults::test_a_killed_step_is_a_failed_step",),
     "a server killed alone": ("test_run::test_a_killed_server_is_a_failed_step",),
-    "killed while it writes, then reverted": ("test_faults::test_killed_while_it_writes_and_then_reverted",),
-    "stale lock": ("test_faults::test_a_stale_lock_holds_nothing",),
+    "killed while it writes, then reverted": ("test_faults::test_a_source_is_reverted_after_a_kill_during_a_write",),
+    "stale lock": ("test_faults::test_a_stale_lock_file_does_not_block_a_run",),
     "two runs at once": (
         "test_faults::test_two_runs_at_once",
-        "test_run::test_the_second_of_two_runs_says_who_is_at_work",
+        "test_run::test_the_second_of_two_runs_names_the_first",
     ),
     "disk full": ("test_faults::test_a_full_disk", "test_faults::test_a_disk_too_full_for_the_state"),
     "state database damaged or deleted": ("test_faults::test_a_damaged_state_database",),
     "clock set": ("test_faults::test_the_clock_is_set",),
-    "output tampered with between two steps": ("test_faults::test_an_output_is_tampered_with_between_two_steps",),
+    "output tampered with between two steps": ("test_faults::test_an_output_is_changed_between_two_steps",),
     "spaces and umlauts in the path": (
         "test_real_faults::test_a_path_with_spaces_and_umlauts",
-        "test_rebuild::test_a_project_that_has_moved",
+        "test_rebuild::test_a_moved_project_stays_up_to_date",
     ),
     "read-only checkout": ("test_faults::test_a_read_only_checkout",),
-    "memory without end": ("test_isolation::test_a_step_that_allocates_without_end",),
+    "memory without end": ("test_isolation::test_a_step_that_allocates_without_limit",),
 }
 
 

@@ -1,4 +1,4 @@
-"""Faults that hit a run from outside: it is killed, disturbed, or finds no room. test_fault_list.py lists all."""
+"""Faults that hit a run from outside: a kill, a concurrent change, a full disk. test_fault_list.py lists all."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def recorded(project: Project) -> set[str]:
 
 
 def holds(project: Project, process: subprocess.Popen[str]) -> bool:
-    """Return whether a run holds the lock, or has ended."""
+    """Return whether a run holds the lock or has ended."""
     lock = project.root / "build/lock"
     return process.poll() is not None or (lock.exists() and lock.read_text() == f"{process.pid}\n")
 
 
-# Sources come and go.
+# Sources change.
 
 
 def test_a_branch_is_switched_and_switched_back(chain: Project) -> None:
@@ -86,7 +86,7 @@ def test_an_operator_is_renamed(chain: Project) -> None:
 # Killed.
 
 
-def test_killed_while_it_writes_and_then_reverted(chain: Project) -> None:
+def test_a_source_is_reverted_after_a_kill_during_a_write(chain: Project) -> None:
     chain.write("a.txt", "HELLO, written to the half # two")
     command = chain.steps[0]["command"]
     chain.steps[0]["command"] = ["half", *command[1:]]
@@ -105,7 +105,7 @@ def test_killed_while_it_writes_and_then_reverted(chain: Project) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_killed_at_random_moments(project: Project, number: signal.Signals) -> None:
-    """Whenever it is killed: no process is left, what had finished is not repeated, and the result is right."""
+    """After each kill: no process is left, finished steps are not repeated, and the result is right."""
     dice = random.Random(number)
     project.write("a.txt", "0")
     previous = "a.txt"
@@ -116,7 +116,7 @@ def test_killed_at_random_moments(project: Project, number: signal.Signals) -> N
     for round in range(4):
         project.write("a.txt", str(round))
         process = project.popen(*dice.choice([(), ("-n", "2")]))
-        while number != signal.SIGKILL and not holds(project, process):  # before, it is Python that answers
+        while number != signal.SIGKILL and not holds(project, process):  # before, Python itself would handle the signal
             time.sleep(0.005)
         time.sleep(dice.uniform(0, 0.8))
         process.send_signal(number)
@@ -149,8 +149,8 @@ def test_a_killed_step_is_a_failed_step(project: Project) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1\n", "999999999\n", "no number"])
-def test_a_stale_lock_holds_nothing(chain: Project, text: str) -> None:
-    """The file is no lock: the kernel's is, and it ends with its holder. 1 is a process that lives."""
+def test_a_stale_lock_file_does_not_block_a_run(chain: Project, text: str) -> None:
+    """The file is no lock: the kernel holds the lock until its holder ends. 1 is a live process."""
     chain.write("build/lock", text)
     assert up_to_date(chain)
 
@@ -183,7 +183,7 @@ def damage(path: Path, how: str) -> None:
         path.write_bytes(content[: len(content) // 2])
     elif how == "empty":
         path.write_bytes(b"")
-    elif how == "pages":  # the header is right, what follows is not
+    elif how == "pages":  # the header is right, the rest is damaged
         path.write_bytes(content[:4096] + os.urandom(len(content) - 4096))
     else:
         path.write_bytes(os.urandom(len(content)))
@@ -201,7 +201,7 @@ def test_a_damaged_state_database(chain: Project, how: str) -> None:
 
 @pytest.mark.parametrize("shift", [-(10**8), 10**8], ids=["back", "ahead"])
 def test_the_clock_is_set(chain: Project, shift: int) -> None:
-    """By three years; the marks of files stay those of the kernel's clock."""
+    """By three years; the time stamps of files follow the kernel's clock."""
     chain.write(
         "sitecustomize.py",
         f"import time; real, real_ns = time.time, time.time_ns\n"
@@ -215,7 +215,7 @@ def test_the_clock_is_set(chain: Project, shift: int) -> None:
         assert up_to_date(chain)
 
 
-def test_an_output_is_tampered_with_between_two_steps(project: Project) -> None:
+def test_an_output_is_changed_between_two_steps(project: Project) -> None:
     project.write("a.txt", "hello")
     project.step("codegen:a", "copy", "a.txt", "build/a.g")
     project.step("data:b", "meddle", "a.txt", "build/b", after=["codegen:a"])
@@ -229,11 +229,11 @@ def test_an_output_is_tampered_with_between_two_steps(project: Project) -> None:
     assert up_to_date(project)
 
 
-# Room.
+# Full and read-only disks.
 
 
 def inside(project: Project, script: str) -> subprocess.CompletedProcess[str]:
-    """Run a shell script in a mount namespace of its own, in which it may mount."""
+    """Run a shell script in its own mount namespace, in which it may mount."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
         pytest.skip("no mount namespaces here")
     project.doit("list")  # writes steps.json

@@ -1,4 +1,4 @@
-"""What one step does to itself, to the machine or to its own process does not reach another."""
+"""A step's changes to itself, to the machine or to its process do not reach another step."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CELL = "torch2.13-dynamo-opset18-ort1.31"
 
 @pytest.mark.parametrize("server", [None, "onnx"])
 @pytest.mark.parametrize("command", ["gobble", "gobble_below"])
-def test_a_step_that_allocates_without_end(project: Project, command: str, server: str | None) -> None:
-    """Its own memory or that of a process below it, such as a compiler."""
+def test_a_step_that_allocates_without_limit(project: Project, command: str, server: str | None) -> None:
+    """In its own process or in a child process, such as a compiler."""
     project.write("a.txt", "hello")
     step = project.step(
         f"verify:a-custom@{CELL}",
@@ -45,7 +45,7 @@ def test_a_step_that_allocates_without_end(project: Project, command: str, serve
 
 
 @pytest.mark.parametrize("server", [None, "onnx"])
-def test_nothing_of_a_step_reaches_the_next(project: Project, server: str | None) -> None:
+def test_changes_of_a_step_do_not_reach_the_next(project: Project, server: str | None) -> None:
     """Registrations, environment, working directory, umask, limits, handlers, priority, import path."""
     project.write("a.txt", "hello")
     project.step("data:1", "inspect", "a.txt", "build/1", server=server)
@@ -74,7 +74,7 @@ def test_the_debug_line_of_a_crash_works(real: RealProject) -> None:
         assert subprocess.run(crash, cwd=real.root, capture_output=True).returncode == -11
         if shutil.which("gdb"):
             batch = ["gdb", "-batch", "-ex", "run", "-ex", "bt", "--args", *crash]
-            told = subprocess.run(batch, cwd=real.root, capture_output=True, text=True).stdout
-            assert "SIGSEGV" in told and "kernel.h:" in told, told
+            output = subprocess.run(batch, cwd=real.root, capture_output=True, text=True).stdout
+            assert "SIGSEGV" in output and "kernel.h:" in output, output
     finally:
         (real.root / KERNEL).write_text(original)

@@ -1,4 +1,4 @@
-"""What is seen of a run, by people, logs and machines; and the cores that it uses."""
+"""What people, logs and programs see of a run; and the number of cores that it uses."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_json_lines(project: Project) -> None:
     assert all(("cpu" in e) == (e["outcome"] != "blocked") for e in found if e["event"] == "end")
 
 
-def test_json_lines_tell_what_a_server_took(project: Project) -> None:
+def test_json_lines_report_the_cost_of_a_server(project: Project) -> None:
     project.step("data:a", "burn", "a.txt", "build/a.pb", server="onnx")
     _, _, server, end, _ = events(project)
     assert (server["event"], server["server"]) == ("server", "onnx")
@@ -69,7 +69,7 @@ def test_json_lines_tell_what_a_server_took(project: Project) -> None:
     assert end["cpu"] >= 0.3, "what the step started counts, and so does what it did itself"
 
 
-def test_json_lines_of_what_is_up_to_date_and_of_what_is_asked_for(project: Project) -> None:
+def test_json_lines_report_up_to_date_requested_and_ignored_steps(project: Project) -> None:
     project.step("codegen:a", "copy", "a.txt", "build/a.g")
     project.doit()
     assert without_seconds(events(project)) == [
@@ -83,13 +83,13 @@ def test_json_lines_of_what_is_up_to_date_and_of_what_is_asked_for(project: Proj
     assert {"event": "end", "step": "codegen:a", "outcome": "ignored", "seconds": 0.0} in events(project)
 
 
-def test_json_lines_hold_notes(project: Project) -> None:
+def test_json_lines_include_notes(project: Project) -> None:
     project.step("codegen:a", "edit", "a.txt", "build/a.g")
     note = "codegen:a: a.txt was written while the step ran: it runs again next time"
     assert {"event": "note", "reason": note} in events(project)
 
 
-def test_a_placeholder_is_told_by_each_run_of_its_steps(project: Project) -> None:
+def test_each_run_of_its_steps_reports_a_placeholder(project: Project) -> None:
     project.write("ops/a/reference.py", "# FILL IN\n")
     project.step("codegen:a", "copy", "a.txt", "build/a.g")
     project.step("codegen:b", "copy", "a.txt", "build/b.g")
@@ -99,8 +99,8 @@ def test_a_placeholder_is_told_by_each_run_of_its_steps(project: Project) -> Non
     assert "placeholder" not in project.doit("-a", "codegen:b").stdout
 
 
-def test_the_page_on_events_names_all_that_there_are(project: Project) -> None:
-    told = (REPOSITORY / "docs/events.md").read_text()
+def test_the_page_on_events_describes_every_event(project: Project) -> None:
+    page = (REPOSITORY / "docs/events.md").read_text()
     text = (REPOSITORY / "pipeline/opmatrix/engine/jsonl_reporter.py").read_text()
     for word in (
         "begin",
@@ -115,11 +115,11 @@ def test_the_page_on_events_names_all_that_there_are(project: Project) -> None:
         "up-to-date",
         "ignored",
     ):
-        assert f'"{word}"' in text and f"`{word}`" in told
+        assert f'"{word}"' in text and f"`{word}`" in page
 
 
 @pytest.mark.parametrize("reporter", ["console", "zero", "json"])
-def test_reporters_of_doit_still_serve(project: Project, reporter: str) -> None:
+def test_reporters_of_doit_still_work(project: Project, reporter: str) -> None:
     project.step("codegen:a", "edit", "a.txt", "build/a.g")
     done = project.doit("-r", reporter)
     assert done.returncode == 0 and "Traceback" not in done.stderr + done.stdout
@@ -133,7 +133,7 @@ def test_plain_lines_in_a_log(project: Project) -> None:
 
 
 def test_the_live_line_in_a_terminal(project: Project) -> None:
-    """It shows steps and their number, elapsed time, what is left at most, and what runs; then it is gone."""
+    """It shows the number of steps, elapsed time, remaining time at most, and the current step; then it disappears."""
     for i in range(3):
         project.step(f"data:{i}", "nap", "a.txt", f"build/{i}")
         project.steps[-1]["command"].append("1.2")
@@ -154,8 +154,8 @@ def test_the_live_line_in_a_terminal(project: Project) -> None:
     assert "at most 0:01 left" in shown, "three steps of 1.2 s on two cores"
 
 
-def test_no_more_cores_than_asked_for(project: Project) -> None:
-    """Of 6: a compile step may start 3 processes where they are free, and what runs beside it gets the rest."""
+def test_no_more_cores_than_requested(project: Project) -> None:
+    """With 6: a compile step may start 3 processes if cores are free, and other steps get the rest."""
     for i in range(3):
         project.step(f"compile:{i}", "core", "a.txt", f"build/c{i}")
         project.step(f"data:{i}", "core", "a.txt", f"build/d{i}")
@@ -173,8 +173,8 @@ def test_one_core_by_default(project: Project) -> None:
     assert project.read("cores").split()[0] == "1"
 
 
-def test_ninja_is_told(tmp_path: Path) -> None:
-    """A step in which ninja starts more than it was given would show here: what is asked for is in the log."""
+def test_ninja_gets_its_number_of_cores(tmp_path: Path) -> None:
+    """The log shows how many processes ninja may start."""
     from tests.support.projects import Project as Copied
 
     real = Copied.copy(tmp_path, operators=("custom_op_one",))

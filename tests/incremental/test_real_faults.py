@@ -25,8 +25,8 @@ PLANTED = "#pragma once\n#error planted\n"
 
 
 @pytest.mark.parametrize("place", ["native/group_norm/opmatrix/check.h", "native/opmatrix/check.h"])
-def test_a_header_in_front_in_the_include_path(real: RealProject, place: str) -> None:
-    """The first goes before native/include/opmatrix/check.h, the second comes after it and is never read."""
+def test_a_new_header_earlier_in_the_include_path(real: RealProject, place: str) -> None:
+    """The first comes before native/include/opmatrix/check.h, the second after it and is never read."""
     assert real.run().returncode == 0
     header = real.root / place
     header.parent.mkdir()
@@ -41,7 +41,7 @@ def test_a_header_in_front_in_the_include_path(real: RealProject, place: str) ->
 
 
 def test_a_header_of_onnx_runtime_is_edited(real: RealProject, tmp_path: Path) -> None:
-    """Those lie outside the checkout, where the step sdk found them."""
+    """They are outside the checkout, where the step sdk found them."""
     assert real.run().returncode == 0
     found = Path(json.loads(real.layout.ort_headers.read_text())["path"])
     folder = shutil.copytree(found, tmp_path / "headers")
@@ -54,7 +54,7 @@ def test_a_header_of_onnx_runtime_is_edited(real: RealProject, tmp_path: Path) -
 
 @pytest.fixture
 def with_vendor_header(real: RealProject, tmp_path: Path) -> Iterator[Path]:
-    """The kernel includes a header that lies where the compiler looks, outside the project; the project is shared."""
+    """The kernel includes a header of the compiler's include path, outside the project; the project is shared."""
     kernel = (real.root / KERNEL).read_text()
     header = tmp_path / "vendor.h"
     header.write_text("inline constexpr double kVendor = 1;\n")
@@ -66,7 +66,7 @@ def with_vendor_header(real: RealProject, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_header_of_the_system_is_replaced(real: RealProject, with_vendor_header: Path) -> None:
-    """As an upgrade of a package does it: with the time stamp of the day on which the package was built."""
+    """As a package upgrade does it: with the time stamp of the day on which the package was built."""
     header = with_vendor_header
     environment = {"CPATH": str(header.parent)}
     assert "compile" in real.ran(real.run("compile", **environment))
@@ -80,12 +80,12 @@ def test_a_header_of_the_system_is_replaced(real: RealProject, with_vendor_heade
     assert real.ran(real.run("compile", **environment)) == set()
 
 
-def test_what_the_compiler_obeys_of_the_environment(real: RealProject, tmp_path: Path) -> None:
+def test_a_variable_that_the_compiler_reads(real: RealProject, tmp_path: Path) -> None:
     assert real.run("compile").returncode == 0
     assert "compile" in real.would_run(CPATH=str(tmp_path)) and real.would_run() == set()
 
 
-def test_an_older_time_stamp_of_a_kernel_with_other_content(real: RealProject) -> None:
+def test_other_content_of_a_kernel_with_an_older_time_stamp(real: RealProject) -> None:
     assert real.run().returncode == 0
     before = real.layout.ort_library("group_norm").read_bytes()
     real.replace(KERNEL, "#pragma once\n", "#pragma once\ninline const volatile int older = 1;\n")
@@ -95,7 +95,7 @@ def test_an_older_time_stamp_of_a_kernel_with_other_content(real: RealProject) -
 
 
 def test_a_path_with_spaces_and_umlauts(tmp_path: Path, real: RealProject) -> None:
-    """And with a dollar and a comma; the libraries are those of any other folder."""
+    """Also with a dollar and a comma; the libraries equal those of any other folder."""
     assert real.run().returncode == 0
     odd = Copied.copy(tmp_path / "mein Ördner, für $x")
     for part in ("native", "ops", "pipeline"):
@@ -109,7 +109,7 @@ def test_a_path_with_spaces_and_umlauts(tmp_path: Path, real: RealProject) -> No
 
 
 def test_killed_at_random_moments_of_real_stages(real: RealProject) -> None:
-    """In the middle of compiling, importing torch, exporting, verifying: the next run finishes, and only that."""
+    """While it compiles, imports torch, exports or verifies: the next run finishes the rest."""
     dice = random.Random(0)
     assert real.run().returncode == 0
     shutil.rmtree(real.root / "build/export")

@@ -1,4 +1,4 @@
-"""What runs again, and what does not: each row is one way in which a build can be stale or wasteful."""
+"""What runs again, and what does not: each test is one way in which a build can be stale or wasteful."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.incremental.conftest import Project
 pytestmark = pytest.mark.incremental
 
 
-def test_nothing_to_do(chain: Project) -> None:
+def test_nothing_to_do_runs_nothing(chain: Project) -> None:
     done = chain.doit()
     assert (done.stdout, done.stderr, done.returncode) == ("2 steps, all up to date\n", "", 0)
     assert chain.ran() == []
 
 
-def test_an_edit_runs_all_that_follows(chain: Project) -> None:
+def test_an_edit_runs_all_dependent_steps(chain: Project) -> None:
     chain.write("a.txt", "bye # one")
     chain.doit()
     assert chain.ran() == ["a.g", "a.so"]
     assert chain.read("build/a.so") == "BYE "
 
 
-def test_equal_output_stops_the_wave(chain: Project) -> None:
+def test_equal_output_runs_no_further_step(chain: Project) -> None:
     chain.write("a.txt", "hello # two")
     chain.doit()
     assert chain.ran() == ["a.g"]
@@ -41,7 +41,7 @@ def test_touch_runs_nothing(chain: Project) -> None:
 
 def test_an_edit_that_keeps_size_and_time_stamp(chain: Project) -> None:
     path = chain.root / "a.txt"
-    chain.doit()  # by now its fingerprint is trusted
+    chain.doit()  # its fingerprint is trusted by now
     before = path.stat()
     path.write_text("HELL0 # one")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -50,7 +50,7 @@ def test_an_edit_that_keeps_size_and_time_stamp(chain: Project) -> None:
     assert chain.ran() == ["a.g", "a.so"]
 
 
-def test_an_older_time_stamp_with_other_content(chain: Project) -> None:
+def test_other_content_with_an_older_time_stamp(chain: Project) -> None:
     path = chain.write("a.txt", "bye")
     os.utime(path, (1, 1))
     chain.doit()
@@ -72,14 +72,14 @@ def test_a_deleted_output(chain: Project) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "HELL", "HELLO, by hand"])
-def test_an_output_that_something_else_wrote(chain: Project, text: str) -> None:
+def test_an_output_that_another_program_wrote(chain: Project, text: str) -> None:
     chain.write("build/a.so", text)
     chain.doit()
     assert chain.ran() == ["a.so"]
     assert chain.read("build/a.so") == "HELLO "
 
 
-def test_an_input_more_and_an_input_less(chain: Project) -> None:
+def test_an_added_and_a_removed_input(chain: Project) -> None:
     chain.write("b.h", "")
     chain.steps[0]["reads"] = ["a.txt", "b.h"]
     chain.doit()
@@ -98,7 +98,7 @@ def test_an_input_edited_while_the_step_runs(project: Project) -> None:
     assert project.read("build/a.g") == "EDITED MEANWHILE"
 
 
-def test_an_input_edited_and_edited_back_while_the_step_runs(project: Project) -> None:
+def test_an_input_edited_and_reverted_while_the_step_runs(project: Project) -> None:
     project.write("a.txt", "hello")
     project.step("codegen:a", "and_back", "a.txt", "build/a.g")
     project.doit()
@@ -110,7 +110,7 @@ def test_an_input_edited_and_edited_back_while_the_step_runs(project: Project) -
 
 @pytest.mark.parametrize("command", ["edit", "and_back"])
 def test_a_declaration_edited_while_the_step_runs(project: Project, command: str) -> None:
-    """Steps are keyed by what a declaration said when it was planned, and read it again."""
+    """The key of a step has the declaration at the time of planning; the step reads it again."""
     project.write("spec.py", "hello")
     project.step("codegen:a", command, "spec.py", "build/a.g", reads=[], declared=["spec.py"])
     assert "spec.py was written while the step ran: it runs again next time" in project.doit().stdout
@@ -130,7 +130,7 @@ def test_a_failed_step_runs_again(project: Project) -> None:
         assert project.ran() == ["a.g"]
 
 
-def test_an_old_output_does_not_pass_for_that_of_a_failed_step(chain: Project) -> None:
+def test_an_old_output_does_not_count_for_a_failed_step(chain: Project) -> None:
     chain.write("a.txt", "bye")
     command = chain.steps[0]["command"]
     chain.steps[0]["command"] = ["say", *command[1:]]
@@ -142,7 +142,7 @@ def test_an_old_output_does_not_pass_for_that_of_a_failed_step(chain: Project) -
     assert chain.ran() == ["a.g"]
 
 
-def test_what_a_step_no_longer_writes_goes(project: Project) -> None:
+def test_an_output_that_a_step_no_longer_writes_is_removed(project: Project) -> None:
     project.write("a.txt", "x y")
     made = project.step("data:a", "split", "a.txt", "build/d", writes=["build/d/x", "build/d/y"])
     project.doit()
@@ -152,7 +152,7 @@ def test_what_a_step_no_longer_writes_goes(project: Project) -> None:
     assert [p.name for p in (project.root / "build/d").iterdir()] == ["x"]
 
 
-def test_outputs_of_a_removed_operator_go(chain: Project) -> None:
+def test_outputs_of_a_removed_operator_are_removed(chain: Project) -> None:
     chain.write("ops/b/spec.py", "")
     for task, target in (
         ("codegen:b", "build/generated/b/b.cc"),
@@ -202,7 +202,7 @@ def test_a_deleted_state_database(chain: Project) -> None:
     assert chain.ran() == ["a.g", "a.so"]
 
 
-def test_a_project_that_has_moved(chain: Project, tmp_path: Path) -> None:
+def test_a_moved_project_stays_up_to_date(chain: Project, tmp_path: Path) -> None:
     moved = tmp_path / "with space and ü"
     moved.mkdir()
     for path in list(tmp_path.iterdir()):
@@ -218,7 +218,7 @@ def test_every_finished_step_is_in_the_state(chain: Project) -> None:
     state.close()
 
 
-def test_forget_and_always(chain: Project) -> None:
+def test_forget_and_always_execute(chain: Project) -> None:
     assert chain.doit("forget", "compile:a").returncode == 0
     chain.doit()
     assert chain.ran() == ["a.so"]
@@ -229,7 +229,7 @@ def test_forget_and_always(chain: Project) -> None:
     assert chain.ran() == ["a.g", "a.so"]
 
 
-def test_ignore_is_told(chain: Project) -> None:
+def test_ignored_steps_are_reported(chain: Project) -> None:
     chain.write("a.txt", "bye")
     chain.doit("ignore", "codegen:a")
     assert ": 2 ignored, as `doit ignore` was told\n" in chain.doit().stdout
@@ -238,26 +238,26 @@ def test_ignore_is_told(chain: Project) -> None:
     assert chain.ran() == ["a.g", "a.so"]
 
 
-def test_reset_dep_cannot_call_a_stale_result_fresh(chain: Project) -> None:
+def test_reset_dep_does_not_accept_a_stale_result(chain: Project) -> None:
     chain.write("a.txt", "bye")
     assert chain.doit("reset-dep").returncode == 2
     chain.doit()
     assert chain.ran() == ["a.g", "a.so"]
 
 
-def test_info_says_why(chain: Project) -> None:
-    """In the words of `doit why`."""
+def test_info_explains_why_a_step_runs(chain: Project) -> None:
+    """With the sentences of `doit why`."""
     chain.steps[0]["config"] = "-O3"
     chain.write("a.txt", "bye")
-    told = chain.doit("info", "codegen:a").stdout
-    assert "status     : run\n * a.txt " in told and "\n * config nothing -> -O3\n" in told
+    output = chain.doit("info", "codegen:a").stdout
+    assert "status     : run\n * a.txt " in output and "\n * config nothing -> -O3\n" in output
     assert chain.doit("info", "compile:a").returncode == 0
     assert chain.ran() == []
 
 
-def test_list_shows_groups_in_the_order_of_the_flow(chain: Project) -> None:
+def test_list_shows_groups_in_the_order_of_the_steps(chain: Project) -> None:
     flow = ["headers", "codegen", "compile", "data", "draw-inputs", "register", "export", "verify", "report"]
-    groups = [*flow, "probe", "sanitize", "link-wheel", "dist"]  # the last ones when asked for
+    groups = [*flow, "probe", "sanitize", "link-wheel", "dist"]  # internal steps with --all
     lines = chain.doit("list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == groups
     assert all(len(line.split()) > 3 for line in lines)
@@ -266,13 +266,13 @@ def test_list_shows_groups_in_the_order_of_the_flow(chain: Project) -> None:
     assert (status["codegen:a"], status["compile:a"]) == ("U", "R")
 
 
-def test_clean_says_what_it_removes(chain: Project) -> None:
+def test_clean_names_what_it_removes(chain: Project) -> None:
     assert chain.doit("clean", "-n", "compile").stdout == "compile:a: would remove 2 files\n"
     assert (chain.root / "build/a.so").exists()
     assert chain.doit("clean", "compile").stdout == "compile:a: removed 2 files\n"
     assert not (chain.root / "build/a.so").exists() and (chain.root / "build/a.g").exists()
-    told = chain.doit("clean").stdout
-    assert "codegen:a: removed 2 files" in told
+    output = chain.doit("clean").stdout
+    assert "codegen:a: removed 2 files" in output
     assert {p.name for p in (chain.root / "build").iterdir()} <= {"lock", "state.db", "state.db-wal", "state.db-shm"}
     chain.doit()
     assert chain.ran() == ["a.g", "a.so"]

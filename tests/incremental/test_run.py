@@ -1,4 +1,4 @@
-"""One run: who may start it, how steps that go wrong end, what is said, what is left."""
+"""One run: which run may start, how failing steps end, what is printed, what is left."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ def test_steps_that_die_do_not_stop_the_others(project: Project, server: str | N
     assert project.processes() == []
 
 
-def test_a_failing_step_says_its_own_message(project: Project) -> None:
+def test_a_failing_step_prints_its_own_message(project: Project) -> None:
     project.step("data:a", "say", "a.txt", "build/a.pb", server="onnx")
-    told = project.doit().stdout
-    assert "data:a: failed with exit code 10\n  the kernel differs at (0, 17): expected 0.1243, got 0.1250\n" in told
-    assert "  Log: build/log/data/a.log\n  Replay: python -m opmatrix say a.txt build/a.pb\n" in told
-    assert "Task" not in told and "Traceback" not in told
-    project.write("run", "")  # a checkout, where there may be no `python` on PATH
+    text = project.doit().stdout
+    assert "data:a: failed with exit code 10\n  the kernel differs at (0, 17): expected 0.1243, got 0.1250\n" in text
+    assert "  Log: build/log/data/a.log\n  Replay: python -m opmatrix say a.txt build/a.pb\n" in text
+    assert "Task" not in text and "Traceback" not in text
+    project.write("run", "")  # as in a checkout, where PATH may have no `python`
     assert "  Replay: ./run python -m opmatrix say a.txt build/a.pb\n" in project.doit().stdout
 
 
-def test_what_a_step_prints_is_shown_when_asked_for(project: Project) -> None:
+def test_output_of_steps_is_shown_on_request(project: Project) -> None:
     cells(project, a="verify")
     assert project.doit("-v", "2", "verify").stdout.count("TABLE") == 0
     project.step("data:a", "leave", "a.txt", "build/a.pb")
@@ -94,13 +94,13 @@ def test_a_step_that_writes_nothing_fails(project: Project) -> None:
     assert done.returncode == 1 and "ended well, but did not write" in done.stdout
 
 
-def test_a_missing_input(project: Project) -> None:
+def test_a_missing_input_is_an_error(project: Project) -> None:
     project.step("data:a", "copy", "b.txt", "build/a.pb")
     done = project.doit()
     assert done.returncode == 1 and "data:a: its input b.txt does not exist, and no step writes it" in done.stdout
 
 
-def test_blocked_steps_leave_a_verdict_and_the_report_is_written(project: Project) -> None:
+def test_blocked_steps_have_a_verdict_and_the_report_is_written(project: Project) -> None:
     cells(project, a="verify", b="verify")
     project.doit()
     assert verdict(project, "a") == {"outcome": "verified"}
@@ -115,18 +115,18 @@ def test_blocked_steps_leave_a_verdict_and_the_report_is_written(project: Projec
     assert done.returncode == 1
 
 
-def test_the_verdict_of_a_step_that_judged_stays(project: Project) -> None:
+def test_the_verdict_of_a_failing_step_stays(project: Project) -> None:
     cells(project, a="verify")
     project.write("a.txt", "wrong")
     done = project.doit()
     assert verdict(project, "a") == {"outcome": "mismatched"}
     assert "TABLE of 1 cells, 1 bad" in done.stdout and done.returncode == 1
-    again = project.doit("verify")  # without the report, the step says it itself
+    again = project.doit("verify")  # without the report, the step prints it itself
     assert "2 of 64 elements differ" in again.stdout and again.returncode == 1
 
 
 @pytest.mark.parametrize("how", ["abort", "throw"])
-def test_an_old_verdict_does_not_survive_a_failure(project: Project, how: str) -> None:
+def test_a_failure_replaces_an_old_verdict(project: Project, how: str) -> None:
     cells(project, a="verify")
     project.doit()
     project.steps[0]["command"][0] = how
@@ -134,14 +134,14 @@ def test_an_old_verdict_does_not_survive_a_failure(project: Project, how: str) -
     assert verdict(project, "a")["outcome"] == "failed"
 
 
-def test_compiler_errors_come_last_and_whole(project: Project) -> None:
+def test_compiler_errors_come_last_and_complete(project: Project) -> None:
     cells(project, a="throw")
     project.step("compile:a", "say", "a.txt", "build/a.so")
-    told = project.doit().stdout
-    assert told.index("TABLE") < told.index("out of cheese") < told.index("the kernel differs")
+    text = project.doit().stdout
+    assert text.index("TABLE") < text.index("out of cheese") < text.index("the kernel differs")
 
 
-def test_what_a_step_leaves_behind_ends_with_it(project: Project) -> None:
+def test_processes_that_a_step_leaves_are_killed(project: Project) -> None:
     project.step("data:a", "leave", "a.txt", "build/a.pb")
     assert project.doit().returncode == 0
     wait_for(lambda: not alive(project.read("left.pid")), seconds=2)
@@ -149,7 +149,7 @@ def test_what_a_step_leaves_behind_ends_with_it(project: Project) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one", "two"])
-def test_a_killed_run_keeps_what_finished_and_leaves_no_process(
+def test_a_killed_run_keeps_finished_steps_and_leaves_no_process(
     project: Project, number: signal.Signals, options: tuple[str, ...]
 ) -> None:
     project.step("codegen:a", "copy", "a.txt", "build/a.g")
@@ -194,7 +194,7 @@ def test_a_server_that_cannot_start_is_one_sentence(project: Project) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one", "two"])
-def test_a_server_that_is_still_importing_ends_with_the_run(
+def test_a_server_that_still_imports_ends_with_the_run(
     project: Project, number: signal.Signals, options: tuple[str, ...]
 ) -> None:
     project.step("data:b", "copy", "a.txt", "build/b.pb", server="onnx")
@@ -211,15 +211,15 @@ def test_a_server_with_threads_is_refused(project: Project) -> None:
         "onnx/__init__.py",
         "import threading; threading.Thread(target=threading.Event().wait).start()\n"
         "from unittest.mock import MagicMock\n"
-        "def __getattr__(name): return MagicMock()\n",  # whatever is imported from it
+        "def __getattr__(name): return MagicMock()\n",  # with any import
     )
     project.step("data:b", "copy", "a.txt", "build/b.pb", server="onnx")
     assert "its imports started threads" in project.doit().stdout
-    # A thread that never ends must not keep the refused server, either.
+    # A thread that never ends must not keep the refused server alive either.
     wait_for(lambda: project.processes() == [], seconds=2)
 
 
-def test_the_second_of_two_runs_says_who_is_at_work(project: Project) -> None:
+def test_the_second_of_two_runs_names_the_first(project: Project) -> None:
     project.step("compile:a", "slow", "a.txt", "build/a.so")
     first = project.start()
     second = project.doit()
@@ -237,7 +237,7 @@ def test_the_second_of_two_runs_says_who_is_at_work(project: Project) -> None:
 
 
 def test_steps_run_at_the_same_time(project: Project) -> None:
-    """Each waits for what the other does."""
+    """Each waits for the output of the other."""
     project.step("compile:a", "slow", "a.txt", "build/a.so")
     project.step("compile:b", "copy", "a.txt", "go", server="onnx")
     done = project.doit("-n", "2")
@@ -253,7 +253,7 @@ def test_steps_run_at_the_same_time(project: Project) -> None:
         (["info", "codegen:a", "opsett=all"], 2, "unknown variable 'opsett'"),
     ],
 )
-def test_what_is_not_known_is_an_error(project: Project, arguments: list[str], code: int, text: str) -> None:
+def test_unknown_names_are_errors(project: Project, arguments: list[str], code: int, text: str) -> None:
     project.step("codegen:a", "copy", "a.txt", "build/a.g")
     done = project.doit(*arguments)
     assert text in done.stderr and "Traceback" not in done.stderr
@@ -261,7 +261,7 @@ def test_what_is_not_known_is_an_error(project: Project, arguments: list[str], c
     assert project.ran() == []
 
 
-def test_a_sub_folder_starts_no_second_state(project: Project) -> None:
+def test_a_sub_folder_has_no_second_state(project: Project) -> None:
     project.step("codegen:a", "copy", "a.txt", "build/a.g")
     project.write("ops/a/spec.py", "")
     assert project.doit().returncode == 0

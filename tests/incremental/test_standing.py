@@ -1,4 +1,4 @@
-"""The report tells of other cells as well, as long as their verdicts stand."""
+"""The report also has cells of earlier runs, as long as their verdicts are up to date."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plan(project: Project, *cells: str, code: str = "1", command: str = "verify"
 
 
 def covered(project: Project) -> list[str]:
-    """Return the cells that the report was told of."""
+    """Return the cells that the report got."""
     return [path.rpartition("/")[2].removesuffix(".json") for path in project.read(COVERED).splitlines()]
 
 
@@ -60,28 +60,28 @@ def cells_after(project: Project, *runs: Sequence[str]) -> list[str]:
     return covered(project)
 
 
-def test_what_other_runs_verified_stands(project: Project) -> None:
+def test_up_to_date_cells_of_other_runs_stay_in_the_report(project: Project) -> None:
     assert cells_after(project, [NEW]) == [NEW]
     assert cells_after(project, [OLD]) == [NEW, OLD]
     assert cells_after(project, [RUN_ONLY]) == [RUN_ONLY, NEW, OLD]
     assert cells_after(project, [OLD, NEW]) == [RUN_ONLY, NEW, OLD]
 
 
-def test_another_choice_of_known_cells_makes_no_report_anew(project: Project) -> None:
-    """Nor does it look at what is known: all that the report covers, and all that this run plans, is as it was."""
+def test_another_choice_of_verified_cells_makes_no_new_report(project: Project) -> None:
+    """The report and its cells are up to date, and so are the steps of this run."""
     cells_after(project, [OLD], [NEW], [RUN_ONLY])
     for cell in (OLD, NEW, RUN_ONLY):
         assert "all up to date" in run(project, cell)
 
 
-def test_another_choice_with_a_new_cell_does(project: Project) -> None:
+def test_another_choice_with_a_new_cell_makes_a_new_report(project: Project) -> None:
     cells_after(project, [OLD])
     assert "TABLE of 2 cells, 0 bad" in run(project, OLD, NEW)
 
 
 @pytest.mark.parametrize("name", ["library.txt", "lowering.txt"])
-def test_what_was_made_of_another_file_does_not(project: Project, name: str) -> None:
-    """The library is read by the verification itself; the lowering by the export alone, which nobody ran anew."""
+def test_a_verdict_of_an_older_input_leaves_the_report(project: Project, name: str) -> None:
+    """Verification reads the library; only the export reads the lowering, and it did not run again."""
     cells_after(project, [OLD], [NEW])
     project.write(name, "edited")
     said = run(project, NEW)
@@ -89,26 +89,26 @@ def test_what_was_made_of_another_file_does_not(project: Project, name: str) -> 
     assert f"not in the report, for what earlier runs verified is out of date: {OLD}\n" in said
 
 
-def test_what_was_made_by_other_code_does_not(project: Project) -> None:
+def test_a_verdict_of_older_code_leaves_the_report(project: Project) -> None:
     cells_after(project, [OLD], [NEW])
     run(project, NEW, code="2")
     assert covered(project) == [NEW]
 
 
-def test_a_verdict_that_somebody_wrote_does_not(project: Project) -> None:
+def test_a_changed_verdict_leaves_the_report(project: Project) -> None:
     cells_after(project, [OLD])
     project.write(f"build/verify/my_op/custom/{OLD}.json", '{"outcome": "verified"} ')
     assert cells_after(project, [NEW]) == [NEW]
 
 
-def test_what_failed_is_not_forgotten(project: Project) -> None:
+def test_a_failed_cell_stays_in_the_report(project: Project) -> None:
     run(project, OLD, command="throw")
     assert cells_after(project, [NEW]) == [NEW, OLD]
     project.write("library.txt", "edited")
     assert cells_after(project, [NEW]) == [NEW, OLD]
 
 
-def test_a_failure_in_the_form_of_another_opmatrix_is_out_of_date(project: Project) -> None:
+def test_a_failure_in_the_format_of_another_opmatrix_is_out_of_date(project: Project) -> None:
     run(project, OLD, command="throw")
     path = f"build/verify/my_op/custom/{OLD}.json"
     project.write(path, json.dumps(json.loads(project.read(path)) | {"cell": OLD}))
@@ -116,8 +116,8 @@ def test_a_failure_in_the_form_of_another_opmatrix_is_out_of_date(project: Proje
     assert covered(project) == [NEW]
 
 
-def test_a_report_with_a_wrong_cell_is_made_by_every_run(project: Project) -> None:
-    """Whoever asks for that cell is told, and so is the exit code, though nothing has changed since another choice."""
+def test_every_run_of_a_wrong_cell_makes_its_report(project: Project) -> None:
+    """A run of that cell prints it and fails, although nothing has changed since another choice."""
     run(project, OLD, command="throw")
     plan(project, NEW)
     for _ in range(2):

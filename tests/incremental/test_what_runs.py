@@ -1,4 +1,4 @@
-"""What a change makes run, by the names of the steps: every row of docs/architecture.md, and some more."""
+"""The steps that run after a change: every row of the table in docs/architecture.md, and some more."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
 
 
 @pytest.mark.parametrize("change", ROWS)
-def test_what_a_change_makes_run(real: RealProject, change: str) -> None:
+def test_steps_that_run_after_a_change(real: RealProject, change: str) -> None:
     assert real.run().returncode == 0
     edit, expected = ROWS[change]
     edit(real)
@@ -113,8 +113,8 @@ def test_what_a_change_makes_run(real: RealProject, change: str) -> None:
     assert said <= expand(expected)
 
 
-def test_cells_that_are_none_any_more_leave_the_report(real: RealProject) -> None:
-    """Their verdicts are of the same code, library and declaration, but nobody can choose them again."""
+def test_cells_that_no_longer_exist_leave_the_report(real: RealProject) -> None:
+    """Their verdicts have the current code, library and declaration, but no run can choose them again."""
     assert real.doit("opsets=17").returncode == 0
     assert real.run().returncode == 0
     assert {"17", "18"} == opsets(real)
@@ -130,7 +130,7 @@ def test_cells_that_are_none_any_more_leave_the_report(real: RealProject) -> Non
 
 
 def opsets(project: RealProject) -> set[str]:
-    """Return the opsets that the report tells of."""
+    """Return the opsets in the report."""
     return {name.partition("-opset")[2].partition("-")[0] for name in project.records()}
 
 
@@ -146,8 +146,8 @@ VERSIONS = {
 
 
 @pytest.mark.parametrize("name", VERSIONS)
-def test_what_another_version_makes_run(real: RealProject, tmp_path: Path, name: str) -> None:
-    """Only said and not run: the version is planted. Its patch level alone differs, which leaves the cells alone."""
+def test_steps_that_would_run_for_another_version(real: RealProject, tmp_path: Path, name: str) -> None:
+    """Only `doit why` runs: the version is planted. Only its patch level differs, so the cells stay."""
     assert real.run().returncode == 0
     other = f"{version(name).partition('+')[0]}.1"
     environment = dict(package(tmp_path, name, other))
@@ -155,13 +155,13 @@ def test_what_another_version_makes_run(real: RealProject, tmp_path: Path, name:
     assert f"{name} {version(name)} -> {other}" in real.run("why", **environment).stdout
 
 
-def test_another_compiler_is_told_and_equal_libraries_end_the_wave(real: RealProject, tmp_path: Path) -> None:
+def test_another_compiler_with_equal_libraries(real: RealProject, tmp_path: Path) -> None:
     assert real.run().returncode == 0
     compiler = tmp_path / "other-g++"
     compiler.write_text('#!/bin/sh\nexec g++ "$@"\n')
     compiler.chmod(0o755)
-    told = real.run("why", CXX=str(compiler)).stdout
-    assert f"; cxx: {shutil.which('g++')} -> " in told and "compile:group_norm: compiler " in told
+    output = real.run("why", CXX=str(compiler)).stdout
+    assert f"; cxx: {shutil.which('g++')} -> " in output and "compile:group_norm: compiler " in output
     assert real.ran(real.run(CXX=str(compiler))) == {"compile"}
     compiler.write_text('#!/bin/sh\n# upgraded in place\nexec g++ "$@"\n')
     assert real.ran(real.run(CXX=str(compiler))) == {"compile"}

@@ -1,4 +1,4 @@
-"""`doit why` and `doit list --status`: what a run would do, said before, and held against what it then does."""
+"""`doit why` and `doit list --status`: what they predict, compared with the run that follows."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def test_a_step_that_never_ran(chain: Project) -> None:
     assert why(chain) == {"data:a": "did not succeed yet"}
 
 
-def test_an_edit_and_what_may_follow(chain: Project) -> None:
+def test_an_edit_and_its_dependent_steps(chain: Project) -> None:
     chain.write("a.txt", "bye")
-    told = chain.doit("why").stdout.splitlines()
-    assert told == [
+    output = chain.doit("why").stdout.splitlines()
+    assert output == [
         f"codegen:a: a.txt {digest('hello # one')} -> {digest('bye')}",
         "compile:a: after codegen:a, if build/a.g changes",
         "2 steps: 1 would run, 1 would run if what they read changes",
@@ -57,13 +57,13 @@ def test_an_edit_and_what_may_follow(chain: Project) -> None:
     assert chain.ran() == [], "why runs nothing"
 
 
-def test_a_change_of_its_own_beside_one_that_may_follow(chain: Project) -> None:
+def test_a_change_of_a_step_and_of_its_input(chain: Project) -> None:
     chain.write("a.txt", "bye")
     chain.steps[1]["config"] = "-O3"
     assert why(chain)["compile:a"] == "config nothing -> -O3"
 
 
-def test_an_output_in_the_middle_is_deleted(chain: Project) -> None:
+def test_a_deleted_output_in_the_middle(chain: Project) -> None:
     (chain.root / "build/a.g").unlink()
     assert why(chain) == {"codegen:a": "build/a.g is missing", "compile:a": "after codegen:a, if build/a.g changes"}
     chain.doit()
@@ -108,7 +108,7 @@ def test_a_removed_operator(chain: Project) -> None:
     assert (chain.root / "build/a.so").exists()
 
 
-def test_a_selection_with_what_it_depends_on(chain: Project) -> None:
+def test_a_selection_with_its_dependencies(chain: Project) -> None:
     chain.write("a.txt", "bye")
     chain.step("data:b", "copy", "a.txt", "build/b.pb")
     assert list(why(chain, "compile:a")) == ["codegen:a", "compile:a"]
@@ -129,8 +129,8 @@ CHANGES: dict[str, Callable[[Project, random.Random], object]] = {
 }
 
 
-def test_what_is_said_is_what_happens(project: Project) -> None:
-    """Two and three random changes at a time: what "runs" runs, what "waits" may, and nothing else does."""
+def test_why_list_and_run_agree(project: Project) -> None:
+    """After two or three random changes: a step that "runs" runs, one that "waits" may run, and no other step runs."""
     dice = random.Random(4)
     for name in "abc":
         project.write(f"{name}.txt", f"hello # {name}")
@@ -167,11 +167,11 @@ def _content(project: Project) -> list[object]:
     return found
 
 
-def test_a_field_of_a_declaration_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_changed_field_of_a_declaration_is_named(tmp_path: Path) -> None:
     real = RealProject.copy(tmp_path)
     shutil.rmtree(real.root / "ops/group_norm/published")  # which would refuse the edit
     assert real.doit("codegen").returncode == 0
     real.replace("ops/group_norm/spec.py", "default=1e-5", "default=1e-6")
-    told = real.doit("why", "codegen").stdout.splitlines()
-    assert told[0] == "codegen:group_norm: spec.py: attributes[epsilon].default 1e-05 -> 1e-06"
-    assert told[1] == "1 step: 1 would run"
+    output = real.doit("why", "codegen").stdout.splitlines()
+    assert output[0] == "codegen:group_norm: spec.py: attributes[epsilon].default 1e-05 -> 1e-06"
+    assert output[1] == "1 step: 1 would run"

@@ -1,4 +1,4 @@
-"""Lowerings: the notation and what is held against each node, recorded without an exporter."""
+"""Lowerings: the notation, and the checks of each node, recorded without an exporter."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_fault_of_a_lowering_is_named(spec: OpSpec, function: Callable[..., An
     assert expected in str(caught.value)
 
 
-def test_a_refusal_is_its_reason(spec: OpSpec) -> None:
+def test_a_refusal_has_its_reason(spec: OpSpec) -> None:
     with pytest.raises(UnsupportedModel, match="not this one"):
         nodes(spec, lambda g, x, a: g.unsupported("not this one"))
 
@@ -98,7 +98,7 @@ def test_a_since_version_is_that_of_the_opset() -> None:
     assert since_version("ReduceMean", opset=17, inputs=1, attributes=axes) == 13
 
 
-def test_floats_are_rounded_as_onnx_stores_them(root: Path) -> None:
+def test_floats_are_rounded_to_float32_as_onnx_stores_them(root: Path) -> None:
     spec = load_operator(Paths(root), "group_norm").spec
     seen: list[Any] = []
 
@@ -110,14 +110,14 @@ def test_floats_are_rounded_as_onnx_stores_them(root: Path) -> None:
     assert seen[-1] == float(np.float32(1e-5))
 
 
-def test_a_missing_lowering_says_what_to_write(spec: OpSpec) -> None:
+def test_a_missing_lowering_has_a_message_with_the_remedy(spec: OpSpec) -> None:
     empty = ModuleType("empty")
     with pytest.raises(ExportError) as caught:
         find(spec, "decomposed", handwritten=None, derived=empty, path=Path("ops/gelu/lowering.py"))
     assert "Write it in ops/gelu/lowering.py: def decomposed(g, x, approximate)" in str(caught.value)
 
 
-def test_a_written_lowering_goes_before_the_derived_one(spec: OpSpec) -> None:
+def test_a_handwritten_lowering_replaces_the_derived_one(spec: OpSpec) -> None:
     written, derived = ModuleType("written"), ModuleType("derived")
     written.custom, derived.custom = (lambda *a: "written"), (lambda *a: "derived")  # type: ignore[attr-defined]
     found = find(spec, "custom", handwritten=written, derived=derived, path=Path("lowering.py"))
@@ -127,7 +127,7 @@ def test_a_written_lowering_goes_before_the_derived_one(spec: OpSpec) -> None:
 
 @pytest.mark.parametrize("opset", range(9, 26))
 def test_the_decomposed_group_norm_fits_every_opset(root: Path, opset: int) -> None:
-    """What it emits is held against the schemas of each opset; and it holds no node of ours."""
+    """Its nodes fit the schemas of each opset, and none is a custom node."""
     from opmatrix.files import load_module
 
     layout = Paths(root)

@@ -1,4 +1,4 @@
-"""What a lowering writes through the legacy exporter, node by node."""
+"""The nodes that a lowering writes through the legacy exporter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Absent:
 
 
 class Context:
-    """In place of torch's: keeps what it is asked to write."""
+    """In place of torch's context: records the nodes."""
 
     def op(self, name: str, *inputs: object, **attributes: object) -> object:
         if name == "prim::Constant":

@@ -33,7 +33,7 @@ def test_a_cell_without_torch_prints_and_parses() -> None:
     assert cell.export_name == "node-opset18"
 
 
-def test_every_cell_is_all_that_the_tables_have() -> None:
+def test_the_matrix_has_every_cell_of_the_tables() -> None:
     found = [*all_cells()]
     assert len(found) == len({*found}) and {CELL, Cell(torch=None, exporter="node", opset=7, ort="1.16")} <= {*found}
     assert all(
@@ -52,7 +52,7 @@ def test_every_cell_is_all_that_the_tables_have() -> None:
         "x" + str(CELL),
     ],
 )
-def test_what_is_no_cell_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_cell_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match=r"no cell; a cell is written like 'torch2\.13-dynamo-opset18-ort1\.31'"):
         Cell.parse(text)
 
@@ -75,11 +75,11 @@ def test_what_is_no_cell_is_refused_with_an_example(text: str) -> None:
         ("2.13", "dynamo", 18, None),
     ],
 )  # fmt: skip
-def test_legality_gives_its_reason(torch: str | None, exporter: Exporter, opset: int, reason: str | None) -> None:
+def test_unsupported_cells_have_a_reason(torch: str | None, exporter: Exporter, opset: int, reason: str | None) -> None:
     assert why_unsupported(exporter, opset, torch) == reason
 
 
-def test_a_torch_without_a_row_is_no_legal_one() -> None:
+def test_a_version_without_a_row_is_an_error() -> None:
     with pytest.raises(
         UsageError, match=r"^torch 2\.14: it has no row in pipeline/opmatrix/matrix/cells\.py, .* opmatrix probe torch`"
     ):
@@ -132,7 +132,7 @@ def test_cells_are_sorted_by_exporter_and_opset() -> None:
     ]
 
 
-def test_another_torch_is_a_column_and_brings_no_second_node() -> None:
+def test_another_torch_adds_its_cells_and_no_second_node_cell() -> None:
     assert chosen(torch="2.13,2.9", opsets="18") == [
         "torch2.9-legacy-opset18-ort1.31",
         "torch2.9-dynamo-opset18-ort1.31",
@@ -142,30 +142,30 @@ def test_another_torch_is_a_column_and_brings_no_second_node() -> None:
     ]
 
 
-def test_all_takes_of_each_torch_what_it_writes() -> None:
+def test_all_has_every_opset_that_each_torch_writes() -> None:
     found = chosen(torch="all", ort="1.18")
     assert [c for c in found if "1.13" in c] == ["torch1.13-legacy-opset9-ort1.18"]
     assert len(found) == 1 + 4 + 4 + 1
     assert chosen(torch="2.9", ort="all") == chosen(torch="2.9", ort="1.18,1.31")
 
 
-def test_made_takes_what_there_is() -> None:
+def test_made_has_the_existing_environments() -> None:
     assert chosen(torch="made", ort="made") == chosen(torch="2.9,2.13", ort="1.31")
 
 
-def test_opsets_all_is_every_legal_one() -> None:
+def test_opsets_all_has_every_supported_opset() -> None:
     found = choose_opsets("all", DEFAULT, "2.13")
     assert found == {"legacy": tuple(range(7, 21)), "dynamo": tuple(range(18, 26)), "node": tuple(range(7, 26))}
     assert choose_opsets("all", DEFAULT, "1.13")["dynamo"] == ()
 
 
-def test_an_opset_goes_to_every_exporter_that_writes_it() -> None:
+def test_an_opset_applies_to_every_exporter_that_writes_it() -> None:
     assert choose_opsets("9,18,25", DEFAULT, "2.13") == DEFAULT | {"node": (9, 18, 25)}
     assert choose_opsets("9,18", DEFAULT, "1.13") == {"legacy": (9,), "dynamo": (), "node": (9, 18)}
 
 
 @pytest.mark.parametrize("asked", ["", "18,", "eighteen", "18 20", "-1"])
-def test_other_words_for_opsets_are_refused(asked: str) -> None:
+def test_invalid_opsets_are_refused(asked: str) -> None:
     with pytest.raises(UsageError, match="write 'default', 'all' or opsets like '18,20'"):
         chosen(opsets=asked)
 
@@ -192,17 +192,17 @@ def test_an_opset_that_no_chosen_torch_writes_is_refused_with_every_reason() -> 
         ),
     ],
 )  # fmt: skip
-def test_a_version_that_there_is_no_environment_for(choice: dict[str, str], message: str) -> None:
+def test_a_version_without_an_environment_is_refused(choice: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=f"^{message}"):
         chosen(**choice)
 
 
-def test_a_choice_prints_as_the_variables_of_doit() -> None:
+def test_a_choice_is_printed_as_variables_of_doit() -> None:
     assert str(Choice()) == ""
     assert str(Choice(torch="2.9", opsets="18")) == "torch=2.9 opsets=18"
 
 
-def test_a_choice_of_what_is_here_is_the_default() -> None:
+def test_a_choice_of_the_installed_versions_is_the_default() -> None:
     assert Choice(torch="2.13", ort="1.31").normalized(torch="2.13", ort="1.31") == Choice()
     both = Choice(torch="2.9,2.13", ort="all", opsets="18")
     assert both.normalized(torch="2.13", ort="1.31") == both

@@ -1,4 +1,4 @@
-"""What a probe says: every difference from the table, and the row that would be right."""
+"""The output of a probe: every difference from the table, and the corrected row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opmatrix.matrix.probe_rows import Export, ort_differences, torch_difference
 
 
 def declared(version: str) -> list[Export]:
-    """Return what a probe finds of a torch that is as its row says."""
+    """Return the probe's result for a torch that matches its row."""
     row = TORCH[version]
     found = [Export(exporter="legacy", opset=o, ir=ir_version("legacy", o)) for o in row.legacy]
     found += [Export(exporter="legacy", opset=o, ir=9, label=True) for o in row.label]
@@ -18,7 +18,7 @@ def declared(version: str) -> list[Export]:
     return found + [Export(exporter="dynamo", opset=o, ir=10) for o in row.dynamo]
 
 
-def test_nothing_to_say() -> None:
+def test_no_difference() -> None:
     assert torch_differences("2.13", declared("2.13")) == []
     assert torch_differences("1.13", declared("1.13")) == []
     assert all(ort_differences(v, ir=row.ir, opset=row.opset) == [] for v, row in ORT.items())
@@ -35,8 +35,8 @@ def test_a_legal_opset_that_does_not_run() -> None:
 
 def test_an_illegal_opset_that_runs() -> None:
     found = [replace(one, wrong="", ir=10) if one.wrong else one for one in declared("2.13")]
-    told = [line for line in torch_differences("2.13", found) if "illegal" in line]
-    assert told == [
+    lines = [line for line in torch_differences("2.13", found) if "illegal" in line]
+    assert lines == [
         "torch 2.13, legacy exporter, opset 24: declared illegal, and it runs",
         "torch 2.13, dynamo exporter, opset 17: declared illegal, and it runs",
     ]
@@ -45,15 +45,15 @@ def test_an_illegal_opset_that_runs() -> None:
 def test_a_label_and_an_ir_version() -> None:
     found = declared("2.13")
     found[0], found[14] = replace(found[0], ir=4), replace(found[14], label=False, wrong="it raised ValueError")
-    told = torch_differences("2.13", found)
-    assert told[0] == "torch 2.13, legacy exporter, opset 7: IR version 4, declared: 3"
-    assert told[1] == "torch 2.13, legacy exporter, opset 21: not a mere label, declared otherwise"
+    lines = torch_differences("2.13", found)
+    assert lines[0] == "torch 2.13, legacy exporter, opset 7: IR version 4, declared: 3"
+    assert lines[1] == "torch 2.13, legacy exporter, opset 21: not a mere label, declared otherwise"
 
 
 def test_a_new_version_gets_its_row() -> None:
-    (told,) = torch_differences("2.17", declared("2.13"))
-    assert told.startswith("torch 2.17 has no row. Add to TORCH in pipeline/opmatrix/matrix/cells.py: ")
-    assert eval(told.partition('"2.17": ')[2], {"Torch": type(TORCH["2.13"]), "range": range}) == TORCH["2.13"]
+    (lines,) = torch_differences("2.17", declared("2.13"))
+    assert lines.startswith("torch 2.17 has no row. Add to TORCH in pipeline/opmatrix/matrix/cells.py: ")
+    assert eval(lines.partition('"2.17": ')[2], {"Torch": type(TORCH["2.13"]), "range": range}) == TORCH["2.13"]
     assert ort_differences("1.33", ir=13, opset=27) == [
         'ONNX Runtime 1.33 has no row. Add to ORT in pipeline/opmatrix/matrix/cells.py: "1.33": Ort(ir=13, opset=27)'
     ]
@@ -64,5 +64,5 @@ def test_a_torch_without_a_dynamo_exporter() -> None:
 
 
 def test_an_onnx_runtime_that_reads_more() -> None:
-    told = ort_differences("1.18", ir=10, opset=22)
-    assert told[0] == "ONNX Runtime 1.18 reads opsets up to 22, declared: 21"
+    lines = ort_differences("1.18", ir=10, opset=22)
+    assert lines[0] == "ONNX Runtime 1.18 reads opsets up to 22, declared: 21"

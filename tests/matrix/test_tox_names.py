@@ -18,7 +18,7 @@ from opmatrix.version import minor
 FACTORS = Factors(torches=("1.13", "2.13"), orts=("1.18", "1.31"), opsets=(9, 18, 25))
 
 
-def test_only_what_is_legal_has_a_name() -> None:
+def test_only_supported_versions_have_a_name() -> None:
     assert list(FACTORS.names()) == [
         "torch1.13",
         "torch1.13-opset9",
@@ -41,7 +41,7 @@ def test_only_what_is_legal_has_a_name() -> None:
         ("py311", None),
     ],
 )
-def test_what_a_name_chooses(name: str, choice: Choice | None) -> None:
+def test_the_cells_that_a_name_chooses(name: str, choice: Choice | None) -> None:
     assert FACTORS.choice(name) == choice
 
 
@@ -58,7 +58,7 @@ def test_what_a_name_chooses(name: str, choice: Choice | None) -> None:
         ("ort1.17", "there is no ort1.17; allowed: ort1.18, ort1.31"),
     ],
 )  # fmt: skip
-def test_an_illegal_name_has_the_tables_reason(name: str, reason: str) -> None:
+def test_an_unsupported_name_has_the_reason_of_the_table(name: str, reason: str) -> None:
     with pytest.raises(UsageError, match=re.escape(reason)):
         FACTORS.choice(name)
 
@@ -70,8 +70,8 @@ def test_an_opset_is_a_part_of_its_torch() -> None:
     assert labels("torch2.13-opset18", main="2.13") == ()
 
 
-def test_bare_tox_runs_what_is_quick(root: Path) -> None:
-    """tox.ini names the main environment's torch, which no label can do for it."""
+def test_tox_without_arguments_runs_the_fast_environments(root: Path) -> None:
+    """tox.ini has the main environment's torch, for which tox has no label."""
     settings = configparser.ConfigParser(interpolation=None)
     settings.read(root / "tox.ini")
     main = minor(installed().torch)
@@ -80,7 +80,7 @@ def test_bare_tox_runs_what_is_quick(root: Path) -> None:
 
 
 def test_every_environment_of_this_project_has_pins_and_a_row(root: Path) -> None:
-    """A file in requirements/ without a row in pipeline/opmatrix/matrix/cells.py would be left out in silence."""
+    """Without a row in pipeline/opmatrix/matrix/cells.py, a file in requirements/ would be silently ignored."""
     torches, orts = with_environment(Paths(root))
     pinned = {p.stem for p in (root / "requirements").glob("*.txt") if re.fullmatch(r"(torch|ort)[\d.]+\d", p.stem)}
     named = {f"torch{v}" for v in torches} | {f"ort{v}" for v in orts}

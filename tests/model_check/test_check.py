@@ -1,4 +1,4 @@
-"""`doit check` as a person runs it: handmade models and torch functions, with faults planted in models and kernels."""
+"""`doit check` on the command line: handmade models and torch functions, with faults planted in models and kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opmatrix.model_check.default_tolerances import tolerances
 from opmatrix.project.paths import Paths
 from opmatrix.stages import link_together
 from tests.support.forked import forked
-from tests.support.projects import Project
+from tests.support.projects import Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
@@ -33,7 +33,7 @@ F = TensorProto.FLOAT
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a project with everything built that a model may need."""
+    """Return a project in which everything that a model needs is built."""
     made = Project.copy(tmp_path_factory.mktemp("check"), operators=OPERATORS, seconds=20)
     done = made.doit("codegen", "compile")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -71,7 +71,7 @@ def model(*nodes: NodeProto, opset: int = 18, ir: int = 8) -> ModelProto:
 
 
 def checked(project: Project, what: ModelProto | str, *options: str) -> tuple[int, str]:
-    """Return the exit code and all that was printed; stderr comes last."""
+    """Return the exit code and the whole output; stderr comes last."""
     name = what if isinstance(what, str) else "model.onnx"
     if isinstance(what, ModelProto):
         onnx.save(what, project.root / name)
@@ -83,24 +83,24 @@ PAGE = Path(__file__).parents[2] / "docs/check.md"
 
 
 def bare(text: str) -> list[str]:
-    """Return lines without what differs between machines: milliseconds, and what paths are abbreviated to."""
+    """Return lines without what differs between machines: milliseconds, and abbreviated paths."""
     return re.sub(r"[\d.e+-]+ ms|-[0-9a-f]{8}\b", "", text).splitlines()
 
 
 def shown(command: str) -> list[str]:
-    """Return what docs/check.md shows as the output of a command."""
+    """Return the output of a command in docs/check.md."""
     _, found, rest = PAGE.read_text().partition(f"```console\n$ ./run doit check {command}\n{command}\n")
     assert found, command
     return bare(f"{command}\n" + rest.partition("```")[0])
 
 
 def wrong(text: str) -> list[str]:
-    """Return the questions whose answers are wrong."""
+    """Return the questions with wrong answers."""
     return [line[4:].partition("  ")[0] for line in text.splitlines() if line.startswith("  ✗")]
 
 
-def test_a_sound_model_of_several_domains_is_well(project: Project) -> None:
-    """The two of test.customop share a domain, which a session takes from one library alone."""
+def test_a_model_of_several_domains_without_faults_passes(project: Project) -> None:
+    """Both operators of test.customop share a domain, which a session takes from one library."""
     nodes = norm("x", "a"), one("a", "b"), two("b", "c"), plain("Relu", "c", "y")
     code, text = checked(project, model(*nodes), "--ort", "1.18")
     assert code == 0, text
@@ -108,10 +108,10 @@ def test_a_sound_model_of_several_domains_is_well(project: Project) -> None:
     assert "opset 18, IR version 8: ONNX Runtime 1.18 reads them" in text
     assert "inputs drawn, N = 2, L = 3: x float32[2, 4, 3]" in text
     assert "node by node: 4 nodes" in text
-    assert text.splitlines()[-1] == "all is well: 7 right, 1 to know"  # of 1.18 there is no environment
+    assert text.splitlines()[-1] == "all is well: 7 right, 1 to know"  # there is no environment of 1.18
 
 
-def test_what_is_wrong_is_told_question_by_question(project: Project) -> None:
+def test_faults_are_reported_by_question(project: Project) -> None:
     code, text = checked(
         project, model(norm("x", "a", epsilom=1.0), plain("Relu", "a", "y"), opset=25, ir=13), "--ort=1.18"
     )
@@ -130,7 +130,7 @@ def test_a_model_that_onnx_runtime_refuses(project: Project) -> None:
     assert "no kernel of mygroupnorm takes inputs of these dtypes together" in text
 
 
-def test_numbers_of_ones_own(project: Project) -> None:
+def test_inputs_of_the_user(project: Project) -> None:
     np.savez(project.root / "in.npz", x=np.zeros((1, 4, 7), np.float32))
     code, text = checked(project, model(norm("x", "y")), "--inputs", "in.npz")
     assert code == 0, text
@@ -141,8 +141,8 @@ def test_numbers_of_ones_own(project: Project) -> None:
     assert "'x' is float32[1, 5, 7], the model takes float32[N, 4, L]" in text.splitlines()[-1]
 
 
-def test_inputs_that_were_drawn_and_refused_ask_for_better_ones(project: Project) -> None:
-    """The model reshapes by an input, of which nobody can know what it takes."""
+def test_generated_inputs_that_are_refused_have_a_remedy(project: Project) -> None:
+    """The model reshapes by an input, whose valid values cannot be derived."""
     made = model(helper.make_node("Reshape", ["x", "s"], ["y"], name="again"))
     made.graph.input.append(helper.make_tensor_value_info("s", TensorProto.INT64, [5]))
     made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", F, None))
@@ -159,7 +159,7 @@ def test_inputs_that_were_drawn_and_refused_ask_for_better_ones(project: Project
         ("empty.onnx", "empty.onnx: no ONNX model, or one without a node"),
     ],
 )
-def test_what_is_no_model_is_refused_in_a_sentence(project: Project, name: str, words: str) -> None:
+def test_a_file_that_is_no_model_is_refused_in_one_sentence(project: Project, name: str, words: str) -> None:
     (project.root / "text.onnx").write_text("hello")
     (project.root / "empty.onnx").write_text("")
     code, text = checked(project, name)
@@ -173,7 +173,7 @@ CHAIN = norm("x", "a"), one("a", "b"), two("b", "c"), norm("c", "d"), plain("Rel
 
 @pytest.fixture
 def kernel(project: Project, request: pytest.FixtureRequest) -> Project:
-    """Put another line into a kernel for as long as a test lasts: request.param is operator, old text, new text."""
+    """Replace a line of a kernel during a test: request.param is operator, old text, new text."""
     operator, old, new = request.param
     path = f"native/{operator}/kernel.h"
     before = (project.root / path).read_text()
@@ -203,7 +203,7 @@ BEFORE = "[&] {{ {}; return rounded(x.data[i]); }}()"
     "kernel", [("custom_op_one", "add(x.data[i], y.data[i])", "add(x.data[i], y.data[i]) + (i == 5)")], indirect=True
 )
 def test_a_wrong_kernel_in_the_middle_of_a_chain_is_named(kernel: Project) -> None:
-    """What comes behind it is wrong as well, and computes rightly with wrong numbers."""
+    """Nodes after it have wrong results as well, but compute rightly from wrong inputs."""
     code, text = checked(kernel, model(*CHAIN))
     assert code == 1
     assert wrong(text) == ["first node"]
@@ -237,19 +237,14 @@ def test_a_crash_is_a_finding(kernel: Project) -> None:
     "kernel", [("custom_op_two", ROUNDED, BEFORE.format("while (i == 3) sched_yield()"))], indirect=True
 )
 def test_a_hang_is_a_finding(kernel: Project) -> None:
-    settings = kernel.root / "pyproject.toml"
-    before = settings.read_text()
-    settings.write_text(before.replace("seconds = 20", "seconds = 4"))
-    try:
+    with edited(kernel.root / "pyproject.toml", "seconds = 20", "seconds = 4"):
         code, text = checked(kernel, model(*CHAIN))
-    finally:
-        settings.write_text(before)
     assert code == 1
     assert wrong(text) == ["runs"]
     assert "the process did not end within 4 s and was stopped" in text
 
 
-def test_what_an_optimisation_alone_makes_wrong_is_told() -> None:
+def test_a_fault_of_an_optimization_is_named() -> None:
     right, off = np.float32([[1, 2]]), np.float32([[1, 2.5]])
     made = model(plain("Relu", "x", "y"))
     answers = {"optimised": [off], "not optimised": [right]}
@@ -266,7 +261,7 @@ def test_what_an_optimisation_alone_makes_wrong_is_told() -> None:
     assert found.mark == "ok"
 
 
-def test_an_output_of_another_shape_or_dtype_is_told() -> None:
+def test_an_output_of_another_shape_or_dtype_is_reported() -> None:
     made, want = model(plain("Relu", "x", "y")), np.float32([[1, 2]])
     for got, words in (
         (np.float64([[1, 2]]), "dtype is float64"),
@@ -295,7 +290,7 @@ def build():
 
 
 @pytest.mark.torch
-def test_an_exporter_that_dies_leaves_the_other_its_turn(project: Project) -> None:
+def test_an_exporter_that_dies_does_not_stop_the_other(project: Project) -> None:
     (project.root / "fragile.py").write_text(EXPORT_CRASH)
     code, text = checked(project, "fragile:build")
     assert code == 1
@@ -306,19 +301,14 @@ def test_an_exporter_that_dies_leaves_the_other_its_turn(project: Project) -> No
 
 
 def test_too_much_memory_is_a_finding(project: Project) -> None:
-    settings = project.root / "pyproject.toml"
-    before = settings.read_text()
-    settings.write_text(before.replace("megabytes = 8000", "megabytes = 40"))  # less than onnx takes
-    try:
+    with edited(project.root / "pyproject.toml", "megabytes = 8000", "megabytes = 40"):  # less than onnx needs
         code, text = checked(project, model(norm("x", "y")))
-    finally:
-        settings.write_text(before)
     assert code == 1
     assert wrong(text) == ["nodes"]
     assert "the process took more than 40 MB of memory and was stopped" in text
 
 
-def test_outputs_that_are_expected_beside_the_model(project: Project) -> None:
+def test_expected_outputs_next_to_the_model_are_compared(project: Project) -> None:
     from opmatrix.testdata import onnx_dataset
 
     folder = project.root / "given"
@@ -400,7 +390,7 @@ def function(project: Project) -> str:
 
 
 @pytest.mark.torch
-def test_a_torch_function_with_two_of_our_operators_agrees_through_both_exporters(
+def test_a_torch_function_with_two_custom_operators_agrees_through_both_exporters(
     project: Project, function: str
 ) -> None:
     code, text = checked(project, f"{function}:build")
@@ -414,7 +404,7 @@ def test_a_torch_function_with_two_of_our_operators_agrees_through_both_exporter
 
 
 @pytest.mark.torch
-def test_a_torch_library_that_is_missing_is_told_with_what_builds_it(project: Project, function: str) -> None:
+def test_a_missing_torch_library_has_the_command_that_builds_it(project: Project, function: str) -> None:
     path = project.layout.torch_library("group_norm")
     kept = path.read_bytes()
     path.unlink()
@@ -437,7 +427,7 @@ def test_a_torch_library_that_is_missing_is_told_with_what_builds_it(project: Pr
         ("unknown", "has no attribute 'custom_groupnorm'"),
     ],
 )
-def test_a_function_that_builds_no_model_is_told_in_a_sentence(
+def test_a_function_that_builds_no_model_is_one_sentence(
     project: Project, function: str, name: str, words: str
 ) -> None:
     code, text = checked(project, f"{function}:{name}")
@@ -457,10 +447,10 @@ def test_a_function_that_builds_no_model_is_told_in_a_sentence(
         ("biuld", "chain.py: no function 'biuld', there is: build, raises"),
     ],
 )
-def test_a_function_that_returns_no_model_is_told_in_a_sentence(
+def test_a_function_that_returns_no_model_is_one_sentence(
     project: Project, function: str, name: str, words: str, torch: Any, tmp_path: Path
 ) -> None:
-    """As above, without a process of their own, which would import torch for each."""
+    """As above, without a process per case, each of which would import torch."""
     from opmatrix.model_check.user_model import build
 
     def run() -> None:
@@ -475,7 +465,7 @@ def test_a_function_that_returns_no_model_is_told_in_a_sentence(
     "kernel", [("group_norm", "const double factor = rate *", "const double factor = 1.01 * rate *")], indirect=True
 )
 def test_a_kernel_that_is_wrong_in_both_frameworks_is_named(kernel: Project, function: str) -> None:
-    """Both libraries hold one kernel, so that torch and ONNX Runtime agree; only the reference tells."""
+    """Both libraries have the same kernel, so torch and ONNX Runtime agree; only the reference differs."""
     code, text = checked(kernel, f"{function}:build", "--exporter", "dynamo")
     assert code == 1
     assert "with torch 2.13: 2 outputs within" in text
@@ -499,8 +489,8 @@ def test_a_crash_in_torch_is_a_finding(kernel: Project, function: str) -> None:
 
 
 @pytest.mark.torch
-def test_a_lowering_that_is_wrong_is_told_from_a_wrong_kernel(project: Project, function: str) -> None:
-    """Then each node computes what it should, and the model is another one than torch's."""
+def test_a_wrong_lowering_and_a_wrong_kernel_are_distinguished(project: Project, function: str) -> None:
+    """Here each node computes its declared result, and the model differs from torch's."""
     path = project.root / "ops/group_norm/lowering.py"
     before = path.read_text()
     path.write_text(before + PLANTED_LOWERING)
@@ -530,7 +520,7 @@ def test_a_combined_library_has_equal_bytes_and_no_path_of_the_project(project: 
     assert str(project.root).encode() not in first
 
 
-def test_what_cannot_be_linked_is_refused(project: Project) -> None:
+def test_a_library_that_cannot_be_linked_is_refused(project: Project) -> None:
     with pytest.raises(CompileError, match="inverse has no objects: its kernel is ONNX Runtime's own"):
         link_together.run(project.layout, operators(project, "inverse"))
     (by_hand,) = (
@@ -543,7 +533,7 @@ def test_what_cannot_be_linked_is_refused(project: Project) -> None:
         link_together.run(elsewhere, operators(project, "group_norm"))
 
 
-def test_a_missing_library_is_told_with_what_builds_it(project: Project) -> None:
+def test_a_missing_library_has_the_command_that_builds_it(project: Project) -> None:
     path = project.layout.ort_library("group_norm")
     kept = path.read_bytes()
     path.unlink()
@@ -556,7 +546,7 @@ def test_a_missing_library_is_told_with_what_builds_it(project: Project) -> None
     assert "libgroup_norm_ort.so is missing. Build it: doit compile:group_norm" in text
 
 
-def test_another_run_is_waited_for(project: Project) -> None:
+def test_check_is_refused_during_another_run(project: Project) -> None:
     onnx.save(model(norm("x", "y")), project.root / "model.onnx")
     with hold(project.layout.lock):
         done = project.doit("check", "model.onnx")
@@ -564,7 +554,7 @@ def test_another_run_is_waited_for(project: Project) -> None:
     assert "another run (process" in done.stderr
 
 
-def test_help_names_what_there_is(project: Project) -> None:
+def test_help_names_the_options(project: Project) -> None:
     done = project.doit("help", "check")
     assert done.returncode == 0
     assert "check MODEL.onnx | MODULE:FUNCTION | PATH/TO/FILE.py:FUNCTION" in done.stdout

@@ -1,4 +1,4 @@
-"""What `doit check` says of the nodes of a model, and of the libraries that they need: a fault planted for each."""
+"""The findings of `doit check` for nodes and their libraries: a fault is planted for each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def specs(operators: tuple[Operator, ...]) -> list[OpSpec]:
 
 
 def norm(op_type: str = "mygroupnorm", *, inputs: str = "x groups scale bias", **more: Any) -> NodeProto:
-    """Return group_norm's node, named "norm", as it should be but for what is given."""
+    """Return group_norm's node, named "norm", with the declared parts except those given."""
     attributes = {"domain": "mydomain", "epsilon": 1e-5} | more
     return helper.make_node(op_type, inputs.split(" "), ["y"], name="norm", **attributes)
 
@@ -49,7 +49,7 @@ def model(*nodes: NodeProto, opset: int = 18, **versions: int) -> ModelProto:
     )
 
 
-def test_sound_nodes_are_counted_and_named(specs: list[OpSpec]) -> None:
+def test_nodes_without_faults_are_counted_and_named(specs: list[OpSpec]) -> None:
     inverse = helper.make_node("Inverse", ["y"], ["z"], domain="com.microsoft")
     theirs = helper.make_node("BiasGelu", ["z", "bias"], ["w"], domain="com.microsoft")
     found = list(
@@ -210,25 +210,25 @@ def test_optional_and_variadic_inputs_are_counted_as_declared(specs: list[OpSpec
     assert "its input 'scores', number 2 of 5" in found.text
 
 
-def test_a_value_that_is_not_allowed_is_named_with_those_that_are(specs: list[OpSpec]) -> None:
+def test_an_invalid_value_is_named_with_the_allowed_ones(specs: list[OpSpec]) -> None:
     node = helper.make_node("NonMaximumSuppression", ["x", "s"], ["i"], domain="opmatrix", format="centre")
     (found,) = node_findings(model(node, opmatrix=1), specs, BUILTIN)
     assert "attribute 'format': found 'centre', allowed: 'corners', 'center'; did you mean" in found.text
 
 
-def test_unknown_operators_are_named_and_what_declares_them(specs: list[OpSpec]) -> None:
+def test_unknown_operators_are_named_with_their_domain(specs: list[OpSpec]) -> None:
     kinds = [helper.make_node(kind, ["x"], [f"y{i}"], domain="acme") for i, kind in enumerate(("Fast", "Slow", "Fast"))]
     (found,) = node_findings(model(*kinds, acme=1), specs, BUILTIN)
     assert found.text.startswith("acme::Fast (gives 'y0') (and 2 more nodes, among them acme::Slow): neither")
     assert found.remedy.endswith("`doit new --from-onnx` declares what is missing, from this model")
 
 
-def test_one_fault_of_several_nodes_is_told_once(specs: list[OpSpec]) -> None:
+def test_one_fault_of_several_nodes_is_reported_once(specs: list[OpSpec]) -> None:
     (found,) = node_findings(model(norm("mygroupnrm"), norm("mygroupnrm")), specs, BUILTIN)
     assert found.text.startswith("mydomain::mygroupnrm 'norm' (and 1 more node): ")
 
 
-def test_a_node_within_a_branch_is_seen(specs: list[OpSpec]) -> None:
+def test_a_node_in_a_branch_is_checked(specs: list[OpSpec]) -> None:
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     branch = helper.make_graph([norm("mygroupnrm")], "branch", [], [y])
     node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
@@ -272,13 +272,13 @@ def test_operators_of_one_domain_share_a_library(tmp_path: Path, operators: tupl
     assert "which share a domain" in found.text
 
 
-def test_a_missing_library_is_named_with_what_builds_it(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
+def test_a_missing_library_has_the_command_that_builds_it(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
     _, (found,) = libraries(Paths(tmp_path), operators, "group_norm")
     assert (found.mark, found.remedy) == ("wrong", "Build it: doit compile:group_norm")
     assert found.text.endswith("libgroup_norm_ort.so is missing")
 
 
-def test_a_binding_by_hand_cannot_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
+def test_a_handwritten_binding_cannot_share_a_library(tmp_path: Path, operators: tuple[Operator, ...]) -> None:
     layout = Paths(tmp_path)
     built(layout, "custom_op_one", "custom_op_two")
     by_hand = tuple(

@@ -1,4 +1,4 @@
-"""What `doit check` says of types, versions and inputs, what it was asked, and how it is printed."""
+"""The findings of `doit check` for types, versions and inputs, its options, and its output."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def said(made: ModelProto, root: Path, **more: Any) -> list[tuple[str, str]]:
     return [(f.mark, f.text) for f in inference_findings(made, schema, **more)]
 
 
-def test_types_that_infer_are_told_of_the_outputs(root: Path) -> None:
+def test_inferred_types_of_the_outputs_are_printed(root: Path) -> None:
     assert said(model(relu("x", "y")), root) == [("ok", "inferred throughout: y float32[N, 4]")]
 
 
@@ -83,7 +83,7 @@ def test_the_first_node_that_loses_a_rank_is_named(root: Path) -> None:
     assert said(made, root) == [("note", f"{text}: onnx cannot tell it, ONNX Runtime may")]
 
 
-def test_a_rank_that_an_operator_of_ours_loses_is_wrong(root: Path) -> None:
+def test_a_lost_rank_at_a_custom_node_is_wrong(root: Path) -> None:
     norm = helper.make_node("mygroupnorm", ["x", "n", "s", "b"], ["y"], domain="mydomain", name="norm")
     ports: dict[str, tuple[int, Shape | None]] = {"x": (F, None), "n": (F, [1]), "s": (F, [4]), "b": (F, [4])}
     assert said(model(norm, inputs=ports, output=(F, None)), root) == [
@@ -98,7 +98,7 @@ def test_an_initializer_of_the_wrong_dtype_is_found(root: Path) -> None:
     assert "shape inference fails" in text and "scale" in text and "B has inconsistent type tensor(double)" in text
 
 
-def test_the_same_holds_of_an_operator_of_ours(root: Path) -> None:
+def test_an_initializer_of_the_wrong_dtype_at_a_custom_node_is_found(root: Path) -> None:
     constants = {"n": np.float32([2]), "s": np.float64([1] * 4), "b": np.float32([1] * 4)}
     norm = helper.make_node("mygroupnorm", ["x", "n", "s", "b"], ["y"], domain="mydomain", name="norm")
     ((mark, text),) = said(model(norm, constants=constants), root)
@@ -107,13 +107,13 @@ def test_the_same_holds_of_an_operator_of_ours(root: Path) -> None:
 
 
 @pytest.mark.parametrize("output", [(D, ["N", 4]), (F, ["N", 5]), (F, ["N", 4, 1])], ids=["dtype", "size", "rank"])
-def test_outputs_that_are_said_to_be_something_else_are_found(root: Path, output: tuple[int, Shape]) -> None:
+def test_declared_outputs_that_differ_from_the_inferred_are_found(root: Path, output: tuple[int, Shape]) -> None:
     ((mark, text),) = said(model(relu("x", "y"), output=output), root)
     assert mark == "wrong"
     assert text.startswith("the model says that output 'y' is ") and text.endswith("inferred: float32[N, 4]")
 
 
-def test_the_checker_speaks_of_what_inference_passes_over() -> None:
+def test_the_checker_finds_what_inference_ignores() -> None:
     made = model(relu("x", "y"), relu("x", "y"))
     (found,) = checker_findings(made, None, ())
     assert found.mark == "wrong"
@@ -121,7 +121,7 @@ def test_the_checker_speaks_of_what_inference_passes_over() -> None:
     assert not list(checker_findings(model(relu("x", "y")), None, ()))
 
 
-def test_the_checker_finds_data_beside_the_model(tmp_path: Path) -> None:
+def test_the_checker_finds_external_data_next_to_the_model(tmp_path: Path) -> None:
     made = model(helper.make_node("Mul", ["x", "c"], ["y"]), constants={"c": np.float32([1] * 4)})
     path = tmp_path / "big.onnx"
     onnx.save(made, path, save_as_external_data=True, location="big.data", size_threshold=0)
@@ -147,7 +147,7 @@ def test_the_checker_finds_data_beside_the_model(tmp_path: Path) -> None:
         (13, 27, "1.99", ["note"], "1.31 reads 26 at most, and nothing newer is known"),
     ],
 )  # fmt: skip
-def test_what_an_onnx_runtime_reads_is_known_from_data(
+def test_the_table_decides_what_an_onnx_runtime_reads(
     ir: int, opset: int, ort: str, marks: list[str], words: str
 ) -> None:
     found = list(version_findings(ir, opset, ort=ort))
@@ -158,12 +158,12 @@ def test_what_an_onnx_runtime_reads_is_known_from_data(
 @pytest.mark.parametrize(
     ("ort", "words"), [("new", "no version"), ("1.15", "nothing is known of versions before 1.16")]
 )
-def test_a_version_that_is_none_is_refused(ort: str, words: str) -> None:
+def test_an_unknown_version_is_refused(ort: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         list(version_findings(8, 18, ort=ort))
 
 
-def test_inputs_are_drawn_small_and_so_said(tmp_path: Path) -> None:
+def test_generated_inputs_are_small_and_reported(tmp_path: Path) -> None:
     ports: dict[str, tuple[int, Shape | None]] = {"x": (F, ["N", 4, "L"]), "i": (I64, ["N"]), "one": (F, [1])}
     made = model(relu("x", "y"), inputs=ports)
     found = find_inputs(made, tmp_path / "model.onnx", None)
@@ -180,12 +180,12 @@ def test_an_initializer_needs_no_input(tmp_path: Path) -> None:
     assert list(find_inputs(made, tmp_path / "model.onnx", None).inputs) == ["x"]
 
 
-def test_the_data_set_beside_a_model_is_taken(tmp_path: Path) -> None:
+def test_the_data_set_next_to_a_model_is_used(tmp_path: Path) -> None:
     x, y = np.float32([[1, 2, 3, 4]]), np.float32([[5, 6, 7, 8]])
     onnx_dataset.write(tmp_path / "test_data_set_0", onnx_dataset.DataSet(inputs={"x": x}, outputs={"y": y}))
     found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None)
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
-    renamed = onnx_dataset.DataSet(inputs={"some": x}, outputs={"other": y})  # as others name them
+    renamed = onnx_dataset.DataSet(inputs={"some": x}, outputs={"other": y})  # as other tools name them
     onnx_dataset.write(tmp_path / "test_data_set_0", renamed)
     found = find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", None)
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
@@ -211,12 +211,12 @@ def test_inputs_that_do_not_fit_are_refused(tmp_path: Path, given: dict[str, Any
     assert words in str(error.value)
 
 
-def test_a_range_tells_what_is_no_number() -> None:
+def test_a_range_counts_nan_and_infinities() -> None:
     assert format_range(np.float32([[1, -2], [np.nan, np.inf]])) == "float32[2, 2] in -2 to 1 and 2 NaN or infinite"
     assert format_range(np.zeros((0, 3), np.int64)) == "int64[0, 3]"
 
 
-def test_tolerances_have_defaults_per_dtype_and_follow_what_is_asked() -> None:
+def test_tolerances_have_defaults_per_dtype_and_options() -> None:
     assert tolerances(None, None)["float64"].rtol == 1e-9
     assert {(t.rtol, t.atol) for t in tolerances(0.5, 0.25).values()} == {(0.5, 0.25)}
 
@@ -224,7 +224,7 @@ def test_tolerances_have_defaults_per_dtype_and_follow_what_is_asked() -> None:
 DEFAULTS = {"ort": "", "inputs": "", "exporter": "both", "opset": 18, "rtol": "", "atol": ""}
 
 
-def test_a_file_and_a_function_are_told_apart(tmp_path: Path) -> None:
+def test_a_file_and_a_function_are_distinguished(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").touch()
     (tmp_path / "m.py").touch()
     assert not parse("a.onnx", DEFAULTS, tmp_path, torch="2.13").function
@@ -237,7 +237,7 @@ def test_a_file_and_a_function_are_told_apart(tmp_path: Path) -> None:
     assert of_file.label != of_module.label
 
 
-def test_an_exporter_that_cannot_write_the_opset_is_left_out() -> None:
+def test_an_exporter_that_cannot_write_the_opset_is_skipped() -> None:
     found = parse("m:build", DEFAULTS | {"opset": 12}, Path(), torch="2.13")
     assert found.exporters == ("legacy",)
     assert found.left_out == ("the dynamo exporter of torch 2.13 writes opsets 18 to 25, not 12",)
@@ -272,7 +272,7 @@ def test_an_exporter_that_cannot_write_the_opset_is_left_out() -> None:
         ("a.onnx", {"atol": "much"}, "--atol much: write a number"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(tmp_path: Path, what: str, options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, what: str, options: dict[str, Any], words: str) -> None:
     (tmp_path / "a.onnx").touch()
     (tmp_path / "m.py").touch()
     with pytest.raises(UsageError) as error:
@@ -313,7 +313,7 @@ def test_a_finding_is_one_line_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
-def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     teller = FindingPrinter(stream := Terminal())
@@ -322,6 +322,6 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[31m" not in stream.getvalue()
 
 
-def test_findings_go_through_a_file(tmp_path: Path) -> None:
+def test_findings_survive_a_file(tmp_path: Path) -> None:
     finding.write(tmp_path / "a.json", [WRONG, FINE], error="none", link=[["a", "b"]])
     assert finding.read(tmp_path / "a.json") == ([WRONG, FINE], {"error": "none", "link": [["a", "b"]]})

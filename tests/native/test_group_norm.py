@@ -1,4 +1,4 @@
-"""The kernel of group_norm alone, against the formula in NumPy: no framework, no binding."""
+"""The kernel of group_norm alone, compared with the formula in NumPy: no framework, no binding."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Kernel:
 
 
 def formula(x: Array, groups: int, scale: Array, bias: Array, epsilon: float = 1e-5) -> Array:
-    """The definition, in the longest floats there are."""
+    """The definition, in numpy.longdouble."""
     epsilon = np.longdouble(np.float32(epsilon))
     flat = x.astype(np.longdouble).reshape(x.shape[0], groups, -1)
     with np.errstate(all="ignore"):
@@ -108,7 +108,7 @@ DTYPES = {"float32": 2e-6, "float64": 1e-14}
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("shape", "groups"), SHAPES, ids=str)
-def test_the_formula(kernel: Kernel, shape: tuple[int, ...], groups: int, dtype: str) -> None:
+def test_the_kernel_computes_the_formula(kernel: Kernel, shape: tuple[int, ...], groups: int, dtype: str) -> None:
     x, scale, bias = some(shape, dtype)
     expected = formula(x, groups, scale, bias)
     np.testing.assert_allclose(kernel(x, groups, scale, bias), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
@@ -116,20 +116,20 @@ def test_the_formula(kernel: Kernel, shape: tuple[int, ...], groups: int, dtype:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("float64", 2e-12)])
 @pytest.mark.parametrize("shape", [(2, 8, 56, 56), (1, 4, 3)], ids=str)
-def test_a_large_mean(kernel: Kernel, shape: tuple[int, ...], dtype: str, tolerance: float) -> None:
-    """torch's own group_norm is off by 1e-4 here, a sum of squares in float by 0.1."""
+def test_a_large_mean_loses_no_accuracy(kernel: Kernel, shape: tuple[int, ...], dtype: str, tolerance: float) -> None:
+    """torch's own group_norm is off by 1e-4 here, a float sum of squares by 0.1."""
     x, scale, bias = some(shape, dtype, mean=1000)
     assert np.abs(kernel(x, 4, scale, bias) - formula(x, 4, scale, bias)).max() < tolerance
 
 
-def test_a_first_element_that_is_far_off(kernel: Kernel) -> None:
+def test_a_distant_first_element_loses_no_accuracy(kernel: Kernel) -> None:
     x, scale, bias = some((1, 2, 4096), "float32")
     x[0, 0, 0] = 1e6
     np.testing.assert_allclose(kernel(x, 1, scale, bias), formula(x, 1, scale, bias), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e30])
-def test_squares_neither_overflow_nor_vanish(kernel: Kernel, size: float) -> None:
+def test_squares_do_not_overflow_or_vanish(kernel: Kernel, size: float) -> None:
     x, scale, bias = some((2, 4, 33), "float32", deviation=size)
     expected = formula(x, 2, scale, bias, epsilon=0)
     np.testing.assert_allclose(kernel(x, 2, scale, bias, epsilon=0), expected, rtol=1e-5, atol=1e-5)
@@ -141,8 +141,8 @@ def test_equal_elements_have_no_variance(kernel: Kernel) -> None:
     np.testing.assert_array_equal(y, np.broadcast_to(bias.reshape(1, 2, 1), x.shape))
 
 
-def test_an_infinite_bias_costs_its_neighbours_nothing(kernel: Kernel) -> None:
-    """Its group is computed otherwise, and found by the search: 1e-10 off at a mean of a million deviations."""
+def test_an_infinite_bias_does_not_change_the_other_channels(kernel: Kernel) -> None:
+    """Its group takes another path, in which the property test found an error of 1e-10 at a mean of 1e6 deviations."""
     x, scale, bias = some((1, 2, 30), "float64", mean=1e6)
     bias[1] = np.inf
     expected = formula(x, 1, scale, bias)
@@ -151,7 +151,7 @@ def test_an_infinite_bias_costs_its_neighbours_nothing(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("size", [1e-300, 1e300])
 def test_equal_elements_of_any_size_give_the_bias(kernel: Kernel, size: float) -> None:
-    """In units in which they can be squared, epsilon vanishes; found by the search."""
+    """In units in which the elements can be squared, epsilon vanishes. The property test found it."""
     bias = np.array([1.0, np.inf])
     y = kernel(np.full((1, 2, 3), size), 1, np.ones(2), bias)
     np.testing.assert_array_equal(y, np.broadcast_to(bias.reshape(1, 2, 1), y.shape))
@@ -170,13 +170,13 @@ def test_nan_and_infinities_stay_in_their_group(kernel: Kernel, special: float, 
 
 
 @pytest.mark.parametrize("shape", [(0, 4, 3), (2, 4, 0), (2, 0, 3), (0, 0)], ids=str)
-def test_empty(kernel: Kernel, shape: tuple[int, ...]) -> None:
+def test_empty_tensors(kernel: Kernel, shape: tuple[int, ...]) -> None:
     x, scale, bias = some(shape, "float32")
     assert kernel(x, 2, scale, bias).shape == shape
 
 
 @pytest.mark.parametrize("shape", [(5, 32, 31, 17), (3, 6), (1, 2, 100000)], ids=str)
-def test_threads_change_nothing(kernel: Kernel, shape: tuple[int, ...]) -> None:
+def test_the_number_of_threads_does_not_change_the_result(kernel: Kernel, shape: tuple[int, ...]) -> None:
     x, scale, bias = some(shape, "float32")
     one, two = (kernel(x, 2, scale, bias, threads=threads) for threads in (False, True))
     np.testing.assert_array_equal(one, two)
@@ -195,7 +195,7 @@ def test_threads_change_nothing(kernel: Kernel, shape: tuple[int, ...]) -> None:
         (np.nan, "group_norm: num_groups must be a whole number greater than 0, got nan"),
     ],
 )
-def test_wrong_groups(kernel: Kernel, groups: float, message: str) -> None:
+def test_an_invalid_number_of_groups(kernel: Kernel, groups: float, message: str) -> None:
     x, scale, bias = some((2, 6, 5), "float32")
     with pytest.raises(ValueError) as caught:
         kernel(x, groups, scale, bias)

@@ -1,4 +1,4 @@
-"""The page of operators shows each part of a declaration, and no text breaks its tables."""
+"""The page of operators shows each part of a declaration, and escapes text that would break its tables."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_the_page_shows_the_introduction_of_a_readme() -> None:
     assert "README.md" not in "\n".join(lines())
 
 
-def test_other_kinds_of_operators() -> None:
+def test_operators_without_a_kernel_or_torch() -> None:
     override = TorchOp(name="aten::pick", overrides=(Override(name="aten::pick", first="2.0", last="2.9"),))
     contrib = "\n".join(lines(OpSpec(**{**vars_of(SPEC), "torch": override, "runtime": "contrib"})))
     assert "| replaces | `aten::pick` from torch 2.0 on up to torch 2.9 |" in contrib

@@ -1,7 +1,7 @@
 """Every operator in every default cell of this environment, as one test each.
 
-They are built in this checkout, so that the cells of `./run tox` and a person's next `doit` have nothing to do. Its
-report may hold verdicts of other cells, which an earlier run with other versions or opsets left behind.
+The tests build this checkout, so that the cells of `./run tox` and the next `doit` of a user have nothing to do. Its
+report may have verdicts of other cells, from an earlier run with other versions or opsets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 @pytest.fixture(scope="module")
 def run() -> subprocess.CompletedProcess[str]:
-    """Bring this checkout up to date, as a person would."""
+    """Build this checkout, as a user would."""
     return subprocess.run([sys.executable, "-m", "doit"], cwd=ROOT, capture_output=True, text=True)
 
 
@@ -58,20 +58,20 @@ def unexpected(records: Iterable[str], valid: Iterable[str]) -> set[str]:
     return {*records} - {*NAMES} - {*valid}
 
 
-def test_the_report_holds_these_cells_and_otherwise_valid_ones_of_earlier_runs(
+def test_the_report_has_these_cells_and_only_valid_ones_of_earlier_runs(
     records: dict[str, dict[str, Any]],
 ) -> None:
     verdicts = (verdict.read(Path(line)) for line in LAYOUT.verdict_list.read_text().splitlines())
     assert not unexpected(records, map(str, verdicts))
 
 
-def test_a_cell_of_an_earlier_run_may_be_in_the_report_and_a_cell_of_no_run_may_not() -> None:
+def test_the_report_may_have_a_valid_cell_of_an_earlier_run_and_no_other() -> None:
     other = "group_norm-custom@torch2.6-legacy-opset17-ort1.16"
     assert not unexpected([*NAMES, other], valid=[other])
     assert unexpected([*NAMES, other], valid=[]) == {other}
 
 
-def test_doit_says_so(run: subprocess.CompletedProcess[str]) -> None:
+def test_doit_succeeds(run: subprocess.CompletedProcess[str]) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
@@ -85,7 +85,7 @@ OPCHECKS = {"test_schema", "test_autograd_registration", "test_faketensor", "tes
 
 
 def checks(name: str, part: str) -> dict[str, set[str]]:
-    """Return what was proved of each case in one part of register."""
+    """Return the checks of each case in one part of register."""
     path = LAYOUT.register_manifest(name, part, torch=minor(installed().torch))
     found: dict[str, set[str]] = {}
     for result in json.loads(path.read_text())["results"]:
@@ -96,7 +96,7 @@ def checks(name: str, part: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("operator", [o for o in load_operators(LAYOUT) if o.spec.torch], ids=lambda o: o.name)
 def test_every_operator_of_torch_passes_opcheck(operator: Operator, run: subprocess.CompletedProcess[str]) -> None:
-    """All four tests, on a finite case of each choice of dtypes."""
+    """Each of the four tests ran, on a finite case of each choice of dtypes."""
     proved = checks(operator.name, "schema")
     assert all(tests == OPCHECKS for tests in proved.values())
     types = {tuple(m.types.items()) for m in operator.models for c in m.cases if c.name in proved}

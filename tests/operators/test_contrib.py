@@ -1,4 +1,4 @@
-"""ONNX Runtime's own operators: what torch cannot carry, singular matrices, versions that do not exist."""
+"""ONNX Runtime's own operators: dtypes that torch lacks, singular matrices, versions that do not exist."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CELL = Cell(torch=None, exporter="node", opset=18, ort=minor(installed().onnxrun
 
 
 def by_hand(operator: Operator, *cases: Case, dtype: str, rtol: float) -> Operator:
-    """Return the operator as one that ONNX alone has, with one model of one dtype."""
+    """Return the operator without torch, with one model of one dtype."""
     spec = replace(
         operator.spec,
         torch=None,
@@ -52,7 +52,7 @@ def prepared(root: Path, folder: Path, operator: Operator) -> Paths:
 
 
 def test_an_inverse_in_float16(root: Path, tmp_path: Path) -> None:
-    """torch has none on the CPU."""
+    """On the CPU, torch has no inverse in float16."""
     near_one = Values(values=((1.5, 0.25, 0.0), (0.0, 2.0, 0.5), (-0.25, 0.0, 1.0)))
     case = Case(name="plain_float16", inputs={"x": near_one})
     operator = by_hand(load_operator(Paths(root), "inverse"), case, dtype="float16", rtol=2e-3)
@@ -66,7 +66,7 @@ def test_an_inverse_in_float16(root: Path, tmp_path: Path) -> None:
 def test_a_singular_matrix_in_onnx_runtime(
     root: Path, tmp_path: Path, dtype: str, singular: NDArray[np.float64]
 ) -> None:
-    """No error, and no number that could be taken for an inverse."""
+    """No error, and no finite result."""
     case = Case(name="traced", inputs={"x": Random(shape=(3, 3))})
     operator = by_hand(load_operator(Paths(root), "inverse"), case, dtype=dtype, rtol=1e-3)
     layout = prepared(root, tmp_path, operator)

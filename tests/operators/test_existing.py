@@ -1,4 +1,4 @@
-"""Operators that come as they are, with bindings of their own in the style of the seeds: the same gates, no rewrite.
+"""Existing operators with handwritten bindings in the style of the seeds pass the same gates, unchanged.
 
 seed_norm has a torch.cc (torch::RegisterOperators) and an ort.cc (Ort::CustomOpBase) over Eigen, and no kernel.h;
 damped a torch.cc (TORCH_LIBRARY) over its kernel; row_sums an ort.cc over a header in the project.
@@ -10,8 +10,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.toolchain.elf_symbols import read_symbols
-from tests.support.projects import ROOT, Project
+from tests.support.projects import ROOT, Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
@@ -31,22 +29,12 @@ OPSETS = "opsets=18"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project in which everything is built and verified; who edits it puts it back."""
+    """A project in which everything is built and verified; a test that edits it restores it."""
     project = Project.copy(tmp_path_factory.mktemp("existing"), operators=(), seconds=300)
     project.bring(*NAMES)
     done = project.doit("-n", "2", OPSETS)
     assert done.returncode == 0, done.stdout + done.stderr
     return project
-
-
-@contextmanager
-def edited(project: Project, path: str, old: str, new: str) -> Iterator[None]:
-    before = (project.root / path).read_text()
-    project.replace(path, old, new)
-    try:
-        yield
-    finally:
-        (project.root / path).write_text(before)
 
 
 def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -64,8 +52,8 @@ def test_every_cell_is_verified(project: Project) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_schema_gate_is_whole(name: str, project: Project) -> None:
-    """opcheck's tests and both exporters, with the compiled library in place, also where it gives torch no schema."""
+def test_the_schema_part_is_complete(name: str, project: Project) -> None:
+    """opcheck's tests and both exporters, with the compiled library, also where the library has no schema for torch."""
 
     def checks(part: str) -> list[str]:
         manifest = json.loads(project.layout.register_manifest(name, part, torch="2.13").read_text())
@@ -78,7 +66,7 @@ def test_the_schema_gate_is_whole(name: str, project: Project) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_the_libraries_show_and_need(name: str, project: Project) -> None:
+def test_symbols_that_the_libraries_export_and_need(name: str, project: Project) -> None:
     torch, ort = project.layout.torch_library(name), project.layout.ort_library(name)
     assert read_symbols(torch).defined == ({"opmatrix_error"} if name == "row_sums" else set())
     assert read_symbols(ort).defined == {"RegisterCustomOps"}
@@ -96,9 +84,9 @@ VERIFY = {
 }  # fmt: skip
 
 
-def test_a_wrong_number_in_ort_cc_alone(project: Project) -> None:
-    """The fault is named with its side, and nothing of torch's runs again."""
-    with edited(project, "native/row_sums/ort.cc", "y[i] = total", "y[i] = 1 + total"):
+def test_a_wrong_value_in_ort_cc_alone(project: Project) -> None:
+    """The message names ONNX Runtime, and no step of torch runs again."""
+    with edited(project.root / "native/row_sums/ort.cc", "y[i] = total", "y[i] = 1 + total"):
         done = project.doit(OPSETS)
     assert ran(done) == {"compile:row_sums", "report", *VERIFY}
     assert "≠ mismatched row_sums-custom@torch2.13-legacy-opset18-ort1.31" in done.stdout
@@ -108,7 +96,7 @@ def test_a_wrong_number_in_ort_cc_alone(project: Project) -> None:
 
 
 @pytest.mark.parametrize("path", ["native/row_sums/ort.cc", "third_party/total.h"])
-def test_a_comment_compiles_and_stops(path: str, project: Project) -> None:
+def test_a_changed_comment_compiles_and_runs_no_further_step(path: str, project: Project) -> None:
     text = (project.root / path).read_text()
     (project.root / path).write_text(text + "// a comment\n")
     assert ran(project.doit(OPSETS)) == {"compile:row_sums"}
@@ -128,8 +116,8 @@ def test_a_comment_compiles_and_stops(path: str, project: Project) -> None:
         ),
     ],
 )
-def test_a_schema_that_differs(name: str, old: str, new: str, registers: str, declared: str, project: Project) -> None:
-    with edited(project, f"ops/{name}/spec.py", old, new):
+def test_a_wrong_schema(name: str, old: str, new: str, registers: str, declared: str, project: Project) -> None:
+    with edited(project.root / f"ops/{name}/spec.py", old, new):
         done = pipeline(project, "register", name, "--part", "kernel")
     assert done.returncode == 8, done.stderr
     assert f"{name}: its torch.cc registers " in done.stderr and registers in done.stderr
@@ -138,15 +126,15 @@ def test_a_schema_that_differs(name: str, old: str, new: str, registers: str, de
 
 def test_a_library_for_another_torch_is_refused(project: Project) -> None:
     path = project.layout.torch_version("damped")
-    with edited(project, str(path.relative_to(project.root)), "2.13.0", "2.12.1"):
+    with edited(path, "2.13.0", "2.12.1"):
         done = pipeline(project, "register", "damped", "--part", "kernel")
     assert done.returncode == 8
     assert "is compiled for torch 2.12.1+cpu with the new C++ ABI, and this is 2.13.0+cpu with the" in done.stderr
     assert "Compile it anew with: python -m opmatrix compile damped" in done.stderr
 
 
-def test_a_kernel_that_finds_sizes_is_not_made_opaque() -> None:
-    """Traced through torch's decomposition, its fake kernel could make no size up."""
+def test_a_kernel_with_data_dependent_sizes_is_not_made_opaque() -> None:
+    """Through torch's decomposition, its fake kernel could not create an unknown size."""
     import torch
 
     spec = load_operator(Paths(ROOT), "nms").spec
@@ -180,8 +168,8 @@ EIGEN = 'folder="cmeel.prefix/include/eigen3", distribution="cmeel-eigen"'
         ),
     ],
 )
-def test_headers_that_are_not_there(new: str, message: str, project: Project) -> None:
-    with edited(project, "ops/seed_norm/spec.py", EIGEN, new):
+def test_missing_headers_are_reported(new: str, message: str, project: Project) -> None:
+    with edited(project.root / "ops/seed_norm/spec.py", EIGEN, new):
         done = pipeline(project, "compile", "seed_norm")
     assert done.returncode == 6 and message in done.stderr, done.stderr
 
@@ -199,7 +187,7 @@ def test_headers_that_are_not_there(new: str, message: str, project: Project) ->
         ),
     ],
 )
-def test_a_library_that_cannot_serve(path: str, text: str, message: str, tmp_path: Path) -> None:
+def test_an_unusable_library_is_refused(path: str, text: str, message: str, tmp_path: Path) -> None:
     name = path.partition("/")[0]
     project = Project.copy(tmp_path, operators=())
     project.bring(name)
@@ -210,9 +198,11 @@ def test_a_library_that_cannot_serve(path: str, text: str, message: str, tmp_pat
     assert done.returncode == 6 and message in done.stderr, done.stderr
 
 
-def test_sanitizers_find_a_fault_in_a_binding_by_hand(project: Project) -> None:
+def test_sanitizers_find_a_fault_in_a_handwritten_binding(project: Project) -> None:
     assert project.doit("export:row_sums-custom@torch2.13-legacy-opset9").returncode == 0
-    with edited(project, "native/row_sums/ort.cc", "total(row, row + shape[1])", "total(row, row + 9 + shape[1])"):
+    with edited(
+        project.root / "native/row_sums/ort.cc", "total(row, row + shape[1])", "total(row, row + 9 + shape[1])"
+    ):
         done = pipeline(project, "sanitize", "row_sums")
     assert done.returncode == 12
     assert "heap-buffer-overflow" in done.stderr and "third_party/total.h" in done.stderr

@@ -1,4 +1,4 @@
-"""The seeds' group norm, and no more than it: float32, one model, one case. It is what benchmarks/lines.py counts."""
+"""The seeds' group norm with the seeds' features only: float32, one model, one case. benchmarks/lines.py counts it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.projects import ROOT, Project
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 MINIMAL = ROOT / "tests/projects/minimal"
-SEEDS = 306  # lines that they write for it: seven files of onnx/tutorials, PyTorchCustomOperator
+SEEDS = 306  # lines of the seeds' operator: seven files of onnx/tutorials, PyTorchCustomOperator
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +33,13 @@ def test_every_cell_is_verified(project: Project) -> None:
     }  # fmt: skip
 
 
-def test_it_is_at_most_a_third_of_the_seeds_lines() -> None:
+def test_it_has_at_most_a_third_of_the_seeds_lines() -> None:
     written = [path for path in MINIMAL.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     assert {path.name for path in written} == {"spec.py", "cases.py", "reference.py", "kernel.h"}
     assert sum(len(path.read_text().splitlines()) for path in written) <= SEEDS / 3
 
 
-def test_it_has_the_seeds_names_and_their_case(project: Project) -> None:
+def test_it_has_the_seeds_names_and_case(project: Project) -> None:
     import onnx
 
     (model,) = Path(project.layout.build).glob("export/group_norm/custom/torch2.13-legacy-opset9/seed/model.onnx")

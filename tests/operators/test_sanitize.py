@@ -1,4 +1,4 @@
-"""`doit sanitize`: nothing is found in any operator, and faults that are planted in kernel and bindings are."""
+"""`doit sanitize` finds no fault in any operator, and finds faults that the tests plant in kernel and bindings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from opmatrix.declaration.load import load_operator, operator_names
 from opmatrix.declaration.torch_signature import has_ort_library
 from opmatrix.verdict import Verdict, read
-from tests.support.projects import ROOT, Project
+from tests.support.projects import ROOT, Project, edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
@@ -38,7 +38,7 @@ def said(project: Project, name: str) -> Verdict:
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_nothing_is_found(name: str, project: Project) -> None:
+def test_no_operator_has_a_fault(name: str, project: Project) -> None:
     assert (said(project, name).outcome, said(project, name).detail) == ("verified", "")
     log = project.layout.log(f"sanitize:{name}").read_text()
     spec = load_operator(project.layout, name).spec
@@ -49,21 +49,17 @@ def test_nothing_is_found(name: str, project: Project) -> None:
     assert all(text in log for text in wanted), log
 
 
-def test_it_runs_again_only_if_something_that_it_reads_has_changed(project: Project) -> None:
+def test_it_runs_again_only_after_a_change_of_a_file_that_it_reads(project: Project) -> None:
     again = ("opsets=18", "sanitize:nms", "sanitize:dual_residual")
     assert "run, " not in project.doit(*again).stdout
-    kernel = project.root / "native/nms/kernel.h"
-    original = kernel.read_text()
-    kernel.write_text(original.replace("// Non-maximum", "// NON-maximum", 1))  # lines of a finding would move as well
-    try:
+    # A comment counts: it can move the lines of a finding.
+    with edited(project.root / "native/nms/kernel.h", "// Non-maximum", "// NON-maximum"):
         listed = project.doit("list", "--all", "--status", "opsets=18").stdout
-    finally:
-        kernel.write_text(original)
     status = {line.split()[1]: line.split()[0] for line in listed.splitlines() if "sanitize:" in line}
     assert (status["sanitize:nms"], status["sanitize:dual_residual"]) == ("R", "U")
 
 
-def test_it_is_no_part_of_what_doit_runs_by_itself(tmp_path: Path) -> None:
+def test_doit_without_arguments_does_not_run_it(tmp_path: Path) -> None:
     project = Project.copy(tmp_path, operators=["custom_op_two"])
     done = project.doit("opsets=18")
     assert done.returncode == 0 and "sanitize" not in done.stdout, done.stdout
@@ -72,7 +68,7 @@ def test_it_is_no_part_of_what_doit_runs_by_itself(tmp_path: Path) -> None:
 
 OUT_OF_BOUNDS, OVERFLOW = "heap-buffer-overflow", "runtime error: signed integer overflow"
 SUM = "std::int64_t sum = INT64_MAX; sum += "
-# The operator, what is planted where, what is found, and what was run then.
+# The operator, the planted fault, the finding, and the call that finds it.
 FAULTS = {
     "a kernel writes behind its output, in torch": (
         "dual_residual", "ops/dual_residual/spec.py", "  const T factor =",
@@ -98,12 +94,8 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, project: Project) -> None:
     name, path, old, new, found, command = FAULTS[fault]
-    original = (project.root / path).read_text()
-    project.replace(path, old, new)
-    try:
+    with edited(project.root / path, old, new):
         done = project.doit("opsets=18", f"sanitize:{name}")
-    finally:
-        (project.root / path).write_text(original)
     place = f"native/{name}/kernel.h:" if "kernel" in path else "kernel.h:" if "spec" in path else f"{path}:"
     verdict = said(project, name)
     assert verdict.outcome == "failed"
@@ -112,34 +104,23 @@ def test_a_fault_is_found(fault: str, project: Project) -> None:
 
 
 def test_random_shapes_reach_onnx_runtime(project: Project) -> None:
-    """No case has three axes, so only what is drawn can meet what is planted into the reference."""
-    path = "ops/custom_op_two/reference.py"
-    original = (project.root / path).read_text()
-    project.replace(path, "    rounded:", "    if x.ndim == 3:\n        raise ValueError('planted')\n    rounded:")
-    try:
+    """No case has three axes, so only a random shape can reach the fault in the reference."""
+    path = project.root / "ops/custom_op_two/reference.py"
+    with edited(path, "    rounded:", "    if x.ndim == 3:\n        raise ValueError('planted')\n    rounded:"):
         project.doit("opsets=18", "sanitize:custom_op_two")
-    finally:
-        (project.root / path).write_text(original)
     assert "in ONNX Runtime: it computes what the reference refuses: " in said(project, "custom_op_two").detail
     assert "ValueError: planted" in said(project, "custom_op_two").detail
 
 
-def test_a_forbidden_call_that_is_answered_is_told(project: Project) -> None:
-    """Faults that no sanitizer sees: four bytes taken for a bool, and an attribute that is mended in silence."""
-    originals = {path: (project.root / path).read_text() for path in ("native/binding/dtype.h", "native/binding/ort.h")}
-    project.replace(
-        "native/binding/dtype.h", "if (dtype == found) return;", "if (dtype == found || *argument == 'v') return;"
-    )
-    project.replace(
-        "native/binding/ort.h",
-        "_int64(info_, name, &value))) return value;",
-        "_int64(info_, name, &value))) return value < 0 && *name == 'm' ? 0 : value;",
-    )
-    try:
+def test_a_forbidden_call_that_succeeds_is_reported(project: Project) -> None:
+    """Faults that no sanitizer finds: a bool read as four bytes, and an attribute that is silently corrected."""
+    binding = project.root / "native/binding"
+    read = "_int64(info_, name, &value))) return value"
+    with (
+        edited(binding / "dtype.h", "if (dtype == found) return;", "if (dtype == found || *argument == 'v') return;"),
+        edited(binding / "ort.h", f"{read};", f"{read} < 0 && *name == 'm' ? 0 : value;"),
+    ):
         done = project.doit("compile:nms", "draw-inputs:nms")
-    finally:
-        for path, text in originals.items():
-            (project.root / path).write_text(text)
     assert done.returncode == 0, done.stdout
     torch = pipeline(project, "register", "nms", "--part", "forbidden")
     assert "nms in torch computes what its declaration forbids: dtype of valid: int32\n" in torch

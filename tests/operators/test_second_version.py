@@ -1,4 +1,4 @@
-"""An operator with a second version: models of both are exported, verified and kept, and each breach is told."""
+"""An operator with two versions: models of both are exported, verified and kept; each breach is reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with the first version alone: what others have installed."""
+    """A project with the first version only, as users have installed it."""
     made = Project.copy(tmp_path_factory.mktemp("first"))
     done = made.doit("compile:group_norm")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -82,7 +82,7 @@ def test_models_of_published_versions_run_in_the_first_cell(both: Project) -> No
 
 
 def run(library: Paths, of: Paths, version: int) -> float:
-    """Return by how much a published model's result differs in ONNX Runtime with a library."""
+    """Return the error of a published model's result in ONNX Runtime with a library."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.register_custom_ops_library(str(library.ort_library("group_norm")))
@@ -137,7 +137,7 @@ else:
 """
 
 
-def test_old_programs_of_torch_run_with_the_new_library(first: Project, both: Project, tmp_path: Path) -> None:
+def test_old_torch_programs_run_with_the_new_library(first: Project, both: Project, tmp_path: Path) -> None:
     schema = json.loads((first.layout.published("group_norm", 1) / "schema.json").read_text())["torch"]
     (tmp_path / "schema").write_text(schema)
     for project, what in ((first, "save"), (both, "load")):
@@ -150,7 +150,7 @@ def test_old_programs_of_torch_run_with_the_new_library(first: Project, both: Pr
 
 
 def with_attribute(model: Path, version: int) -> ModelProto:
-    """Return a model with an attribute of the second version, which imports another one."""
+    """Return a model with an attribute of the second version, and another import."""
     found = onnx.load_model(model)
     found.graph.node[0].attribute.append(helper.make_attribute("lift", 0.5))
     for imported in found.opset_import:
@@ -158,7 +158,7 @@ def with_attribute(model: Path, version: int) -> ModelProto:
     return found
 
 
-def test_check_tells_versions_apart(first: Project, both: Project) -> None:
+def test_check_distinguishes_versions(first: Project, both: Project) -> None:
     model = both.layout.published_model("group_norm", 1)
     onnx.save_model(with_attribute(model, 2), both.root / "early.onnx")
     done = both.doit("check", "early.onnx", NO_COLOR="1")
@@ -195,7 +195,7 @@ def test_the_checker_has_a_schema_for_each_version(both: Project) -> None:
 
 @pytest.fixture
 def edited(both: Project) -> Iterator[Project]:
-    """The project, whose files are put back afterwards."""
+    """The project, whose files are restored afterwards."""
     kept = {p: p.read_bytes() for room in ("ops", "native") for p in (both.root / room).rglob("*") if p.is_file()}
     yield both
     for path, content in kept.items():
@@ -218,8 +218,8 @@ def test_a_lowering_that_writes_the_attribute_too_early(edited: Project) -> None
     )
 
 
-def test_a_kernel_for_which_the_default_is_not_what_was_before(edited: Project) -> None:
-    """Reference and kernel are wrong alike, so that no case of today tells: what was published does."""
+def test_a_kernel_with_another_default_than_before(edited: Project) -> None:
+    """Reference and kernel are wrong alike, so that no current case differs; the published data set does."""
     edited.replace("native/group_norm/kernel.h", "static_cast<double>(lift);", "(lift == 0 ? 0.5 : lift);")
     edited.replace("ops/group_norm/reference.py", "np.longdouble(lift)", "np.longdouble(lift or 0.5)")
     edited.replace("ops/group_norm/lowering.py", "g.constant(lift, ", "g.constant(lift or 0.5, ")
@@ -232,7 +232,7 @@ def test_a_kernel_for_which_the_default_is_not_what_was_before(edited: Project) 
     assert "published_3" not in said
 
 
-def test_a_kept_model_that_is_lost(edited: Project) -> None:
+def test_a_missing_published_model(edited: Project) -> None:
     edited.layout.published_model("group_norm", SINCE).unlink()
     done = stage(edited, "verify", "group_norm", "--cell", CELL, "--case", f"published_{SINCE}")
     assert done.returncode == 10
@@ -262,7 +262,7 @@ def test_a_version_without_a_model_is_not_published(tmp_path: Path) -> None:
     assert not made.layout.published("group_norm", 3).exists()
 
 
-def test_what_is_published_is_not_overwritten(tmp_path: Path) -> None:
+def test_published_files_are_not_overwritten(tmp_path: Path) -> None:
     made = Project.copy(tmp_path)
     made.replace("ops/group_norm/spec.py", "versions=(1, 2)", "versions=(1, 2, 3)")
     schema = made.layout.published("group_norm", 1) / "schema.json"

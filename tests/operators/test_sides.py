@@ -1,4 +1,4 @@
-"""A kernel that is wrong in torch alone, in ONNX Runtime alone, or in both: each side says so, and nobody else does."""
+"""A kernel that is wrong in torch alone, in ONNX Runtime alone, or in both: only the wrong framework reports it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.version import minor
-from tests.support.building import ROOT, build, copy_project
+from tests.support.building import build, copy_project
 from tests.support.forked import forked
+from tests.support.projects import ROOT
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 CELL = Cell(torch="2.13", exporter="legacy", opset=18, ort=minor(installed().onnxruntime))
-# What the generated bindings hand to the kernel.
+# The arguments that the generated bindings pass to the kernel.
 SCALE_AND_BIAS = re.compile(r"scale\.view<T>\(\),\s+bias\.view<T>\(\),")
 SWAPPED = "bias.view<T>(), scale.view<T>(),"
 RATE = "const double rate = 1 / sqrt(m.variance + static_cast<double>(epsilon));"
@@ -31,7 +32,7 @@ IN_TORCH = "of 12 elements differ beyond rtol=1e-06 atol=1e-06; worst at ("
 IN_ORT = "The reference evaluator agrees with the expected output: the kernel is wrong"
 THREADS = "the call with 4 threads (float32 tensor 0) is another one: "
 
-# File, what stands there, what is planted; what register and verify say.
+# File, old text, planted text; the messages of register and verify.
 FAULTS = {
     "none": ("native/group_norm/kernel.h", THE_RATE, RATE, "", ""),
     "torch": ("build/generated/group_norm/torch.cc", SCALE_AND_BIAS, SWAPPED, IN_TORCH, ""),
@@ -63,7 +64,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 
 @pytest.mark.parametrize("side", FAULTS)
-def test_each_side_says_so(side: str, layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_wrong_framework_reports_it(side: str, layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     from opmatrix.stages import compile
 
     file, old, new, in_torch, in_ort = FAULTS[side]
@@ -75,13 +76,13 @@ def test_each_side_says_so(side: str, layout: Paths, monkeypatch: pytest.MonkeyP
         compile.run(layout, load_operator(layout, "group_norm"))
     finally:
         path.write_text(original)
-    monkeypatch.delitem(sys.modules, "torch", raising=False)  # which verify refuses
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # which verify does not allow
     for said, expected in ((register(layout), in_torch), (verify(layout), in_ort)):
         assert expected in said and bool(expected) == bool(said), said
 
 
 def register(layout: Paths) -> str:
-    """Return what register says, in a process of its own: a forked one has lost the threads of OpenMP."""
+    """Return the message of register, run in a new process: a forked one has lost the threads of OpenMP."""
     command = [sys.executable, "-m", "opmatrix", "register", "group_norm", "--part", "kernel"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "pipeline")}
     return subprocess.run(command, cwd=layout.root, env=environment, capture_output=True, text=True).stderr

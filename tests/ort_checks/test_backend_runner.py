@@ -1,4 +1,4 @@
-"""What verify leaves behind is what onnx's own backend tests are made of: its runner must come to the same verdicts."""
+"""onnx's own backend test runner accepts the files that verify writes, and comes to the same verdicts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
-    """Bring this checkout up to date, as a person would."""
+    """Build this checkout, as a user would."""
     subprocess.run([sys.executable, "-m", "doit"], cwd=LAYOUT.root, capture_output=True)
 
 
@@ -44,7 +44,7 @@ def of(operator: Operator) -> list[Folder]:
     ]
 
 
-def told(result: unittest.TestResult) -> str:
+def problems(result: unittest.TestResult) -> str:
     return "\n".join(text for _, text in [*result.failures, *result.errors])
 
 
@@ -52,7 +52,7 @@ def told(result: unittest.TestResult) -> str:
 def test_every_folder_passes_and_none_is_skipped(operator: Operator) -> None:
     chosen = of(operator)
     result = run(chosen)
-    assert result.wasSuccessful(), told(result)
+    assert result.wasSuccessful(), problems(result)
     assert (result.testsRun, result.skipped) == (len(chosen), [])
 
 
@@ -66,14 +66,14 @@ def test_a_planted_wrong_output_fails(tmp_path: Path) -> None:
     path.write_bytes(numpy_helper.from_array(numpy_helper.to_array(tensor) + 1, tensor.name).SerializeToString())
     result = run([planted])
     assert (result.testsRun, len(result.failures)) == (1, 1)
-    assert "Not equal to tolerance" in told(result)
+    assert "Not equal to tolerance" in problems(result)
 
 
-def test_without_the_library_nothing_is_green() -> None:
+def test_without_the_library_no_test_passes() -> None:
     folder = of(next(o for o in OPERATORS if o.name == "custom_op_one"))[0]
     result = run([Folder(name=folder.name, path=folder.path, library=None, rtol=0.0, atol=0.0)])
     assert not result.wasSuccessful() and not result.skipped
-    assert "CustomOpOne" in told(result)
+    assert "CustomOpOne" in problems(result)
 
 
 BODIES = [
@@ -85,8 +85,8 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("operator", "cell"), BODIES, ids=lambda v: getattr(v, "name", str(v)))
-def test_a_function_body_runs_without_our_library_and_our_reference(operator: Operator, cell: Cell) -> None:
-    """In plain ONNX Runtime and in onnx's reference evaluator, to the numbers that are stated."""
+def test_a_function_body_runs_without_the_library_and_the_reference(operator: Operator, cell: Cell) -> None:
+    """In plain ONNX Runtime and in onnx's reference evaluator, with the expected outputs."""
     tolerances = operator.spec.tolerances["decomposed"]
     for model in operator.models:
         proto = onnx.load(LAYOUT.function_model(operator.name, cell, model.name))
@@ -97,7 +97,7 @@ def test_a_function_body_runs_without_our_library_and_our_reference(operator: Op
         for index, case in enumerate(model.cases):
             found = onnx_dataset.read(LAYOUT.data(operator.name, model.name, index))
             for session in (plain, ReferenceEvaluator(proto)):
-                with np.errstate(all="ignore"):  # NaN and infinities go through as IEEE 754 has it
+                with np.errstate(all="ignore"):  # NaN and infinities follow IEEE 754
                     (y,) = session.run(None, dict(found.inputs))
                 (expected,) = found.outputs.values()
                 limit = tolerances[expected.dtype.name]

@@ -1,4 +1,4 @@
-"""Faults that are planted in models, data and surroundings: each must end in a verdict that says what is wrong."""
+"""Each fault in a model, in data or in the environment ends in a verdict with its reason."""
 
 from __future__ import annotations
 
@@ -20,21 +20,18 @@ from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.verdict import Verdict
 from tests.support import double
-from tests.support.double import CELL, DYNAMIC, model, project, write_model
+from tests.support.double import CELL, DYNAMIC, exported, model, write_model
 
 pytestmark = pytest.mark.ort
 
-# Without a custom form there is no function body, which tests of its own look at.
+# Without a custom form there is no function body; tests/export/test_function_body.py tests those.
 OPERATOR = replace(double.OPERATOR, spec=replace(double.SPEC, lowerings=("decomposed",)))
 
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Paths:
     """Return a project in which everything is right."""
-    layout = project(tmp_path)
-    data.run(layout, OPERATOR)
-    write_model(layout, "decomposed")
-    return layout
+    return exported(tmp_path, OPERATOR, "decomposed")
 
 
 def run(layout: Paths, *, case: str | None = None) -> None:
@@ -54,7 +51,7 @@ def change_expected(layout: Paths, index: int, output: object) -> None:
     onnx_dataset.write(folder, DataSet(inputs=found.inputs, outputs={"Y": output}))  # type: ignore[dict-item]
 
 
-def test_everything_is_right(layout: Paths) -> None:
+def test_a_project_without_faults_is_verified(layout: Paths) -> None:
     run(layout)
     found = verdict.read(layout.verdict("double", "decomposed", CELL))
     assert found.outcome == "verified"
@@ -87,7 +84,7 @@ def test_a_wrong_expected_value(layout: Paths) -> None:
     )
 
 
-def test_a_tolerance_of_0_is_no_share(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tolerance_of_0_has_an_infinite_used_share(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].copy()
     wrong[1, 2] = 7
     change_expected(layout, 0, wrong)
@@ -101,7 +98,7 @@ def test_a_tolerance_of_0_is_no_share(layout: Paths, capsys: pytest.CaptureFixtu
     assert " ULP, >999% of the limit\n" in capsys.readouterr().out
 
 
-def test_of_many_mismatches_a_few_are_told_in_full(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_mismatches_are_shown_completely(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     write_model(layout, "decomposed", model("decomposed", factor=3.0))
     cases = [Case(name=f"c{n}", inputs={"x": Random(shape=(2, n))}) for n in range(1, 15)]
     operator = replace(OPERATOR, models=(replace(DYNAMIC, cases=tuple(cases)),))
@@ -116,7 +113,7 @@ def test_of_many_mismatches_a_few_are_told_in_full(layout: Paths, monkeypatch: p
     assert all("elements differ" in c.detail for c in verdict.read(path).cases)
 
 
-def test_a_wrong_expected_dtype_is_no_tolerated_difference(layout: Paths) -> None:
+def test_a_wrong_expected_dtype_is_not_tolerated(layout: Paths) -> None:
     change_expected(layout, 0, onnx_dataset.read(layout.data("double", "dynamic", 0)).outputs["Y"].astype("float64"))
     found, message = refused(layout)
     assert "dtype is float32, expected float64" in message
@@ -128,7 +125,7 @@ def test_a_wrong_expected_shape(layout: Paths) -> None:
     assert "shape is (2, 3), expected (6,)" in refused(layout)[1]
 
 
-def test_nan_turned_into_a_number(layout: Paths) -> None:
+def test_nan_that_became_a_number(layout: Paths) -> None:
     proto = model("decomposed")
     for node in proto.graph.node:
         node.output[:] = ["Z" if o == "Y" else o for o in node.output]
@@ -148,12 +145,12 @@ def test_a_wrong_attribute_in_the_model(layout: Paths) -> None:
     assert "or the model does not hold the attributes of the case (python -m opmatrix export)" in refused(layout)[1]
 
 
-def test_a_changed_reference_does_not_pass_unseen(layout: Paths) -> None:
+def test_a_changed_reference_is_found(layout: Paths) -> None:
     change_expected(layout, 3, onnx_dataset.read(layout.data("double", "dynamic", 3)).outputs["Y"] * 2)
     assert refused(layout)[0].cases[3].outcome == "mismatched"
 
 
-def test_cases_with_one_fault_are_told_in_one_line(layout: Paths) -> None:
+def test_cases_with_one_fault_are_one_line(layout: Paths) -> None:
     write_model(layout, "decomposed", model("decomposed", ir_version=99))
     found, message = refused(layout)
     assert found.outcome == "failed"
@@ -168,7 +165,7 @@ def test_an_opset_that_onnx_runtime_does_not_know(layout: Paths) -> None:
     assert "the model imports opset 99 of ai.onnx, and ONNX Runtime" in refused(layout)[1]
 
 
-def test_a_node_that_nothing_registers(layout: Paths) -> None:
+def test_a_node_that_no_library_registers(layout: Paths) -> None:
     write_model(layout, "decomposed", model("custom"))
     message = refused(layout)[1]
     assert "the model has a node test.domain::Double, and no loaded library registers it. Compare domain" in message
@@ -196,14 +193,14 @@ def test_missing_data(layout: Paths) -> None:
     assert "output_0.pb is missing. Run: python -m opmatrix data" in message
 
 
-def test_names_that_are_not_those_of_the_data(layout: Paths) -> None:
+def test_names_that_differ_from_those_of_the_data(layout: Paths) -> None:
     proto = model("decomposed")
     proto.graph.input[0].name = proto.graph.node[1].input[0] = "other"
     write_model(layout, "decomposed", proto)
     assert "the model's inputs are ['other'], those of the test data ['X']" in refused(layout)[1]
 
 
-def test_a_baked_in_size(layout: Paths) -> None:
+def test_a_size_of_the_first_case_in_the_model(layout: Paths) -> None:
     proto = model("decomposed")
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
     write_model(layout, "decomposed", proto)
@@ -213,7 +210,7 @@ def test_a_baked_in_size(layout: Paths) -> None:
 
 
 def test_a_size_that_a_constant_bakes_in(layout: Paths) -> None:
-    """Before opset 13 shape inference does not see it: cases of other sizes than exported do."""
+    """Below opset 13, shape inference does not find it; cases of another size do."""
     proto = model("decomposed")
     proto.graph.node[1].output[0] = "Z"
     shape = helper.make_tensor("shape", 7, [2], [2, 3])
@@ -226,7 +223,7 @@ def test_a_size_that_a_constant_bakes_in(layout: Paths) -> None:
     assert "the size of the example, it was baked in as a constant. Take sizes from the tensor in the low" in message
 
 
-def test_another_onnx_runtime_than_the_cell_asks_for(layout: Paths) -> None:
+def test_another_onnx_runtime_than_the_cell_has(layout: Paths) -> None:
     cell = replace(CELL, ort="1.16")
     with pytest.raises(VerifyError, match=r"the cell asks for ONNX Runtime 1\.16, and .* is installed"):
         verify.run(layout, OPERATOR, lowering="decomposed", cell=cell)
@@ -241,7 +238,7 @@ def test_torch_in_the_process_is_a_failure(layout: Paths, monkeypatch: pytest.Mo
     assert "torch was imported in the process that verifies" in message
 
 
-def test_a_replay_tells_and_writes_nothing(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_prints_and_writes_nothing(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     run(layout, case="large")
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].endswith("dynamic/model.onnx")
@@ -256,7 +253,7 @@ def test_an_unknown_case_is_a_usage_error(layout: Paths) -> None:
         run(layout, case="larg")
 
 
-def test_every_model_of_the_operator_is_run(layout: Paths) -> None:
+def test_every_model_of_the_operator_runs(layout: Paths) -> None:
     other = replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other")))
     with pytest.raises(VerifyError, match=r"other/model.onnx is no readable model"):
         verify.run(layout, other, lowering="decomposed", cell=CELL)

@@ -1,10 +1,8 @@
-"""Faults that are planted in a kernel: compiled as any kernel is, and each must be found by verify."""
+"""Faults that are planted in a kernel, which is compiled like any other: verify finds each."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +13,13 @@ from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
-from opmatrix.stages import codegen, compile, data, export_node, headers, verify
+from opmatrix.stages import codegen, compile, data, export_node, verify
 from opmatrix.verdict import Verdict
 from opmatrix.version import minor
+from tests.support.building import with_native
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
-ROOT = Path(__file__).parents[2]
 CELL = Cell(torch=None, exporter="node", opset=18, ort=minor(installed().onnxruntime))
 REFERENCE = "def differ(x, y): return x - y, y - x"
 KERNEL = """\
@@ -91,13 +89,8 @@ def spec(kernel: str) -> OpSpec:
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    """Return a project with everything but the kernel."""
-    layout = Paths(tmp_path_factory.mktemp("differ"))
-    shutil.copytree(ROOT / "native", layout.native)
-    layout.op("differ").mkdir(parents=True)
-    layout.reference("differ").write_text(REFERENCE)
-    headers.run(layout)
-    return layout
+    """Return a project with all files but the kernel."""
+    return with_native(tmp_path_factory.mktemp("differ"), "differ", REFERENCE)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Faults that are planted in a custom-op library."""
+"""verify finds each fault of a custom-op library."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from opmatrix import verdict
 from opmatrix.errors import VerifyError
 from opmatrix.project.paths import Paths
-from opmatrix.stages import data, verify
+from opmatrix.stages import verify
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.toolchain.ort_headers import cache_folder, find_headers
 from opmatrix.verdict import Outcome
-from tests.support.double import CELL, OPERATOR, project, write_model
+from tests.support.double import CELL, OPERATOR, exported
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
@@ -26,10 +26,7 @@ Build = Callable[[str], Path]
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Paths:
-    layout = project(tmp_path)
-    data.run(layout, OPERATOR)
-    write_model(layout, "custom")
-    return layout
+    return exported(tmp_path, OPERATOR, "custom")
 
 
 @pytest.fixture
@@ -90,7 +87,7 @@ def test_a_wrong_kernel_is_mismatched(layout: Paths, build: Build, fault: str, m
         ("NO_ENTRY", "exports no RegisterCustomOps, so it is no custom-op library of ONNX Runtime"),
     ],
 )
-def test_a_library_that_cannot_serve_is_failed(layout: Paths, build: Build, fault: str, message: str) -> None:
+def test_an_unusable_library_is_failed(layout: Paths, build: Build, fault: str, message: str) -> None:
     build(fault)
     assert message in refused(layout, "failed")
 

@@ -1,4 +1,4 @@
-"""Optional and variadic inputs, dtypes beyond floats, several outputs: through data, model, oracle and verdict."""
+"""Optional and variadic inputs, many dtypes, several outputs: data, model, reference evaluator and verdict."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(layout: Paths, operator: Operator) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mask", [None, MASK], ids=["absent", "present"])
 @pytest.mark.parametrize("others", [1, 3])
-def test_what_is_there_is_verified(layout: Paths, dtype: str, mask: Tensor | None, others: int) -> None:
+def test_present_and_absent_inputs_are_verified(layout: Paths, dtype: str, mask: Tensor | None, others: int) -> None:
     operator = with_model(dtype, mask=mask, others=others)
     data.run(layout, operator)
     names = ["x", *(["mask"] if mask else []), *(f"others_{n}" for n in range(others))]
@@ -50,7 +50,7 @@ def test_what_is_there_is_verified(layout: Paths, dtype: str, mask: Tensor | Non
     assert verdict.read(layout.verdict("many", "decomposed", CELL)).outcome == "verified"
 
 
-def test_each_tensor_of_a_variadic_input_has_numbers_of_its_own(layout: Paths) -> None:
+def test_the_tensors_of_a_variadic_input_differ(layout: Paths) -> None:
     data.run(layout, with_model("float32", mask=None, others=2))
     found = onnx_dataset.read(layout.data("many", "model", 0)).inputs
     assert len({found[name].tobytes() for name in ("x", "others_0", "others_1")}) == 3
@@ -59,7 +59,7 @@ def test_each_tensor_of_a_variadic_input_has_numbers_of_its_own(layout: Paths) -
 @pytest.mark.parametrize(
     ("mask", "inputs"), [(None, ["x", "", "others_0", "others_1"]), (MASK, ["x", "mask", "others_0", "others_1"])]
 )
-def test_the_oracle_runs_the_custom_node(layout: Paths, mask: Tensor | None, inputs: list[str]) -> None:
+def test_the_reference_evaluator_runs_the_custom_node(layout: Paths, mask: Tensor | None, inputs: list[str]) -> None:
     operator = with_model("int64", mask=mask, others=2)
     data.run(layout, operator)
     assert list(node_inputs(SPEC, operator.models[0])) == inputs
@@ -150,7 +150,7 @@ def test_strings(tmp_path: Path, expected: str) -> None:
             run(layout, operator)
 
 
-def test_what_is_declared_unsupported_must_fail(layout: Paths) -> None:
+def test_a_model_declared_unsupported_must_fail(layout: Paths) -> None:
     operator = with_model("int64", mask=None, others=1)
     data.run(layout, operator)
     unsupported = replace(operator, models=(replace(operator.models[0], unsupported="no kernel for it"),))
@@ -165,7 +165,7 @@ def test_what_is_declared_unsupported_must_fail(layout: Paths) -> None:
     assert found.detail.startswith("no kernel for it (ONNX Runtime: the model has a node test.domain::Many, and no ")
 
 
-def test_a_missing_model_is_not_unsupported_but_failed(layout: Paths) -> None:
+def test_a_missing_model_is_failed_and_not_unsupported(layout: Paths) -> None:
     operator = with_model("int64", mask=None, others=1)
     data.run(layout, operator)
     with pytest.raises(VerifyError, match="no readable model"):

@@ -1,7 +1,7 @@
-"""Environments of other versions for the tests of this folder: those of this checkout, made where they are not there.
+"""Environments of other versions for the tests of this folder: those of this checkout, made if they are missing.
 
-ONNX Runtime comes from the package index. torch's CPU build does not: OPMATRIX_TORCH_WHEELS names a folder that has
-wheels of it, and without one the tests that need an environment that is not there are skipped.
+ONNX Runtime comes from the package index. torch's CPU build does not: OPMATRIX_TORCH_WHEELS names a folder with wheels
+of it. Without that folder, a test that needs a missing environment of torch is skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_NETWORK = "no network: pip cannot reach"
 
 @pytest.fixture(scope="session")
 def needs() -> Needs:
-    """Return what makes environments, or skips with the reason why they cannot be had."""
+    """Return the function that makes environments; it skips the test if it cannot make one."""
 
     def make(*names: str) -> None:
         for name in names:

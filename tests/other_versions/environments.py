@@ -1,4 +1,4 @@
-"""Stages by hand in the environments of old torch."""
+"""Stages run by hand in the environments of old torch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from opmatrix.project.paths import Paths
 
 ROOT = Path(__file__).resolve().parents[2]
-# Those that need libraries of their own for every operator.
+# Those that need their own libraries for every operator.
 OLD = ("1.13", "2.0", "2.6")
 
 
 @dataclass(frozen=True)
 class Environment:
-    """One environment. It has torch and what the stages need of it, and uses the checkout's own pipeline."""
+    """One environment. It has torch and the packages of the stages, and uses the checkout's own pipeline."""
 
     torch: str
     folder: Path

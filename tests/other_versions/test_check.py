@@ -10,7 +10,7 @@ from tests.support.projects import Project
 pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.timeout(600)]
 
 
-def test_a_model_runs_where_it_was_asked_for(project: Project, needs: Needs) -> None:
+def test_a_model_runs_in_the_requested_version(project: Project, needs: Needs) -> None:
     needs("ort1.18")
     cell = "group_norm-custom@torch2.13-legacy-opset18"
     done = project.doit(f"export:{cell}", "compile:group_norm")
@@ -22,7 +22,7 @@ def test_a_model_runs_where_it_was_asked_for(project: Project, needs: Needs) -> 
     runs = [line.split("in ONNX Runtime ")[1].split(",")[0] for line in lines if "✓ runs" in line]
     assert [version.rpartition(".")[0] for version in runs] == ["1.31", "1.18"]
     assert sum("✓ agrees" in line for line in lines) == 2
-    # A kernel that is wrong is told of both, since both run it.
+    # Both versions report a wrong kernel, because both run it.
     project.replace("native/group_norm/kernel.h", "* factor + summand;", "* factor - summand;")
     project.doit("compile:group_norm")
     done = project.doit("check", str(model), "--ort", "1.18", NO_COLOR="1", PYTHONIOENCODING="utf-8")
@@ -30,7 +30,7 @@ def test_a_model_runs_where_it_was_asked_for(project: Project, needs: Needs) -> 
     assert sum("✗ first node" in line for line in done.stdout.splitlines()) == 2
 
 
-def test_without_its_environment_it_says_how_to_make_one(project: Project) -> None:
+def test_a_missing_environment_has_a_message_with_the_command(project: Project) -> None:
     (project.root / ".venv-matrix").unlink()
     cell = "group_norm-custom@torch2.13-legacy-opset18"
     assert project.doit(f"export:{cell}", "compile:group_norm").returncode == 0

@@ -1,6 +1,6 @@
-"""The binding over torch's C++ headers, compiled for the torch that is installed: it must say what the stable one says.
+"""The binding over torch's C++ headers, compiled for the installed torch: it reports what the stable binding does.
 
-No operator needs it here; tests/matrix has it where it is needed. So one environment is enough to see a fault of it.
+No operator needs it in this environment; test_old_torch.py tests it in those that do.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_group_norm_says_the_same(layout: Paths, minor: str) -> None:
+def test_group_norm_has_the_same_messages(layout: Paths, minor: str) -> None:
     library = layout.torch_library("group_norm", torch=minor)
     said = json.loads(run(plain.PROGRAM, str(library), json.dumps([*plain.CALLS, *plain.REFUSED])))
     assert {call: said.get(call) for call in plain.CALLS} == plain.CALLS
@@ -59,7 +59,7 @@ def test_group_norm_says_the_same(layout: Paths, minor: str) -> None:
 
 
 @pytest.mark.parametrize("name", kinds.TORCH)
-def test_the_others_say_the_same(name: str, layout: Paths, minor: str) -> None:
+def test_other_operators_have_the_same_messages(name: str, layout: Paths, minor: str) -> None:
     spec, calls = load_operator(layout, name).spec, kinds.TORCH[name]
     assert spec.torch is not None
     library = layout.torch_library(name, torch=minor)
@@ -69,7 +69,7 @@ def test_the_others_say_the_same(name: str, layout: Paths, minor: str) -> None:
 
 
 def test_a_second_definition_is_a_message(layout: Paths, minor: str, tmp_path: Path) -> None:
-    """Of the stable library after it as well: the process must not end."""
+    """Also after the stable library: the process must not end."""
     library = layout.torch_library("group_norm", torch=minor)
     for second in (layout.torch_library("group_norm"), shutil.copy(library, tmp_path)):
         first, said = run(plain.TWICE, str(library), str(second)).splitlines()
@@ -80,14 +80,14 @@ def test_threads_change_nothing(layout: Paths, minor: str) -> None:
     run(plain.THREADS, str(layout.torch_library("group_norm", torch=minor)))
 
 
-def test_the_gate(layout: Paths, minor: str) -> None:
-    """It shows one function, and a library that shows more is refused."""
+def test_the_library_exports_one_function(layout: Paths, minor: str) -> None:
+    """The gate refuses a library that exports more."""
     elf_symbols.check_cpp_abi_library(layout.torch_library("group_norm", torch=minor))
     with pytest.raises(CompileError, match="it may show 'opmatrix_error' alone"):
         elf_symbols.check_cpp_abi_library(layout.ort_library("group_norm"))
 
 
-def test_what_this_torch_lacks_the_linker_names(layout: Paths) -> None:
+def test_the_linker_names_a_symbol_that_this_torch_lacks(layout: Paths) -> None:
     header = layout.binding / "classic/torch.h"
     text = header.read_text()
     planted = "namespace at { int gone(); }\nnamespace opmatrix::torch {\ninline const int kGone = at::gone();\n"

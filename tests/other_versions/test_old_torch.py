@@ -1,4 +1,4 @@
-"""Torch without the stable ABI: a library of its own, over its C++ headers, that says and computes what the other does.
+"""Torch without the stable ABI: its own library, over torch's C++ headers, has the same messages and results.
 
 The calls and their messages are those of tests/codegen/test_invalid_calls_torch.py and test_invalid_calls_kinds.py.
 """
@@ -25,7 +25,7 @@ from tests.support.building import build, copy_project
 
 pytestmark = [pytest.mark.matrix, pytest.mark.compile]
 
-# How many threads a call of ours adds to those that torch has started, and how many OpenMPs there are.
+# How many threads a call adds to those that torch has started, and how many OpenMP libraries are loaded.
 THREADS_USED = """
 import os, sys, torch
 torch.ops.load_library(sys.argv[1])
@@ -59,7 +59,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 @pytest.fixture(scope="module")
 def layout(project: Paths, old: Environment) -> Paths:
-    """The same, with the libraries for one old torch as well."""
+    """The same project, with the libraries for one old torch as well."""
     for name in NAMES:
         compile.run(project, load_operator(project, name), torch=old.folder)
     return project
@@ -69,7 +69,7 @@ def library(layout: Paths, old: Environment, name: str) -> str:
     return str(layout.torch_library(name, torch=old.torch))
 
 
-def test_the_library_shows_one_function_and_takes_the_kernel_as_it_is(layout: Paths, old: Environment) -> None:
+def test_the_library_exports_one_function_and_links_the_same_kernel(layout: Paths, old: Environment) -> None:
     folder = layout.compile_folder("group_norm", torch=old.torch)
     found = read_symbols(folder / "libgroup_norm_torch.so")
     assert found.defined == {"opmatrix_error"}
@@ -77,8 +77,8 @@ def test_the_library_shows_one_function_and_takes_the_kernel_as_it_is(layout: Pa
     assert not [*folder.glob("kernel.o")]
 
 
-def test_the_library_for_newer_torches_says_which_it_fits(layout: Paths, old: Environment) -> None:
-    """Loaded by hand: no stage, and no wheel, would do it."""
+def test_the_library_for_newer_torches_names_them(layout: Paths, old: Environment) -> None:
+    """A program that loads it directly gets the message; no stage and no wheel would load it."""
     for name, spelled in (("group_norm", "mynamespace::custom_group_norm"), ("nms", "opmatrix::nms")):
         code = f"import torch; torch.ops.load_library({str(layout.torch_library(name))!r}); print('loaded')"
         done = old.run("-c", code)
@@ -87,12 +87,11 @@ def test_the_library_for_newer_torches_says_which_it_fits(layout: Paths, old: En
 
 
 def torchs_own(old: Environment, calls: Iterable[str]) -> list[str]:
-    """Return the calls that torch refuses before our binding is asked: 1.13 takes a kernel for all devices for one of
-    all but Meta."""
+    """Return the calls that torch refuses before it calls the binding: 1.13 also uses a kernel on the device Meta."""
     return [call for call in calls if "'meta'" in call] if old.torch == "1.13" else []
 
 
-def test_group_norm_says_what_it_says_elsewhere(layout: Paths, old: Environment) -> None:
+def test_group_norm_has_the_same_messages(layout: Paths, old: Environment) -> None:
     calls = [*plain.CALLS, *plain.REFUSED]
     done = old.run("-c", plain.PROGRAM, library(layout, old, "group_norm"), json.dumps(calls))
     assert done.returncode == 0, done.stderr
@@ -104,7 +103,7 @@ def test_group_norm_says_what_it_says_elsewhere(layout: Paths, old: Environment)
 
 
 @pytest.mark.parametrize("name", kinds.TORCH)
-def test_the_others_say_what_they_say_elsewhere(name: str, layout: Paths, old: Environment) -> None:
+def test_other_operators_have_the_same_messages(name: str, layout: Paths, old: Environment) -> None:
     spec = load_operator(layout, name).spec
     assert spec.torch is not None
     calls = kinds.TORCH[name]
@@ -136,7 +135,7 @@ def test_threads_change_nothing(layout: Paths, old: Environment) -> None:
 
 
 def test_a_kernel_runs_on_torchs_own_threads(layout: Paths, old: Environment) -> None:
-    """A second OpenMP in the process would have a pool beside torch's."""
+    """A second OpenMP in the process would have its own pool of threads."""
     done = old.run("-c", THREADS_USED, library(layout, old, "group_norm"))
     assert (done.returncode, done.stdout) == (0, "0 1\n"), done.stderr
 
@@ -153,8 +152,8 @@ def test_register(part: str, layout: Paths, old: Environment) -> None:
     assert any("skipped" not in r for r in manifest["results"]) or part == "gradient"
 
 
-def test_a_library_for_another_torch_is_told(layout: Paths, old: Environment) -> None:
-    """It may load and have its kernel missing, or end the process."""
+def test_a_library_for_another_torch_is_reported(layout: Paths, old: Environment) -> None:
+    """It may load without its kernel, or end the process."""
     written = layout.torch_version("group_norm", torch=old.torch)
     before = written.read_text()
     try:
@@ -168,7 +167,7 @@ def test_a_library_for_another_torch_is_told(layout: Paths, old: Environment) ->
 
 
 def test_all_torches_write_the_same_nodes(layout: Paths, old: Environment) -> None:
-    """In the cells of both exporters that are there, as the main environment writes them."""
+    """In the cells of the installed exporters, compared with the main environment."""
     from opmatrix.matrix.cells import Cell
     from opmatrix.stages import compare_exports
 

@@ -1,4 +1,4 @@
-"""Operators in other versions of torch and of ONNX Runtime, from one command to one report."""
+"""Operators in other versions of torch and of ONNX Runtime: one command makes one report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.matrix, pytest.mark.compile, pytest.mark.torch, pytest
 
 
 def test_one_library_serves_every_onnx_runtime(project: Project, needs: Needs) -> None:
-    """nms has absent inputs before others: what ONNX Runtime 1.18 and 1.21 die of, where shapes are inferred."""
+    """nms has absent inputs before others: with shape inference, ONNX Runtime 1.18 and 1.21 crash on them."""
     needs(*(f"ort{version}" for version in ORT if version != "1.31"))
     done = project.doit("ort=all", "opsets=18,21")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -48,7 +48,7 @@ def test_one_library_serves_every_onnx_runtime(project: Project, needs: Needs) -
     assert {r["outcome"] for r in found.values() if r["ort"] == "1.16"} == {"verified", "unsupported"}
 
 
-def test_a_declared_unsupported_cell_that_works_is_a_failure(tmp_path: Path) -> None:
+def test_a_cell_declared_unsupported_that_works_is_a_failure(tmp_path: Path) -> None:
     project = RealProject.make(tmp_path)
     path = project.root / "pipeline/opmatrix/matrix/cells.py"
     path.write_text(path.read_text().replace("Ort(ir=13, opset=26)", "Ort(ir=13, opset=17)"))
@@ -71,12 +71,12 @@ def test_both_exporters_of_several_torches_give_the_same_nodes(project: Project,
     assert {f"{part}@torch2.9" for part in ("schema", "kernel", "nodes", "search", "gradient")} <= proved
     again = project.doit("torch=all", "opsets=18")
     assert "all up to date" in again.stdout
-    # What one choice of cells has verified stands in the report of another.
+    # The report of another choice of cells still has what this one verified.
     assert project.doit("opsets=18").returncode == 0
     assert project.records().keys() == found.keys()
 
 
-def test_an_environment_that_cannot_be_made_leaves_the_others(tmp_path: Path) -> None:
+def test_an_environment_that_cannot_be_made_does_not_stop_the_others(tmp_path: Path) -> None:
     project = Project.copy(tmp_path)
     nothing = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}
     done = project.doit("torch=2.9,2.13", "opsets=18", **nothing)
@@ -99,13 +99,13 @@ def test_an_environment_that_cannot_be_made_leaves_the_others(tmp_path: Path) ->
         ("ort1.17", "there is no ort1.17; allowed: ort1.16"),
     ],
 )
-def test_tox_says_why_a_name_is_illegal(name: str, reason: str) -> None:
+def test_tox_has_the_reason_for_an_unsupported_name(name: str, reason: str) -> None:
     done = subprocess.run([ROOT / "run", "tox", "run", "-e", name], capture_output=True, text=True)
     assert done.returncode != 0
     assert reason in done.stdout + done.stderr
 
 
-def test_tox_lists_the_legal_cells() -> None:
+def test_tox_lists_the_supported_cells() -> None:
     done = subprocess.run([ROOT / "run", "tox", "list", "--no-desc"], capture_output=True, text=True, check=True)
     listed = done.stdout.split()
     assert {"lint", "torch2.13", "torch2.9-opset25", "torch2.15-opset9", "ort1.16"} <= {*listed}
@@ -113,8 +113,8 @@ def test_tox_lists_the_legal_cells() -> None:
 
 
 @pytest.mark.parametrize("torch", ["2.6", "2.9", "2.15"])
-def test_the_kept_registry_is_the_one_that_this_torch_builds(torch: str, needs: Needs) -> None:
-    """It is built once, for all exports of a server; what one export adds or removes is no other's."""
+def test_the_cached_registry_equals_that_of_this_torch(torch: str, needs: Needs) -> None:
+    """A server builds it once, for all exports; the changes of one export do not reach another."""
     needs(f"torch{torch}")
     done = environment(torch).run("-c", REGISTRIES)
     assert done.returncode == 0, done.stderr

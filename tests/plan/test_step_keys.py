@@ -1,4 +1,4 @@
-"""What the steps of this project are keyed by."""
+"""The keys of this project's steps."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def default_plan(layout: Paths) -> Plan:
     )
 
 
-def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
-    """opcheck, gradients and exports do not read what an edit of a kernel makes anew; what computes with it does."""
+def test_only_steps_that_use_a_kernel_have_it_in_their_key(root: Path) -> None:
+    """opcheck, gradients and exports do not read a compiled kernel; steps that compute with the kernel do."""
     layout = Paths(root)
     found: dict[str, set[bool]] = {}
     for step in steps(default_plan(layout)):
@@ -53,7 +53,7 @@ def test_only_what_a_kernel_changes_is_keyed_by_it(root: Path) -> None:
 
 
 def planned(torch: str, ort: str) -> dict[str, Step]:
-    """Return the steps of group_norm in these versions at opset 18, and what they depend on, by name."""
+    """Return the steps of group_norm for these versions at opset 18, and those that they depend on, by name."""
     layout, versions = Paths(ROOT), installed()
     choice = Choice(torch=torch, ort=ort, opsets="18")
     plan = Plan(
@@ -81,7 +81,7 @@ def test_steps_of_other_versions_run_in_their_environments() -> None:
     assert "environment:ort1.18" not in planned("default", "default")
 
 
-def test_each_step_is_keyed_by_the_code_of_a_stage_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_step_has_the_code_of_an_existing_stage_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stage without a module has no code, so that no edit of it would repeat the step."""
     asked: set[str] = set()
 
@@ -95,8 +95,8 @@ def test_each_step_is_keyed_by_the_code_of_a_stage_that_exists(monkeypatch: pyte
     assert {stage for stage in asked if not modules(stage)} == set()
 
 
-def test_a_step_says_what_it_is_for() -> None:
-    """Nobody has to take its name apart."""
+def test_a_step_has_fields_for_operator_lowering_and_cell() -> None:
+    """Programs need not parse its name."""
     found = [*planned("default", "default").values()]
     of_cells = [step for step in found if step.group in ("export", "verify") and "agreement" not in step.name]
     assert len(of_cells) > 4
@@ -108,16 +108,16 @@ def test_a_step_says_what_it_is_for() -> None:
     assert all(step.lowering and step.cell for step in found if step.verdict), "a step that dies leaves a verdict"
 
 
-def test_a_step_is_the_same_whatever_else_is_planned() -> None:
-    """Else each choice of cells would make the other's results stale."""
+def test_a_step_does_not_depend_on_the_other_planned_cells() -> None:
+    """Otherwise each choice of cells would make the other's results stale."""
     alone = planned("default", "default")
     together = planned("2.9,2.13,2.15", "all")
-    told = ("report", "agreement")  # what holds several cells against each other
-    changed = [name for name, step in alone.items() if step != together.get(name) and not any(t in name for t in told)]
+    joint = ("report", "agreement")  # the steps that compare several cells
+    changed = [name for name, step in alone.items() if step != together.get(name) and not any(t in name for t in joint)]
     assert changed == []
 
 
-def test_every_torch_and_every_onnx_runtime_is_tried_by_several_threads() -> None:
+def test_every_torch_and_every_onnx_runtime_has_a_cell_with_the_once_checks() -> None:
     found = planned("all", "1.16,1.31")
     verify = {name.partition("@")[2]: s for name, s in found.items() if name.startswith("verify:group_norm-custom@")}
     first = {cell for cell, step in verify.items() if "--skip-once-checks" not in step.command}
@@ -126,7 +126,7 @@ def test_every_torch_and_every_onnx_runtime_is_tried_by_several_threads() -> Non
     assert first == {f"torch{t}-legacy-opset18-ort{o}" for t in torches for o in ("1.16", "1.31")}
 
 
-def test_what_takes_a_library_of_its_own_has_a_step_that_compiles_it() -> None:
+def test_a_torch_without_the_stable_abi_has_a_step_that_compiles_its_library() -> None:
     old, new = planned("2.6", "default"), planned("2.15", "default")
     compiled = old["compile:group_norm@torch2.6"]
     layout = Paths(ROOT)
@@ -139,7 +139,7 @@ def test_what_takes_a_library_of_its_own_has_a_step_that_compiles_it() -> None:
     assert str(layout.torch_library("group_norm")) in new["register:group_norm-kernel@torch2.15"].reads
 
 
-def test_lists_and_texts_take_a_library_of_its_own_for_longer() -> None:
+def test_lists_and_strings_need_a_separate_library_up_to_a_newer_torch() -> None:
     plan = Plan(
         layout=Paths(ROOT),
         operators=(),

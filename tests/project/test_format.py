@@ -1,4 +1,4 @@
-"""opmatrix.project.format: which projects this opmatrix reads."""
+"""opmatrix.project.format: the project formats that this opmatrix reads."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_the_format_is_read(tmp_path: Path, settings: str, expected: int) -> Non
 
 
 @pytest.mark.parametrize("value", ['"1"', "true", "-1", "1.0", "[1]"])
-def test_what_is_no_format_is_an_error(tmp_path: Path, value: str) -> None:
+def test_an_invalid_format_is_an_error(tmp_path: Path, value: str) -> None:
     with pytest.raises(UsageError, match=r"\[tool\.opmatrix\]: format: found .*, allowed: a number up to"):
         check_format(project(tmp_path, f"[tool.opmatrix]\nformat = {value}\n"))
 
 
-def test_a_newer_format_asks_for_a_newer_opmatrix(tmp_path: Path) -> None:
+def test_a_newer_format_needs_a_newer_opmatrix(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"has format {FORMAT + 1} .* reads format {FORMAT}\. Install a newer"):
         check_format(project(tmp_path, f"[tool.opmatrix]\nformat = {FORMAT + 1}\n"))
 
@@ -54,10 +54,8 @@ def test_this_project_has_the_format_of_its_opmatrix() -> None:
 @pytest.mark.parametrize(
     "command", [[*DOIT], [*DOIT, "list"], [*DOIT, "new"], [sys.executable, "-m", "opmatrix", "compile", "x"]], ids=str
 )
-def test_a_project_of_an_older_format_is_answered_with_the_command_that_updates_it(
-    tmp_path: Path, command: list[str]
-) -> None:
-    """Before its dodo.py is executed, which imports a package that is no longer installed."""
+def test_a_project_of_an_older_format_has_a_message_with_the_update_command(tmp_path: Path, command: list[str]) -> None:
+    """Before its dodo.py runs, which imports a package that is no longer installed."""
     done = subprocess.run(command, cwd=project(tmp_path, ""), capture_output=True, text=True)
     assert done.returncode == UsageError.exit_code
     assert done.stdout == ""
@@ -68,7 +66,7 @@ def test_a_project_of_an_older_format_is_answered_with_the_command_that_updates_
 
 
 def test_a_declaration_that_imports_the_old_package_is_one_sentence(tmp_path: Path) -> None:
-    """A file that `opmatrix update` has not seen, such as one that was merged later."""
+    """A file that `opmatrix update` has not rewritten, such as one that was merged later."""
     opsets = "[tool.opmatrix.opsets]\nlegacy = [18]\ndynamo = [18]\nnode = [18]\n"
     project(tmp_path, f"[tool.opmatrix]\nformat = 1\n\n{opsets}")
     (tmp_path / "dodo.py").write_text(

@@ -1,4 +1,4 @@
-"""Records of a matrix with many versions of torch and ONNX Runtime, as the whole of tox will make them."""
+"""Records of a matrix with many versions of torch and ONNX Runtime, as tox with all environments makes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENVIRONMENTS = {
     "ort1.16": {"python": "3.11.2", "onnxruntime": "1.16.3", "numpy": "1.26.4"},
 }
 
-# A custom node between two of ONNX's own, a constant, and an input that nothing reads.
+# A custom node between two ONNX nodes, a constant, and an input that no node reads.
 GRAPH = {
     "inputs": [[0, "X", "float32[2, n]"], [1, "unused", "float32[]"]],
     "nodes": [

@@ -1,4 +1,4 @@
-"""What a report says of the one before it."""
+"""The comparison of a report with the previous one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OUTCOMES: tuple[Outcome, ...] = ("verified", "mismatched", "failed", "unsupporte
 
 
 def made(*outcomes: Outcome | None, environments: Environments = ENVIRONMENTS) -> dict[str, Any]:
-    """Return a report of as many cells; None for one that is not there."""
+    """Return a report of as many cells; None for a missing one."""
     there = [(cell, outcome) for cell, outcome in zip(FIVE, outcomes, strict=False) if outcome]
     return document([make("op", c, o, detail="why") for c, o in there], environments)
 
@@ -45,20 +45,20 @@ def test_every_pair_of_outcomes_has_one_kind(before: Outcome | None, now: Outcom
     assert {k: v for k, v in changes.items() if v} == ({expected: [entry]} if expected else {})
 
 
-def test_the_kinds_of_the_cells_that_there_are() -> None:
+def test_the_kinds_of_existing_cells() -> None:
     changes = compare(made("failed", None, "verified"), made("verified", "verified"))
     assert kinds(changes) == {f"op-custom@{FIVE[0]}": ("broken", "verified"), f"op-custom@{FIVE[2]}": ("new", None)}
     assert kinds(None) == {}
 
 
-def test_versions_that_differ_are_told() -> None:
+def test_changed_versions_are_reported() -> None:
     now = {"main": {"torch": "2.13.0", "new": "1"}, "torch2.9": {"onnx": "1.22"}, "ort1.18": {"numpy": "2.0"}}
     before = {"main": {"torch": "2.9.1"}, "torch2.9": {"onnx": "1.22"}, "ort1.16": {"numpy": "1.26"}}
     changes = compare(made("verified", environments=now), made("verified", environments=before))
     assert changes["versions"] == {"main": {"torch": ["2.9.1", "2.13.0"], "new": [None, "1"]}}
 
 
-def test_cells_of_many_versions_are_told_apart() -> None:
+def test_cells_of_many_versions_are_distinguished() -> None:
     whole = document(records(2), ENVIRONMENTS)
     before = document([r for r in records(2) if r.cell.ort != RUNTIMES[0]], ENVIRONMENTS)
     changes = compare(whole, before)
@@ -66,7 +66,7 @@ def test_cells_of_many_versions_are_told_apart() -> None:
     assert not changes["broken"] and not changes["gone"]
 
 
-def test_the_text_has_a_line_for_each_cell_and_says_the_same() -> None:
+def test_the_text_has_a_line_for_each_cell_and_the_same_changes() -> None:
     whole = document(records(2), ENVIRONMENTS)
     written = text(whole)
     assert json.loads(written) == whole
@@ -74,14 +74,14 @@ def test_the_text_has_a_line_for_each_cell_and_says_the_same() -> None:
     assert json.loads(text(document([], ENVIRONMENTS)))["cells"] == []
 
 
-def test_a_document_that_is_read_is_the_same() -> None:
+def test_a_document_is_equal_after_it_is_written_and_read() -> None:
     whole = document(records(1), ENVIRONMENTS)
     found = parse(text(whole | {"changes": {"broken": []}}))
     assert found and same(found, whole)
     assert not same(found, document(records(2), ENVIRONMENTS))
 
 
-def test_a_report_with_the_names_of_the_form_before_is_compared_with() -> None:
+def test_a_report_with_the_names_of_the_previous_format_is_compared() -> None:
     assert parse('{"schema": 2, "environments": {}, "cells": []}') is not None
 
 
@@ -91,23 +91,23 @@ def test_a_report_with_the_names_of_the_form_before_is_compared_with() -> None:
      '{"schema": 4, "environments": {}, "cells": []}', '{"schema": 3, "environments": {}, "cells": [{}]}',
      '{"schema": 3, "environments": {"main": 1}, "cells": []}', '{"schema": 3, "environments": {}, "cells": {}}'],
 )  # fmt: skip
-def test_what_is_no_report_is_none(damaged: str) -> None:
+def test_an_invalid_report_is_none(damaged: str) -> None:
     assert parse(damaged) is None
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_a_file_says_in_its_first_lines_whether_a_cell_is_wrong(outcome: Outcome, tmp_path: Path) -> None:
+def test_the_first_lines_of_a_file_show_whether_a_cell_is_wrong(outcome: Outcome, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     assert not is_wrong(path)
     path.write_text(text(made("verified", outcome, "unsupported")))
     assert is_wrong(path) == (outcome in ("mismatched", "failed"))
 
 
-# What the stage keeps.
+# The files that the stage keeps.
 
 
 class Runs:
-    """A project of three cells, whose report is made again and again."""
+    """A project of three cells, whose report is made repeatedly."""
 
     def __init__(self, root: Path) -> None:
         self.layout = Paths(root)
@@ -128,7 +128,7 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
-def told(changes: dict[str, Any] | None) -> dict[str, int] | None:
+def counts(changes: dict[str, Any] | None) -> dict[str, int] | None:
     return None if changes is None else {kind: len(found) for kind, found in changes.items() if found}
 
 
@@ -137,41 +137,41 @@ def test_the_first_run_is_compared_with_none(runs: Runs) -> None:
     assert not runs.layout.previous_report.exists()
 
 
-def test_each_run_is_compared_with_the_one_before(runs: Runs) -> None:
+def test_each_run_is_compared_with_the_previous_one(runs: Runs) -> None:
     runs("verified", "verified")
-    assert told(runs("verified", "failed")) == {"broken": 1}
-    assert told(runs("failed", "failed")) == {"broken": 1}
-    assert told(runs("verified", "failed", "failed")) == {"fixed": 1, "new": 1}
-    assert told(runs("verified")) == {"gone": 2}
+    assert counts(runs("verified", "failed")) == {"broken": 1}
+    assert counts(runs("failed", "failed")) == {"broken": 1}
+    assert counts(runs("verified", "failed", "failed")) == {"fixed": 1, "new": 1}
+    assert counts(runs("verified")) == {"gone": 2}
 
 
-def test_a_report_that_is_made_once_more_says_the_same(runs: Runs) -> None:
+def test_a_report_that_is_made_again_has_the_same_changes(runs: Runs) -> None:
     runs("verified", "verified")
     runs("verified", "failed")
     written = {path: path.read_bytes() for path in (*runs.layout.report_files, runs.layout.previous_report)}
-    assert told(runs("verified", "failed")) == {"broken": 1}
+    assert counts(runs("verified", "failed")) == {"broken": 1}
     assert {path: path.read_bytes() for path in written} == written
 
 
-def test_a_report_given_as_the_previous_one_is_what_the_first_is_compared_with(runs: Runs) -> None:
+def test_the_first_run_is_compared_with_a_given_report(runs: Runs) -> None:
     runs("verified", "verified")
     runs.layout.report_data.rename(runs.layout.previous_report)
-    assert told(runs("failed", "verified")) == {"broken": 1}
+    assert counts(runs("failed", "verified")) == {"broken": 1}
 
 
 def test_a_damaged_report_is_not_kept(runs: Runs) -> None:
     runs("verified")
     runs("failed")
     runs.layout.report_data.write_text("{")
-    assert told(runs("mismatched")) == {"broken": 1}, "compared with the first, which is still there"
+    assert counts(runs("mismatched")) == {"broken": 1}, "compared with the first, which is still there"
     runs.layout.report_data.write_text("{")
     runs.layout.previous_report.write_bytes(b"\xff")
     assert runs("mismatched") is None
 
 
-def test_the_report_of_an_older_form_is_compared_with(runs: Runs) -> None:
+def test_a_report_of_an_older_format_is_compared(runs: Runs) -> None:
     runs("verified")
     found = json.loads(runs.layout.report_data.read_text())
     del found["changes"]
     runs.layout.report_data.write_text(json.dumps(found, indent=1))
-    assert told(runs("failed")) == {"broken": 1}
+    assert counts(runs("failed")) == {"broken": 1}

@@ -1,4 +1,4 @@
-"""The text of the page: whole, quiet, and nothing in the data gets out of it. tests/report opens it in a browser."""
+"""The text of the report's page: complete and self-contained; data cannot change its markup. Other tests open it."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def embedded(html: str) -> dict[str, dict[str, dict[str, list[object]]]]:
     return loaded
 
 
-def test_everything_stands_in_one_file_that_names_no_other() -> None:
+def test_the_page_is_one_file_without_references_to_others() -> None:
     html = render(records(1))
     assert "{{ " not in html.replace("{{ script }}", "")
     assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", html)
     assert not re.findall(r"<link(?! rel=\"icon\" href=\"data:,\")|<script src|<img|@import|url\(", html)
 
 
-def test_the_policy_forbids_what_does_not_stand_in_the_page() -> None:
+def test_the_policy_allows_only_the_page_itself() -> None:
     html = render([])
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
@@ -74,12 +74,12 @@ def test_text_in_a_script_element_is_the_same_json() -> None:
     assert not {"<", ">", "&"} & {*in_script(json.dumps(HOSTILE))}
 
 
-def test_no_template_ends_its_own_element() -> None:
+def test_no_template_closes_its_own_element() -> None:
     for path in TEMPLATES[1:]:
         assert "</script" not in path.read_text() and "</style" not in path.read_text()
 
 
-def test_columns_hold_each_text_once_and_give_back_every_record() -> None:
+def test_columns_have_each_text_once_and_give_every_record_back() -> None:
     found = records(2)
     before = document([replace(r, outcome="verified") for r in found[:-1]], ENVIRONMENTS)
     report = document(found, ENVIRONMENTS)
@@ -123,8 +123,8 @@ def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["compile:op", f"export:op-custom@{CELL.export_name}"])
-def test_the_log_is_that_of_the_step_that_failed(tmp_path: Path, task: str) -> None:
-    """What verify and the export left is of an earlier run."""
+def test_the_log_is_that_of_the_failed_step(tmp_path: Path, task: str) -> None:
+    """The logs of verify and the export are of an earlier run."""
     layout = Paths(tmp_path)
     group, _, name = task.partition(":")
     wrong = replace(verdict("op", CELL, "failed"), blocked_by=FailedStep(group=group, name=name))
@@ -137,7 +137,7 @@ def test_the_log_is_that_of_the_step_that_failed(tmp_path: Path, task: str) -> N
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]"])
-def test_pictures_that_cannot_be_read_are_none(tmp_path: Path, damaged: str) -> None:
+def test_unreadable_graphs_are_left_out(tmp_path: Path, damaged: str) -> None:
     layout = Paths(tmp_path)
     path = layout.graph_drawings("op", "custom", CELL)
     path.parent.mkdir(parents=True)
@@ -146,5 +146,5 @@ def test_pictures_that_cannot_be_read_are_none(tmp_path: Path, damaged: str) -> 
 
 
 def test_the_page_of_many_cells_is_small() -> None:
-    """Of what 82 cells with 26 cases each take, most is cases: some 60 bytes each."""
+    """Of the data of 82 cells with 26 cases each, most is cases: some 60 bytes each."""
     assert len(render(records(10, cases=10))) < 2_000_000

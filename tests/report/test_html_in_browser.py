@@ -43,7 +43,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
     options.binary_location = str(BROWSER)
     arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1440,900"]
     if os.geteuid() == 0:
-        arguments.append("--no-sandbox")  # which root cannot have
+        arguments.append("--no-sandbox")  # which root cannot use
     for argument in (*arguments, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
@@ -68,7 +68,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class Page:
-    """The page as a person meets it."""
+    """The page as a user sees it."""
 
     def __init__(self, driver: webdriver.Chrome, address: str) -> None:
         self.driver, self.address = driver, address
@@ -101,7 +101,7 @@ class Page:
 
     @property
     def focused(self) -> str:
-        """Return what a screen reader says of the element that has the focus."""
+        """Return the text that a screen reader speaks for the focused element."""
         return str(self.run("return document.activeElement.getAttribute('aria-label') ?? ''"))
 
     def opened(self) -> str:
@@ -112,10 +112,10 @@ class Page:
 
 @pytest.fixture
 def shown(driver: webdriver.Chrome, address: str) -> Iterator[Page]:
-    """Return the page, opened anew. Whatever a test does, the console stays empty and nothing but the file is read."""
+    """Return the page, newly opened. In every test the console stays empty, and the page reads only its file."""
     driver.get("about:blank")
     for log in ("performance", "browser"):
-        driver.get_log(log)  # what was written until now
+        driver.get_log(log)  # clears the messages so far
     driver.get(address)
     yield Page(driver, address)
     assert driver.get_log("browser") == []
@@ -123,7 +123,7 @@ def shown(driver: webdriver.Chrome, address: str) -> Iterator[Page]:
 
 
 def requests(driver: webdriver.Chrome) -> list[str]:
-    """Return the address of every request since this was asked last."""
+    """Return the address of every request since the last call."""
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
@@ -132,7 +132,7 @@ def count(condition: Callable[[Verdict], bool]) -> int:
     return sum(condition(r) for r in FOUND)
 
 
-def test_every_cell_is_there_with_its_mark(shown: Page) -> None:
+def test_every_cell_is_shown_with_its_mark(shown: Page) -> None:
     assert shown.shown() == len(FOUND) == 4 * len(list(cells()))
     marks = {"verified": "✓", "mismatched": "≠", "failed": "✗", "unsupported": "○"}
     for outcome, mark in marks.items():
@@ -146,7 +146,7 @@ def test_every_cell_is_there_with_its_mark(shown: Page) -> None:
     ]  # fmt: skip
 
 
-def test_the_versions_of_the_other_environments_are_a_table(shown: Page) -> None:
+def test_the_versions_of_other_environments_are_a_table(shown: Page) -> None:
     folded = shown.one("#environments summary")
     assert folded.text == "Versions in 2 environments beside the main one"
     assert not shown.one("#environments table").is_displayed()
@@ -169,7 +169,7 @@ def test_the_versions_of_the_other_environments_are_a_table(shown: Page) -> None
         ("lowering", "custom", lambda r: True),
     ],
 )
-def test_a_filter_shows_what_it_says(shown: Page, facet: str, value: str, passes: Callable[[Verdict], bool]) -> None:
+def test_a_filter_shows_its_cells(shown: Page, facet: str, value: str, passes: Callable[[Verdict], bool]) -> None:
     expected = count(passes)
     chip = f'.chip[data-facet="{facet}"][data-value="{value}"]'
     assert shown.one(f"{chip} small").text == str(expected)
@@ -180,7 +180,7 @@ def test_a_filter_shows_what_it_says(shown: Page, facet: str, value: str, passes
     assert shown.shown() == len(FOUND)
 
 
-def test_filters_join(shown: Page) -> None:
+def test_filters_combine(shown: Page) -> None:
     shown.chip("ort", "1.31")
     shown.chip("ort", "1.24")
     shown.chip("outcome", "failed")
@@ -193,23 +193,23 @@ def test_filters_join(shown: Page) -> None:
     assert shown.shown() == len(FOUND) and not shown.all("#clear:not([hidden])")
 
 
-def test_filters_that_nothing_passes_say_so(shown: Page) -> None:
+def test_filters_without_a_match_have_a_message(shown: Page) -> None:
     shown.one("#operator").send_keys("no such operator".replace(" ", "-"))
     assert shown.one("#matrix").text == "No cell passes these filters."
     shown.press(Keys.ESCAPE)
-    assert shown.shown() in (0, len(FOUND))  # a search field may empty itself
+    assert shown.shown() in (0, len(FOUND))  # a search field may clear itself
 
 
 def test_a_click_opens_cases_log_replay_and_graph(shown: Page) -> None:
     wrong = next(r for r in FOUND if r.outcome == "mismatched")
     shown.one("td.mismatched").click()
     assert shown.opened() == str(wrong)
-    told = shown.one("#detail").text
-    assert f"@{wrong.cell}" in told and "newly broken: it was verified" in told
-    assert wrong.detail in told and "line" in shown.texts("#detail section:last-child pre")[0]
+    section = shown.one("#detail").text
+    assert f"@{wrong.cell}" in section and "newly broken: it was verified" in section
+    assert wrong.detail in section and "line" in shown.texts("#detail section:last-child pre")[0]
     assert shown.texts(".cases td:nth-child(2) button") == ["case_0", "case_1"]
     assert shown.texts('.cases tr[aria-current="true"] td:nth-child(2)') == ["case_1"], "what is wrong is chosen"
-    assert wrong.replay("case_1") in told
+    assert wrong.replay("case_1") in section
     shown.all(".cases button")[0].click()
     assert wrong.replay("case_0") in shown.one("#detail").text
 
@@ -246,7 +246,7 @@ def test_no_boxes_of_a_graph_overlap(shown: Page) -> None:
     assert outside == 0
 
 
-def test_the_keyboard_does_it_all(shown: Page) -> None:
+def test_the_keyboard_reaches_everything(shown: Page) -> None:
     shown.run("document.querySelector('td[tabindex=\"0\"]').focus()")
     first = shown.focused
     assert first.startswith("operator_00-custom@torch1.13-legacy-opset9-ort1.16, verified, ")
@@ -285,8 +285,8 @@ def test_the_keyboard_does_it_all(shown: Page) -> None:
     assert shown.one("#operator").get_attribute("value") == "1n", "in a field, keys are text"
 
 
-def test_holes_are_passed_over(shown: Page) -> None:
-    """Row 1.31 has cells without torch at its end, the rows above have none there."""
+def test_empty_places_are_skipped(shown: Page) -> None:
+    """Row 1.31 has cells without torch at its end; the rows above have none there."""
     shown.run("focusOn(Number(document.querySelector('tbody tr:nth-child(5) td:last-child').dataset.i))")
     assert "@node-opset25-ort1.31" in shown.focused
     shown.press(Keys.ARROW_UP)
@@ -295,7 +295,7 @@ def test_holes_are_passed_over(shown: Page) -> None:
     assert shown.focused.startswith("operator_01-custom@node-opset25-ort1.31")
 
 
-def test_cells_show_shares_and_seconds_as_numbers(shown: Page) -> None:
+def test_cells_show_tolerances_and_seconds_as_numbers(shown: Page) -> None:
     shown.one('.chip[data-metric="tolerance_used"]').click()
     assert {*shown.texts("td.verified")} == {"20"} and {*shown.texts("td.mismatched")} == {"350"}
     assert {*shown.texts("td.failed")} == {"✗"} and {*shown.texts("td.unsupported")} == {"○"}
@@ -303,7 +303,7 @@ def test_cells_show_shares_and_seconds_as_numbers(shown: Page) -> None:
     assert {*shown.texts("td.verified")} == {"0.25"}
 
 
-def test_what_is_not_verified_is_told_by_reason(shown: Page) -> None:
+def test_unverified_cells_are_listed_by_reason(shown: Page) -> None:
     faults = shown.texts(".fault")
     assert len(faults) == 3
     failed = count(lambda r: r.outcome == "failed")
@@ -368,7 +368,7 @@ def test_light_and_dark_are_readable(shown: Page, scheme: str) -> None:
     assert [(s, round(ratio, 2)) for s, ratio in shown.run(CONTRAST, selectors[:4]) if ratio < 4.5] == []
 
 
-def test_a_narrow_page_does_not_run_over(shown: Page) -> None:
+def test_a_narrow_page_does_not_scroll_sideways(shown: Page) -> None:
     metrics = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     shown.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
@@ -394,8 +394,8 @@ def test_hostile_texts_stay_texts(driver: webdriver.Chrome, tmp_path: Path) -> N
     assert not page_.all("img") and driver.title == "opmatrix report"
 
 
-def test_the_policy_stops_what_a_text_might_start(shown: Page) -> None:
-    """Whatever got into the page, the browser would neither run nor load it."""
+def test_the_policy_stops_code_and_requests_of_a_text(shown: Page) -> None:
+    """The browser neither runs nor loads anything that gets into the page."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.5)
         address = f"http://127.0.0.1:{server.getsockname()[1]}/"
@@ -412,14 +412,14 @@ def test_the_policy_stops_what_a_text_might_start(shown: Page) -> None:
             server.accept()
     assert sorted(stopped) == ["connect-src", "img-src", "script-src-elem"]
     assert shown.driver.title == "opmatrix report"
-    for log in ("browser", "performance"):  # both tell of what was stopped
+    for log in ("browser", "performance"):  # both report what the policy stopped
         shown.driver.get_log(log)
 
 
 def test_ten_thousand_cells_open_in_two_seconds(
     driver: webdriver.Chrome, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Measured: 0.9 s on two shared cores. The bound leaves room for a machine that is busy with the other tests."""
+    """Measured: 0.9 s on two shared cores. The limit leaves room for other tests on the machine."""
     found = records(38, cases=12)
     assert len(found) > 10_000
     address = write(tmp_path / "index.html", found)
@@ -427,7 +427,7 @@ def test_ten_thousand_cells_open_in_two_seconds(
     for _ in range(3):
         driver.get("about:blank")
         driver.get(address)
-        # The page is complete when it was painted after its script: two frames later.
+        # The page is complete when it is painted after its script: two frames later.
         taken.append(driver.execute_async_script("""
             const done = arguments[0], loaded = performance.getEntriesByType("navigation")[0].loadEventEnd;
             requestAnimationFrame(() => requestAnimationFrame(() => done(loaded / 1000)))"""))  # fmt: skip

@@ -24,35 +24,35 @@ def record(outcome: Outcome = "verified", *, place: int = 0, detail: str = "", o
     return verdict(op, CELLS[place], outcome, detail=detail)
 
 
-def test_all_is_well() -> None:
-    told = render([record()], [record()])
-    assert told.startswith("## opmatrix: 1 cell: 1 verified\n\nSince the previous run: every cell as before.\n")
-    assert "What is wrong" not in told
-    assert told.endswith(
+def test_a_report_without_faults() -> None:
+    text = render([record()], [record()])
+    assert text.startswith("## opmatrix: 1 cell: 1 verified\n\nSince the previous run: every cell as before.\n")
+    assert "What is wrong" not in text
+    assert text.endswith(
         "<sub>main: python 3.11.7, torch 2.13.0+cpu, onnxruntime 1.31.1<br>\n"
         "torch2.9: python 3.11.7, torch 2.9.1+cpu, numpy 2.3.1<br>\n"
         "ort1.16: python 3.11.2, onnxruntime 1.16.3, numpy 1.26.4</sub>\n"
     )
 
 
-def test_no_cell_at_all() -> None:
+def test_a_report_without_cells() -> None:
     assert render([]).startswith("## opmatrix: 0 cells: none asked for\n\nThere is no previous run")
 
 
-def test_a_fault_comes_with_its_detail_and_the_command_that_replays_it() -> None:
+def test_a_fault_has_its_detail_and_replay_command() -> None:
     wrong = record("mismatched", detail="1 of 2 cases; case_1: 3 of 64 elements differ")
-    told = render([wrong])
-    assert f"≠ **mismatched**\n\n- `op-custom@{CELLS[0]}`\n\n```text\n1 of 2 cases; case_1: 3 of 64" in told
-    assert f"```text\n{wrong.replay('case_1')}\n```" in told
+    text = render([wrong])
+    assert f"≠ **mismatched**\n\n- `op-custom@{CELLS[0]}`\n\n```text\n1 of 2 cases; case_1: 3 of 64" in text
+    assert f"```text\n{wrong.replay('case_1')}\n```" in text
 
 
-def test_what_broke_and_what_was_fixed() -> None:
-    told = render([record("failed", detail="x"), record(place=1), record("failed", place=2, detail="x")],
+def test_broken_and_fixed_cells() -> None:
+    text = render([record("failed", detail="x"), record(place=1), record("failed", place=2, detail="x")],
                   [record(), record("failed", place=1, detail="x")])  # fmt: skip
-    assert "Since the previous run: 1 broken, 1 fixed, 1 new." in told
-    assert f"**Newly broken**\n\n- `op-custom@{CELLS[0]}`: verified → failed\n\n" in told
-    assert f"**Newly fixed**\n\n- `op-custom@{CELLS[1]}`: failed → verified\n\n" in told
-    assert f"**New and wrong**\n\n- `op-custom@{CELLS[2]}`: failed\n\n" in told
+    assert "Since the previous run: 1 broken, 1 fixed, 1 new." in text
+    assert f"**Newly broken**\n\n- `op-custom@{CELLS[0]}`: verified → failed\n\n" in text
+    assert f"**Newly fixed**\n\n- `op-custom@{CELLS[1]}`: failed → verified\n\n" in text
+    assert f"**New and wrong**\n\n- `op-custom@{CELLS[2]}`: failed\n\n" in text
 
 
 def test_the_table_has_a_row_per_torch_and_a_column_per_runtime() -> None:
@@ -69,13 +69,13 @@ def test_the_table_has_a_row_per_torch_and_a_column_per_runtime() -> None:
 
 def test_a_hostile_detail_stays_in_its_block() -> None:
     hostile = "`````\n</sub><script>alert(1)</script> | @everybody\n# heading"
-    told = render([record("failed", detail=hostile)])
-    assert f"``````text\n{hostile}\n``````" in told
+    text = render([record("failed", detail=hostile)])
+    assert f"``````text\n{hostile}\n``````" in text
     unsupported = render([record("unsupported", detail="<b>a|b</b> @all *x*")])
     assert "\\<b\\>a\\|b\\</b\\> @\N{ZERO WIDTH SPACE}all \\*x\\*" in unsupported
 
 
-def test_unsupported_cases_of_verified_cells_are_told() -> None:
+def test_unsupported_cases_of_verified_cells_are_counted() -> None:
     refused = CaseResult(case="float64", model="double", outcome="unsupported", detail="no float64 kernel")
     found = record()
     found = replace(found, cases=(*found.cases, refused))
@@ -88,6 +88,6 @@ def test_a_summary_of_any_size_fits_in_a_comment() -> None:
     worst = [record("failed", place=place, op=f"an_operator_with_a_long_name_{op:02}", detail=f"{op} {place} {long}")
              for op in range(40) for place in range(len(CELLS))]  # fmt: skip
     right = [replace(r, outcome="verified") for r in worst]
-    told = render(worst, right)
-    assert 15_000 < len(told) < 65_000
-    assert "further faults stand in index.html" in told and "rows; those in which nothing is wrong" in told
+    text = render(worst, right)
+    assert 15_000 < len(text) < 65_000
+    assert "further faults stand in index.html" in text and "rows; those in which nothing is wrong" in text

@@ -1,6 +1,6 @@
-"""report.json keeps to the schema that is shipped, and docs/report.md describes all of it.
+"""report.json matches the schema in the package, and docs/report.md describes all of it.
 
-The schema is read by a validator of the few words that it uses; a word that this does not know is an error.
+A validator of the few keywords that the schema uses reads it; an unknown keyword is an error.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def mistakes(value: Any, schema: dict[str, Any], at: str = "report") -> Iterator
 
 
 def report() -> dict[str, Any]:
-    """Return a report that holds everything that one may hold, as it is read from its file."""
+    """Return a report with every possible part, as it is read from its file."""
     found, before = records(3), records(2)[1:]
     made = document(found, ENVIRONMENTS)
     made["changes"] = compare(
@@ -81,7 +81,7 @@ def report() -> dict[str, Any]:
     return loaded
 
 
-def test_a_report_keeps_to_the_schema() -> None:
+def test_a_report_matches_the_schema() -> None:
     whole = report()
     assert not list(mistakes(whole, WHOLE))
     assert not list(mistakes(whole | {"changes": None}, WHOLE))
@@ -116,7 +116,7 @@ def _delete(found: dict[str, Any]) -> None:
         (lambda r: r["changes"]["gone"][0].update(cell="op"), "report.changes.gone[0].cell: 'op' does not match"),
     ],
 )
-def test_the_schema_refuses_what_is_wrong(plant: Callable[[dict[str, Any]], None], said: str) -> None:
+def test_the_schema_refuses_invalid_reports(plant: Callable[[dict[str, Any]], None], said: str) -> None:
     whole = report()
     plant(whole)
     assert [m for m in mistakes(whole, WHOLE) if m.startswith(said)]

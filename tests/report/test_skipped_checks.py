@@ -1,4 +1,4 @@
-"""What a torch cannot check stands in every form of the report."""
+"""Every form of the report names the checks that a torch does not have."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def left_out(check: str) -> dict[str, str]:
     return {"check": check, "skipped": "skipped: needs torch 2.4"}
 
 
-def test_it_is_read_from_what_register_wrote(tmp_path: Path) -> None:
+def test_skipped_checks_are_read_from_the_files_of_register(tmp_path: Path) -> None:
     layout = Paths(tmp_path)
     for op in ("norm", "scale"):
         checks = [left_out("test_schema"), left_out("test_faketensor")]
@@ -55,7 +55,7 @@ def test_it_is_read_from_what_register_wrote(tmp_path: Path) -> None:
     assert skipped_checks(layout, [r for r in RECORDS if r.cell.torch == "2.13"]) == ()
 
 
-def test_every_form_says_it() -> None:
+def test_every_form_names_them() -> None:
     report = document(RECORDS, {}, OLD)
     assert report["skipped"][0] == {
         "torch": "1.13",
@@ -74,5 +74,5 @@ def test_every_form_says_it() -> None:
     assert "not checked in torch 2.0\n" in text
 
 
-def test_nothing_is_said_where_nothing_was_left_out() -> None:
+def test_nothing_is_reported_without_skipped_checks() -> None:
     assert "Not checked" not in markdown.render(document(RECORDS, {}), RECORDS)

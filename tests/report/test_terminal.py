@@ -1,4 +1,4 @@
-"""The report: an unknown cell is a failure, and everything is said in words, not only in colours."""
+"""The report in a terminal: an unknown cell is a failure, and words, not only colours, say everything."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_damaged_verdict_is_a_failure(layout: Paths) -> None:
         (make(CELLS[1], "fine"), "unknown outcome 'fine'"),  # type: ignore[arg-type]
     ],
 )
-def test_a_verdict_that_proves_nothing_is_a_failure(layout: Paths, found: Verdict, reason: str) -> None:
+def test_a_verdict_without_checks_is_a_failure(layout: Paths, found: Verdict, reason: str) -> None:
     plant(layout, found)
     with pytest.raises(ReportError):
         report.run(layout, EXPECTED)
@@ -128,30 +128,30 @@ def records(found: Verdict) -> list[Verdict]:
 
 
 @pytest.mark.parametrize(("error", "limit"), [(None, None), (1.0, None)])
-def test_a_mismatch_that_no_number_tells_is_no_share_of_its_limit(
+def test_a_mismatch_without_a_finite_error_has_no_share_of_its_tolerance(
     layout: Paths, error: float | None, limit: float | None
 ) -> None:
-    """Under a tolerance of 0 any error is too much; a NaN on one side is no error at all."""
+    """With a tolerance of 0 any error is too large; a NaN on one side is no error."""
     wrong = replace(WRONG, error=error, tolerance_used=limit)
     found = make(CELLS[1], "mismatched", detail="1 of 2 cases", cases=(replace(RIGHT, tolerance_used=0.0), wrong))
     assert f"{'inf' if error is None else '1.0e+00'} >999%" in show(records(found), encoding="ascii")
     plant(layout, found)
     with pytest.raises(ReportError):
         report.run(layout, EXPECTED)
-    told = cells(layout)[1]
-    assert (told["worst_error"], told["worst_tolerance_used"]) == (error, None)
+    first = cells(layout)[1]
+    assert (first["worst_error"], first["worst_tolerance_used"]) == (error, None)
 
 
 MISMATCHED = make(CELLS[1], "mismatched", detail="1 of 2 cases; large: 3 of 64 elements differ", cases=(RIGHT, WRONG))
 
 
 @pytest.mark.parametrize("width", [80, 200])
-def test_a_mismatch_is_told_with_the_command_that_replays_it(width: int) -> None:
+def test_a_mismatch_has_its_replay_command(width: int) -> None:
     shown = show(records(MISMATCHED), width=width)
     assert "✓ 18" in shown
     assert "≠ 20" in shown
     assert f"≠ mismatched op-custom@{CELLS[1]}\n  1 of 2 cases; large: 3 of 64 elements differ\n" in shown
-    assert f"  Replay: {MISMATCHED.replay('large')}\n" in shown  # in one line, so that it can be copied
+    assert f"  Replay: {MISMATCHED.replay('large')}\n" in shown  # in one line, for copying
 
 
 def test_a_terminal_without_unicode_gets_letters() -> None:
@@ -160,11 +160,11 @@ def test_a_terminal_without_unicode_gets_letters() -> None:
     assert "!= mismatched" in shown
 
 
-def test_markup_in_a_detail_is_shown_as_it_is() -> None:
+def test_markup_in_a_detail_is_shown_literally() -> None:
     assert "  [bold]x[/]\n" in show(records(make(CELLS[1], "failed", detail="[bold]x[/]", cases=())))
 
 
-def test_cells_that_fail_alike_are_told_together_and_shortly() -> None:
+def test_cells_that_fail_alike_are_grouped() -> None:
     detail = "\n".join(f"line {n}" for n in range(40))
     alike = [make(c, "failed", detail=detail, cases=()) for c in CELLS]
     shown = show(alike)
@@ -201,7 +201,7 @@ def test_junit_has_a_suite_per_cell_and_a_test_per_case() -> None:
     assert error.text == "died of SIGSEGV\N{REPLACEMENT CHARACTER}\nlast line"
 
 
-def test_a_case_that_is_unsupported_leaves_its_cell_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verified_cell_may_have_an_unsupported_case(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     refused = CaseResult(case="plain_float64", model="double", outcome="unsupported", detail="no float64 kernel")
     for cell in CELLS:
         verdict.write(layout.verdict("op", "custom", cell), make(cell, cases=(RIGHT, refused)))
@@ -219,13 +219,13 @@ def test_a_case_that_is_unsupported_leaves_its_cell_verified(layout: Paths, caps
         ((RIGHT, CaseResult(case="a", model="m", outcome="unsupported")), "unsupported, but no reason is given"),
     ],
 )
-def test_cases_that_are_unsupported_prove_nothing(layout: Paths, cases: tuple[CaseResult, ...], problem: str) -> None:
+def test_only_unsupported_cases_verify_no_cell(layout: Paths, cases: tuple[CaseResult, ...], problem: str) -> None:
     plant(layout, make(CELLS[1], cases=cases))
     found = collect(layout, "op", "custom", CELLS[1])
     assert found.outcome == "failed" and problem in found.detail
 
 
-def test_a_cell_without_torch_has_a_row_of_its_own(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cell_without_torch_has_its_own_row(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     cell = Cell(torch=None, exporter="node", opset=18, ort="1.31")
     verdict.write(layout.verdict("op", "custom", cell), make(cell))
     report.run(layout, [*EXPECTED, ("op", "custom", cell)])
@@ -244,7 +244,7 @@ OTHERS = tuple(
 
 
 def cover(layout: Paths, cells: Iterable[Cell]) -> None:
-    """Do what the runner does before a report: say which verdicts it covers."""
+    """Write the list of verdicts of a report, as the runner does."""
     paths = [layout.verdict("op", "custom", cell) for cell in cells]
     layout.verdict_list.parent.mkdir(parents=True, exist_ok=True)
     layout.verdict_list.write_text("".join(f"{path}\n" for path in paths))
@@ -252,7 +252,7 @@ def cover(layout: Paths, cells: Iterable[Cell]) -> None:
 
 @pytest.fixture
 def several(layout: Paths) -> Paths:
-    """Return the project with the verdicts of other runs, which stand."""
+    """Return the project with up-to-date verdicts of other runs."""
     for cell in OTHERS:
         verdict.write(layout.verdict("op", "custom", cell), make(cell))
     cover(layout, (*CELLS, *OTHERS))
@@ -263,7 +263,7 @@ def written(layout: Paths) -> list[bytes]:
     return [path.read_bytes() for path in layout.report_files]
 
 
-def test_the_files_are_the_same_whatever_was_asked_for(several: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_files_do_not_depend_on_the_choice_of_cells(several: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     report.run(several, EXPECTED)
     first, said = written(several), capsys.readouterr().out
     assert "3 cells: 3 verified\nbeside them, of earlier runs: 3 cells: 3 verified\n" in said
@@ -275,7 +275,7 @@ def test_the_files_are_the_same_whatever_was_asked_for(several: Paths, capsys: p
     assert not several.previous_report.exists(), "no other run"
 
 
-def test_the_cells_stand_in_the_order_of_the_matrix(several: Paths) -> None:
+def test_the_cells_have_the_order_of_the_matrix(several: Paths) -> None:
     node = Cell(torch=None, exporter="node", opset=9, ort="1.31")
     verdict.write(several.verdict("op", "custom", node), make(node))
     report.run(several, [("op", "custom", cell) for cell in (node, *reversed(CELLS))])
@@ -287,14 +287,14 @@ def test_the_cells_stand_in_the_order_of_the_matrix(several: Paths) -> None:
     ]  # fmt: skip
 
 
-def test_a_cell_that_is_none_any_more_goes_away(several: Paths) -> None:
+def test_a_cell_that_no_longer_exists_leaves_the_report(several: Paths) -> None:
     report.run(several, EXPECTED)
     report.run(several, EXPECTED, exists=lambda op, lowering, cell: cell.opset != 9)
     changes = json.loads(several.report_data.read_text())["changes"]
     assert [entry["cell"] for entry in changes["gone"]] == [f"op-custom@{OTHERS[0]}"]
 
 
-def test_a_wrong_cell_of_another_run_is_told_and_does_not_fail_this_one(several: Paths) -> None:
+def test_a_wrong_cell_of_another_run_is_shown_and_does_not_fail_this_one(several: Paths) -> None:
     verdict.write(several.verdict("op", "custom", OTHERS[0]), make(OTHERS[0], "failed", detail="died", cases=()))
     report.run(several, EXPECTED)
     assert is_wrong(several.report_data)
@@ -302,8 +302,8 @@ def test_a_wrong_cell_of_another_run_is_told_and_does_not_fail_this_one(several:
         report.run(several, [("op", "custom", OTHERS[0])])
 
 
-def test_the_versions_of_every_environment_that_computed(several: Paths) -> None:
-    """torch 1.13 could not be made, and so has none; a torch that is no cell's is not told of."""
+def test_the_report_has_the_versions_of_each_environment_with_cells(several: Paths) -> None:
+    """The environment of torch 1.13 could not be made, and so has none; a torch without cells is left out."""
     for name, package, version in (
         ("torch2.9", "torch", "2.9.1+cpu"), ("torch2.9", "numpy", "2.3.1"), ("torch2.6", "torch", "2.6.0"),
         ("ort1.16", "onnxruntime", "1.16.3"),

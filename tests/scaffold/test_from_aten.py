@@ -20,7 +20,7 @@ def facts(*schemas: str, shape: tuple[int, ...] = (3, 4), outputs: tuple[tuple[t
 F32 = (((3, 4), "float32"),)
 
 
-def test_a_function_of_one_number_is_known() -> None:
+def test_a_function_of_one_element_has_a_known_formula() -> None:
     draft = from_aten(facts("aten::sinh(Tensor self) -> Tensor", outputs=F32), "aten::sinh", domain="my.aten")
     assert draft.formula and draft.formula.cpp == "std::sinh(value)"
     torch = draft.spec.torch
@@ -28,7 +28,7 @@ def test_a_function_of_one_number_is_known() -> None:
     assert [i.name for i in draft.spec.inputs] == ["x"] and draft.spec.onnx.op_type == "Sinh"
 
 
-def test_what_cannot_be_an_attribute_is_left_out_where_it_has_a_default() -> None:
+def test_an_argument_that_is_no_attribute_is_left_out_if_it_has_a_default() -> None:
     text = (
         "aten::softmax_like(Tensor self, int dim, Scalar beta=1, SymInt[2] size=0, ScalarType? dtype=None, "
         "int? n=None, MemoryFormat f=contiguous_format) -> Tensor"
@@ -40,7 +40,7 @@ def test_what_cannot_be_an_attribute_is_left_out_where_it_has_a_default() -> Non
     assert "dtype, n, f" in draft.notes[0] and draft.aten and not draft.formula and not draft.copies
 
 
-def test_outputs_are_as_torch_gave_them() -> None:
+def test_outputs_have_the_types_of_torchs() -> None:
     text = "aten::split_up(Tensor self, Tensor other) -> (Tensor values, Tensor indices)"
     draft = from_aten(facts(text, outputs=(((3, 4), "float32"), ((12,), "int64"))), "aten::split_up", domain="my.aten")
     assert [(o.name, o.type, o.shape) for o in draft.spec.outputs] == [
@@ -75,6 +75,6 @@ def test_a_reserved_name_gets_a_prefix() -> None:
         (facts("aten::f(int n) -> Tensor"), "aten::f", "no argument is a Tensor"),
     ],
 )
-def test_what_cannot_be_overridden_is_refused(found: Any, name: str, message: str) -> None:
+def test_an_operator_that_cannot_be_overridden_is_refused(found: Any, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         from_aten(found, name, domain="my.aten")

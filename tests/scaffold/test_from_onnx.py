@@ -1,4 +1,4 @@
-"""Custom nodes of a model as operators: what follows from the model, and what stays unknown."""
+"""Custom nodes of a model as operators: what is derived from the model, and what stays unknown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def draft(*nodes: dict[str, Any]) -> Draft:
     return from_nodes(nodes, shown="model.onnx")
 
 
-def test_one_node() -> None:
+def test_one_node_becomes_a_declaration() -> None:
     made = draft(
         node(
             value("x", shape=["N", 3]), value("layer.weight", shape=[3]), value("ids", I64, [3]),
@@ -53,7 +53,7 @@ def test_one_node() -> None:
     assert "(N, 3)" in spec.inputs[0].doc and not made.notes
 
 
-def test_the_version_of_the_domain_that_the_model_imports() -> None:
+def test_the_declaration_has_the_imported_version_of_the_domain() -> None:
     found = node(value("x", shape=[3])) | {"imported": 3}
     for made in (draft(found), from_nodes_and_schema([found], "my::f(Tensor x) -> Tensor", shown="model.onnx")):
         assert made.spec.onnx.versions == (1, 3)
@@ -62,7 +62,7 @@ def test_the_version_of_the_domain_that_the_model_imports() -> None:
     assert draft(node(value("x"))).spec.onnx.versions == (1,)
 
 
-def test_what_some_nodes_lack_is_optional_or_has_a_default_that_is_a_guess() -> None:
+def test_parts_that_some_nodes_lack_are_optional_or_have_a_guessed_default() -> None:
     made = draft(
         node(value("x"), value("bias"), k=("int", 3)),
         node(value("y"), name="node_2"),
@@ -73,7 +73,7 @@ def test_what_some_nodes_lack_is_optional_or_has_a_default_that_is_a_guess() -> 
     assert made.guessed == ("k",) and "k: left out by some nodes" in made.notes[0]
 
 
-def test_dtypes_that_go_together_are_one_type_variable() -> None:
+def test_dtypes_that_vary_together_are_one_type_variable() -> None:
     made = draft(
         node(value("x"), value("weight")), node(value("x", F64), value("weight", F64), outputs=[value("o", F64)])
     )
@@ -121,7 +121,7 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
         ),
     ],
 )
-def test_what_cannot_be_declared_is_refused(nodes: list[dict[str, Any]], reason: str) -> None:
+def test_nodes_that_cannot_be_declared_are_refused(nodes: list[dict[str, Any]], reason: str) -> None:
     with pytest.raises(UsageError, match=r"^model.onnx: acme.ops::FastThing cannot be declared:") as raised:
         draft(*nodes)
     assert reason in str(raised.value)
@@ -131,7 +131,7 @@ def facts(*nodes: dict[str, Any]) -> dict[str, Any]:
     return {"nodes": list(nodes), "domains": ["", "com.microsoft"], "functions": []}
 
 
-def test_nodes_of_one_operator_go_together() -> None:
+def test_nodes_of_one_operator_are_one_declaration() -> None:
     other = node(value("x")) | {"op_type": "Other"}
     found = by_operator(facts(node(value("x")), other, node(value("y"))), "m.onnx")
     assert {k: len(v) for k, v in found.items()} == {"acme.ops::FastThing": 2, "acme.ops::Other": 1}
@@ -146,12 +146,12 @@ def test_nodes_of_one_operator_go_together() -> None:
         (facts(node(value())), "FastThink", "no unknown node 'FastThink', there is: acme.ops::FastThing; did you mean"),
     ],
 )
-def test_nothing_to_declare_is_an_error(found: dict[str, Any], op_type: str, message: str) -> None:
+def test_a_model_without_custom_nodes_is_an_error(found: dict[str, Any], op_type: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         by_operator(found, "m.onnx", op_type=op_type)
 
 
-def test_a_schema_adds_a_torch_side() -> None:
+def test_a_torch_schema_adds_a_torch_operator() -> None:
     nodes = [node(value("x"), value("w"), alpha=("float", 0.5), strict=("int", 1))]
     schema = "my::fast(Tensor x, Tensor w, float alpha, bool strict=False) -> Tensor"
     spec = from_nodes_and_schema(nodes, schema, shown="m.onnx").spec

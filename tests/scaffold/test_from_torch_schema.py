@@ -1,4 +1,4 @@
-"""A torch schema as a declaration, or every reason why it cannot be one."""
+"""A torch schema as a declaration, or every reason why it cannot be declared."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_argument_may_have_the_name_of_the_type_variable() -> None:
     assert [*spec.types] == [spec.inputs[0].type] == ["T_2"]
 
 
-def test_what_differs_from_the_schema_is_noted() -> None:
+def test_differences_from_the_schema_are_noted() -> None:
     notes = from_schema("my::f(Tensor x, Tensor? bias=None, *, int axis=-1) -> Tensor", domain="my.domain").notes
     assert [n.partition(":")[0] for n in notes] == ["bias", "axis"]
     assert "its default None is left out" in notes[0] and "a declaration has no '*'" in notes[1]
@@ -112,7 +112,7 @@ def test_all_reasons_are_reported_at_once() -> None:
         ("my::f(Tensor x, int a=0.5) -> Tensor", "found 0.5, allowed: int"),
     ],
 )
-def test_what_validation_rejects_is_rejected(schema: str, reason: str) -> None:
+def test_schemas_that_validation_rejects(schema: str, reason: str) -> None:
     with pytest.raises(UsageError, match="cannot be declared so:") as raised:
         from_schema(schema, domain="my.domain")
     assert reason in str(raised.value)

@@ -73,7 +73,7 @@ def test_a_folder_with_several_files_names_them(layout: Paths) -> None:
         ),
     ],
 )
-def test_a_name_that_is_taken_is_refused_before_anything_is_written(layout: Paths, second: Draft, message: str) -> None:
+def test_a_name_that_exists_is_refused_before_anything_is_written(layout: Paths, second: Draft, message: str) -> None:
     add(layout, draft())
     before = below(layout.root)
     with pytest.raises(UsageError) as raised:
@@ -146,7 +146,7 @@ def test_files_are_formatted_by_ruff_and_clang_format(styled: Paths) -> None:
     assert write.formatted(styled.root, after) == after
 
 
-def test_no_formatter_is_needed(styled: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formatters_are_optional(styled: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = render_files.render(draft())
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin/python"))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -166,6 +166,6 @@ def test_a_formatter_that_fails_changes_nothing(
     assert write.formatted(styled.root, files) == files
 
 
-def test_a_project_without_a_style_keeps_the_kernel_as_it_is(layout: Paths) -> None:
+def test_a_project_without_a_clang_format_file_keeps_the_kernel_unformatted(layout: Paths) -> None:
     files = render_files.render(draft())
     assert write.formatted(layout.root, files)["native/one/kernel.h"] == files["native/one/kernel.h"]

@@ -41,7 +41,7 @@ class Typed:
     capsys: pytest.CaptureFixture[str]
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
-        """Return what was said; an error says nothing on stdout."""
+        """Return the output; an error prints nothing on stdout."""
         self.monkeypatch.setattr(sys, "argv", ["opmatrix", *arguments])
         assert main.main() == code
         out, err = self.capsys.readouterr()
@@ -49,7 +49,7 @@ class Typed:
         return err if code else out
 
     def refused(self, *arguments: str) -> str:
-        """Return why nothing was written."""
+        """Return the error message; nothing is written."""
         before = below(Path.cwd())
         said = self("new", *arguments, code=2)
         assert below(Path.cwd()) == before
@@ -72,7 +72,7 @@ def test_a_project_is_written(folder: Path, opmatrix: Typed) -> None:
 
 
 def test_the_checkout_has_the_files_of_a_project(root: Path) -> None:
-    """The files that need no edit: a user's project and this repository have the same."""
+    """The files that need no edit: a user's project and this repository have equal ones."""
     made = new_project.render("any")
     for name in ("dodo.py", "toxfile.py"):
         assert (root / name).read_text() == made[name]
@@ -105,7 +105,7 @@ def test_no_project_inside_another(folder: Path, opmatrix: Typed) -> None:
     said = opmatrix.refused("--project", "outer/examples/inner")
     assert f"it would be inside the project '{folder}/outer'" in said
     (folder / "docs").mkdir()
-    (folder / "docs/dodo.py").touch()  # somebody else's use of doit
+    (folder / "docs/dodo.py").touch()  # a dodo.py that is not of opmatrix
     opmatrix("new", "--project", "docs/inner")
 
 
@@ -127,7 +127,7 @@ def test_invalid_options_are_reported(opmatrix: Typed, arguments: list[str], mes
 def test_all_files_or_none(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, *arguments: Any, **options: Any) -> IO[Any]:
         if path.name == "pyproject.toml":
-            (folder / "one/two/notes").touch()  # somebody else's, meanwhile
+            (folder / "one/two/notes").touch()  # another program writes a file at the same time
             raise OSError(28, "No space left on device")
         return real(path, *arguments, **options)
 
@@ -139,14 +139,14 @@ def test_all_files_or_none(folder: Path, opmatrix: Typed, monkeypatch: pytest.Mo
     assert below(folder) == ["one", "one/two", "one/two/notes"]
 
 
-def test_a_file_that_comes_meanwhile_is_kept(folder: Path) -> None:
+def test_a_file_that_appears_at_the_same_time_is_kept(folder: Path) -> None:
     (folder / "README.md").write_text("mine")
     with pytest.raises(UsageError, match=f"File exists: '{folder}/README.md'. Nothing was written"):
         new_project.write(folder, new_project.render("one"))
     assert below(folder) == ["README.md"] and (folder / "README.md").read_text() == "mine"
 
 
-def test_outside_any_project(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_outside_any_project(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert opmatrix("list", code=2) == (f"no dodo.py in {str(folder)!r} or above it; go to the folder of the project, "
                                         "or make one: opmatrix new --project DIR\n")  # fmt: skip
     opmatrix("new", "--project", "one")
@@ -155,7 +155,7 @@ def test_outside_any_project(folder: Path, opmatrix: Typed, monkeypatch: pytest.
     assert f"the project is in '{folder}/one': go there" in opmatrix(code=2)
 
 
-def test_doit_makes_a_project_as_opmatrix_does(folder: Path) -> None:
+def test_doit_creates_a_project_as_opmatrix_does(folder: Path) -> None:
     done = subprocess.run([*DOIT, "new", "--project", "one"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0 and below(folder / "one") == FILES
     outside = subprocess.run(DOIT, cwd=folder, capture_output=True, text=True)
@@ -179,7 +179,7 @@ def test_a_task_that_opmatrix_did_not_plan_is_an_error(folder: Path, opmatrix: T
 
 
 def test_pyproject_may_name_a_command(folder: Path, opmatrix: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The doit settings of a project override those that opmatrix brings."""
+    """The doit settings of a project override those of opmatrix."""
     opmatrix("new", "--project", "one")
     monkeypatch.chdir(folder / "one")
     with (folder / "one/pyproject.toml").open("a") as file:

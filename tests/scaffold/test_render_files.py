@@ -1,4 +1,4 @@
-"""The files of a new operator are valid, follow the style of the project, and mark what is to be filled in."""
+"""The files of a new operator are valid, follow the style of the project, and mark what the user fills in."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from opmatrix.scaffold import from_aten, render_files
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_torch_schema import from_schema
 from opmatrix.spec import as_data
+from tests.support.projects import write_files
 from tests.support.torch_schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]
@@ -38,9 +39,7 @@ RUNS = {"shape": [3, 4], "outputs": [{"shape": [3, 4], "dtype": "float32"}]}
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     root = tmp_path_factory.mktemp("scaffold")
     for draft in drafts():
-        for path, text in render_files.render(draft).items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
+        write_files(root, render_files.render(draft))
     for settings in ("pyproject.toml", ".clang-format"):
         (root / settings).write_text((ROOT / settings).read_text())
     shutil.copytree(ROOT / "pipeline", root / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
@@ -59,18 +58,18 @@ def test_the_files_declare_the_drafted_operator(layout: Paths, draft: Draft) -> 
 
 
 @pytest.mark.parametrize("command", [["ruff", "check", "-q", "ops"], ["mypy", "ops"]], ids=["ruff", "mypy"])
-def test_python_is_sound_before_any_formatter_has_seen_it(layout: Paths, command: list[str]) -> None:
+def test_python_is_valid_before_any_formatter_runs(layout: Paths, command: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", *command], cwd=layout.root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_no_line_of_code_is_long() -> None:
+def test_lines_of_code_are_short() -> None:
     code = [(p, text) for draft in drafts() for p, text in render_files.render(draft).items() if not p.endswith(".md")]
     assert not [(p, line) for p, text in code for line in text.splitlines() if len(line) > 120]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS[:2])
-def test_places_to_fill_in_are_marked_and_the_placeholder_is_called_one(schema: str) -> None:
+def test_placeholders_are_marked_and_named(schema: str) -> None:
     files = render_files.render(from_schema(schema, domain="my.domain"))
     for path, text in files.items():
         assert marked_lines(text), path
@@ -78,7 +77,7 @@ def test_places_to_fill_in_are_marked_and_the_placeholder_is_called_one(schema: 
             assert "placeholder" in text and "of x, whatever else is given." in text, path
 
 
-def test_each_kind_of_argument_is_shown_in_use() -> None:
+def test_each_kind_of_argument_has_an_example() -> None:
     files = render_files.render(from_schema(SCHEMAS[1], domain="my.domain"))
     kernel, reference = files["native/every/kernel.h"], files["ops/every/reference.py"]
     for said in (
@@ -93,7 +92,7 @@ def test_each_kind_of_argument_is_shown_in_use() -> None:
         assert said in reference
 
 
-def test_nothing_is_to_be_filled_in_where_the_arithmetic_is_known() -> None:
+def test_a_known_formula_leaves_no_placeholder() -> None:
     found = {"torch": "2.13", "schemas": {"": "aten::sinh(Tensor self) -> Tensor"}, "runs": {"": RUNS}}
     files = render_files.render(from_aten.from_aten(found, "aten::sinh", domain="my.aten"))
     assert "std::sinh(value)" in files["native/sinh/kernel.h"] and "FILL IN" not in files["native/sinh/kernel.h"]

@@ -86,7 +86,7 @@ def test_new_operators_are_verified_at_once(project: Project) -> None:
     assert {r["outcome"] for r in records.values()} == {"verified"} and len(records) == 3 * 5 + 3
 
 
-def test_a_node_in_a_branch_counts(project: Project) -> None:
+def test_a_node_in_a_branch_is_declared(project: Project) -> None:
     spec = (project.root / "ops/weird/spec.py").read_text()
     assert "Declared from 2 nodes of model.onnx" in spec
     assert 'Input(name="weight_2", type="T", optional=True, doc="FILL IN; in the model of shape (4,)")' in spec

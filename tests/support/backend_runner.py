@@ -1,4 +1,4 @@
-"""onnx's own backend-test runner, with ONNX Runtime and an operator's library, over folders that verify made."""
+"""onnx's own backend test runner, with ONNX Runtime and an operator's library, on folders that verify wrote."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Folder:
 
 
 def folders(layout: Paths, operator: Operator, lowering: Lowering, cell: Cell) -> list[Folder]:
-    """Return the folders of one cell, without those of models that are declared unsupported."""
+    """Return the folders of one cell, except those of models that are declared unsupported."""
     ours = lowering == "custom" and has_ort_library(operator.spec)
     return [
         Folder(
@@ -89,10 +89,10 @@ class _Runner(Runner):
 
 
 def _backend(library: Path | None) -> type[OnnxRuntimeBackend]:
-    """Return ONNX Runtime's backend with a custom-op library, which it cannot be given otherwise.
+    """Return ONNX Runtime's backend with a custom-op library, for which the backend has no option.
 
-    It skips every model that imports a domain other than ONNX's own, as long as ALLOW_RELEASED_ONNX_OPSET_ONLY is 1:
-    its tests would be green, and nothing would have run.
+    With ALLOW_RELEASED_ONNX_OPSET_ONLY=1, it skips every model that imports a domain other than ONNX's own: the tests
+    would pass without a run.
     """
 
     class WithLibrary(OnnxRuntimeBackend):

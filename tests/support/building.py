@@ -11,12 +11,19 @@ from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.project.paths import Paths
 from opmatrix.stages import codegen, compile, headers
 from opmatrix.toolchain.find_tools import find_toolchain
+from tests.support.projects import ROOT, with_reference
 
-ROOT = Path(__file__).resolve().parents[2]
+
+def with_native(root: Path, name: str, reference: str) -> Paths:
+    """Make a project with the reference of one operator, native/ and the headers of ONNX Runtime."""
+    layout = with_reference(root, name, reference)
+    shutil.copytree(ROOT / "native", layout.native)
+    headers.run(layout)
+    return layout
 
 
 def copy_project(folder: Path, *names: str) -> Paths:
-    """Copy what people write of the operators `names`, or of group_norm alone, to `folder`."""
+    """Copy the handwritten files of the operators `names`, or of group_norm alone, to `folder`."""
     for part in (*(f"ops/{name}" for name in names or ("group_norm",)), "native"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "dodo.py").touch()

@@ -1,4 +1,4 @@
-"""A tiny operator, y = 2 x, to plant faults in: no torch and no exporter, and a compiler only for its kernel."""
+"""A small operator, y = 2 x, to plant faults in: no torch and no exporter, and a compiler only for its kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from opmatrix.spec import (
     Tolerance,
     Values,
 )
+from opmatrix.stages import data
 from opmatrix.version import minor
+from tests.support.projects import with_reference
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort=minor(installed().onnxruntime))
 REFERENCE = """
@@ -67,10 +69,7 @@ OPERATOR = Operator(spec=SPEC, models=(DYNAMIC,))
 
 def project(root: Path, *, reference: str = REFERENCE) -> Paths:
     """Make a project with the operator's reference in it."""
-    layout = Paths(root)
-    layout.op("double").mkdir(parents=True)
-    layout.reference("double").write_text(reference)
-    return layout
+    return with_reference(root, "double", reference)
 
 
 def with_case(tensor: Tensor) -> Operator:
@@ -80,7 +79,7 @@ def with_case(tensor: Tensor) -> Operator:
 
 
 def model(lowering: Lowering, *, factor: float = 2.0, ir_version: int = 8, opset: int = 18) -> ModelProto:
-    """Return what an exporter would write for `DYNAMIC`."""
+    """Return the model that an exporter writes for `DYNAMIC`."""
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", "M"]) for n in "XY")
     if lowering == "custom":
         nodes = [helper.make_node("Double", ["X"], ["Y"], domain="test.domain", factor=factor)]
@@ -103,10 +102,19 @@ def with_body(*, factor: float = 2.0) -> ModelProto:
 
 
 def write_model(layout: Paths, lowering: Lowering, proto: ModelProto | None = None) -> Path:
-    """Put a model where the export stage does; beside a decomposed one, the one with a function body."""
+    """Write a model where the export stage does; for a decomposed one, also the one with a function body."""
     path = layout.model("double", lowering, CELL, "dynamic")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes((proto or model(lowering)).SerializeToString())
     if lowering == "decomposed":
         layout.function_model("double", CELL, "dynamic").write_bytes(with_body().SerializeToString())
     return path
+
+
+def exported(root: Path, operator: Operator, *lowerings: Lowering) -> Paths:
+    """Make a project with the test data of `operator` and its models in some lowerings."""
+    layout = project(root)
+    data.run(layout, operator)
+    for lowering in lowerings:
+        write_model(layout, lowering)
+    return layout

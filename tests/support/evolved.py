@@ -1,10 +1,10 @@
-"""A second version of group_norm for tests, made of the first as its owner would: a new attribute, `lift`."""
+"""A second version of group_norm for tests, made from the first as its owner would: a new attribute, `lift`."""
 
 from __future__ import annotations
 
 from tests.support.projects import Project
 
-SINCE = 3  # versions 1 and 2 of the domain are taken: models of the first schema import either
+SINCE = 3  # versions 1 and 2 of the domain are published: models of the first schema import either
 
 SPEC = (
     ("versions=(1, 2)", f"versions=(1, 2, {SINCE})"),
@@ -51,7 +51,7 @@ CASES = (
 
 
 def evolve(project: Project) -> None:
-    """Give group_norm of a project its second version, with models of both."""
+    """Write the second version of a project's group_norm, with models of both."""
     for path, changes in (
         ("ops/group_norm/spec.py", SPEC),
         ("native/group_norm/kernel.h", KERNEL),

@@ -1,4 +1,4 @@
-"""Run a function in a forked child: torch is imported once, and what a child registers ends with it."""
+"""Run a function in a forked child: torch is imported once, and the child's registrations end with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opmatrix.errors import OpmatrixError
 def forked(function: Callable[[], None], output: Path) -> str:
     """Return the message of the OpmatrixError that `function` raises in a child, or "".
 
-    All that the child prints goes to `output`. Anything else that it raises is raised here, as its traceback.
+    `output` gets all that the child prints. Any other exception is raised here, with the child's traceback.
     """
     message = output.with_name(output.name + ".error")
     if not (child := os.fork()):
@@ -30,7 +30,7 @@ def _run(function: Callable[[], None], output: Path, message: Path) -> int:
         with output.open("w") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)  # pytest's own goes elsewhere
+        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)  # pytest's own output goes elsewhere
         function()
     except OpmatrixError as error:
         message.write_text(str(error))

@@ -1,6 +1,6 @@
-"""An operator with an optional and a variadic input, several dtypes, two outputs, of which the data decide one's size.
+"""An operator with optional and variadic inputs, several dtypes and two outputs, one with a data-dependent size.
 
-Its models are made of standard operators alone: no compiler, no torch, no exporter.
+Its models consist of standard operators: no compiler, no torch, no exporter.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from opmatrix.spec import (
     Values,
 )
 from tests.support.double import CELL
+from tests.support.projects import with_reference
 
 REFERENCE = """
 import numpy as np
@@ -98,7 +99,7 @@ def model(nodes: list[NodeProto], inputs: Mapping[str, int], *, dtype: int) -> M
 
 
 def decomposed(dtype: int, *, mask: bool, others: int, kept: str = "keep") -> ModelProto:
-    """Return the operator in standard ones; `kept` is what the second output is made of."""
+    """Return the operator in standard nodes; `kept` is the source of the second output."""
     inputs = {"x": dtype} | ({"mask": TensorProto.BOOL} if mask else {}) | {f"others_{n}": dtype for n in range(others)}
     nodes = [
         helper.make_node("Identity", ["mask"], ["keep"]) if mask else helper.make_node("Equal", ["x", "x"], ["keep"]),
@@ -113,14 +114,11 @@ def decomposed(dtype: int, *, mask: bool, others: int, kept: str = "keep") -> Mo
 
 def project(root: Path) -> Paths:
     """Make a project with the operator's reference in it."""
-    layout = Paths(root)
-    layout.op("many").mkdir(parents=True)
-    layout.reference("many").write_text(REFERENCE)
-    return layout
+    return with_reference(root, "many", REFERENCE)
 
 
 def write_model(layout: Paths, proto: ModelProto) -> None:
-    """Put the model where the export stage does."""
+    """Write the model where the export stage does."""
     path = layout.model("many", "decomposed", CELL, "model")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(proto.SerializeToString())

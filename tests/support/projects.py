@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,39 @@ from typing import Any
 from opmatrix.project.paths import Paths
 
 ROOT = Path(__file__).parents[2]
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files, given as text by path, and the folders that they are in."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    """Replace `old` in a file, which must contain it."""
+    text = path.read_text()
+    assert old in text, f"{old!r} is not in {path}"
+    path.write_text(text.replace(old, new))
+
+
+@contextmanager
+def edited(path: Path, old: str, new: str) -> Iterator[None]:
+    """Replace `old` in a file, which must contain it, and restore the file afterwards."""
+    before = path.read_text()
+    replace_in(path, old, new)
+    try:
+        yield
+    finally:
+        path.write_text(before)
+
+
+def with_reference(root: Path, name: str, reference: str) -> Paths:
+    """Make a project with only the reference of one operator."""
+    layout = Paths(root)
+    layout.op(name).mkdir(parents=True)
+    layout.reference(name).write_text(reference)
+    return layout
 
 
 @dataclass(frozen=True)
@@ -31,13 +65,13 @@ class Project:
     def copy(
         cls, folder: Path, *, operators: Sequence[str] = ("group_norm",), seconds: int = 60, megabytes: int = 8000
     ) -> Project:
-        """Copy what people write of some operators; `seconds` and `megabytes` are the limits of a step."""
+        """Copy the handwritten files of some operators; `seconds` and `megabytes` are the limits of a step."""
         for part in (
             "native/include",
             "native/binding",
             *(f"{room}/{o}" for room in ("ops", "native") for o in operators),
         ):
-            if (ROOT / part).is_dir():  # an operator without a kernel of ours has no folder in native/
+            if (ROOT / part).is_dir():  # an operator without a kernel has no folder in native/
                 shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "dodo.py", folder / "dodo.py")
         settings = (ROOT / "pyproject.toml").read_text()
@@ -46,7 +80,7 @@ class Project:
         return cls(folder)
 
     def bring(self, *operators: str) -> None:
-        """Add operators that come as they are, with bindings of their own: those of tests/projects/existing."""
+        """Add existing operators with handwritten bindings: those of tests/projects/existing."""
         for part in ("third_party", *(f"{room}/{o}" for room in ("ops", "native") for o in operators)):
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(
@@ -54,11 +88,11 @@ class Project:
             )
 
     def unpublish(self, operator: str) -> None:
-        """Remove what a declaration is held against, so that it may be edited in ways that would be refused."""
+        """Remove the published schemas, so that a test may edit the declaration in ways that they would refuse."""
         shutil.rmtree(self.layout.op(operator) / "published")
 
     def second_operator(self, name: str) -> None:
-        """Add group_norm once more under other names. Nobody was given it."""
+        """Add group_norm again under other names; it is not published."""
         for part in ("ops", "native"):
             ignored = shutil.ignore_patterns("published", "__pycache__")
             shutil.copytree(self.root / part / "group_norm", self.root / part / name, ignore=ignored)
@@ -68,13 +102,11 @@ class Project:
                 path.write_text(text)
 
     def replace(self, path: str, old: str, new: str) -> None:
-        """Replace `old` in a file; it must be there."""
-        text = (self.root / path).read_text()
-        assert old in text, f"{old!r} is not in {path}"
-        (self.root / path).write_text(text.replace(old, new))
+        """Replace `old` in a file, which must contain it."""
+        replace_in(self.root / path, old, new)
 
     def doit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run doit. A project with a pipeline/ of its own uses the opmatrix in it."""
+        """Run doit. A project with its own pipeline/ uses the opmatrix in it."""
         own = self.root / "pipeline"
         path = [str(own)] if own.is_dir() else []
         path += filter(None, [(os.environ | environment).get("PYTHONPATH")])

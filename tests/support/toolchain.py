@@ -1,4 +1,4 @@
-"""A compiler, a linker and a torch that no machine has, for what is computed from their paths."""
+"""A compiler, a linker and a torch with paths that exist on no machine, for results that depend on the paths."""
 
 from __future__ import annotations
 

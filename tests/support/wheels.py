@@ -1,4 +1,4 @@
-"""opmatrix as its users get it: the wheel, built from the sources."""
+"""The wheel of opmatrix, built from the sources."""
 
 from __future__ import annotations
 

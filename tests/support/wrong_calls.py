@@ -19,7 +19,7 @@ for call in calls:
 
 
 def messages(program: str, *arguments: str | Path) -> dict[str, str]:
-    """Return what a Python program prints last, as JSON: the messages by call."""
+    """Return the messages by call, which a Python program prints last, as JSON."""
     done = subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)

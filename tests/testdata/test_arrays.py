@@ -1,4 +1,4 @@
-"""Arrays from the tensors that a case describes."""
+"""Arrays made from the tensors of a case."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_every_dtype_is_made_and_named(dtype: DType) -> None:
     assert dtype_name(made) == dtype
 
 
-def test_random_numbers_follow_from_the_seed_alone() -> None:
+def test_random_values_depend_only_on_the_seed() -> None:
     tensor = Random(shape=(3, 4))
     np.testing.assert_array_equal(make(tensor), make(tensor))
     assert (make(tensor) != array(tensor, "float32", seed_of=seed_of("op", "other", "x"))).all()
 
 
-def test_the_layout_changes_no_number() -> None:
+def test_the_layout_does_not_change_values() -> None:
     np.testing.assert_array_equal(make(Random(shape=(3, 4))), make(Random(shape=(3, 4), layout="transposed")))
     assert make(Random(shape=(3, 4), layout="transposed")).flags.c_contiguous
 
@@ -59,7 +59,7 @@ def test_scalars_and_empty_tensors(shape: tuple[int, ...]) -> None:
     assert make(Values(values=3.0)).shape == ()
 
 
-def test_specials_stand_at_flat_indices() -> None:
+def test_specials_are_at_flat_indices() -> None:
     made = make(Random(shape=(2, 3), specials={1: math.nan, 5: -math.inf}))
     assert math.isnan(made[0, 1])
     assert made[1, 2] == -math.inf
@@ -70,7 +70,7 @@ def test_specials_stand_at_flat_indices() -> None:
     ("dtype", "values"),
     [("int64", (-(2**63), 2**63 - 1)), ("uint64", (0, 2**64 - 1)), ("int64", (2**53 + 1, 0))],
 )
-def test_the_ends_of_wide_integers_are_exact(dtype: DType, values: Nested) -> None:
+def test_the_limits_of_wide_integers_are_exact(dtype: DType, values: Nested) -> None:
     assert tuple(int(v) for v in make(Values(values=values), dtype)) == values
 
 
@@ -94,11 +94,11 @@ def test_the_ends_of_wide_integers_are_exact(dtype: DType, values: Nested) -> No
         (Random(shape=(1,)), "string", "no random tensor of strings"),
     ],
 )
-def test_what_cannot_be_made_is_refused(tensor: Tensor, dtype: DType, message: str) -> None:
+def test_an_invalid_tensor_is_refused(tensor: Tensor, dtype: DType, message: str) -> None:
     with pytest.raises(DataError) as caught:
         make(tensor, dtype)
     assert message in str(caught.value)
 
 
-def test_infinities_fit_every_float() -> None:
+def test_infinities_fit_every_float_dtype() -> None:
     assert np.isinf(make(Values(values=(math.inf, -math.inf)), "bfloat16").astype(np.float32)).all()

@@ -1,4 +1,4 @@
-"""What counts as equal, and what is said where it is not."""
+"""Which results are equal, and the message for a difference."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_special_value_equals_nothing_else(actual: float, expected: float, dty
     assert found.error == found.tolerance_used == INF
 
 
-def test_the_limit_is_numpys_and_included() -> None:
+def test_the_limit_is_numpys_and_inclusive() -> None:
     within = check([1.5, 0.25], [1.0, 0.0], tolerance=Tolerance(rtol=0.25, atol=0.25))
     assert within.ok
     assert within.tolerance_used == 1.0
@@ -55,12 +55,12 @@ def test_ulp_are_those_of_the_dtype(dtype: DType, ulp: float) -> None:
     assert found.error == 3 * ulp
 
 
-def test_an_error_beyond_all_ulp() -> None:
-    found = check([1e300], [1e-300], "float64")  # no warning of NumPy's
+def test_an_error_larger_than_all_ulp() -> None:
+    found = check([1e300], [1e-300], "float64")  # NumPy warns about nothing
     assert (found.error, found.ulp) == (1e300, INF)
 
 
-def test_a_zero_has_no_ulp() -> None:
+def test_zero_has_no_ulp() -> None:
     assert check([1e-6], [0.0]).ulp == 0
 
 
@@ -75,7 +75,7 @@ def test_the_message_names_the_worst_element() -> None:
     assert mismatch("op-custom-case@cell", found, replay="do it") == f"op-custom-case@cell: {found}. Replay: do it"
 
 
-def test_one_of_many_differs() -> None:
+def test_one_of_many_elements_differs() -> None:
     assert str(check([1.0, 3.0], [1.0, 2.0])).startswith("1 of 2 elements differs beyond")
 
 
@@ -100,12 +100,12 @@ def test_bools_and_strings() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0, 3)])
-def test_empty_arrays_are_equal_where_their_shapes_are(shape: tuple[int, ...]) -> None:
+def test_empty_arrays_with_equal_shapes_are_equal(shape: tuple[int, ...]) -> None:
     assert compare(np.zeros(shape), np.zeros(shape), tolerance=EXACT).ok
     assert compare(np.zeros(shape), np.zeros((*shape, 1)), tolerance=EXACT).problem.startswith("shape is")
 
 
-def test_dtype_and_shape_come_first() -> None:
+def test_dtype_and_shape_are_compared_first() -> None:
     one = np.ones((1, 2), np.float32)
     assert str(compare(one.astype(np.float64), one, tolerance=LOOSE)) == "dtype is float64, expected float32"
     assert str(compare(one.ravel(), one, tolerance=LOOSE)) == "shape is (2,), expected (1, 2)"

@@ -1,4 +1,4 @@
-"""What is drawn from a declaration holds every kind of input that is hard on a kernel, wherever it is legal."""
+"""Generated cases include every kind of input that is hard for a kernel, wherever the declaration allows it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sizes(array: Any) -> Iterator[str]:
 
 
 def numbers(array: Any) -> Iterator[str]:
-    """Yield what kinds of numbers stand in an array, with its dtype."""
+    """Yield the kinds of values in an array, with its dtype."""
     dtype = array.dtype
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
@@ -54,7 +54,7 @@ def numbers(array: Any) -> Iterator[str]:
 
 
 def kinds(operator: Operator, model: Model) -> Iterator[str]:
-    """Yield every kind of input that one drawn model has."""
+    """Yield every kind of input in one generated model."""
     (case,) = model.cases
     spec = operator.spec
     yield " ".join(model.types.values())
@@ -69,7 +69,7 @@ def kinds(operator: Operator, model: Model) -> Iterator[str]:
 
 
 def has_shapes(part: Input) -> bool:
-    """Return whether the declaration leaves anything of a shape open: a parameter of one number has no strides."""
+    """Return whether any shape in the declaration is open: a parameter of one element has no strides."""
     return part.dims is None or any(not isinstance(d, int) for d in part.dims)
 
 
@@ -84,7 +84,7 @@ def legal(operator: Operator) -> Iterator[str]:
             continue
         dtypes = {dtype_of(part.type, types) for types in dtype_tuples(spec)}
         for layout in get_args(Strides):
-            if dtypes != {"bool"} or layout != "expanded":  # random bools have no axis along which all are the same
+            if dtypes != {"bool"} or layout != "expanded":  # random bools have no axis along which all are equal
                 yield f"{layout} in {part.name}"
         for size in ("size 0", "size 1", "size 2", "a prime size"):
             yield f"{size} in {part.name}"
@@ -101,14 +101,14 @@ def legal(operator: Operator) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
-def test_every_legal_kind_is_drawn(operator: Operator, tmp_path: Path) -> None:
+def test_every_allowed_kind_is_generated(operator: Operator, tmp_path: Path) -> None:
     drawn = hypothesis_draw.collect(operator, examples=hypothesis_draw.EXAMPLES, home=tmp_path)
     found = {kind for model in drawn for kind in kinds(operator, model)}
     assert {*legal(operator)} - found == set()
 
 
-def test_the_same_is_drawn_every_time(tmp_path: Path) -> None:
-    """A failure must come back, on every machine and whatever else this process has imported."""
+def test_generated_cases_are_reproducible(tmp_path: Path) -> None:
+    """A failure must repeat, on every machine and with any other imports in the process."""
     operator = next(o for o in OPERATORS if o.name == "nms")
     first, second = (hypothesis_draw.collect(operator, examples=50, home=tmp_path) for _ in range(2))
     assert [m.name for m in first] == [m.name for m in second]

@@ -1,4 +1,4 @@
-"""What is derived from a declaration as calls that it forbids."""
+"""Calls that a declaration forbids, derived from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DERIVED = {
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_what_is_derived(name: str, root: Path) -> None:
+def test_the_derived_calls(name: str, root: Path) -> None:
     found = list(invalid_calls(load_operator(Paths(root), name)))
     assert "; ".join(map(str, found)) == " ".join(DERIVED[name].split())
 
@@ -43,7 +43,7 @@ def forms(argument: Argument) -> list[tuple[str, tuple[int, ...]]]:
     return [(str(a.dtype), a.shape) for a in arrays]
 
 
-def test_a_call_differs_from_a_sound_one_in_one_argument(root: Path) -> None:
+def test_a_call_differs_from_a_valid_one_in_one_argument(root: Path) -> None:
     operator = load_operator(Paths(root), "nms")
     right = valid_call(operator)
     assert len(forms(right.inputs[4])) == 2, "the case that gives most inputs"

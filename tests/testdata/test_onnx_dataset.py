@@ -50,7 +50,7 @@ def test_a_new_case_leaves_the_others_as_they_are(tmp_path: Path) -> None:
     assert before.items() < contents(layout).items()
 
 
-def test_what_no_case_asks_for_is_removed(tmp_path: Path) -> None:
+def test_files_of_removed_cases_are_deleted(tmp_path: Path) -> None:
     layout = project(tmp_path)
     data.run(layout, replace(OPERATOR, models=(DYNAMIC, replace(DYNAMIC, name="other"))))
     (layout.data("double", "dynamic", 0) / "input_7.pb").write_bytes(b"")
@@ -70,7 +70,7 @@ def test_what_no_case_asks_for_is_removed(tmp_path: Path) -> None:
         ("def double(x, *, factor):\n    return x.sum(0)", "the reference gives 'y' the shape (3,); the shape rule"),
     ],
 )
-def test_a_reference_that_gives_no_usable_output(tmp_path: Path, reference: str, message: str) -> None:
+def test_a_reference_without_a_usable_output(tmp_path: Path, reference: str, message: str) -> None:
     layout = project(tmp_path, reference=reference)
     with pytest.raises(DataError) as caught:
         data.run(layout, with_case(Random(shape=(2, 3))))
@@ -83,13 +83,13 @@ def test_a_mistake_names_file_case_and_input(tmp_path: Path) -> None:
         data.run(project(tmp_path), with_case(Values(values=((1.0,), (1.0, 2.0)))))
 
 
-def test_all_cases_are_judged_before_anything_is_said(tmp_path: Path) -> None:
+def test_all_cases_are_checked_before_the_report(tmp_path: Path) -> None:
     layout = project(tmp_path, reference="def double(x, *, factor):\n    raise ValueError('no')")
     with pytest.raises(DataError) as caught:
         data.run(layout, OPERATOR)
     first, *others = [case.name for case in DYNAMIC.cases]
-    told = f"ops/double/cases.py: case {first!r}: ops/double/reference.py:2: ValueError: no. Also {', '.join(others)}"
-    assert str(caught.value) == told, "what is wrong with all of them is told once"
+    wanted = f"ops/double/cases.py: case {first!r}: ops/double/reference.py:2: ValueError: no. Also {', '.join(others)}"
+    assert str(caught.value) == wanted, "what is wrong with all of them is told once"
 
 
 def test_a_missing_reference(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_reference_is_cast_to_the_declared_dtype(tmp_path: Path) -> None:
     ("body", "problem"),
     [("x > 0", ""), ("(x > 0).astype('i8')", ""), ("x", "is float32"), ("x.astype('i8') + 2**40", "is int64")],
 )
-def test_a_number_may_not_turn_into_another(tmp_path: Path, body: str, problem: str) -> None:
+def test_a_value_may_not_change_in_a_cast(tmp_path: Path, body: str, problem: str) -> None:
     spec = replace(SPEC, outputs=(Output(name="y", type="int32", shape=SameAs(input="x")),))
     layout = project(tmp_path, reference=f"def double(x, *, factor):\n    return {body}")
     operator = Operator(spec=spec, models=with_case(Random(shape=(2, 3))).models)
@@ -131,7 +131,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
-def test_every_operator_gives_data(operator: Operator, tmp_path: Path, root: Path) -> None:
+def test_every_operator_has_data(operator: Operator, tmp_path: Path, root: Path) -> None:
     layout = Paths(tmp_path)
     layout.op(operator.name).mkdir(parents=True)
     layout.reference(operator.name).write_bytes(Paths(root).reference(operator.name).read_bytes())

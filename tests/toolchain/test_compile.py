@@ -1,4 +1,4 @@
-"""The compile stage on copies of group_norm: what it builds, what it repeats, what it refuses, and how it says so."""
+"""The compile stage on copies of group_norm: what it builds, what it repeats, what it refuses, and its messages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from opmatrix.stages import compile
 from opmatrix.toolchain import elf_symbols, ninja_file
 from opmatrix.toolchain.find_tools import find_toolchain
 from tests.support.building import build, compile_program, copy_project
+from tests.support.projects import replace_in
 
 pytestmark = pytest.mark.compile
 
@@ -34,7 +35,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 @pytest.fixture
 def layout(built: Paths, tmp_path: Path) -> Paths:
-    """A copy of a built project, with its time stamps; absolute paths in it make ninja start anew."""
+    """A copy of a built project, with its time stamps; its absolute paths make ninja build once more."""
     copy = Paths(tmp_path / "project")
     shutil.copytree(built.root, copy.root)
     build(copy)
@@ -46,15 +47,9 @@ def libraries(layout: Paths) -> tuple[Path, Path]:
 
 
 def outputs(layout: Paths) -> dict[str, tuple[bytes, int]]:
-    """Return content and time stamp of everything that ninja made."""
+    """Return content and time stamp of all outputs of ninja."""
     paths = [*layout.compile_folder(NAME).glob("*.o"), *libraries(layout)]
     return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in paths}
-
-
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
 
 
 def test_equal_content_gives_equal_bytes_in_any_folder(built: Paths, tmp_path: Path) -> None:
@@ -75,7 +70,7 @@ def test_nothing_to_do_changes_nothing(layout: Paths) -> None:
 
 
 @pytest.mark.parametrize("path", ["native/group_norm/kernel.h", "native/include/opmatrix/check.h"])
-def test_a_comment_compiles_and_stops(layout: Paths, path: str) -> None:
+def test_a_changed_comment_changes_no_output(layout: Paths, path: str) -> None:
     before = outputs(layout)
     (layout.root / path).write_text(
         "// a comment, and so another line number for everything\n" + (layout.root / path).read_text()
@@ -86,7 +81,7 @@ def test_a_comment_compiles_and_stops(layout: Paths, path: str) -> None:
 
 def test_a_kernel_edit_compiles_the_kernel_alone(layout: Paths) -> None:
     before = outputs(layout)
-    edit(layout.kernel(NAME), "* factor + summand", "* factor - summand")
+    replace_in(layout.kernel(NAME), "* factor + summand", "* factor - summand")
     build(layout)
     changed = {name for name, content in outputs(layout).items() if content != before[name]}
     assert changed == {"kernel.o", "libgroup_norm_torch.so", "libgroup_norm_ort.so"}
@@ -96,14 +91,14 @@ def test_an_edit_with_an_old_time_stamp_is_seen(layout: Paths) -> None:
     """As after unpacking an archive; ninja alone would keep the old object."""
     before = libraries(layout)[0].read_bytes()
     stamp = layout.kernel(NAME).stat()
-    edit(layout.kernel(NAME), "* factor + summand", "* factor - summand")
+    replace_in(layout.kernel(NAME), "* factor + summand", "* factor - summand")
     os.utime(layout.kernel(NAME), ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     build(layout)
     assert libraries(layout)[0].read_bytes() != before
 
 
 def test_another_compiler_compiles_everything(layout: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An upgrade in place: the same path, other content."""
+    """An upgrade in place: the same path with other content."""
     wrapper = tmp_path / "compiler"
     real = find_toolchain(os.environ).compiler[0]
     wrapper.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
@@ -112,11 +107,11 @@ def test_another_compiler_compiles_everything(layout: Paths, tmp_path: Path, mon
     build(layout)
     wrapper.write_text(f'#!/bin/sh\necho x >> "{tmp_path}/calls"\nexec {real} "$@"\n')
     build(layout)
-    assert len((tmp_path / "calls").read_text().split()) == 5 + 3  # objects and links, the stub's among them
+    assert len((tmp_path / "calls").read_text().split()) == 5 + 3  # objects and links, also of the stub
 
 
 def test_a_compile_error_is_the_compilers_message_alone(layout: Paths) -> None:
-    edit(layout.kernel(NAME), "const double offset = sum /", "const double offset = summ /")
+    replace_in(layout.kernel(NAME), "const double offset = sum /", "const double offset = summ /")
     line = next(n for n, text in enumerate(layout.kernel(NAME).read_text().splitlines(), 1) if "summ /" in text)
     with pytest.raises(CompileError) as caught:
         build(layout)
@@ -126,13 +121,13 @@ def test_a_compile_error_is_the_compilers_message_alone(layout: Paths) -> None:
 
 
 def test_a_warning_is_an_error(layout: Paths) -> None:
-    edit(layout.kernel(NAME), "const Moments m =", "int unused;\n      const Moments m =")
+    replace_in(layout.kernel(NAME), "const Moments m =", "int unused;\n      const Moments m =")
     with pytest.raises(CompileError, match=r"unused variable .unused."):
         build(layout)
 
 
 def test_an_interrupted_build_is_repaired(layout: Paths) -> None:
-    """What is killed leaves a temporary file, never half an output."""
+    """A killed process leaves a temporary file, never a part of an output."""
     before = outputs(layout)
     (layout.compile_folder(NAME) / "kernel.o.new").write_bytes(b"half")
     (layout.compile_folder(NAME) / "torch.o").unlink()
@@ -141,7 +136,7 @@ def test_an_interrupted_build_is_repaired(layout: Paths) -> None:
 
 
 def test_an_edited_kernel_compiles_nothing_else(tmp_path: Path) -> None:
-    """Not even right after the first build, which has learned what headers there are."""
+    """Not even right after the first build, which has recorded the headers."""
     layout = copy_project(tmp_path)
 
     def compiled() -> dict[str, str]:
@@ -150,7 +145,7 @@ def test_an_edited_kernel_compiles_nothing_else(tmp_path: Path) -> None:
 
     build(layout)
     before = compiled()
-    edit(layout.kernel(NAME), "if (x.numel() == 0) return;", "if (x.numel() <= 0) return;")
+    replace_in(layout.kernel(NAME), "if (x.numel() == 0) return;", "if (x.numel() <= 0) return;")
     build(layout)
     now = compiled()
     assert "kernel.o" in now and {o for o in now if o.endswith(".o") and now[o] != before[o]} == {"kernel.o"}
@@ -165,7 +160,7 @@ def test_the_debug_build_has_its_own_folder_and_debug_information(layout: Paths)
     assert b".debug_info" not in libraries(layout)[0].read_bytes()
 
 
-def test_editors_get_the_commands(built: Paths) -> None:
+def test_editors_have_the_compile_commands(built: Paths) -> None:
     entries = json.loads((built.build / compile.COMMANDS).read_text())
     assert sorted(Path(e["file"]).name for e in entries) == [
         "kernel.cc",
@@ -187,8 +182,8 @@ def test_the_libraries_pass_the_gate(built: Paths) -> None:
     assert "libtorch_cpu.so" in torch.needed and not [n for n in ort.needed if "torch" in n]
 
 
-def test_the_torch_library_does_not_load_without_torch_but_loads_by_itself(built: Paths) -> None:
-    """In a process of its own: another test of this one may have imported torch."""
+def test_the_torch_library_loads_only_with_torch_in_the_process(built: Paths) -> None:
+    """In a new process: another test of this one may have imported torch."""
     code = f"import ctypes; ctypes.CDLL({str(libraries(built)[0])!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1 and "OSError: libtorch_cpu.so" in done.stderr
@@ -198,7 +193,7 @@ def test_the_torch_library_does_not_load_without_torch_but_loads_by_itself(built
 def test_a_library_that_older_systems_cannot_load_is_refused(
     library: int, built: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if it were compiled on a system newer than the ceiling, which every system is one day."""
+    """As if it were compiled on a system newer than the oldest supported one."""
     path = libraries(built)[library]
     check = (lambda p: elf_symbols.check_torch_library(p, target="2.9"), elf_symbols.check_ort_library)[library]
     check(path)
@@ -219,25 +214,27 @@ def test_a_library_for_one_torch_is_refused_where_one_serves_many(built: Paths) 
 
 def test_a_symbol_beyond_the_target_is_refused(layout: Paths) -> None:
     shims = layout.binding / "stable/torch_shims.h"
-    edit(shims, "[[gnu::weak]] AOTITorchError torch_parallel_for", "AOTITorchError torch_parallel_for")
-    edit(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return")
+    replace_in(shims, "[[gnu::weak]] AOTITorchError torch_parallel_for", "AOTITorchError torch_parallel_for")
+    replace_in(
+        layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return", "if (end < begin) return"
+    )
     with pytest.raises(CompileError, match=r"needs 'torch_parallel_for', which torch 2\.9 does not export"):
         build(layout)
 
 
 def test_a_newer_function_that_is_not_listed_is_refused(layout: Paths) -> None:
-    """torch 2.9 would load the library, and call null."""
+    """torch 2.9 would load the library, and call a null pointer."""
     shims = layout.binding / "stable/torch_shims.h"
-    edit(shims, "[[gnu::weak]] AOTITorchError torch_list_size", "[[gnu::weak]] void torch_get_num_threads();\n"
+    replace_in(shims, "[[gnu::weak]] AOTITorchError torch_list_size", "[[gnu::weak]] void torch_get_num_threads();\n"
          "[[gnu::weak]] AOTITorchError torch_list_size")  # fmt: skip
-    edit(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return",
+    replace_in(layout.binding / "stable/torch.h", "if (torch_parallel_for == nullptr) return",
          "torch_get_num_threads();\n    if (torch_parallel_for == nullptr) return")  # fmt: skip
     with pytest.raises(CompileError, match=r"uses 'torch_get_num_threads', which torch 2\.9 does not export, and may "):
         build(layout)
 
 
-def test_an_older_torch_is_told(built: Paths, tmp_path: Path) -> None:
-    """By those who load the library by hand: the loader would name a symbol, and no version."""
+def test_an_older_torch_has_a_message(built: Paths, tmp_path: Path) -> None:
+    """For programs that load the library directly: the loader would name a symbol, and no version."""
     without = tmp_path / "libtorch_cpu.so"
     subprocess.run(["g++", "-shared", "-x", "c", "/dev/null", "-o", without], check=True)
     program = """
@@ -259,27 +256,27 @@ print(library.opmatrix_error().decode())
 def test_a_cpp_symbol_of_torch_is_refused(layout: Paths) -> None:
     kernel = layout.kernel(NAME)
     kernel.write_text(kernel.read_text() + "\nnamespace at { void set_num_threads(int); }\n")
-    edit(kernel, "if (x.numel() == 0) return;", "if (x.numel() == 0) return at::set_num_threads(1);")
+    replace_in(kernel, "if (x.numel() == 0) return;", "if (x.numel() == 0) return at::set_num_threads(1);")
     with pytest.raises(CompileError, match="set_num_threads"):
         build(layout)
 
 
 @pytest.mark.parametrize(("script", "symbol"), [("torch.map", "opmatrix_error"), ("ort.map", "RegisterCustomOps")])
-def test_a_further_export_is_refused(layout: Paths, script: str, symbol: str) -> None:
-    edit(layout.binding / script, f"global: {symbol};", f"global: {symbol}; _ZTI*;")
-    edit(layout.binding / "kernel_error.h", "class Error :", 'class [[gnu::visibility("default")]] Error :')
+def test_an_additional_exported_symbol_is_refused(layout: Paths, script: str, symbol: str) -> None:
+    replace_in(layout.binding / script, f"global: {symbol};", f"global: {symbol}; _ZTI*;")
+    replace_in(layout.binding / "kernel_error.h", "class Error :", 'class [[gnu::visibility("default")]] Error :')
     with pytest.raises(CompileError, match=rf"shows '_ZTIN8opmatrix5ErrorE'; it may show '{symbol}' alone"):
         build(layout)
 
 
-def test_a_missing_export_is_refused(layout: Paths) -> None:
-    edit(layout.binding / "ort.map", "RegisterCustomOps", "RegisterCustomOp")
+def test_a_missing_exported_symbol_is_refused(layout: Paths) -> None:
+    replace_in(layout.binding / "ort.map", "RegisterCustomOps", "RegisterCustomOp")
     with pytest.raises(CompileError, match="does not show 'RegisterCustomOps'"):
         build(layout)
 
 
-def test_our_declarations_are_those_of_the_installed_torch(tmp_path: Path) -> None:
-    """A declaration that differs from torch's own does not compile beside it."""
+def test_the_declared_shims_match_the_installed_torch(tmp_path: Path) -> None:
+    """A declaration that differs from torch's own does not compile together with it."""
     include = find_toolchain(os.environ).torch_include
     headers = [
         "csrc/inductor/aoti_torch/c/shim.h",
@@ -290,8 +287,8 @@ def test_our_declarations_are_those_of_the_installed_torch(tmp_path: Path) -> No
     compile_program("\n".join(lines), tmp_path, "-isystem", str(include), "-fsyntax-only")
 
 
-def test_an_older_onnx_runtime_is_told(built: Paths) -> None:
-    """Its GetApi gives nothing for the version that the library needs."""
+def test_an_older_onnx_runtime_has_a_message(built: Paths) -> None:
+    """Its GetApi returns null for the version that the library needs."""
     program = """
 import ctypes, sys
 api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(lambda version: None)

@@ -36,19 +36,19 @@ def test_unpack(stubs: Path) -> None:
     assert all("Dir::State=/" in call for call in (stubs / "calls").read_text().splitlines())
 
 
-def test_another_suite_comes_from_the_machines_own_mirror(stubs: Path) -> None:
+def test_another_suite_comes_from_the_mirror_of_this_machine(stubs: Path) -> None:
     debian_package.unpack("there", into=stubs / "into", suite="trixie")
     (source,) = (stubs / "source").read_text().splitlines()
     assert source.startswith("deb ")
     assert source.endswith(" http://mirror.example/debian trixie main")
 
 
-def test_a_package_that_is_not_there(stubs: Path) -> None:
+def test_a_missing_package(stubs: Path) -> None:
     with pytest.raises(debian_package.DebianError, match="apt-get download nonesuch: E: Unable to locate package"):
         debian_package.unpack("nonesuch", into=stubs / "into")
 
 
-def test_no_debian(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_other_than_debian(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonesuch")
     with pytest.raises(debian_package.DebianError, match="apt-get is not on PATH"):
         debian_package.unpack("there", into=Path("/nonesuch"))

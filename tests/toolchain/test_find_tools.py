@@ -16,7 +16,7 @@ from opmatrix.toolchain.find_tools import find_toolchain
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for planted programs; torch is taken for installed, and no ninja stands beside this Python."""
+    """A folder for planted programs; torch counts as installed, and no ninja is next to this Python."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setattr(toolchain, "_torch", lambda: (tmp_path / "include", "2.13.0+cpu"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
@@ -29,14 +29,14 @@ def plant(folder: Path, *names: str, content: str = "#!/bin/sh\n") -> None:
         (folder / name).chmod(0o755)
 
 
-def test_what_is_on_the_path(folder: Path) -> None:
+def test_programs_on_the_path_are_found(folder: Path) -> None:
     plant(folder, "g++", "clang++", "ninja", "ld.gold")
     found = find_toolchain({"PATH": str(folder)})
     assert found.compiler == (str(folder / "g++"),)
     assert (found.ninja, found.linker) == (str(folder / "ninja"), "gold")
 
 
-def test_clang_where_there_is_no_gcc(folder: Path) -> None:
+def test_clang_is_found_where_there_is_no_gcc(folder: Path) -> None:
     plant(folder, "clang++", "ninja")
     found = find_toolchain({"PATH": str(folder)})
     assert found.compiler == (str(folder / "clang++"),) and found.linker is None
@@ -54,7 +54,7 @@ def test_the_ninja_of_the_environment_comes_first(folder: Path) -> None:
     assert find_toolchain({"PATH": str(folder), "NINJA": str(folder / "ninja")}).ninja == str(folder / "ninja")
 
 
-def test_the_identity_follows_the_content(folder: Path) -> None:
+def test_the_identity_changes_with_the_content(folder: Path) -> None:
     plant(folder, "g++", "ninja")
     environ = {"PATH": str(folder)}
     before = find_toolchain(environ).identity
@@ -73,7 +73,7 @@ def test_the_identity_follows_the_content(folder: Path) -> None:
         (["g++"], {"NINJA": "/nowhere"}, "NINJA is '/nowhere', which is no program"),
     ],
 )
-def test_what_is_missing(folder: Path, planted: list[str], environ: dict[str, str], message: str) -> None:
+def test_a_missing_tool_is_an_error(folder: Path, planted: list[str], environ: dict[str, str], message: str) -> None:
     plant(folder, *planted)
     with pytest.raises(ToolchainError) as caught:
         find_toolchain({"PATH": str(folder), **environ})
@@ -85,8 +85,8 @@ def test_torch_is_found_without_importing_it() -> None:
     assert (include / toolchain.TORCH_SHIM).is_file() and version
 
 
-def test_it_is_cheap() -> None:
-    """doit asks on every command."""
+def test_finding_tools_is_fast() -> None:
+    """Every command of doit does it."""
     find_toolchain(os.environ)
     times = []
     for _ in range(5):

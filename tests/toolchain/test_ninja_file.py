@@ -23,7 +23,7 @@ def text(layout: Paths = LAYOUT, *, spec: OpSpec = SPEC, toolchain: Toolchain = 
     return build_ninja(layout, spec, toolchain=toolchain, debug=debug).replace(" $\n    ", " ")
 
 
-def test_it_names_every_output() -> None:
+def test_the_file_names_every_output() -> None:
     built = [line.split()[1].rstrip(":") for line in text().splitlines() if line.startswith("build ")]
     libraries = ["stub/libtorch_cpu.so", "libgroup_norm_torch.so", "libgroup_norm_ort.so"]
     assert sorted(built) == sorted(["kernel.o", "torch.o", "ort.o", "ort_library.o", "runtime.o", *libraries])
@@ -35,7 +35,7 @@ def test_an_operator_without_a_torch_library() -> None:
     assert [line for line in lines if line.startswith("build libgroup_norm_ort.so")]
 
 
-def test_an_operator_made_of_others_is_linked_of_their_objects() -> None:
+def test_a_composed_operator_links_the_objects_of_the_others() -> None:
     spec = replace(SPEC, name="both", uses=("one", "two"))
     built = [line for line in text(spec=spec).splitlines() if line.startswith("build ")]
     objects = "../one/kernel.o ../one/ort.o ../two/kernel.o ../two/ort.o ort_library.o runtime.o"
@@ -43,7 +43,7 @@ def test_an_operator_made_of_others_is_linked_of_their_objects() -> None:
     assert [line.split()[1].rstrip(":") for line in built] == ["ort_library.o", "runtime.o", "libboth_ort.so"]
 
 
-def test_it_keeps_to_itself() -> None:
+def test_the_build_log_and_the_dependencies() -> None:
     assert "builddir = .\n" in text() and "-MD " in text() and "-MMD" not in text()
 
 
@@ -52,12 +52,12 @@ def test_flags_that_no_kernel_gets(flag: str) -> None:
     assert flag not in text()
 
 
-def test_the_libraries_depend_on_no_torch() -> None:
+def test_the_libraries_do_not_depend_on_torch() -> None:
     assert text() == text(toolchain=replace(TOOLCHAIN, torch_version="2.15.0", torch_include=Path("/elsewhere")))
     assert "torch" not in TOOLCHAIN.identity
 
 
-def test_another_compiler_is_another_text() -> None:
+def test_another_compiler_changes_the_text() -> None:
     assert text() != text(toolchain=replace(TOOLCHAIN, compiler=("/usr/bin/clang++",)))
     assert text() != text(toolchain=replace(TOOLCHAIN, linker=None))
 

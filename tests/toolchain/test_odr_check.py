@@ -1,4 +1,4 @@
-"""Objects that are linked together: a helper of one name in two kernels is found where it is not the same."""
+"""Objects that are linked together: two different definitions of one name in two kernels are found."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def helper(body: str, before: str = "[[gnu::noinline]] inline") -> str:
         ("return more(x);", "return less(x);"),  # the same instructions, another function
     ],
 )
-def test_what_two_define_differently_is_found(tmp_path: Path, first: str, second: str) -> None:
+def test_two_different_definitions_are_found(tmp_path: Path, first: str, second: str) -> None:
     objects = {"a": compiled(tmp_path, "a", helper(first)), "b": compiled(tmp_path, "b", helper(second))}
     with pytest.raises(
         CompileError, match=r"native/a/ and native/b/ both define '(scaled\(float\)|_Z6scaledf)', and not"
@@ -57,7 +57,7 @@ def test_what_two_define_differently_is_found(tmp_path: Path, first: str, second
 
 
 @pytest.mark.parametrize("before", ["[[gnu::noinline]] inline", "[[gnu::noinline]] static", "inline"])
-def test_what_is_the_same_or_apart_is_not(tmp_path: Path, before: str) -> None:
+def test_equal_and_separate_definitions_are_accepted(tmp_path: Path, before: str) -> None:
     same = helper("return 2.5f * x;", before)
     check_one_definition({"a": compiled(tmp_path, "a", same), "b": compiled(tmp_path, "b", same)})
     if "static" in before:

@@ -1,4 +1,4 @@
-"""opmatrix.toolchain.ort_headers: where headers come from and what is refused, without network."""
+"""opmatrix.toolchain.ort_headers: where headers come from and which are refused, without a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTENT = {name: f"// {name}\n#define ORT_API_VERSION 21\n".encode() for name in
 
 @pytest.fixture(autouse=True)
 def pins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pin CONTENT, and let no test reach a network."""
+    """Pin CONTENT, and let no test use a network."""
     pinned = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
     monkeypatch.setattr(ort_headers, "CHECKSUMS", pinned)
     monkeypatch.setattr(urllib.request, "urlopen", _offline)
@@ -85,14 +85,14 @@ def test_pkg_config(tmp_path: Path) -> None:
     assert said == []
 
 
-def test_pkg_config_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pkg_config_that_is_too_old_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _give_by_debian(monkeypatch, CONTENT)
     headers, said = find(tmp_path, PATH=pkg_config(tmp_path, header(tmp_path / "include", 14)))
     assert headers.version == ort_headers.VERSION
     assert said[0].startswith("pkg-config's libonnxruntime 1.23.2 is passed over")
 
 
-def test_release_archive_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_archive_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         for name, data in {**CONTENT, "libonnxruntime.so": b"not wanted"}.items():
@@ -108,7 +108,7 @@ def test_release_archive_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [path.name for path in tmp_path.iterdir()] == [first.path.name]
 
 
-def test_debian_where_the_release_is_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debian_is_used_if_the_release_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _give_by_debian(monkeypatch, {**CONTENT, "other.h": b""})
     headers, said = find(tmp_path)
     assert (headers.version, headers.api_version) == (ort_headers.VERSION, 21)
@@ -116,12 +116,12 @@ def test_debian_where_the_release_is_out_of_reach(tmp_path: Path, monkeypatch: p
     assert not (headers.path / "other.h").exists()
 
 
-def test_nowhere(tmp_path: Path) -> None:
+def test_missing_headers_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(SdkError, match=r"cannot be had, neither .*\(no route\) nor .*\(apt-get is not on PATH\)"):
         find(tmp_path)
 
 
-def test_a_download_that_is_not_the_pinned_one_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_is_not_the_pinned_one_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _give_by_debian(monkeypatch, {**CONTENT, ort_headers.C_API: b"#define ORT_API_VERSION 21 // and more"})
     with pytest.raises(SdkError, match=r"is not the header of ONNX Runtime .* do not use it"):
         find(tmp_path)

@@ -1,4 +1,4 @@
-"""Finding a torch whose C++ headers a binding is compiled for, and what a library for it is compiled with."""
+"""Finding a torch with the C++ headers of a binding, and the compiler flags of its library."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.support.toolchain import TOOLCHAIN
 from tests.toolchain.test_ninja_file import LAYOUT
 
 SPEC = load_operator(Paths(Path(__file__).resolve().parents[2]), "group_norm").spec
-OLD = (True, False)  # whether libc10.so shows the old, and the new name of std::string
+OLD = (True, False)  # whether libc10.so exports the old and the new name of std::string
 
 
 @pytest.fixture
 def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed torch, of which libtorch_cpu.so needs an OpenMP beside it."""
+    """An installed torch, whose libtorch_cpu.so needs an OpenMP in the same folder."""
     folder = tmp_path / "lib/python3.11/site-packages/torch"
     (folder / "include/torch").mkdir(parents=True)
     (folder / "lib").mkdir()
@@ -39,9 +39,9 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("up", range(5))
-def test_it_is_found_by_any_folder_of_its_environment(torch: Path, up: int) -> None:
+def test_any_folder_of_its_environment_finds_torch(torch: Path, up: int) -> None:
     place = [torch, *torch.parents][up]
-    if place.name in ("lib", "python3.11"):  # neither an environment nor a folder that Python is given
+    if place.name in ("lib", "python3.11"):  # neither an environment nor a folder of Python
         with pytest.raises(ToolchainError, match=r"no torch in '.*'\. Give the folder of an environment that has"):
             find_torch_build(place)
         return
@@ -51,23 +51,21 @@ def test_it_is_found_by_any_folder_of_its_environment(torch: Path, up: int) -> N
     assert [p.name for p in found.libraries] == ["libtorch_cpu.so", "libc10.so", "libgomp-a34b.so.1"]
 
 
-def test_an_openmp_that_is_not_beside_it_is_not_taken(torch: Path) -> None:
-    """The system's would be a second one, with threads of its own."""
+def test_an_openmp_outside_torchs_folder_is_not_used(torch: Path) -> None:
+    """The system's would be a second one, with its own threads."""
     (torch / "lib/libgomp-a34b.so.1").unlink()
     assert find_torch_build(torch).openmp is None
 
 
 @pytest.mark.parametrize("shown", [(True, True), (False, False)])
-def test_a_library_that_does_not_show_its_abi(
-    torch: Path, monkeypatch: pytest.MonkeyPatch, shown: tuple[bool, bool]
-) -> None:
+def test_a_library_without_a_known_abi(torch: Path, monkeypatch: pytest.MonkeyPatch, shown: tuple[bool, bool]) -> None:
     monkeypatch.setattr(torch_headers, "has_symbol_prefix", lambda path, *names: shown)
     with pytest.raises(ToolchainError, match=r"libc10\.so' does not show which C\+\+ ABI torch 2\.6\.0\+cu124"):
         find_torch_build(torch)
 
 
 @pytest.mark.parametrize("missing", ["include/torch/library.h", "lib/libc10.so", "lib/libtorch_cpu.so"])
-def test_a_torch_that_is_not_whole(torch: Path, missing: str) -> None:
+def test_an_incomplete_torch(torch: Path, missing: str) -> None:
     (torch / missing).unlink()
     with pytest.raises(ToolchainError, match=rf"torch 2\.6\.0\+cu124 has no '.*{missing}'\. Reinstall torch"):
         find_torch_build(torch)
@@ -81,7 +79,7 @@ def test_the_standard_of_a_version(version: str, standard: str) -> None:
     assert torch.standard == standard and f"classic = -std={standard}\n" in headers_ninja(Path("/ort"), torch=torch)
 
 
-def test_what_is_of_one_torch_stands_in_one_file() -> None:
+def test_one_file_has_all_settings_of_one_torch() -> None:
     torch = TorchBuild(version="2.0.1", include=Path("/t/include"), openmp=Path("/t/lib/gomp"), cxx11_abi=False)
     text = headers_ninja(Path("/ort"), torch=torch, openmp=True)
     assert "classic = -std=c++17 -fopenmp\n" in text and "-D_GLIBCXX_USE_CXX11_ABI=0 " in text
@@ -99,7 +97,7 @@ def test_the_kernel_is_not_compiled_again() -> None:
     assert f"-I{LAYOUT.binding / 'classic'} " in "\n".join(lines)
 
 
-def test_a_binding_by_hand_is_compiled_for_one_torch_as_well() -> None:
+def test_a_handwritten_binding_is_compiled_for_one_torch() -> None:
     text = cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"kernel.h", "torch.cc"})
     assert "native/group_norm/torch.cc" in text and "own_torch.map" in text and "binding/classic" not in text
     alone = cpp_abi_ninja(LAYOUT, SPEC, toolchain=TOOLCHAIN, written={"torch.cc", "ort.cc"})
@@ -121,14 +119,14 @@ def with_parts(*, variadic: bool = False, attribute: Attribute | None = None) ->
         (with_parts(attribute=Attribute(name="strict", kind="bool", default=True)), "2.9"),
     ],
 )
-def test_which_torch_needs_a_library_of_its_own(spec: OpSpec, since: str) -> None:
+def test_which_torch_needs_its_own_library(spec: OpSpec, since: str) -> None:
     assert stable_abi_since(spec) == since
     assert is_classic(spec, "2.6") and is_classic(spec, "1.13") and not is_classic(spec, "2.10")
     assert is_classic(spec, "2.9") is (since == "2.10")
     assert not is_classic(replace(spec, torch=None), "1.13")
 
 
-def test_the_beginnings_of_names_in_a_library() -> None:
+def test_prefixes_of_names_in_a_library() -> None:
     assert elf_symbols.has_symbol_prefix(Path(_ctypes.__file__), b"PyInit__cty", b"yInit__ctypes") == (True, False)
     assert any(name.startswith("libc.so") for name in elf_symbols.needed_libraries(Path(_ctypes.__file__)))
 
@@ -144,5 +142,5 @@ def test_the_beginnings_of_names_in_a_library() -> None:
         (("/usr/bin/c++",), True),
     ],
 )
-def test_whose_openmp_a_compiler_uses(compiler: tuple[str, ...], is_gcc: bool) -> None:
+def test_the_openmp_of_a_compiler(compiler: tuple[str, ...], is_gcc: bool) -> None:
     assert replace(TOOLCHAIN, compiler=compiler).is_gcc is is_gcc

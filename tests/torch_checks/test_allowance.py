@@ -1,5 +1,6 @@
-"""How far a result may be off in the search: as far as the exact one moves when inputs move by one unit in the last
-place, however those movements add up or cancel."""
+"""The error that the property test allows: the change of the exact result when inputs change by one unit in the last
+place, whether these changes add up or cancel.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +34,12 @@ def centred(x: Array) -> Array:
 
 
 def pairs(x: Array) -> Array:
-    """Return the difference to the neighbour: two that move together change nothing."""
+    """Return the difference to the neighbour: equal changes of both cancel."""
     return x - x.reshape(-1, 2)[:, ::-1].ravel()
 
 
 def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
-    """Return what is said of a kernel whose results are `off`."""
+    """Return the message for a kernel whose results are `off`."""
     import torch
 
     from opmatrix.torch_checks.property_test import KernelCheck
@@ -58,13 +59,13 @@ def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
 @pytest.mark.parametrize(
     ("function", "x", "unit"),
     [
-        (centred, RANDOM, 1e-16),  # the mean moves by as much as its elements do, though most moves would cancel
-        (centred, HUGE, 1e134),  # two elements that cancel, but whose last places do not
+        (centred, RANDOM, 1e-16),  # the mean changes as much as its elements do, though most changes would cancel
+        (centred, HUGE, 1e134),  # two elements that cancel, but not their last places
         (pairs, RANDOM + 1e6, 1e-10),
         (lambda x: 3 * x - 2.9999, np.array([1.0]), 4e-16),
     ],
     ids=["sum", "cancelled", "difference", "one_number"],
 )
-def test_what_rounding_of_the_inputs_explains(function: Callable[[Array], Array], x: Array, unit: float) -> None:
+def test_errors_that_rounding_of_the_inputs_explains(function: Callable[[Array], Array], x: Array, unit: float) -> None:
     assert problem(function, x, off=2 * unit) == ""
     assert "rounding of the inputs does not explain it" in problem(function, x, off=100 * unit)

@@ -1,4 +1,4 @@
-"""The gradient of group_norm is proved, and faults of each kind in a formula are named."""
+"""The gradient of group_norm passes, and each kind of fault in a formula is named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMULA = "ops/group_norm/torch_op.py"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """A project with few models, in which nothing is built: the formula needs no library."""
+    """A project with few models and without outputs: the formula needs no library."""
     project = Project.copy(tmp_path / "project")
     few(project, 'static("float64"), flat("float64")')
     return project
@@ -44,7 +44,7 @@ def register(project: Project) -> str:
     return forked(run, project.root / "output")
 
 
-def test_a_right_formula_passes_in_silence(project: Project) -> None:
+def test_a_right_formula_passes_without_output(project: Project) -> None:
     assert register(project) == ""
     assert (project.root / "output").read_text() == ""
     results = json.loads(project.layout.register_manifest("group_norm", "gradient", torch="2.13").read_text())[
@@ -79,7 +79,7 @@ def test_a_wrong_formula_is_named(old: str, new: str, expected: str, project: Pr
     assert FORMULA in message
 
 
-def test_a_formula_without_a_case_to_check_it_is_refused(project: Project) -> None:
+def test_a_formula_without_a_case_that_checks_it_is_refused(project: Project) -> None:
     few(project, 'static("float32")')
     expected = "group_norm: no case to check its gradient with. Add one to cases.py that is finite, float64"
     assert expected in register(project)
@@ -96,7 +96,7 @@ def backward(ctx, grad):
 
 @pytest.fixture
 def in_python(tmp_path: Path) -> Project:
-    """A project with an operator defined in Python, which adds and rounds no more: that has a derivative."""
+    """A project with an operator defined in Python, changed to add without rounding: it has a derivative."""
     project = Project.copy(tmp_path / "project", operators=("add_and_round", "custom_op_one", "custom_op_two"))
     project.replace("ops/add_and_round/reference.py", "np.rint(x + x)", "x + x")
     project.replace("ops/add_and_round/torch_op.py", "torch.round(x + x)", "x + x")
@@ -126,7 +126,7 @@ def written(project: Project) -> list[dict[str, str]]:
     return results
 
 
-def test_an_operator_in_python_without_a_formula_has_none_to_prove(in_python: Project) -> None:
+def test_an_operator_in_python_without_a_formula_passes(in_python: Project) -> None:
     assert prove(in_python, "gradient") == ""
     assert written(in_python) == []
 
@@ -143,7 +143,7 @@ def test_an_operator_in_python_without_a_formula_has_none_to_prove(in_python: Pr
         ("return 2 * grad", "return None", "it gives no gradient for 'x'"),
     ],
 )
-def test_the_formula_of_an_operator_in_python_is_proved(in_python: Project, old: str, new: str, expected: str) -> None:
+def test_the_formula_of_an_operator_in_python_is_checked(in_python: Project, old: str, new: str, expected: str) -> None:
     path = in_python.layout.torch_op("add_and_round")
     path.write_text(path.read_text() + PLAIN.replace(old, new))
     message = prove(in_python, "gradient")
@@ -156,7 +156,7 @@ def test_the_formula_of_an_operator_in_python_is_proved(in_python: Project, old:
         assert prove(in_python, "schema") == "", "opcheck proves that the operator uses the formula"
 
 
-def test_the_elements_that_differ_are_told_and_the_matrices_stand_in_the_log(project: Project) -> None:
+def test_the_message_has_the_elements_that_differ_and_the_log_the_matrices(project: Project) -> None:
     project.replace(FORMULA, "- z * mean(inner * z)", "")
     few(project, 'flat("float64")')
     message = register(project)
@@ -215,7 +215,7 @@ The max per-element difference (slow mode) is: 4.0.
         ("Backward is not reentrant, i.e., running backward with", ""),
     ],
 )
-def test_what_gradcheck_says_is_read(text: str, expected: str) -> None:
+def test_messages_of_gradcheck_are_parsed(text: str, expected: str) -> None:
     from opmatrix.torch_checks import gradient_check
 
     assert gradient_check.summarize(text) == expected

@@ -1,4 +1,4 @@
-"""The search finds faults that only hard inputs show, shrinks them, and what it found becomes a case."""
+"""The property test finds faults that need hard inputs, shrinks them, and a counterexample becomes a case."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from opmatrix.declaration.load import load_operator
 from opmatrix.project.paths import Paths
 from tests.support.building import build, copy_project
 from tests.support.forked import forked
+from tests.support.projects import edited
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
 
@@ -18,7 +19,7 @@ NORMALIZE = "const double factor = rate * static_cast<double>(scale.data[c]);"
 MOMENTS = "const double shift = x[0];"
 RESULT = "const double mean = shift + offset;"
 
-# File below native/, what stands there, what is planted instead, and the message.
+# File below native/, old text, planted text, and the message.
 FAULTS = {
     "batch": ("group_norm/kernel.h", NORMALIZE, f"{NORMALIZE} if (group >= groups) m.mean += 1;", "y: "),
     "large_mean": ("group_norm/kernel.h", MOMENTS, "const double shift = 0;", "y: "),
@@ -53,7 +54,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 
 def search(layout: Paths, *, seconds: float | None = None) -> str:
-    """Return the message of the error that the search raises, or ""; `seconds` are those that it may shrink."""
+    """Return the message of the error that the property test raises, or ""; `seconds` limits the shrinking."""
     from opmatrix.stages import compile
 
     def run() -> None:
@@ -69,7 +70,7 @@ def search(layout: Paths, *, seconds: float | None = None) -> str:
     return forked(run, layout.root / "output")
 
 
-def test_a_right_kernel_passes_in_silence(layout: Paths) -> None:
+def test_a_right_kernel_passes_without_output(layout: Paths) -> None:
     assert search(layout) == ""
     assert (layout.root / "output").read_text() == ""
     assert not (layout.root / ".hypothesis").exists() and not Path(".hypothesis/examples").exists()
@@ -78,14 +79,8 @@ def test_a_right_kernel_passes_in_silence(layout: Paths) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths) -> None:
     file, old, new, expected = FAULTS[fault]
-    path = layout.native / file
-    original = path.read_text()
-    assert old in original
-    path.write_text(original.replace(old, new))
-    try:
+    with edited(layout.native / file, old, new):
         message = search(layout)
-    finally:
-        path.write_text(original)
     found = re.fullmatch(
         rf"group_norm-(found_\w+) in torch: ({re.escape(expected)}.*)\. The smallest that hypothesis found: (.*)\. "
         r"Keep it as a case with: python -m opmatrix adopt-case group_norm \1",
@@ -94,7 +89,7 @@ def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths)
     )
     assert found, message
     inputs = found[3]
-    if fault in ("input", "second", "accepts"):  # these need no special numbers and no special strides
+    if fault in ("input", "second", "accepts"):  # these need no special values and no special strides
         assert "layout" not in inputs and "specials" not in inputs
     if fault == "strides":
         assert "layout" in inputs
@@ -102,21 +97,16 @@ def test_a_wrong_kernel_is_found_and_its_input_shrunk(fault: str, layout: Paths)
         assert re.search(r"nan|inf", inputs)
 
 
-def test_what_is_found_is_told_where_shrinking_takes_too_long(layout: Paths) -> None:
-    """One step is stopped after its time, and its message with it; the first failure is told as it is."""
+def test_a_counterexample_is_reported_if_shrinking_takes_too_long(layout: Paths) -> None:
+    """When the time is over, shrinking stops, and the message is that of the first failure."""
     file, old, new, _ = FAULTS["nan"]
-    path = layout.native / file
-    original = path.read_text()
-    path.write_text(original.replace(old, new))
-    try:
+    with edited(layout.native / file, old, new):
         shrunk, cut = search(layout), search(layout, seconds=0.0)
-    finally:
-        path.write_text(original)
     counts = [int(re.findall(r"in torch: y: \d+ of (\d+) elements? differ", message)[0]) for message in (shrunk, cut)]
     assert counts[0] < counts[1]
 
 
-def test_what_was_found_becomes_a_case(layout: Paths) -> None:
+def test_a_counterexample_becomes_a_case(layout: Paths) -> None:
     from opmatrix.errors import UsageError
     from opmatrix.stages import adopt_case
 

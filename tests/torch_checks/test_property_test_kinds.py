@@ -1,11 +1,9 @@
-"""A kernel that is wrong for one kind of input alone is found by the search, and shrunk to an input of that kind."""
+"""The property test finds a kernel that is wrong for one kind of input, and shrinks to an input of that kind."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +12,12 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 from opmatrix.testdata import drawn_cases, hypothesis_draw
 from opmatrix.testdata.numpy_reference import Reference
+from tests.support.building import with_native
 from tests.support.forked import forked
+from tests.support.projects import edited
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
 
-ROOT = Path(__file__).parents[2]
 REFERENCE = "def each(x, w): return x.copy(), w.copy()"
 KERNEL = """\
 #pragma once
@@ -57,7 +56,7 @@ SPEC = OpSpec(
 )
 OPERATOR = Operator(spec=SPEC, models=())
 
-# What the kernel does wrong, and what the message must hold: what is wrong, and the kind in the smallest input.
+# The fault of the kernel, and what the message must have: the fault, and the kind in the smallest input.
 NUMBERS = {
     "zero_dimensional": ("// after", "if (x.sizes.rank == 0) y.data[0] += 1;", r'y: .*"x": Random\(shape=\(\)'),
     "size_0": ("// after", 'KERNEL_CHECK(w.numel() > 0, "empty");', r"the kernel refuses .*: empty.*shape=\(0,\)"),
@@ -73,7 +72,7 @@ NUMBERS = {
     "largest_integer": ("= v;", "= Limits::is_integer && v == Limits::max() ? v - 1 : v;", "9223372036854775807"),
     "smallest_integer": ("= v;", "= Limits::is_integer && v == Limits::min() ? v + 1 : v;", "-9223372036854775808"),
 }
-# Of a tensor of rank 2 and more, how the strides of each layout differ from all others'.
+# For a tensor of rank 2 and more: how the strides of each layout differ from those of all others.
 STRIDES = {
     "transposed": "rank > 2 && s[rank - 2] == 1 && s[rank - 1] > 1 && s[0] > 1",
     "sliced": "rank > 1 && s[rank - 1] == 2 && s[0] > 2",
@@ -92,14 +91,8 @@ WRONG_COPY = """\
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
-    """Return a project with everything but the libraries."""
-    from opmatrix.stages import headers
-
-    layout = Paths(tmp_path_factory.mktemp("kinds"))
-    shutil.copytree(ROOT / "native", layout.native)
-    layout.op("each").mkdir(parents=True)
-    layout.reference("each").write_text(REFERENCE)
-    headers.run(layout)
+    """Return a project with all files but the libraries."""
+    layout = with_native(tmp_path_factory.mktemp("kinds"), "each", REFERENCE)
     reference = Reference(layout, SPEC)
     models = hypothesis_draw.collect(OPERATOR, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis)
     drawn_cases.write(layout.drawn_inputs("each"), [drawn_cases.evaluate(SPEC, model, reference) for model in models])
@@ -107,7 +100,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
 
 def search(layout: Paths, kernel: str) -> str:
-    """Compile a kernel; return the message of the error that the search raises, or ""."""
+    """Compile a kernel; return the message of the error that the property test raises, or ""."""
     from opmatrix.stages import codegen, compile
 
     operator = replace(OPERATOR, spec=replace(SPEC, kernel=kernel))
@@ -130,7 +123,7 @@ def test_the_right_kernel_passes(layout: Paths) -> None:
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_a_kernel_that_is_wrong_for_one_kind_alone(kind: str, layout: Paths) -> None:
+def test_a_kernel_that_is_wrong_for_one_kind(kind: str, layout: Paths) -> None:
     old, new, expected = NUMBERS[kind]
     assert old in KERNEL
     message = search(layout, KERNEL.replace(old, new, 1))
@@ -139,22 +132,11 @@ def test_a_kernel_that_is_wrong_for_one_kind_alone(kind: str, layout: Paths) -> 
 
 
 @pytest.mark.parametrize("kind", STRIDES)
-def test_a_binding_that_is_wrong_for_one_layout_alone(kind: str, layout: Paths) -> None:
-    planted = {
-        "torch.h": (COPIES, COPIES + WRONG_COPY.replace("{condition}", STRIDES[kind])),
-        "torch_shims.h": (SHIM, SHIM + SHIM.replace("sizes", "strides")),
-    }
-    originals = {
-        layout.native / "binding/stable" / name: (layout.native / "binding/stable" / name).read_text()
-        for name in planted
-    }
-    try:
-        for path, text in originals.items():
-            old, new = planted[path.name]
-            assert old in text
-            path.write_text(text.replace(old, new))
+def test_a_binding_that_is_wrong_for_one_layout(kind: str, layout: Paths) -> None:
+    stable = layout.native / "binding/stable"
+    with (
+        edited(stable / "torch.h", COPIES, COPIES + WRONG_COPY.replace("{condition}", STRIDES[kind])),
+        edited(stable / "torch_shims.h", SHIM, SHIM + SHIM.replace("sizes", "strides")),
+    ):
         message = search(layout, KERNEL)
-    finally:
-        for path, text in originals.items():
-            path.write_text(text)
     assert f'layout="{kind}"' in message, message

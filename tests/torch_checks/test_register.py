@@ -1,4 +1,4 @@
-"""The compiled torch library is held against declaration and data, and faults of each kind are named."""
+"""The compiled torch library is compared with declaration and data, and each kind of fault is named."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture
 def few(tmp_path: Path) -> Project:
-    """A project of its own with two models, nothing built yet."""
+    """A project that a test may edit, with two models and without outputs."""
     project = Project.copy(tmp_path / "few", operators=operator_names(Project(ROOT).layout))
     cases = project.layout.cases("group_norm")
     cases.write_text(cases.read_text() + FEW)
@@ -58,7 +58,7 @@ def manifest(layout: Paths, part: str) -> list[dict[str, object]]:
     return results
 
 
-def test_the_schema_part_passes_in_silence(built: Project) -> None:
+def test_the_schema_part_passes_without_output(built: Project) -> None:
     done = register(built, "schema")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     results = manifest(built.layout, "schema")
@@ -88,7 +88,7 @@ def test_the_kernel_part_runs_every_case(built: Project) -> None:
     "parts", [(), ("--part", "kernel", "--part", "gradient")], ids=["all parts", "two parts, gradient last"]
 )
 def test_one_process_runs_several_parts(parts: tuple[str, ...], built: Project) -> None:
-    """The gradient part defines the operator itself; the compiled library defines it once more."""
+    """The gradient part defines the operator itself; the compiled library defines it again."""
     done = pipeline(prepare(built, "draw-inputs"), "register", "group_norm", *parts)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert manifest(built.layout, "gradient") and manifest(built.layout, "kernel")
@@ -116,12 +116,12 @@ def test_a_wrong_kernel_is_named_with_case_index_and_replay(fault: str, expected
     assert done.returncode == 8
     assert f"group_norm-seed in torch: {expected}" in done.stderr
     assert "group_norm-plain_float64 in torch: " in done.stderr  # one wrong case does not hide the next
-    *told, rest = done.stderr.splitlines()
-    assert all("Replay: python -m opmatrix register group_norm --part kernel --case " in line for line in told)
+    *shown, rest = done.stderr.splitlines()
+    assert all("Replay: python -m opmatrix register group_norm --part kernel --case " in line for line in shown)
     assert "more cases are wrong: " in rest
 
 
-def test_of_many_wrong_cases_a_few_are_told_in_full_and_each_is_replayed(few: Project) -> None:
+def test_the_first_wrong_cases_are_shown_completely_and_each_is_replayed(few: Project) -> None:
     few.replace("native/group_norm/kernel.h", AFTER_CHECKS, f"{AFTER_CHECKS}  epsilon += 1;\n")
     cases = few.layout.cases("group_norm")
     cases.write_text(cases.read_text() + FEW.replace('static("float64")', 'static("float64"), flat("float32")'))
@@ -143,7 +143,7 @@ def test_of_many_wrong_cases_a_few_are_told_in_full_and_each_is_replayed(few: Pr
 
 
 def after_the_build(few: Project, old: str, new: str) -> str:
-    """Return what register says of a declaration that is edited once its library is built."""
+    """Return the message of register for a declaration that is edited after the build."""
     prepare(few, "headers", "codegen", "compile")
     few.unpublish("group_norm")
     few.replace("ops/group_norm/spec.py", old, new)
@@ -152,13 +152,13 @@ def after_the_build(few: Project, old: str, new: str) -> str:
     return done.stderr
 
 
-def test_a_schema_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:
+def test_a_schema_that_differs_is_shown_with_the_declared_one(few: Project) -> None:
     said = after_the_build(few, 'torch_name="eps"', 'torch_name="epsilon"')
     assert "float eps=1" in said and "declared: " in said and "float epsilon=1" in said
     assert "python -m opmatrix compile group_norm" in said
 
 
-def test_a_default_that_differs_is_shown_beside_the_declared_one(few: Project) -> None:
+def test_a_default_that_differs_is_shown_with_the_declared_one(few: Project) -> None:
     said = after_the_build(few, "default=1e-5", "default=1e-3")
     assert "float eps=1.0000000000000001e-05" in said and "declared: " in said, said
     assert "float eps=0.001" in said and "python -m opmatrix compile group_norm" in said
@@ -211,7 +211,7 @@ def test_an_overridden_operator_that_differs_is_named(old: str, new: str, expect
     assert expected in done.stderr and "Traceback" not in done.stderr
 
 
-def test_overridden_operators_that_fit_pass(few: Project) -> None:
+def test_overridden_operators_without_faults_pass(few: Project) -> None:
     for operator in ("gelu", "inverse"):
         assert register(few, "schema", operator).returncode == 0
 
@@ -237,7 +237,7 @@ def test_a_definition_in_python_that_differs_is_named(old: str, new: str, expect
 
 
 def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
-    """The kernel is right, and so is everything in ONNX Runtime."""
+    """The kernel is right, and so are all results in ONNX Runtime."""
     few.replace("native/binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;")
     prepare(few, "headers", "codegen", "compile", "data")
     done = register(few, "kernel")
@@ -246,7 +246,7 @@ def test_a_fault_of_the_binding_alone_is_found(few: Project) -> None:
     assert "group_norm-plain_float64" not in done.stderr
 
 
-def test_a_library_of_another_name_is_found_out(few: Project) -> None:
+def test_a_library_with_another_operator_name_is_refused(few: Project) -> None:
     prepare(few, "headers", "codegen", "compile")
     few.unpublish("group_norm")
     few.replace("ops/group_norm/spec.py", "mynamespace::custom_group_norm", "mynamespace::another_norm")
@@ -255,7 +255,7 @@ def test_a_library_of_another_name_is_found_out(few: Project) -> None:
     assert "its library registers no mynamespace::another_norm" in done.stderr
 
 
-def test_what_is_no_library_is_refused(few: Project) -> None:
+def test_a_missing_or_damaged_library_is_refused(few: Project) -> None:
     library = few.layout.torch_library("group_norm")
     done = register(few, "kernel")
     assert done.returncode == 8 and "python -m opmatrix compile group_norm" in done.stderr

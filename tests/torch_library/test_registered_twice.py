@@ -1,4 +1,4 @@
-"""What is registered twice is a message, and nothing stays registered: in torch, in its exporters, in ONNX Runtime."""
+"""A second registration has a message, and nothing stays registered: in torch, in its exporters, in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ for libraries in json.loads(sys.argv[1]):
 
 
 def sessions(*libraries: list[Path]) -> list[str]:
-    """Return what each session says, or "" where it computes; all are made in one process, which must not end."""
+    """Return the message of each session, or "" if it computes; one process makes all, and must not end."""
     given = json.dumps([[*map(str, some)] for some in libraries])
     done = subprocess.run([sys.executable, "-c", SESSION, given], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return [*map(json.loads, done.stdout.splitlines())]
 
 
-def test_a_domain_that_a_session_is_given_twice(layout: Paths, tmp_path: Path) -> None:
+def test_a_domain_that_a_session_gets_twice(layout: Paths, tmp_path: Path) -> None:
     one, two, both, other = map(
         layout.ort_library, ("custom_op_one", "custom_op_two", "add_and_round", "dual_residual")
     )
     copy = tmp_path / "another_name.so"
     shutil.copy(two, copy)
     wrong = ([two, two], [two, one], [two, both], [both, two], [copy, two], [other, two, other])
-    right = ([two], [two, other], [both, other])  # afterwards: nothing is left of what was refused
+    right = ([two], [two, other], [both, other])  # afterwards nothing of the refused libraries is left
     *refused, first, second, third = sessions(*wrong, *right)
     assert [first, second, third] == ["", "", ""]
     expected = [
@@ -90,7 +90,7 @@ def test_a_domain_that_a_session_is_given_twice(layout: Paths, tmp_path: Path) -
         assert f"opmatrix: {says}{first_one}. ONNX Runtime takes a domain once: register each library once" in text
 
 
-def test_what_onnx_runtime_says_of_other_peoples_libraries() -> None:
+def test_messages_of_onnx_runtime_for_third_party_libraries() -> None:
     from opmatrix.ort_checks.sessions import explain
 
     assert explain("[ONNXRuntimeError] : 1 : FAIL : Domain already set in registry") == (
@@ -123,7 +123,7 @@ def test_a_torch_library_that_is_loaded_twice(layout: Paths, tmp_path: Path) -> 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Project:
-    """A project of its own, with the Python side of the glue."""
+    """A project that a test may edit, with the Python part of the generated code."""
     names = ("gelu", "dual_residual", "add_and_round", "custom_op_one", "custom_op_two")
     project = Project.copy(tmp_path / "project", operators=names)
     for name in names:
@@ -148,7 +148,7 @@ def warm() -> None:
 
 @pytest.mark.parametrize("name", ["gelu", "dual_residual", "add_and_round"])
 def test_nothing_stays_registered(name: str, made: Project) -> None:
-    """Two exports in one process, with other operators between them, give what one of them gives."""
+    """Two exports in one process, with other operators between them, give the results of a single export."""
 
     def run() -> None:
         from torch.onnx._internal.torchscript_exporter.registration import registry
@@ -168,7 +168,7 @@ def test_nothing_stays_registered(name: str, made: Project) -> None:
     assert forked(run, made.root / "output") == ""
 
 
-def test_a_symbolic_function_that_somebody_else_registered(made: Project) -> None:
+def test_a_symbolic_function_of_another_program(made: Project) -> None:
     lowering = made.layout.lowering("gelu")
     tutorial = "import torch\ntorch.onnx.register_custom_op_symbolic('aten::gelu', lambda g, x, how: x, 20)\n"
     lowering.write_text(lowering.read_text() + tutorial)
@@ -180,7 +180,7 @@ def test_a_symbolic_function_that_somebody_else_registered(made: Project) -> Non
     )
 
 
-def test_an_operator_that_is_defined_already(made: Project) -> None:
+def test_an_operator_that_is_already_defined(made: Project) -> None:
     def defined_before(name: str, schema: str) -> str:
         def run() -> None:
             import torch

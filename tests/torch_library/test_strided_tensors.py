@@ -1,4 +1,4 @@
-"""The same numbers under every layout, with the strides that it promises."""
+"""The same values under every layout, with the layout's strides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPES = [(), (5,), (2, 3), (2, 3, 4), (0, 3), (1, 1, 1)]
 @pytest.mark.parametrize("layout", [x for x in get_args(MemoryLayout) if x != "expanded"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_the_numbers_are_the_same(layout: MemoryLayout, shape: tuple[int, ...], dtype: str) -> None:
+def test_the_values_are_the_same(layout: MemoryLayout, shape: tuple[int, ...], dtype: str) -> None:
     from opmatrix.torch_library.case_tensors import strided
 
     array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
@@ -26,7 +26,7 @@ def test_the_numbers_are_the_same(layout: MemoryLayout, shape: tuple[int, ...], 
     assert str(tensor.dtype) == f"torch.{dtype}"
     assert np.array_equal(tensor.numpy(), array)
     tensor.add_(1)
-    assert np.array_equal(array, np.arange(array.size).reshape(shape))  # the tensor has memory of its own
+    assert np.array_equal(array, np.arange(array.size).reshape(shape))  # the tensor has its own memory
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_expanded_axis_has_stride_0() -> None:
     assert np.array_equal(tensor.numpy(), array)
 
 
-def test_numbers_that_differ_along_every_axis_cannot_be_expanded() -> None:
+def test_values_that_differ_along_every_axis_cannot_be_expanded() -> None:
     from opmatrix.torch_library.case_tensors import strided
 
     with pytest.raises(RegisterError, match="along no axis are its numbers the same"):

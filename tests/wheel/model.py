@@ -1,9 +1,9 @@
-"""A model of one's own with operators of a wheel, as its user writes it: trained, exported by both exporters, run.
+"""A user's own model with operators of a wheel: trained, exported by both exporters, run.
 
-    model.py export FOLDER    with torch: train it for a step, export it, write inputs and what torch computes
-    model.py run FOLDER       without torch: run what was exported in ONNX Runtime, and compare
+    model.py export FOLDER    with torch: train it for a step, export it, write inputs and torch's outputs
+    model.py run FOLDER       without torch: run the exported models in ONNX Runtime, and compare
 
-Knows nothing of opmatrix. The tests start it in environments that have the wheel.
+It does not import opmatrix. The tests start it in environments that have the wheel.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def export(folder: Path) -> None:
 
 
 def refused(action: Any) -> None:
-    """The symbolic functions were taken back: without them the exporter knows none of the operators."""
+    """Check that no symbolic function stays registered: without them the exporter knows none of the operators."""
     from torch.onnx.errors import UnsupportedOperatorError
 
     try:

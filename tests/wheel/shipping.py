@@ -1,4 +1,4 @@
-"""A wheel of operators as the tests build it, and environments that have it but not this checkout."""
+"""A wheel of operators, built for the tests, and environments that have it but not this checkout."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def wheel_of(made: Project) -> Path:
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment that has the wheel, the packages of another behind it, and nothing of this checkout."""
+    """An environment that has the wheel and the packages of another environment, and nothing of this checkout."""
 
     python: Path
 
     @classmethod
     def make(cls, folder: Path, wheel: Path, *, behind: Path) -> Environment:
-        """Install the wheel with pip; `behind` is the Python of the environment that has the other packages."""
+        """Install the wheel with pip; `behind` is the Python of the environment with the other packages."""
         subprocess.run([str(behind), "-m", "venv", "--without-pip", "--symlinks", str(folder)], check=True)
         ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
         packages, theirs = (
@@ -76,7 +76,7 @@ class Environment:
         )
 
     def check(self, *arguments: str | Path) -> str:
-        """Run its Python, which must succeed; return what it printed."""
+        """Run its Python, which must succeed; return its output."""
         done = self.run(*arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

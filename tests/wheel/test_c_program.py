@@ -1,4 +1,4 @@
-"""A C++ program that knows ONNX Runtime's C API alone loads the same library, and runs the exported models."""
+"""A C++ program that uses only ONNX Runtime's C API loads the same library, and runs the exported models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def program(shipped: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("program") / "run_model"
     headers = json.loads(shipped.layout.ort_headers.read_text())["path"]
     (library,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
-    (made.parent / "libonnxruntime.so.1").symlink_to(library)  # which is what it calls itself; the package has no link
+    (made.parent / "libonnxruntime.so.1").symlink_to(library)  # its soname, which the package lacks
     command = [
         *find_toolchain(os.environ).compiler, "-std=c++20", "-Wall", "-Wextra", "-isystem", headers, str(SOURCE),
         str(library), f"-Wl,-rpath,{made.parent}", "-o", str(made),
@@ -41,7 +41,7 @@ def program(shipped: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data_set(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write what torch has computed as a test data set."""
+    """Write torch's inputs and outputs as a test data set."""
     folder = tmp_path_factory.mktemp("data") / "test_data_set_0"
     folder.mkdir()
     x, *outputs = np.load(exported / "data.npz").values()
@@ -60,13 +60,13 @@ def run(program: Path, library: Path, model: Path, folder: Path) -> subprocess.C
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_it_runs(program: Path, shipped: Project, exported: Path, data_set: Path, model: str) -> None:
+def test_the_program_runs(program: Path, shipped: Project, exported: Path, data_set: Path, model: str) -> None:
     library = shipped.layout.linked_library("my_ops", "ort")
     done = run(program, library, exported / f"{model}.onnx", data_set)
     assert (done.returncode, done.stdout) == (0, "5 outputs, equal\n"), done.stderr
 
 
-def test_it_sees_a_planted_difference(
+def test_the_program_finds_a_planted_difference(
     program: Path, shipped: Project, exported: Path, data_set: Path, tmp_path: Path
 ) -> None:
     for path in data_set.iterdir():

@@ -44,22 +44,22 @@ def needs(*versions: str, libraries: tuple[str, ...] = ("libc.so.6",), symbols: 
         (needs("GLIBC_2.2.5", libraries=("libtorch_cpu.so", "ld-linux-x86-64.so.2")), "manylinux_2_5"),
     ],
 )
-def test_the_platform_is_the_oldest_that_has_everything(found: Symbols, tag: str) -> None:
+def test_the_platform_is_the_oldest_that_has_every_symbol(found: Symbols, tag: str) -> None:
     assert manylinux.platform([needs("GLIBC_2.2.5"), found]) == f"{tag}_x86_64"
 
 
-def test_what_no_platform_has_is_named() -> None:
+def test_a_symbol_that_no_platform_has_is_named() -> None:
     with pytest.raises(DistError, match=r"no manylinux platform has GLIBC_9\.9, libmagic\.so\.1, which the libraries"):
         manylinux.platform([needs("GLIBC_9.9", libraries=("libmagic.so.1",))])
 
 
-def test_the_highest_of_each_family() -> None:
+def test_the_highest_version_of_each_family() -> None:
     found = [needs("GLIBC_2.2.5", "GLIBC_2.14"), needs("GLIBC_2.4", "GLIBCXX_3.4", "CXXABI_TM_1", "CXXABI_1.3.9")]
     assert manylinux.highest(found) == {"CXXABI": "1.3.9", "GLIBC": "2.14", "GLIBCXX": "3.4"}
 
 
 @pytest.mark.parametrize("spec", [o.spec for o in OPERATORS], ids=lambda spec: spec.name)
-def test_a_declaration_comes_back(spec: OpSpec) -> None:
+def test_a_declaration_is_equal_after_it_is_written_and_read(spec: OpSpec) -> None:
     text = contents.declaration(spec, "my_ops")
     assert max(map(len, text.splitlines())) <= 120
     namespace: dict[str, object] = {}
@@ -72,21 +72,21 @@ def test_any_text_fits_a_docstring(text: str) -> None:
     assert ast.literal_eval(f'"""{contents.escaped(text)}"""') == text
 
 
-def test_the_copied_modules_are_whole() -> None:
+def test_the_copied_modules_are_complete() -> None:
     """Each copied module imports only other copied modules and frameworks."""
-    held = vendored_modules.render("my_ops", version="1.0")
-    rooms = {path.split("/")[1] for path in held if path.count("/") > 1}
+    files = vendored_modules.render("my_ops", version="1.0")
+    rooms = {path.split("/")[1] for path in files if path.count("/") > 1}
     expected = {"declaration", "lowering", "testdata", "torch_library", "wheel_runtime"}
     assert rooms == expected, "a wheel needs no more to export and register"
-    modules = {"my_ops." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in held}
-    for path, text in held.items():
+    modules = {"my_ops." + path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in files}
+    for path, text in files.items():
         if not path.endswith(".py"):
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("my_ops"):
                 inner = {f"{node.module}.{alias.name}" for alias in node.names}
                 assert node.module in modules, f"{path}: {node.module}"
-                is_folder = f"{node.module.removeprefix('my_ops.').replace('.', '/')}/__init__.py" in held
+                is_folder = f"{node.module.removeprefix('my_ops.').replace('.', '/')}/__init__.py" in files
                 assert not is_folder or inner <= modules, f"{path}: {inner}"
         assert "opmatrix" not in {word for line in text.splitlines() if "import" in line for word in line.split()}
 
@@ -99,7 +99,7 @@ def test_the_templates_import_copied_modules_only() -> None:
             assert {f"{path}.py", f"{path}/{name}.py"} & copied, f"{template.name}: {package}"
 
 
-def test_a_file_that_imports_what_no_wheel_has_is_refused() -> None:
+def test_a_file_that_imports_a_module_outside_the_wheel_is_refused() -> None:
     vendored = vendored_modules.render("my_ops", version="1.0")
 
     def rewritten(text: str) -> str:
@@ -111,7 +111,7 @@ def test_a_file_that_imports_what_no_wheel_has_is_refused() -> None:
             rewritten(f"import {module}\n")
 
 
-def test_licences_of_others(tmp_path: Path) -> None:
+def test_third_party_licences(tmp_path: Path) -> None:
     (tmp_path / "LICENSE").write_text("own")
     (tmp_path / "mpl.txt").write_text("MPL 2")
     (tmp_path / "third_party").mkdir()
@@ -134,7 +134,7 @@ def test_licences_of_others(tmp_path: Path) -> None:
     assert found["LICENSE"] == b"own"
 
 
-def test_the_commit_is_git_s_own(tmp_path: Path) -> None:
+def test_the_commit_is_that_of_git(tmp_path: Path) -> None:
     def git(*arguments: str) -> str:
         command = ["git", "-c", "user.name=n", "-c", "user.email=e@example.com", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()

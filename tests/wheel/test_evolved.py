@@ -1,4 +1,4 @@
-"""A wheel of an operator with two versions: its user exports models of either, and runs both."""
+"""A wheel of an operator with two versions: its user exports and runs models of both."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ for version in (1, 3):
 """
 
 
-def test_a_wheel_carries_both_versions(tmp_path: Path) -> None:
+def test_a_wheel_has_both_versions(tmp_path: Path) -> None:
     made = Project.copy(tmp_path / "project")
     evolve(made)
     settings = made.root / "pyproject.toml"

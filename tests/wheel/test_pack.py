@@ -108,8 +108,8 @@ def test_what_rebuilds_the_wheel(again: Project) -> None:
 def test_the_path_of_the_wheel_is_printed_last(again: Project) -> None:
     """Also if nothing had to run."""
     for _ in range(2):
-        *_, told, summary = again.doit("dist").stdout.splitlines()
-        assert told.startswith(f"build/dist/{wheel_of(again).name}: ") and " bytes, sha256 " in told
+        *_, path_line, summary = again.doit("dist").stdout.splitlines()
+        assert path_line.startswith(f"build/dist/{wheel_of(again).name}: ") and " bytes, sha256 " in path_line
     assert summary.endswith("steps, all up to date")
 
 
@@ -136,7 +136,7 @@ def test_the_wheel_names_its_commit(again: Project) -> None:
     assert source() == {"commit": git("rev-parse", "HEAD"), "dirty": True}
 
 
-def test_a_project_without_wheel_settings_is_told_what_to_write(tmp_path: Path) -> None:
+def test_a_project_without_wheel_settings_has_a_message_with_them(tmp_path: Path) -> None:
     made = project(tmp_path, settings="")
     done = made.doit("dist")
     assert done.returncode == 1

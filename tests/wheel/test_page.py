@@ -37,6 +37,6 @@ def test_every_setting_is_shown() -> None:
     assert set(tomllib.loads("".join(blocks("toml")))["tool"]["opmatrix"]["dist"]) == set(FIELDS)
 
 
-def test_the_line_of_the_program_is_there() -> None:
+def test_the_line_of_the_program_is_in_the_page() -> None:
     (line,) = blocks("cpp")
     assert line in (ROOT / "tests/wheel/run_model.cc").read_text().replace("  check(ort->Reg", "check(ort->Reg")

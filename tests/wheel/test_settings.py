@@ -26,7 +26,7 @@ def read(known: tuple[Operator, ...], root: Path, **table: Any) -> Dist:
     return parse({**NAMED, **table}, known, root=root)
 
 
-def test_all_with_a_library_are_the_default(operators: tuple[Operator, ...], tmp_path: Path) -> None:
+def test_all_operators_with_a_library_are_the_default(operators: tuple[Operator, ...], tmp_path: Path) -> None:
     found = read(operators, tmp_path)
     assert found.operators == KERNELS
     assert found.summary == f"Operators for torch and ONNX Runtime: {', '.join(KERNELS)}."
@@ -85,7 +85,7 @@ def test_every_mistake_is_reported_at_once(operators: tuple[Operator, ...], tmp_
     assert len(str(raised.value).splitlines()) == 3
 
 
-def test_a_binding_by_hand_cannot_be_linked(tmp_path: Path) -> None:
+def test_a_handwritten_binding_cannot_be_linked(tmp_path: Path) -> None:
     existing = load_operators(Paths(Path(__file__).parents[1] / "projects/existing"))
     with pytest.raises(UsageError, match=r"'damped' has a binding by hand, native/damped/torch\.cc, which cannot"):
         read(existing, tmp_path, operators=["damped"])
@@ -101,5 +101,5 @@ def test_a_handwritten_binding_is_left_out_by_default(operators: tuple[Operator,
 
 
 @pytest.mark.parametrize("version", ["0.1", "2!1.0", "1.0a1", "1.0rc2.post3.dev4", "1.0.0+cpu.1"])
-def test_versions(version: str, operators: tuple[Operator, ...], tmp_path: Path) -> None:
+def test_valid_versions(version: str, operators: tuple[Operator, ...], tmp_path: Path) -> None:
     assert read(operators, tmp_path, version=version).version == version

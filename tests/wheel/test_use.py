@@ -12,7 +12,7 @@ from tests.wheel.shipping import MODEL, Environment, other_python
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
 
 
-def test_the_environment_knows_nothing_of_opmatrix(fresh: Environment) -> None:
+def test_the_environment_has_no_opmatrix(fresh: Environment) -> None:
     done = fresh.run("-c", "import pipeline")
     assert "No module named 'pipeline'" in done.stderr
     where = fresh.check("-c", "import my_ops; print(my_ops.__file__, my_ops.library_path())").split()
@@ -35,7 +35,7 @@ def test_onnx_runtime_alone_needs_no_torch(fresh: Environment) -> None:
     assert "libmy_ops_ort.so {}" in fresh.check("-c", without)
 
 
-def test_it_is_typed(fresh: Environment, tmp_path: Path) -> None:
+def test_the_wheel_has_types(fresh: Environment, tmp_path: Path) -> None:
     """mypy sees the names and types of everything that the wheel offers, and a wrong call."""
     (tmp_path / "use.py").write_text(
         "import torch\n"
@@ -75,12 +75,12 @@ with my_ops.onnx.symbolics(int(symbolics)):
 """
 
 
-def test_an_opset_that_an_operator_does_not_take_is_refused(fresh: Environment, tmp_path: Path) -> None:
+def test_an_opset_that_an_operator_does_not_support_is_refused(fresh: Environment, tmp_path: Path) -> None:
     done = fresh.run("-c", EXPORT, tmp_path / "m.onnx", "9", "9")
     assert "dual_residual needs opset 12 or newer, and the model is exported at 9" in done.stderr
 
 
-def test_another_opset_than_the_symbolics_have_is_refused(fresh: Environment, tmp_path: Path) -> None:
+def test_another_opset_than_that_of_the_symbolic_functions_is_refused(fresh: Environment, tmp_path: Path) -> None:
     done = fresh.run("-c", EXPORT, tmp_path / "m.onnx", "15", "17")
     assert "symbolics(15) are registered, and the model is exported at opset 17: give both one" in done.stderr
 
@@ -94,7 +94,7 @@ def test_one_wheel_serves_other_torches(torch: str, wheel: Path, fresh: Environm
     assert "ran 6 models" in fresh.check(MODEL, "run", folder)
 
 
-# What an ONNX Runtime does not read: its newest opset, and the form (IR version) that the dynamo exporter writes.
+# What ONNX Runtime may not read: its newest opset, and the IR version that the dynamo exporter writes.
 UNREADABLE = {"1.16": ("legacy20", "dynamo18", "dynamo20", "dynamo23"), "1.18": ("dynamo23",)}
 
 
