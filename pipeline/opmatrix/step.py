@@ -25,7 +25,7 @@ class Fingerprint(str):
 
 
 class Config(str):
-    """The configuration of a step as a string, with the fingerprints in it. It is pickled as a plain string."""
+    """The configuration of a step as a string, with the fingerprints in it. The kept plan has the string alone."""
 
     fingerprints: tuple[Fingerprint, ...]
 
@@ -33,9 +33,6 @@ class Config(str):
         config = super().__new__(cls, text)
         config.fingerprints = fingerprints
         return config
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from opmatrix.engine import plan_cache
-from opmatrix.matrix.cells import Choice
+from opmatrix.matrix.cells import Cell, Choice
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions
 from opmatrix.step import Step
@@ -24,7 +25,11 @@ TOOLS = Toolchain(
     compiler=("g++",), compiler_identity="one", linker=None, ninja="ninja", torch_include=Path("include"),
     torch_version="2.13.0",
 )  # fmt: skip
-STEP = Step(group="verify", name="my_op", command=("verify", "my_op"), reads=("a",), writes=("b",), verdict="b")
+CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
+STEP = Step(
+    group="verify", name="my_op", command=("verify", "my_op"), cell=CELL, lowering="custom", reads=("a",), writes=("b",),
+    config="\udc80 and \n", verdict="b", seconds=0.5,
+)  # fmt: skip
 
 
 NONE = Choice()
@@ -100,13 +105,25 @@ def lose_a_header(command: Command) -> None:
         pytest.param(another(installed=VERSIONS.__class__(**vars(VERSIONS) | {"torch": "2.14.0"})), id="torch"),
         pytest.param(another(toolchain=TOOLS.__class__(**vars(TOOLS) | {"compiler_identity": "two"})), id="compiler"),
         pytest.param(lose_a_header, id="headers_lost"),
-        pytest.param(lambda c: c.layout.plan().write_bytes(b"no pickle"), id="damaged"),
+        pytest.param(lambda c: c.layout.plan().write_bytes(b"no plan"), id="damaged"),
+        pytest.param(lambda c: c.layout.plan().write_bytes(b"[" * 100_000), id="nested_without_end"),
         pytest.param(lambda c: c.layout.plan().write_bytes(c.layout.plan().read_bytes()[:-9]), id="cut"),
     ],
 )
 def test_a_change_of_the_inputs_of_a_plan_plans_anew(command: Command, change: Callable[[Command], None]) -> None:
     change(command)
     assert command.plans_anew()
+
+
+def test_a_plan_that_something_else_wrote_runs_no_code(command: Command) -> None:
+    class Foreign:
+        def __reduce__(self) -> tuple[Callable[..., Any], tuple[Path]]:
+            return Path.touch, (command.layout.root / "ran",)
+
+    for path in (command.layout.plan(), command.layout.plan().with_suffix(".pickle")):
+        path.write_bytes(pickle.dumps(Foreign()))
+    assert command.plans_anew() and not command.plans_anew()
+    assert not (command.layout.root / "ran").exists()
 
 
 def test_a_change_of_variables_or_settings_plans_anew(command: Command) -> None:

@@ -3,21 +3,24 @@
 A plan depends on the content of declarations, cases and settings, on the names of the other files, on the code of this
 package, and on what is installed, declared third-party headers included. It does not depend on the content of other
 inputs of steps: an edited kernel keeps the plan.
+
+The file is JSON, so that one which something else wrote is no program: doit reads it before all else.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from pathlib import Path
+from typing import Any
 
 from opmatrix.engine.file_hashes import Mark, mark, settled
 from opmatrix.files import write_bytes
-from opmatrix.matrix.cells import MADE, Choice
+from opmatrix.matrix.cells import MADE, Cell, Choice
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions, installed, lost_headers, with_environment
 from opmatrix.step import Step
@@ -29,6 +32,7 @@ from opmatrix.wheel.git_commit import commit
 _DECLARATION_FILES = ("spec.py", "cases.py", "lowering.py", "schema.json")
 Headers = tuple[str, str | None]  # an include folder and the distribution that has it
 _PACKAGE = str(Path(__file__).parents[1])
+_DEFAULTS = {field.name: field.default for field in fields(Step)}
 
 
 def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) -> Sequence[Step]:
@@ -49,15 +53,33 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
         marks,
     )
     with suppress(Exception):  # a missing, damaged or older cache
-        cached_key, headers, cached = pickle.loads(path.read_bytes())
-        if cached_key == key and headers == _headers(paths, headers):
-            return [Step(**step) for step in cached]
+        cached = json.loads(path.read_bytes())
+        known = [(folder, distribution) for folder, distribution in cached["declared"]]
+        if cached["key"] == repr(key) and cached["headers"] == repr(_headers(paths, known)):
+            return [_step(step) for step in cached["steps"]]
     steps, declared = _plan(paths, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
     if all(settled(found, read_at) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that is not writable has no cache
-            content = key, _headers(paths, declared), [vars(step) for step in steps]
-            write_bytes(path, pickle.dumps(content, protocol=5))
+            headers = repr(_headers(paths, declared))
+            content = {"key": repr(key), "declared": declared, "headers": headers, "steps": [*map(_as_json, steps)]}
+            write_bytes(path, json.dumps(content, separators=(",", ":")).encode())
     return steps
+
+
+def _as_json(step: Step) -> dict[str, Any]:
+    """Return the fields of a step that have not their default."""
+    given = {name: value for name, value in vars(step).items() if value != _DEFAULTS[name]}
+    return given | {"cell": vars(step.cell)} if step.cell else given
+
+
+def _step(given: dict[str, Any]) -> Step:
+    """Return the step of what `_as_json` returned."""
+    for name, value in given.items():
+        if isinstance(value, list):
+            given[name] = tuple(value)
+        elif name == "cell":
+            given[name] = Cell(**value)
+    return Step(**given)
 
 
 def _plan(

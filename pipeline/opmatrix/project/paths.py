@@ -130,7 +130,7 @@ class Paths:
     def plan(self, choice: str = "") -> Path:
         """The steps that the last command with these doit variables planned."""
         chosen = f"-{hashlib.sha256(choice.encode()).hexdigest()[:8]}" if choice else ""
-        return self.build / f"plan{chosen}.pickle"
+        return self.build / f"plan{chosen}.json"
 
     generated = _named("build/generated/{}")
 
@@ -179,7 +179,7 @@ class Paths:
     hypothesis = _fixed("build/hypothesis")
 
     # Inputs drawn from the declaration, with the outputs of the reference.
-    drawn_inputs = _named("build/draw/{}/drawn.pickle")
+    drawn_inputs = _named("build/draw/{}/drawn.cases")
 
     def failing_case(self, name: str, case: str) -> Path:
         """A case for which the property test failed: the error, then the source of the case for cases.py."""
