@@ -27,8 +27,8 @@ TOOLS = Toolchain(
 )  # fmt: skip
 CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
 STEP = Step(
-    group="verify", name="my_op", command=("verify", "my_op"), cell=CELL, lowering="custom", reads=("a",), writes=("b",),
-    config="\udc80 and \n", verdict="b", seconds=0.5,
+    group="verify", name="my_op", command=("verify", "my_op"), cell=CELL, lowering="custom", reads=("a",),
+    writes=("b",), config="\udc80 and \n", verdict="b", seconds=0.5,
 )  # fmt: skip
 
 

@@ -31,15 +31,15 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
     ),
     "header for bindings, a comment": (
         lambda p: p.append("native/binding/stable/torch.h", "// more\n"),
-        "compile, register schema, register nodes",
+        "compile",
     ),
     "template of a binding, a comment": (
         lambda p: p.append(f"{TEMPLATES}/torch.cc.j2", "// more\n"),
-        "codegen, compile, register schema, register nodes",
+        "codegen, compile",
     ),
     "a flag": (
         lambda p: p.replace("pipeline/opmatrix/toolchain/ninja_file.py", '_BINDING = ("-O1",)', '_BINDING = ("-O2",)'),
-        "compile, register kernel, register search, verify custom, report",
+        "compile, register schema, register nodes, register kernel, register search, verify custom, report",
     ),
     "formula of a gradient": (
         lambda p: p.replace(f"{OP}/torch_op.py", "rate = torch.rsqrt(", "rate = 1.0 * torch.rsqrt("),

@@ -102,7 +102,7 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path, damage: Callable[[bytes]
     path = tmp_path / "file"
     drawn_cases.write(path, CASES)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match="is missing or damaged. Run: python -m opmatrix draw-inputs my_op"):
+    with pytest.raises(DataError, match=r"is missing or damaged\. Run: python -m opmatrix draw-inputs my_op"):
         drawn_cases.read(path, "my_op")
 
 

@@ -37,11 +37,6 @@ def cpp_files(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
     return (*kernel, *ort, *torch, *(("ort_library.cc",) if has_ort_library(spec) and not own_ort else ()))
 
 
-def torch_binding(spec: OpSpec) -> tuple[str, ...]:
-    """Return the files of a generated torch binding, without the kernel."""
-    return ("checks.h", "torch.cc") if has_torch_library(spec) else ()
-
-
 def generated(spec: OpSpec, written: Set[str]) -> tuple[str, ...]:
     """Return all generated files."""
     return (*cpp_files(spec, written), *python_files(spec))

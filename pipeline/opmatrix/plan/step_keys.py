@@ -226,11 +226,6 @@ class OperatorPlan:
         other_torch = self.plan.environment(torch=torch) is not None and has_torch_library(self.spec)
         return torch if other_torch and (self.own_torch or is_classic(self.spec, torch)) else None
 
-    def compiled(self, torch: str) -> list[str]:
-        """Return the task that compiles what this torch loads, if there is one."""
-        task = f"compile:{self.name}" + (f"@torch{torch}" if self.needs_own_library(torch) else "")
-        return [task] if has_torch_library(self.spec) else []
-
     @cached_property
     def cpp_files(self) -> tuple[Path, ...]:
         """What the compiler reads: headers of ONNX Runtime and third parties, generated and handwritten C++."""
@@ -266,14 +261,22 @@ class OperatorPlan:
         return (library,) if has_torch_library(self.spec) else self.torch_op
 
     def torch_interface(self, torch: str) -> tuple[Path, ...]:
-        """What torch knows of the operator: binding, schema, fake kernel and gradient, but not its arithmetic."""
-        layout, spec = self.layout, self.spec
-        if self.own_torch:  # only the compiler knows what it includes, and it may contain arithmetic
-            binding = [layout.torch_library(spec.name, torch=self.needs_own_library(torch))]
-        else:
-            binding = [layout.generated(spec.name) / file for file in generated_files.torch_binding(spec)]
-            binding += [p for p in layout.native_sources(spec.name) if p.is_relative_to(layout.binding)]
-        return (*self.export_modules, *binding, *self.torch_op)
+        """What torch knows of the operator: schema, fake kernel, gradient, and its library without the kernel's object.
+
+        What the kernel could change in the results, "kernel" and "search" judge, which read the library: that it leaves
+        its inputs alone, and gives the declared dtypes and shapes.
+        """
+        return (*self.export_modules, *self.binding_objects(torch), *self.torch_op)
+
+    def binding_objects(self, torch: str) -> tuple[Path, ...]:
+        """The objects of the torch library besides the kernel's; of a handwritten torch.cc, which may contain
+        arithmetic, the library."""
+        if not has_torch_library(self.spec):
+            return ()
+        if self.own_torch:
+            return self.torch_code(torch)
+        alone = self.layout.objects(self.name, "torch", torch=self.needs_own_library(torch))
+        return (*alone, *self.layout.objects(self.name, "runtime"))
 
     @cached_property
     def export_modules(self) -> tuple[Path, ...]:

@@ -119,8 +119,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
         yield _compile_alone(op, torch)
     keys, reference, own = op.keys, op.layout.reference(op.name), not op.spec.torch.overrides
     interface: Mapping[str, Any] = {
-        "reads": op.torch_interface(torch),  # an edit of the kernel's arithmetic does not repeat these parts
-        "after": op.compiled(torch),
+        "reads": op.torch_interface(torch),  # an edit of the kernel does not repeat these parts
         "server": "export",
         "models": keys.models_key,
     }
@@ -180,6 +179,8 @@ def _compile(op: OperatorPlan) -> Step:
             writes += layout.objects(name, *ninja_file.shared_objects(spec, handwritten))
     if has_kernel_object(spec, handwritten):
         writes += layout.objects(name, "kernel", "runtime")
+    if has_torch_library(spec) and not op.own_torch:
+        writes += layout.objects(name, "torch", "runtime")
     return op.step(
         "compile",
         reads=[*op.cpp_files, *(path for other in spec.uses for path in layout.objects(other, "kernel", "ort"))],
@@ -205,7 +206,10 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
             *(layout.objects(name, "kernel", "runtime") if has_kernel_object(spec, op.handwritten_files) else ()),
             layout.installed_version(environment, "torch"),
         ],
-        writes=[layout.torch_library(name, torch=torch)],
+        writes=[
+            layout.torch_library(name, torch=torch),
+            *(() if op.own_torch else layout.objects(name, "torch", torch=torch)),
+        ],
         after=[f"compile:{name}"],
         discovered_inputs=layout.discovered_headers(name, torch=torch),
         ninja=cpp_abi_ninja(layout, spec, toolchain=op.plan.toolchain, written=op.handwritten_files),

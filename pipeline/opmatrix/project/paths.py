@@ -160,9 +160,9 @@ class Paths:
         """A file with the torch version that a library over the C++ ABI was compiled for."""
         return self.compile_folder(name, torch=torch) / "torch.txt"
 
-    def objects(self, name: str, *stems: str) -> tuple[Path, ...]:
+    def objects(self, name: str, *stems: str, torch: str | None = None) -> tuple[Path, ...]:
         """Object files of an operator, for its libraries, those of operators that use it, and those of a wheel."""
-        return tuple(self.compile_folder(name) / f"{stem}.o" for stem in stems)
+        return tuple(self.compile_folder(name, torch=torch) / f"{stem}.o" for stem in stems)
 
     def data(self, name: str, model: str, case: int) -> Path:
         """One test data set in the format of ONNX's backend tests: input_<i>.pb and output_<i>.pb."""

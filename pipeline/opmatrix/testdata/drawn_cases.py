@@ -116,7 +116,8 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {"": [[key, _as_json(item)] for key, item in value.items()]}
     if (kind := type(value).__name__) in _CLASSES:
-        return {kind: {f.name: _as_json(found) for f in fields(value) if (found := getattr(value, f.name)) != f.default}}
+        given = {f.name: getattr(value, f.name) for f in fields(value) if getattr(value, f.name) != f.default}
+        return {kind: {name: _as_json(item) for name, item in given.items()}}
     return value
 
 
