@@ -19,7 +19,7 @@ from typing import Any
 from opmatrix.declaration import validation
 from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.environments import reexec
-from opmatrix.errors import OpmatrixError, UsageError
+from opmatrix.errors import OpmatrixError, UsageError, print_error
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             installed()  # raises ToolchainError if this Python is not that of the environment, as without ./run
             raise
     except OpmatrixError as error:
-        print(error, file=sys.stderr, flush=True)
+        print_error(error)
         return error.exit_code
     return 0
 

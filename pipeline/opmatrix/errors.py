@@ -7,7 +7,14 @@ and `opmatrix.engine` turn errors into exit codes. A traceback means a bug of op
 from __future__ import annotations
 
 import difflib
+import re
+import sys
 from collections.abc import Iterable
+
+# What a compiler or rich writes for colours: SGR, and the "erase to the end of the line" that GCC writes beside it.
+_COLOURS = re.compile(r"(\x1b\[[\d;]*m|\x1b\[K)")
+_RESET = "\x1b[0m"
+LONGEST_LINE = 4000  # characters of a line that is shown; commands that are to be copied fit
 
 
 class OpmatrixError(Exception):
@@ -78,6 +85,35 @@ class DistError(OpmatrixError, exit_code=16):
 def one_line(text: object) -> str:
     """Return a string or the message of an error as one line, with single spaces."""
     return " ".join(str(text).split())
+
+
+def printable(text: str, *, colours: bool = False) -> str:
+    """Return a text as it can be shown: control characters, also those that reverse the direction of a text, as escapes
+    such as ``\\x1b``, and without the middle of a long line. `colours` keeps colours.
+
+    Names in a model, output of a process and messages of others pass through this where they are printed: else they
+    could rename the terminal's window, remove what is above them, or look like another text.
+    """
+    if len(text) <= LONGEST_LINE and text.isprintable():
+        return text
+    return "\n".join(_printable_line(line, colours) for line in text.split("\n"))
+
+
+def _printable_line(line: str, colours: bool) -> str:
+    if len(line) > LONGEST_LINE:
+        half = LONGEST_LINE // 2
+        line = f"{line[:half]} ... {line[-half:]}"
+    if line.isprintable():
+        return line
+    coloured = colours and _COLOURS.search(line)
+    pieces = _COLOURS.split(line) if coloured else [line]  # at odd places are colours
+    pieces[::2] = ["".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in p) for p in pieces[::2]]
+    return "".join(pieces) + (_RESET if coloured else "")
+
+
+def print_error(error: object) -> None:
+    """Print an error to stderr, as `printable`."""
+    print(printable(str(error)), file=sys.stderr, flush=True)
 
 
 def many(count: int, noun: str) -> str:

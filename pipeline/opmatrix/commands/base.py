@@ -15,7 +15,7 @@ from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand
 
 from opmatrix.engine.lock import hold
-from opmatrix.errors import OpmatrixError, UsageError, did_you_mean
+from opmatrix.errors import OpmatrixError, UsageError, did_you_mean, print_error
 from opmatrix.project.paths import Paths
 
 
@@ -38,7 +38,7 @@ class CommandBase(Command):
             error.cmd_used, error.bin_name = self.name, self.bin_name
             print(f"doit {self.name}: {error}", file=sys.stderr)
         except OpmatrixError as error:
-            print(error, file=sys.stderr, flush=True)
+            print_error(error)
             return error.exit_code
         return UsageError.exit_code
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from opmatrix.commands.base import CommandBase, option
 from opmatrix.engine.lock import hold
-from opmatrix.errors import OpmatrixError, UsageError
+from opmatrix.errors import OpmatrixError, UsageError, print_error
 from opmatrix.project.settings import installed
 from opmatrix.version import minor
 
@@ -55,7 +55,7 @@ class Check(CommandBase):
             with hold(self._paths.lock) as lock:
                 ModelCheck(self._paths, request, lock=lock, printer=printer).run()
         except OpmatrixError as error:
-            print(error, file=sys.stderr, flush=True)
+            print_error(error)
             return 2
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ from doit.doit_cmd import DoitMain
 
 from opmatrix.commands.dodo import Loader
 from opmatrix.commands.help import print_versions
-from opmatrix.errors import OpmatrixError, UsageError
+from opmatrix.errors import OpmatrixError, UsageError, print_error
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
 
@@ -94,6 +94,6 @@ def main() -> int:
             folder, root = str(Path.cwd()), str(find_root(Path.cwd()))
             raise UsageError(f"no dodo.py in {folder!r}; the project is in {root!r}: go there")
     except OpmatrixError as error:
-        print(error, file=sys.stderr)
+        print_error(error)
         return error.exit_code
     return Program().run(arguments)

@@ -13,7 +13,7 @@ from doit import doit_cmd
 from opmatrix.commands.base import CommandBase
 from opmatrix.commands.base import option as _option
 from opmatrix.commands.help import doit_command
-from opmatrix.errors import UsageError
+from opmatrix.errors import UsageError, printable
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import find_root
@@ -75,7 +75,7 @@ def _operator(given: Mapping[str, str]) -> int:
     )
     write.write(layout, files)
     for line in new_operator.summary(drafts, files, run=doit_command(layout.root)):
-        print(line)
+        print(printable(line))
     return 0
 
 
@@ -91,7 +91,7 @@ def _project(asked: str, given: Mapping[str, str]) -> int:
     files = new_project.render(name)
     new_project.write(folder, files)
     for line in new_project.summary(Path(asked), files, name=name):
-        print(line)
+        print(printable(line))
     return 0
 
 

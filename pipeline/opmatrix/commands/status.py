@@ -18,7 +18,7 @@ from opmatrix.commands.base import CommandBase, end_with_pipe
 from opmatrix.commands.task_selection import require_steps, select
 from opmatrix.engine.forecast import Forecast, fate_of, forecast
 from opmatrix.engine.remove_stale import removed_operators
-from opmatrix.errors import many
+from opmatrix.errors import many, printable
 
 _STATUS = opt_list_status | {
     "help": "print task status: (R)uns, (W)aits for a step before it and runs if what that writes changes, "
@@ -43,7 +43,7 @@ class Why(CommandBase, DoitCmdBase):
         forecasts = forecast(control.tasks, control.selected_tasks, self.dep_manager)
         for name, one in forecasts.items():
             if one.fate != "up-to-date":
-                self.outstream.write(f"{name}: {_reasons(one)}\n")
+                self.outstream.write(f"{printable(name + ': ' + _reasons(one))}\n")
         for operator in removed_operators(self._paths, self.task_list, self.dep_manager.journal):
             self.outstream.write(f"{operator} is no longer in ops/: what was built for it would be removed\n")
         self.outstream.write(_summary(forecasts) + "\n")

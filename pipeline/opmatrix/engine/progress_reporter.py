@@ -18,7 +18,7 @@ from doit.task import Task
 from opmatrix.declaration.placeholders import reminder
 from opmatrix.engine.doit_tasks import DIST, REPORT, StepTask
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output, replay_commands
-from opmatrix.errors import many
+from opmatrix.errors import many, printable
 from opmatrix.project.paths import Paths
 
 _IGNORED = "ignored, as `doit ignore` was told"
@@ -84,6 +84,7 @@ class Progress(StepReporter):
     def __init__(self, outstream: IO[str], options: Mapping[str, Any]) -> None:
         super().__init__(outstream, options)
         self._live = outstream.isatty() and os.environ.get("TERM") != "dumb"
+        self._colours = outstream.isatty() or "FORCE_COLOR" in os.environ
         self._display: Display | None = None
         self._running: dict[str, float] = {}
         self._ended: set[str] = set()
@@ -95,7 +96,7 @@ class Progress(StepReporter):
         self._operators: set[str] = set()  # those of which a step ran
 
     def write(self, text: str) -> None:
-        super().write(for_shell(text))
+        super().write(printable(for_shell(text), colours=self._colours))
 
     def step_begins(self) -> None:
         if self._live:
@@ -194,7 +195,7 @@ class Progress(StepReporter):
 
     def _print(self, text: str) -> None:
         if self._display:
-            self._display.write(text)
+            self._display.write(printable(text))
         elif text:
             self.write(text + "\n")
             self.outstream.flush()

@@ -8,6 +8,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
+from opmatrix.errors import printable
 from opmatrix.model_check.finding import Finding, Mark
 
 # The mark, the mark for a terminal without Unicode, and the colour; rich honours NO_COLOR.
@@ -27,7 +28,7 @@ class FindingPrinter:
         self.counts: dict[Mark, int] = {"ok": 0, "wrong": 0, "note": 0}
 
     def title(self, text: str) -> None:
-        self._console.print(Text(text, style="bold"), soft_wrap=True)
+        self._console.print(Text(printable(text), style="bold"), soft_wrap=True)
 
     def print(self, findings: Iterable[Finding]) -> None:
         """Print findings, without wrapping, so that a command in one can be copied."""
@@ -36,7 +37,7 @@ class FindingPrinter:
             mark, plain, colour = _MARKS[found.mark]
             line = Text("  ")
             line.append(plain if self._console.options.ascii_only else mark, style=colour)
-            line.append(f" {found.question:<{_WIDTH}}  {found}")
+            line.append(f" {found.question:<{_WIDTH}}  {printable(str(found))}")
             self._console.print(line, soft_wrap=True)
 
     def print_summary(self) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from opmatrix.errors import many
+from opmatrix.errors import many, printable
 from opmatrix.report.changes import KINDS
 from opmatrix.report.records import Skipped, totals
 from opmatrix.report.report_json import Document
@@ -135,7 +135,7 @@ def _block(lines: Sequence[str]) -> str:
 
 
 def _code(text: str) -> str:
-    return f"`{text.replace('`', '')}`"
+    return f"`{printable(text.replace('`', ''))}`"
 
 
 def _first(detail: str) -> str:
@@ -143,12 +143,13 @@ def _first(detail: str) -> str:
 
 
 def _cut(line: str) -> str:
+    line = printable(line)
     return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
 
 
 def _plain(text: str) -> str:
     """Return Markdown that shows a string as it is, without markup, HTML, @mentions and table separators."""
-    escaped = re.sub(r"([\\`*_\[\]<>&|~#])", r"\\\1", text.replace("\n", " "))
+    escaped = re.sub(r"([\\`*_\[\]<>&|~#])", r"\\\1", printable(text.replace("\n", " ")))
     return escaped.replace("@", "@\N{ZERO WIDTH SPACE}")
 
 

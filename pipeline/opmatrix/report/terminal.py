@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opmatrix.errors import printable
 from opmatrix.matrix.cells import EXPORTERS
 from opmatrix.report.records import OUTCOMES, Skipped, totals
 from opmatrix.verdict import Outcome, Verdict, percent
@@ -41,11 +42,11 @@ def show(verdicts: Sequence[Verdict], console: Console, skipped: Sequence[Skippe
     for name, details in unsupported_cases(verdicts).items():
         cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
         console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
-        console.print(Text(f"  {details[0]}\n"), soft_wrap=True)
+        console.print(Text(printable(f"  {details[0]}\n")), soft_wrap=True)
     for torch, of_torch in groupby(skipped, key=lambda s: s.torch):
         console.print(f"not checked in torch {torch}", highlight=False)
         for checks in of_torch:
-            console.print(Text(f"  {checks}"), soft_wrap=True)
+            console.print(Text(printable(f"  {checks}")), soft_wrap=True)
         console.print()
     console.print(totals(verdicts), highlight=False)
 
@@ -125,4 +126,4 @@ def _indented(detail: str, verdict: Verdict) -> str:
         lines = [*lines[:_LINES], f"({len(lines) - _LINES} more lines in report.json)"]
     if wrong := next((c for c in verdict.cases if c.outcome != "verified"), None):
         lines.append(f"Replay: {verdict.replay(wrong.case)}")
-    return "\n".join(f"  {line}" for line in lines)
+    return printable("\n".join(f"  {line}" for line in lines))

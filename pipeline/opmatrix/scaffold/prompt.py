@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from opmatrix.errors import UsageError
+from opmatrix.errors import UsageError, printable
 from opmatrix.scaffold.draft import Draft, domain_owner
 from opmatrix.scaffold.from_torch_schema import from_schema
 
@@ -97,6 +97,6 @@ def _ask(question: str, hint: str, *, default: str, check: Callable[[str], objec
                 raise UsageError(f"the {question} is needed")
             check(answer)
         except UsageError as error:
-            print(error)
+            print(printable(str(error)))
         else:
             return answer
