@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import helper
 
 from opmatrix.errors import UsageError
+from opmatrix.scaffold import onnx_process
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_onnx import by_operator, from_nodes, from_nodes_and_schema
 from opmatrix.spec import Random
@@ -51,6 +54,25 @@ def test_one_node_becomes_a_declaration() -> None:
         "x": Random(shape=(2, 3)), "weight": Random(shape=(3,)), "ids": Random(shape=(3,)),
     }  # fmt: skip
     assert "(N, 3)" in spec.inputs[0].doc and not made.notes
+
+
+def test_sizes_that_no_tensor_has_give_no_model() -> None:
+    assert draft(node(value("x", shape=[-5, 2**40]))).seen is None
+
+
+def test_inputs_of_one_name_get_numbers() -> None:
+    made = draft(node(*(value(f"{n}.w") for n in range(150))))
+    assert [i.name for i in made.spec.inputs] == ["w", *(f"w_{n}" for n in range(2, 151))]
+
+
+def test_an_element_type_that_onnx_does_not_have_has_a_name(tmp_path: Path) -> None:
+    made = helper.make_node("FastThing", ["x"], ["y"], domain="acme.ops")
+    values = [helper.make_tensor_value_info(name, 99, [1]) for name in "xy"]
+    graph = helper.make_graph([made], "graph", values[:1], values[1:])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    (found,) = onnx_process.describe(str(path))["nodes"]
+    assert found["inputs"][0]["dtype"] == "of the element type 99"
 
 
 def test_the_declaration_has_the_imported_version_of_the_domain() -> None:
@@ -113,6 +135,8 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
         ),
         ([node(value("x"), k=("int", 1)), node(value("x"), k=("float", 1.0))], "of the kind float, elsewhere of int"),
         ([node()], "has no first input"),
+        ([node(value("x"), name="") | {"outputs": []}], "the node that gives '' has no output"),
+        ([node(value("x", "of the element type 99"))], "'x' is of the element type 99, which no operator of ours"),
         ([node(None, value("x"))], "has no first input"),
         ([node(value("x")), node(value("x"), outputs=[value(), value()])], "different numbers of outputs"),
         (

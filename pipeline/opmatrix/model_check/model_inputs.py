@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from opmatrix.model_check.type_text import format_array, format_type
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.onnx_dataset import DATA_SET
+
+MOST_DRAWN = 2**26  # elements of one input, in 0.5 GB as they are drawn
+_ELEMENTS = {*TensorProto.DataType.values()} - {TensorProto.UNDEFINED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +124,21 @@ def _random_inputs(wanted: Sequence[ValueInfoProto]) -> tuple[dict[str, Array], 
                 shape.append(sizes.setdefault(dim.dim_param, 2 + len(sizes)))
             else:
                 shape.append(dim.dim_value if dim.HasField("dim_value") else 2)
+        if why := _undrawable(tensor.elem_type, shape):
+            raise UsageError(f"input {value.name!r} has {why}")
         arrays[value.name] = _random_array(value.name, tensor.elem_type, tuple(shape))
     return arrays, sizes
+
+
+def _undrawable(element: int, shape: Sequence[int]) -> str:
+    """Return why an input cannot be drawn, or ""."""
+    if element not in _ELEMENTS:
+        return f"the element type {element}, which is none of ONNX's. Export the model again"
+    if any(size < 0 for size in shape):
+        return f"a size below 0: {list(shape)}. Export the model again"
+    if (count := math.prod(shape)) > MOST_DRAWN:
+        return f"{count:,} elements, and at most {MOST_DRAWN:,} are drawn. Give them with --inputs FILE.npz"
+    return ""
 
 
 def _random_array(name: str, element: int, shape: tuple[int, ...]) -> Array:

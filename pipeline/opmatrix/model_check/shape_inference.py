@@ -58,7 +58,7 @@ def inference_findings(
     """
     try:
         known = _inferred(model, found)
-    except onnx.shape_inference.InferenceError as error:
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError) as error:
         yield finding.wrong(
             QUESTION,
             f"shape inference fails: {_short(error)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnx import TypeProto
+from onnx import TensorProto, TypeProto
 
 from opmatrix.export.signature import element_dtype
 from opmatrix.testdata.arrays import Array, dtype_name
@@ -16,7 +16,8 @@ def format_type(found: TypeProto) -> str:
     tensor = found.tensor_type
     if not found.HasField("tensor_type"):
         return str(found.WhichOneof("value") or "of unknown type").removesuffix("_type")
-    dtype = element_dtype(tensor.elem_type) or "unknown dtype"
+    known = tensor.elem_type in TensorProto.DataType.values()
+    dtype = (element_dtype(tensor.elem_type) if known else "") or "unknown dtype"
     if not tensor.HasField("shape"):
         return f"{dtype} of unknown rank"
     sizes = (d.dim_param or (str(d.dim_value) if d.HasField("dim_value") else "?") for d in tensor.shape.dim)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 
 from opmatrix.declaration import validation
 from opmatrix.declaration.torch_signature import dtype_of, is_required
@@ -92,7 +93,7 @@ def op_type_of(name: str) -> str:
 
 def unused(name: str, taken: Collection[str]) -> str:
     """Return `name`, with a number appended if it is taken."""
-    return next(n for n in (name, *(f"{name}_{k}" for k in range(2, 100))) if n not in taken)
+    return next(n for n in chain([name], (f"{name}_{k}" for k in count(2))) if n not in taken)
 
 
 def domain_owner(domain: str) -> str | None:

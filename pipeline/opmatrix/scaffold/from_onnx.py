@@ -117,7 +117,8 @@ def from_nodes_and_schema(nodes: Sequence[Node], schema: str, *, shown: str, nam
 
 
 def _who(node: Node) -> str:
-    return f"node {node['name']!r}" if node["name"] else f"the node that gives {node['outputs'][0]['name']!r}"
+    given = next((output["name"] for output in node["outputs"] if output), "")
+    return f"node {node['name']!r}" if node["name"] else f"the node that gives {given!r}"
 
 
 def _refused(nodes: Sequence[Node]) -> Iterator[str]:
@@ -143,6 +144,8 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
                 yield f"{_who(node)}: attribute {key!r} is no name that Python, C++ and the generated code can have"
         if not node["inputs"] or node["inputs"][0] is None:
             yield f"{_who(node)} has no first input, and one is needed that is always there"
+        if not any(node["outputs"]):
+            yield f"{_who(node)} has no output"
     if len({len(n["outputs"]) for n in nodes}) > 1:
         yield "its nodes have different numbers of outputs, and an operator always gives all of them"
     yield from _mixed(nodes)
@@ -231,7 +234,7 @@ def _shortest(value: Any) -> Any:
 
 
 def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Model | None:
-    """Return a model like the first node, with 2 for unknown sizes; None if a rank is unknown or it is too large."""
+    """Return a model like the first node, with 2 for unknown sizes; None if a rank is unknown or a size is not possible."""
     inputs: dict[str, Random] = {}
     for part, found in zip(spec.inputs, (*node["inputs"], *[None] * len(spec.inputs)), strict=False):
         if found is None:
@@ -240,7 +243,8 @@ def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Mod
             return None
         inputs[part.name] = Random(shape=tuple(d if isinstance(d, int) else 2 for d in found["shape"]))
     dtype = node["inputs"][0]["dtype"] or FLOATS[0]
-    if sum(math.prod(tensor.shape) for tensor in inputs.values()) > 1_000_000:
+    shapes = [tensor.shape for tensor in inputs.values()]
+    if sum(map(math.prod, shapes)) > 1_000_000 or any(size < 0 for shape in shapes for size in shape):
         return None
     return Model(
         name="seen",

@@ -62,9 +62,11 @@ def _value(value: ValueInfoProto) -> dict[str, Any]:
 
 
 def _dtype(number: int) -> str | None:
-    """Return the name of an ONNX element type in a declaration, None for an unknown one."""
+    """Return the name of an ONNX element type in a declaration, None for one that is not set."""
     if not number:
         return None
+    if number not in TensorProto.DataType.values():
+        return f"of the element type {number}"
     name: str = TensorProto.DataType.Name(number).lower()
     return {"float": "float32", "double": "float64"}.get(name, name)
 

@@ -1,0 +1,151 @@
+"""`doit check` on models that nobody exported: each fault is one finding or one sentence, in bounded time."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from opmatrix.errors import UsageError
+from opmatrix.model_check import finding
+from opmatrix.model_check.finding import Finding
+from opmatrix.model_check.model_inputs import find_inputs
+from opmatrix.project.paths import Paths
+
+pytestmark = pytest.mark.ort
+
+
+def model(*nodes: NodeProto, elements: int = TensorProto.FLOAT, shape: tuple[int, ...] = (2, 4)) -> ModelProto:
+    value = [helper.make_tensor_value_info(name, elements, list(shape)) for name in ("x", "y")]
+    graph = helper.make_graph(nodes or [helper.make_node("Relu", ["x"], ["y"])], "graph", value[:1], value[1:])
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("evil", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def changed(change: Callable[[ModelProto], object]) -> ModelProto:
+    made = model()
+    change(made)
+    return made
+
+
+def tensor(**fields: object) -> ModelProto:
+    """Return a model that adds an initializer with these fields to x."""
+    made = model(helper.make_node("Add", ["x", "w"], ["y"]))
+    made.graph.initializer.add(name="w", data_type=TensorProto.FLOAT, dims=[1])
+    for name, value in fields.items():
+        setattr(made.graph.initializer[0], name, value)
+    return made
+
+
+def elsewhere(location: str) -> ModelProto:
+    made = tensor(data_location=TensorProto.EXTERNAL)
+    made.graph.initializer[0].external_data.add(key="location", value=location)
+    return made
+
+
+def recursive() -> ModelProto:
+    call = helper.make_node("F", ["x"], ["y"], domain="evil")
+    made = model(call)
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("evil", 1)]
+    made.functions.append(helper.make_function("evil", "F", ["x"], ["y"], [call], imports))
+    return made
+
+
+def checked(made: ModelProto | bytes, root: Path, folder: Path) -> tuple[list[Finding], str]:
+    """Return what check-read finds, and the sentence with which it refuses the file."""
+    from opmatrix.stages import check_read
+
+    path = folder / "model.onnx"
+    path.write_bytes(made if isinstance(made, bytes) else made.SerializeToString())
+    check_read.run(Paths(root), model=path, ort="", into=folder)
+    findings, known = finding.read(folder / check_read.PART)
+    return findings, str(known["error"])
+
+
+def nested(depth: int) -> bytes:
+    """Return a model of If nodes in If nodes; protobuf reads 100 levels at most."""
+
+    def field(number: int, content: bytes) -> bytes:
+        size, head = len(content), b""
+        while size > 127:
+            head, size = head + bytes([size & 127 | 128]), size >> 7
+        return bytes([number << 3 | 2]) + head + bytes([size]) + content
+
+    graph = field(1, field(4, b"Relu"))
+    for _ in range(depth):
+        graph = field(1, field(4, b"If") + field(5, field(1, b"then_branch") + field(6, graph)))
+    return b"\x08\x08" + field(7, graph)
+
+
+WHOLE = model().SerializeToString()
+NO_MODELS = {
+    "empty": b"",
+    "a cut": WHOLE[:-5],
+    "another byte": WHOLE[:3] + b"\xff" + WHOLE[4:],
+    "noise": random.Random(0).randbytes(5000),
+    "deep": nested(5000),
+    "no version": changed(lambda made: made.ClearField("ir_version")).SerializeToString(),
+    "no graph": changed(lambda made: made.ClearField("graph")).SerializeToString(),
+}
+
+
+@pytest.mark.parametrize("content", NO_MODELS.values(), ids=NO_MODELS.keys())
+def test_what_is_no_model_is_refused_in_one_sentence(content: bytes, root: Path, tmp_path: Path) -> None:
+    findings, error = checked(content, root, tmp_path)
+    assert findings == [] and "\n" not in error
+    assert error.startswith(f"{tmp_path / 'model.onnx'}: no ONNX model")
+
+
+HOSTILE: dict[str, tuple[ModelProto, str]] = {
+    "opset": (changed(lambda made: setattr(made.opset_import[0], "version", 2**62)), "reads 26 at most"),
+    "negative opset": (changed(lambda made: setattr(made.opset_import[0], "version", -3)), "begins at 1"),
+    "no opset": (changed(lambda made: made.ClearField("opset_import")), "does not import its domain"),
+    "ir version": (changed(lambda made: setattr(made, "ir_version", 2**62)), "has IR version 4611686018427387904"),
+    "blank node": (model(NodeProto()), "ONNX has no such operator"),
+    "blank attribute": (model(helper.make_node("Relu", ["x"], ["y"])), "inferred throughout"),
+    "blank output": (changed(lambda made: made.graph.output.append(ValueInfoProto())), "onnx.checker refuses"),
+    "unknown operator": (model(helper.make_node("E" * 10**6, ["x"], ["y"], domain="evil")), "neither this project"),
+    "cycle": (model(*(helper.make_node("Relu", [a], [b]) for a, b in ("yz", "zy"))), "shape inference fails"),
+    "recursive function": (recursive(), "shape inference fails: Cycle detected"),
+    "element type of a constant": (tensor(data_type=77), "shape inference fails: Invalid tensor data type 77"),
+    "element type of an input": (model(elements=99), "shape inference fails: Invalid tensor data type 99"),
+    "long path": (elsewhere("a" * 5000), "does not lie beside the model"),
+    "path with a null": (elsewhere("a\0b"), "does not lie beside the model"),
+}
+HOSTILE["blank attribute"][0].graph.node[0].attribute.append(AttributeProto())
+
+
+@pytest.mark.parametrize(("made", "words"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_fault_of_a_hostile_model_is_a_finding(made: ModelProto, words: str, root: Path, tmp_path: Path) -> None:
+    findings, error = checked(made, root, tmp_path)
+    assert error == ""
+    assert [f for f in findings if words in str(f)], [*map(str, findings)]
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (model(shape=(2**40, 2**22)), "input 'x' has 4,611,686,018,427,387,904 elements, and at most 67,108,864"),
+        (model(shape=(2**20, 2**14)), "input 'x' has 17,179,869,184 elements"),
+        (model(shape=(-5, 4)), r"input 'x' has a size below 0: \[-5, 4\]"),
+        (model(elements=99), "input 'x' has the element type 99, which is none of ONNX's"),
+        (changed(lambda made: made.graph.input[0].ClearField("type")), "input 'x' is no tensor but of unknown type"),
+    ],
+)
+def test_inputs_that_cannot_be_drawn_are_refused(made: ModelProto, words: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=words):
+        find_inputs(made, tmp_path / "model.onnx", None)
+
+
+def test_many_nodes_are_read_in_seconds(root: Path, tmp_path: Path) -> None:
+    names = ["x", *(f"t{n}" for n in range(2999)), "y"]
+    made = model(*(helper.make_node("Relu", [a], [b]) for a, b in pairwise(names)))
+    began = time.process_time()
+    findings, _ = checked(made, root, tmp_path)
+    assert [f.mark for f in findings] == ["ok", "ok", "ok"]
+    assert time.process_time() - began < 20
