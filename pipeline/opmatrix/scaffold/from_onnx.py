@@ -234,7 +234,7 @@ def _shortest(value: Any) -> Any:
 
 
 def _seen(spec: OpSpec, node: Node, values: Mapping[str, AttributeValue]) -> Model | None:
-    """Return a model like the first node, with 2 for unknown sizes; None if a rank is unknown or a size is not possible."""
+    """Return a model like the first node, with 2 for unknown sizes; None if a rank is unknown or a size impossible."""
     inputs: dict[str, Random] = {}
     for part, found in zip(spec.inputs, (*node["inputs"], *[None] * len(spec.inputs)), strict=False):
         if found is None:
