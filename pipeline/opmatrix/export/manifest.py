@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from onnx import AttributeProto, ModelProto, ValueInfoProto, helper
@@ -29,14 +30,15 @@ class Exported:
 
 
 def write(layout: Paths, operator: str, lowering: Lowering, cell: Cell, exported: Iterable[Exported]) -> None:
-    """Write model.onnx of each, then the manifest and the graphs that the report draws."""
+    """Write model.onnx of each, then the manifest and the graphs that the report draws. A model that is refused is one
+    without a graph."""
     of = (operator, lowering, cell)
     models: dict[str, Any] = {}
     pictures: dict[str, Any] = {}
     for one in exported:
         path = layout.model(*of, one.name)
         if one.proto is None:
-            path.unlink(missing_ok=True)
+            write_refused(path, one.unsupported)
             models[one.name] = {"refused": one.unsupported, "opset_imports": {}, "nodes": []}
             continue
         content = one.proto.SerializeToString(deterministic=True)
@@ -47,6 +49,12 @@ def write(layout: Paths, operator: str, lowering: Lowering, cell: Cell, exported
     manifest = {"op": operator, "lowering": lowering, "cell": cell.export_name, "models": models}
     write_text(layout.manifest(*of), json.dumps(manifest, indent=1) + "\n")
     write_text(layout.graph_drawings(*of), json.dumps(pictures, separators=(",", ":")) + "\n")
+
+
+def write_refused(path: Path, reason: str) -> None:
+    """Write a model without a graph, so that a step writes the same files whether or not a lowering refuses a model.
+    ONNX Runtime loads no such file."""
+    write_bytes(path, ModelProto(doc_string=reason).SerializeToString(deterministic=True))
 
 
 def describe(proto: ModelProto, content: bytes) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def run(layout: Paths, operator: Operator, *, lowering: Lowering, cell: Cell) ->
 def _models(
     layout: Paths, operator: Operator, lowering: Lowering, cell: Cell, generated: GeneratedModules
 ) -> Iterator[Exported]:
+    with_body = lowering == "decomposed" and has_function_body(operator.spec)
     for model in operator.models:
         schema = generated.schema.schema(version_at(operator.spec, model.domain_version))
         expected = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
@@ -62,9 +63,11 @@ def _models(
             if not model.unsupported:
                 raise
             yield Exported(name=model.name, unsupported=str(reason))
+            if with_body:
+                manifest.write_refused(layout.function_model(operator.name, cell, model.name), str(reason))
             continue
         yield Exported(name=model.name, proto=proto, ignored_attributes=ignored_attributes(expected, generated))
-        if lowering == "decomposed" and has_function_body(operator.spec):
+        if with_body:
             _write_function(layout, expected, generated)
 
 
@@ -77,8 +80,11 @@ def _write_function(layout: Paths, expected: ExpectedModel, generated: Generated
         replay = f"python -m opmatrix export {expected.spec.name} --lowering custom --cell {expected.cell}"
         problem = "is missing, which gets a function body"
         raise ExportError(f"{expected}: {missing(custom, run=replay, problem=problem)}") from error
-    made = with_function(proto, replace(expected, lowering="custom"), lowered_nodes(expected, generated))
     path = layout.function_model(expected.spec.name, expected.cell, expected.model.name)
+    if not proto.HasField("graph"):  # the custom lowering refuses the model, and the file says why
+        manifest.write_refused(path, proto.doc_string)
+        return
+    made = with_function(proto, replace(expected, lowering="custom"), lowered_nodes(expected, generated))
     write_bytes(path, made.SerializeToString(deterministic=True))
 
 
