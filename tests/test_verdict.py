@@ -17,9 +17,7 @@ CELL = Cell(torch="2.13", exporter="dynamo", opset=18, ort="1.31")
 CASE = CaseResult(
     case="large", model="static", outcome="mismatched", error=0.5, ulp=3.0, tolerance_used=1.5, detail="why"
 )
-FOUND = Verdict(
-    op="op", lowering="custom", cell=CELL, outcome="mismatched", detail="1 case", seconds=1.5, cases=(CASE,)
-)
+FOUND = Verdict(op="op", lowering="custom", cell=CELL, outcome="mismatched", detail="1 case", cases=(CASE,))
 
 
 def test_a_verdict_is_equal_after_it_is_written_and_read(tmp_path: Path) -> None:
@@ -48,7 +46,7 @@ def test_a_mismatch_without_a_finite_error_exceeds_any_limit(tmp_path: Path) -> 
 
 def test_only_finite_numbers_are_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
-        verdict.write(tmp_path / "verdict.json", replace(FOUND, seconds=math.nan))
+        verdict.write(tmp_path / "verdict.json", replace(FOUND, cases=(replace(CASE, ulp=math.nan),)))
 
 
 OLD = {"op": "op", "lowering": "custom", "cell": str(CELL), "outcome": "verified", "detail": "", "seconds": 1.0}

@@ -23,11 +23,13 @@ _BETWEEN = re.compile(r"(<!-- counted: [^>]* -->\n).*?(\n<!-- /counted -->)", re
 def sentence(report: Document) -> str:
     """Return the totals of a report: cells and outcomes, operators, torches, ONNX Runtimes.
 
-    Raises ReportError for a report with a cell that is neither verified nor unsupported.
+    Raises ReportError for a report with a cell that is neither verified nor unsupported, or a check that failed.
     """
     counts, cells = report["counts"], report["cells"]
     if wrong := counts["cells"] - counts["verified"] - counts["unsupported"]:
         raise ReportError(f"{wrong} of {counts['cells']} cells are neither verified nor unsupported; mend them first")
+    if wrong := report.get("check_counts", {}).get("failed"):  # a report of schema 3 has no checks
+        raise ReportError(f"{wrong} of {report['check_counts']['checks']} checks failed; repair them first")
     runtimes, torches = _versions(c["ort"] for c in cells), _versions(c["torch"] for c in cells if c["torch"])
     return (
         f"**{counts['cells']:,} cells: {counts['verified']:,} verified, {counts['unsupported']:,} unsupported for a "

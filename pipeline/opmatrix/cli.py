@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from opmatrix.declaration import validation
+from opmatrix.declaration.checks import checks as operator_checks
 from opmatrix.declaration.load import Operator, load_operator, load_operators
 from opmatrix.environments import reexec
 from opmatrix.errors import OpmatrixError, UsageError, print_error
@@ -160,11 +161,12 @@ def _report(paths: Paths, **choice: str) -> None:
         for lowering in operator.spec.lowerings
         for cell in operator.cells(cells)
     ]
+    checks = tuple(operator_checks(paths, operators.values(), cells))
 
     def exists(op: str, lowering: Lowering, cell: Cell) -> bool:
         return op in operators and operators[op].has(lowering, cell)
 
-    _module("report").run(paths, expected, exists=exists)
+    _module("report").run(paths, expected, checks, exists=exists)
 
 
 _SPECIAL: Mapping[str, Callable[..., None]] = {

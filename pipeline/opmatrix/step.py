@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:  # not needed to run a step
     from opmatrix.matrix.cells import Cell
@@ -35,6 +35,19 @@ class Config(str):
         return config
 
 
+class CheckKey(NamedTuple):
+    """What a check record is of: `check` is a part of register, "agreement", "declaration", or a group of steps."""
+
+    op: str
+    check: str
+    lowering: Lowering | None = None
+    torch: str | None = None
+
+    def __str__(self) -> str:
+        name = "-".join(filter(None, (self.op, self.lowering, self.check)))
+        return f"{name}@torch{self.torch}" if self.torch else name
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """One step. `opmatrix.plan.steps` plans it, `opmatrix.engine` runs it.
@@ -50,7 +63,8 @@ class Step:
     `after`: tasks that must succeed before, besides those that write one of `reads`.
     `server`: the set of preloaded imports that the step is forked from; None forks it from doit itself.
     `environment`: the environment whose Python runs the step, such as "torch2.9"; None is the main one.
-    `verdict`: the file that gets the outcome of a step that dies, for the report.
+    `verdict`: the file that gets the outcome of a step that dies, for the report: the verdict of its cell, or, without
+    a cell, the record of `check` (without one: of the check that has the name of its group).
     `seconds`: the time limit. `megabytes`: the memory limit of the step and its child processes together.
     """
 
@@ -60,6 +74,7 @@ class Step:
     operator: str = ""
     lowering: Lowering | None = None
     cell: Cell | None = None
+    check: CheckKey | None = None
     asks: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -72,6 +87,10 @@ class Step:
     verdict: str | None = None
     seconds: float = 300
     megabytes: float = 8000
+
+    def __post_init__(self) -> None:
+        if self.check is not None:  # a tuple in a step that was read from JSON
+            object.__setattr__(self, "check", CheckKey(*self.check))
 
     @property
     def server_name(self) -> str | None:

@@ -1,4 +1,5 @@
-"""Verdicts: the outcome of one operator, lowering and cell, with its cases; verify writes and report reads them.
+"""Verdicts and check records, which the report reads: the outcome of one operator, lowering and cell, with its cases,
+and the outcome of one check of an operator that is no cell, such as a part of register.
 
 The message of a failing case is made in opmatrix.testdata.case_message.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from typing import Any, Literal
 from opmatrix.files import write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.spec import Lowering
+from opmatrix.step import CheckKey
 
 CellKey = tuple[str, Lowering, Cell]
 """An operator, one of its lowerings and a cell."""
@@ -62,7 +64,7 @@ def percent(tolerance_used: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FailedStep:
-    """The step whose failure prevented the verification of a cell."""
+    """The step whose failure prevented the verification of a cell, or a check."""
 
     group: str
     name: str
@@ -77,7 +79,6 @@ class Verdict:
     cell: Cell
     outcome: Outcome
     detail: str = ""
-    seconds: float = 0.0
     blocked_by: FailedStep | None = None
     cases: tuple[CaseResult, ...] = ()
 
@@ -111,27 +112,74 @@ class Verdict:
         return f"python -m opmatrix verify {self.op} --lowering {self.lowering} --cell {self.cell} --case {case}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckRecord:
+    """The outcome of one check of an operator that is no cell. `results`: what was checked, as JSON objects; one with a
+    reason as "skipped" could not be. `torch` is "2.13", or "2.9+2.13" for what spans several; an empty `op` is none."""
+
+    op: str
+    check: str
+    lowering: Lowering | None = None
+    torch: str | None = None
+    outcome: Outcome
+    detail: str = ""
+    blocked_by: FailedStep | None = None
+    results: tuple[Mapping[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        return str(self.key)
+
+    @property
+    def key(self) -> CheckKey:
+        return CheckKey(self.op, self.check, self.lowering, self.torch)
+
+    @property
+    def replay(self) -> str:
+        """The command that runs a part of register again; "" where `detail` has one, or names what failed before."""
+        if self.lowering or not self.torch or self.blocked_by or "Replay: " in self.detail:
+            return ""
+        return f"python -m opmatrix register {self.op} --part {self.check} --torch {self.torch}"
+
+
+Found = Verdict | CheckRecord
+
+
 def _largest(numbers: Iterable[float | None]) -> float | None:
     return max((n for n in numbers if n is not None), default=None)
 
 
-def write(path: Path, verdict: Verdict) -> None:
-    """Write `verdict` to `path`, whole or not at all. JSON has no NaN and no infinity."""
-    data = asdict(verdict) | {"cases": [case.as_json() for case in verdict.cases]}
+def write(path: Path, found: Found) -> None:
+    """Write `found` to `path`, whole or not at all. JSON has no NaN and no infinity."""
+    data = asdict(found)
+    if isinstance(found, Verdict):
+        data["cases"] = [case.as_json() for case in found.cases]
     write_text(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
 
 
 def read(path: Path) -> Verdict:
-    """Read what `write` wrote. Raises FileNotFoundError, or ValueError for anything but a verdict."""
+    """Read the verdict that `write` wrote. Raises FileNotFoundError, or ValueError for anything but a verdict."""
+    found = read_any(path)
+    if not isinstance(found, Verdict):
+        raise ValueError(f"{path}: not a verdict, but the record of a check")
+    return found
+
+
+def read_check(path: Path) -> CheckRecord:
+    """Read the record that `write` wrote. Raises FileNotFoundError, or ValueError for anything but a check record."""
+    found = read_any(path)
+    if not isinstance(found, CheckRecord):
+        raise ValueError(f"{path}: not the record of a check, but a verdict")
+    return found
+
+
+def read_any(path: Path) -> Found:
+    """Read what `write` wrote. Raises FileNotFoundError, or ValueError for anything else."""
     data = json.loads(path.read_text())
     try:
-        return Verdict(
-            **data
-            | {
-                "cell": Cell(**data["cell"]),
-                "blocked_by": FailedStep(**data["blocked_by"]) if data["blocked_by"] else None,
-                "cases": tuple(CaseResult(**case) for case in data["cases"]),
-            }
-        )
-    except (KeyError, TypeError) as error:
+        blocked = {"blocked_by": FailedStep(**data["blocked_by"]) if data["blocked_by"] else None}
+        if "check" in data:
+            return CheckRecord(**data | blocked | {"results": tuple(map(dict, data["results"]))})
+        cases = tuple(CaseResult(**case) for case in data["cases"])
+        return Verdict(**data | blocked | {"cell": Cell(**data["cell"]), "cases": cases})
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a verdict: {error}") from error

@@ -28,6 +28,8 @@ def test_the_sentence_has_the_totals() -> None:
 def test_a_report_with_faults_is_refused() -> None:
     with pytest.raises(ReportError, match="2 of 9 cells are neither verified nor unsupported"):
         sentence(report(verified=7, failed=1, mismatched=1))
+    with pytest.raises(ReportError, match="1 of 4 checks failed"):
+        sentence(report(verified=7) | {"check_counts": {"checks": 4, "failed": 1}})
 
 
 def test_the_sentence_replaces_the_text_between_the_comments() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from opmatrix import verdict
 from opmatrix.codegen import python_modules
 from opmatrix.declaration.load import load_operator
 from opmatrix.files import write_text
@@ -187,6 +188,8 @@ def test_exports_that_differ_are_named(faulty: Project, tmp_path: Path) -> None:
         "group_norm-custom-seed: torch2.13-legacy-opset9 has ['mydomain::mygroupnorm@2(epsilon=FLOAT 0.0)'], "
         "torch2.13-dynamo-opset20 has ['mydomain::mygroupnorm@2(epsilon=FLOAT 1.0)']"
     )
+    record = verdict.read_check(faulty.layout.agreement("group_norm", "custom", torch="2.13"))
+    assert record.outcome == "failed" and record.detail.startswith("group_norm-custom-seed: ")
 
 
 def test_a_missing_manifest_names_the_command_that_writes_it(faulty: Project, tmp_path: Path) -> None:

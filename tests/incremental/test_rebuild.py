@@ -251,6 +251,7 @@ def test_info_explains_why_a_step_runs(chain: Project) -> None:
     chain.write("a.txt", "bye")
     output = chain.doit("info", "codegen:a").stdout
     assert "status     : run\n * a.txt " in output and "\n * config nothing -> -O3\n" in output
+    assert "\nlast took  : 0." in output
     assert chain.doit("info", "compile:a").returncode == 0
     assert chain.ran() == []
 

@@ -126,7 +126,7 @@ def test_cells_that_no_longer_exist_leave_the_report(real: RealProject) -> None:
         (real.root / OP / "spec.py").write_text(before)
     assert {"18"} == opsets(real)
     gone = json.loads(real.layout.report_data.read_text())["changes"]["gone"]
-    assert {entry["cell"].partition("-opset")[2] for entry in gone} == {"17-ort1.31"}
+    assert {entry["name"].partition("-opset")[2] for entry in gone} == {"17-ort1.31"}
 
 
 def opsets(project: RealProject) -> set[str]:

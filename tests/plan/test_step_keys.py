@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from opmatrix.code_hash import digest, modules
+from opmatrix.declaration.checks import checks
 from opmatrix.declaration.load import load_operator, load_operators
+from opmatrix.engine.doit_tasks import DEFAULT
 from opmatrix.matrix.cells import Choice, why_unsupported
 from opmatrix.plan import step_keys
 from opmatrix.plan.step_keys import OperatorPlan
@@ -21,13 +24,13 @@ from opmatrix.toolchain.find_tools import find_toolchain
 ROOT = Path(__file__).parents[2]
 
 
-def default_plan(layout: Paths) -> Plan:
-    """Return the plan of the default cells of all operators."""
+def default_plan(layout: Paths, choice: Choice = Choice()) -> Plan:  # noqa: B008 - it is frozen
+    """Return the plan of the default cells of all operators, or of chosen ones."""
     versions = installed()
     return Plan(
         layout=layout,
         operators=load_operators(layout),
-        cells=chosen_cells(layout, versions=versions),
+        cells=chosen_cells(layout, choice, versions=versions),
         versions=versions,
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
@@ -121,7 +124,37 @@ def test_a_step_has_fields_for_operator_lowering_and_cell() -> None:
         assert step.name == cell_step_name(step.group, "group_norm", step.lowering, step.cell)
     without = {"headers", "environment", "report", "probe", "link-wheel", "dist"}
     assert {step.group for step in found if step.operator != "group_norm"} <= without
-    assert all(step.lowering and step.cell for step in found if step.verdict), "a step that dies leaves a verdict"
+    assert all((step.lowering and step.cell) or step.check for step in found if step.verdict), (
+        "a step that dies leaves a verdict"
+    )
+
+
+def test_the_report_expects_the_checks_that_are_planned() -> None:
+    """Otherwise a check that nobody ran would be missing from the report, or one that nobody plans would fail it."""
+    for choice in (Choice(), Choice(torch="2.0,2.13", opsets="18")):
+        plan = default_plan(Paths(ROOT), choice)
+        keys = [step.check for step in steps(plan) if step.check and step.verdict in step.writes]
+        assert sorted(map(str, keys)) == sorted(map(str, checks(plan.layout, plan.operators, plan.cells)))
+        assert len(keys) > 20
+
+
+def test_each_failure_of_a_default_step_is_in_a_record() -> None:
+    """A step blocks one that has a record, or has one itself; the report waits for both."""
+    plan = default_plan(Paths(ROOT))
+    for chosen in (plan, replace(plan, cells=()), replace(plan, operators=())):
+        made = {step.task: step for step in steps(chosen) if step.group in DEFAULT}
+        writers = {path: step.task for step in made.values() for path in step.writes}
+        before: dict[str, set[str]] = {
+            task: {*step.after, *(writers[p] for p in step.reads if p in writers)} for task, step in made.items()
+        }
+        recorded = {task for task, step in made.items() if step.verdict}
+        assert recorded == before["report"]
+        shown, waiting = set(), [*recorded]
+        while waiting:
+            shown.add(task := waiting.pop())
+            waiting += before[task] - shown
+        assert made.keys() - shown == {"report"}
+        assert len({step.verdict for step in made.values() if step.verdict}) == len(recorded)
 
 
 def test_a_step_does_not_depend_on_the_other_planned_cells() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from opmatrix.matrix.cells import Cell, Exporter
 from opmatrix.report.logs_and_graphs import Background
-from opmatrix.verdict import CaseResult, Outcome, Verdict
+from opmatrix.verdict import CaseResult, CheckRecord, Outcome, Verdict
 
 TORCH: Sequence[tuple[str, Exporter, Sequence[int]]] = (
     ("1.13", "legacy", (9, 12, 15, 17)),
@@ -61,7 +61,7 @@ def verdict(op: str, cell: Cell, outcome: Outcome = "verified", *, detail: str =
         results.append(result)
     done = outcome in ("verified", "mismatched")
     return Verdict(op=op, lowering="custom", cell=cell, outcome=outcome, detail=detail,
-                   seconds=0.25, cases=tuple(results) if done else ())  # fmt: skip
+                   cases=tuple(results) if done else ())  # fmt: skip
 
 
 def records(operators: int, *, cases: int = 2) -> list[Verdict]:
@@ -80,3 +80,16 @@ def records(operators: int, *, cases: int = 2) -> list[Verdict]:
             made = verdict(f"operator_{number:02}", cell, outcome, detail=detail, cases=cases)
             found.append(made)
     return found
+
+
+def checks() -> list[CheckRecord]:
+    """Return the records of two operators' checks: one is wrong, one not supported, and one blocked by a step."""
+    detail = "operator_00: y differs in torch\n3 of 64 elements"
+    return [
+        CheckRecord(op="operator_00", check="kernel", torch="2.9", outcome="verified", results=({"case": "a"},)),
+        CheckRecord(op="operator_00", check="kernel", torch="2.13", outcome="failed", detail=detail),
+        CheckRecord(op="operator_00", check="gradient", torch="1.13", outcome="unsupported", detail="needs torch 2.4"),
+        CheckRecord(op="operator_01", check="agreement", lowering="custom", torch="2.9+2.13", outcome="verified",
+                    results=({"export": "torch2.9-legacy-opset18"},)),
+        CheckRecord(op="", check="headers", outcome="failed", detail="no headers"),
+    ]  # fmt: skip

@@ -41,7 +41,7 @@ def test_every_pair_of_outcomes_has_one_kind(before: Outcome | None, now: Outcom
         else "changed"
     )  # fmt: skip
     changes = compare(made(now), made(before))
-    entry = {"cell": f"op-custom@{FIVE[0]}", "before": before, "now": now}
+    entry = {"name": f"op-custom@{FIVE[0]}", "before": before, "now": now}
     assert {k: v for k, v in changes.items() if v} == ({expected: [entry]} if expected else {})
 
 
@@ -88,7 +88,8 @@ def test_a_report_with_the_names_of_the_previous_format_is_compared() -> None:
 @pytest.mark.parametrize(
     "damaged",
     ["", "{", "[]", "{}", '{"schema": 1, "versions": {}, "cells": []}',
-     '{"schema": 4, "environments": {}, "cells": []}', '{"schema": 3, "environments": {}, "cells": [{}]}',
+     '{"schema": 5, "environments": {}, "cells": []}', '{"schema": 4, "environments": {}, "cells": []}',
+     '{"schema": 3, "environments": {}, "cells": [{}]}',
      '{"schema": 3, "environments": {"main": 1}, "cells": []}', '{"schema": 3, "environments": {}, "cells": {}}'],
 )  # fmt: skip
 def test_an_invalid_report_is_none(damaged: str) -> None:

@@ -23,7 +23,7 @@ from opmatrix.report.changes import compare
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.report_json import document
 from opmatrix.verdict import Verdict
-from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, records, verdict
+from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, checks, records, verdict
 
 BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 pytestmark = [
@@ -54,11 +54,11 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
 
 def write(path: Path, found: list[Verdict], behind: Background = BACKGROUND) -> str:
     """Write the page of records, compared with a run in which all but the last were verified; return its address."""
-    report = document(found, ENVIRONMENTS)
+    report = document(found, ENVIRONMENTS, checks=checks())
     before = [verdict(r.op, r.cell) for r in found[:-1]]
     gone = [verdict("removed", found[0].cell)]
     report["changes"] = compare(report, document([*before, *gone], ENVIRONMENTS))
-    path.write_text(html_page.render(report, found, [behind] * len(found)))
+    path.write_text(html_page.render(report, found, [behind] * len(found), checks()))
     return path.as_uri()
 
 
@@ -295,16 +295,35 @@ def test_empty_places_are_skipped(shown: Page) -> None:
     assert shown.focused.startswith("operator_01-custom@node-opset25-ort1.31")
 
 
-def test_cells_show_tolerances_and_seconds_as_numbers(shown: Page) -> None:
+def test_cells_show_tolerances_as_numbers(shown: Page) -> None:
     shown.one('.chip[data-metric="tolerance_used"]').click()
     assert {*shown.texts("td.verified")} == {"20"} and {*shown.texts("td.mismatched")} == {"350"}
     assert {*shown.texts("td.failed")} == {"✗"} and {*shown.texts("td.unsupported")} == {"○"}
-    shown.press("3")
-    assert {*shown.texts("td.verified")} == {"0.25"}
+
+
+def test_checks_are_listed_and_filtered(shown: Page) -> None:
+    """The wrong ones are shown with their reason, the others unfold. A check without a value for a filter stays."""
+    assert shown.texts("#checks h2") == ["5 checks: 2 verified, 2 failed, 1 unsupported"]
+    wrong = shown.texts("#checks > .fault")
+    assert wrong[0].startswith("✗\noperator_00-kernel@torch2.13") and "3 of 64 elements" in wrong[0]
+    assert wrong[1].startswith("✗\nheaders") and "no headers" in wrong[1]
+    shown.one("#checks summary").click()
+    assert len(shown.all("#checks details .fault")) == 3
+    shown.chip("exporter", "node")
+    assert shown.texts("#checks h2") == ["5 checks: 2 verified, 2 failed, 1 unsupported"]
+    shown.one("#clear").click()
+    shown.chip("torch", "2.9")
+    assert shown.texts("#checks h2") == ["3 checks: 2 verified, 1 failed"], "those of torch 2.9, and that of no torch"
+    shown.chip("outcome", "failed")
+    assert shown.texts("#checks h2") == ["1 check: 1 failed"]
+    shown.one("#clear").click()
+    shown.one("#operator").send_keys("operator_01")
+    assert shown.texts("#checks h2") == ["1 check: 1 verified"]
+    shown.one("#clear").click()
 
 
 def test_unverified_cells_are_listed_by_reason(shown: Page) -> None:
-    faults = shown.texts(".fault")
+    faults = shown.texts("#faults .fault")
     assert len(faults) == 3
     failed = count(lambda r: r.outcome == "failed")
     assert "died of SIGSEGV" in faults[0] and f"and {failed - 1} more" in faults[0]

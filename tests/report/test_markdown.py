@@ -26,7 +26,7 @@ def record(outcome: Outcome = "verified", *, place: int = 0, detail: str = "", o
 
 def test_a_report_without_faults() -> None:
     text = render([record()], [record()])
-    assert text.startswith("## opmatrix: 1 cell: 1 verified\n\nSince the previous run: every cell as before.\n")
+    assert text.startswith("## opmatrix: 1 cell: 1 verified\n\nSince the previous run: everything as before.\n")
     assert "What is wrong" not in text
     assert text.endswith(
         "<sub>main: python 3.11.7, torch 2.13.0+cpu, onnxruntime 1.31.1<br>\n"

@@ -17,7 +17,7 @@ import pytest
 from opmatrix.report.changes import compare
 from opmatrix.report.records import OUTCOMES, SCHEMA
 from opmatrix.report.report_json import document, text
-from tests.report.many import ENVIRONMENTS, records
+from tests.report.many import ENVIRONMENTS, checks, records
 
 WHOLE: dict[str, Any] = json.loads(resources.files("opmatrix.report").joinpath("report.schema.json").read_text())
 TYPES: dict[str, Callable[[Any], bool]] = {
@@ -73,7 +73,7 @@ def mistakes(value: Any, schema: dict[str, Any], at: str = "report") -> Iterator
 def report() -> dict[str, Any]:
     """Return a report with every possible part, as it is read from its file."""
     found, before = records(3), records(2)[1:]
-    made = document(found, ENVIRONMENTS)
+    made = document(found, ENVIRONMENTS, checks=checks())
     made["changes"] = compare(
         made, document([*before, *records(4)[-1:]], ENVIRONMENTS | {"torch2.9": {"torch": "2.9.0"}})
     )
@@ -96,8 +96,10 @@ def _delete(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("plant", "said"),
     [
-        (lambda r: r.update(schema=1), "report.schema: 1 is not 3"),
+        (lambda r: r.update(schema=1), "report.schema: 1 is not 4"),
         (lambda r: r["counts"].pop("failed"), "report.counts: no 'failed'"),
+        (lambda r: r["check_counts"].pop("failed"), "report.check_counts: no 'failed'"),
+        (lambda r: r["checks"][0].update(outcome="fine"), "report.checks[0].outcome: 'fine' is not"),
         (_delete, "report.cells[3]: no 'ort'"),
         (lambda r: r["cells"][0].update(outcome="fine"), "report.cells[0].outcome: 'fine' is not"),
         (lambda r: r["cells"][0].update(torch="2.13.0"), "report.cells[0].torch: '2.13.0' is none of"),
@@ -113,7 +115,7 @@ def _delete(found: dict[str, Any]) -> None:
             lambda r: r["changes"]["versions"].update(main={"torch": ["1"]}),
             "report.changes.versions.main.torch: 1 items",
         ),
-        (lambda r: r["changes"]["gone"][0].update(cell="op"), "report.changes.gone[0].cell: 'op' does not match"),
+        (lambda r: r["changes"]["gone"][0].update(name="Op"), "report.changes.gone[0].name: 'Op' does not match"),
     ],
 )
 def test_the_schema_refuses_invalid_reports(plant: Callable[[dict[str, Any]], None], said: str) -> None:
@@ -135,6 +137,7 @@ def test_every_key_of_a_report_is_described_and_documented(root: Path) -> None:
         "changes": (whole["changes"], WHOLE["properties"]["changes"]),
         "change": (whole["changes"]["new"][0], WHOLE["$defs"]["change"]),
         "cell": (whole["cells"][0], WHOLE["$defs"]["cell"]),
+        "check": (whole["checks"][0], WHOLE["$defs"]["check"]),
         "case": (whole["cells"][0]["cases"][0], WHOLE["$defs"]["case"]),
     }
     for where, (value, schema) in described.items():

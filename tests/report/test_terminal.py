@@ -23,6 +23,7 @@ from opmatrix.report.report_json import is_wrong
 from opmatrix.spec import Lowering
 from opmatrix.stages import report
 from opmatrix.verdict import CaseResult, Outcome, Verdict
+from tests.report.many import checks
 
 CELLS = tuple(Cell(torch="2.13", exporter="dynamo", opset=opset, ort="1.31") for opset in (18, 20, 21))
 EXPECTED: list[tuple[str, Lowering, Cell]] = [("op", "custom", cell) for cell in CELLS]
@@ -34,7 +35,7 @@ Write = Callable[..., None]
 
 def make(cell: Cell, outcome: Outcome = "verified", **fields: Any) -> Verdict:
     cases = fields.pop("cases", (RIGHT,))
-    return Verdict(op="op", lowering="custom", cell=cell, outcome=outcome, seconds=0.5, cases=cases, **fields)
+    return Verdict(op="op", lowering="custom", cell=cell, outcome=outcome, cases=cases, **fields)
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_all_verified(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None
     assert whole["environments"]["main"].keys() >= {"python", "torch", "onnxruntime"}
     assert cells(layout)[0] == {
         "op": "op", "lowering": "custom", "torch": "2.13", "exporter": "dynamo", "opset": 18, "ort": "1.31",
-        "outcome": "verified", "worst_error": 2e-7, "worst_ulp": 1.0, "worst_tolerance_used": 0.25, "seconds": 0.5,
+        "outcome": "verified", "worst_error": 2e-7, "worst_ulp": 1.0, "worst_tolerance_used": 0.25,
         "detail": "", "cases": [RIGHT.__dict__],
     }  # fmt: skip
 
@@ -173,6 +174,13 @@ def test_cells_that_fail_alike_are_grouped() -> None:
     assert "(32 more lines in report.json)" in shown
 
 
+def test_a_long_detail_ends_with_its_commands() -> None:
+    commands = ["Replay: python -m opmatrix register op --part kernel", "Debug: gdb"]
+    detail = "\n".join(["died of SIGSEGV", *(f"frame {n}" for n in range(30)), *commands])
+    shown = show([make(CELLS[0], "failed", detail=detail, cases=())])
+    assert "  frame 6\n  (23 more lines in report.json)\n  " + "\n  ".join(commands) + "\n" in shown
+
+
 def test_rows_of_several_versions_name_them() -> None:
     other = replace(CELLS[1], torch="2.9")
     both = [make(c) for c in (CELLS[0], other)]
@@ -184,6 +192,7 @@ def test_rows_of_several_versions_name_them() -> None:
 def test_totals() -> None:
     assert totals([]) == "0 cells: none asked for"
     assert totals(records(MISMATCHED)[1:]) == "1 cell: 1 mismatched"
+    assert totals([make(CELLS[0])], checks()[:2]) == "1 cell: 1 verified; 2 checks: 1 verified, 1 failed"
 
 
 def test_junit_has_a_suite_per_cell_and_a_test_per_case() -> None:
@@ -191,7 +200,7 @@ def test_junit_has_a_suite_per_cell_and_a_test_per_case() -> None:
     unsupported = make(CELLS[0], "unsupported", detail="why", cases=())
     root = ElementTree.fromstring(junit.render([make(CELLS[0]), MISMATCHED, whole, unsupported]))
     assert {k: root.get(k) for k in ("tests", "failures", "errors", "skipped", "time")} == {
-        "tests": "5", "failures": "1", "errors": "1", "skipped": "1", "time": "2.000",
+        "tests": "5", "failures": "1", "errors": "1", "skipped": "1", "time": None,
     }  # fmt: skip
     names = [case.get("name") for case in root.iter("testcase")]
     assert names[2] == f"op-custom-large@{CELLS[1]}"
@@ -291,7 +300,7 @@ def test_a_cell_that_no_longer_exists_leaves_the_report(several: Paths) -> None:
     report.run(several, EXPECTED)
     report.run(several, EXPECTED, exists=lambda op, lowering, cell: cell.opset != 9)
     changes = json.loads(several.report_data.read_text())["changes"]
-    assert [entry["cell"] for entry in changes["gone"]] == [f"op-custom@{OTHERS[0]}"]
+    assert [entry["name"] for entry in changes["gone"]] == [f"op-custom@{OTHERS[0]}"]
 
 
 def test_a_wrong_cell_of_another_run_is_shown_and_does_not_fail_this_one(several: Paths) -> None:

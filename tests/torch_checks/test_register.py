@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from opmatrix import verdict
 from opmatrix.declaration.load import operator_names
 from opmatrix.project.paths import Paths
 from tests.support.projects import ROOT, Project
@@ -130,12 +131,12 @@ def test_the_first_wrong_cases_are_shown_completely_and_each_is_replayed(few: Pr
     assert len(lines) == 4 and re.match(r"group_norm in torch: \d+ more cases are wrong: \w+, ", lines[-1]), lines
     assert lines[-1].endswith("In full: each by python -m opmatrix register group_norm --part kernel --case NAME")
     last = lines[-1].partition(". In full")[0].rpartition(" ")[2]
+    path = few.layout.register_manifest("group_norm", "kernel", torch="2.13")
+    record = verdict.read_check(path)
+    assert (record.outcome, record.detail) == ("failed", "\n".join(lines)), "the report shows the same message"
     done = pipeline(few, "register", "group_norm", "--part", "kernel", "--case", last)
     assert done.returncode == 8 and done.stderr.startswith(f"group_norm-{last} in torch: ")
-    assert (
-        len(done.stderr.splitlines()) == 1
-        and not few.layout.register_manifest("group_norm", "kernel", torch="2.13").exists()
-    )
+    assert len(done.stderr.splitlines()) == 1 and verdict.read_check(path) == record
     unknown = pipeline(few, "register", "group_norm", "--case", "sed")
     assert unknown.returncode == 2 and "group_norm has no case 'sed'; it has seed, " in unknown.stderr
     other = pipeline(few, "register", "group_norm", "--part", "schema", "--case", "seed")

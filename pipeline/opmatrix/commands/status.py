@@ -98,7 +98,7 @@ class Info(CommandBase, DoitInfo):
     """Print an error for an unknown step, where doit 0.37 raises KeyError."""
 
     name = "info"
-    doc_purpose = "files that a step reads and writes, and whether it would run"
+    doc_purpose = "files that a step reads and writes, whether it would run, and how long it last took"
     doc_usage = "STEP"
 
     def _execute(self, pos_args: Sequence[str], hide_status: bool = False) -> Any:
@@ -108,7 +108,10 @@ class Info(CommandBase, DoitInfo):
         require_steps(pos_args, self.task_list)
         found = forecast(TaskControl(self.task_list).tasks, pos_args, self.dep_manager).get(pos_args[0])
         self._reasons = found.reasons if found else ()  # of a group: none
-        return super()._execute(pos_args, hide_status)
+        code = super()._execute(pos_args, hide_status)
+        if (took := self.dep_manager.journal.durations().get(pos_args[0])) is not None:
+            self.outstream.write(f"\n{'last took':11s}: {took:.2f} s\n")
+        return code
 
     def get_reasons(self, reasons: object) -> str:
         """Return the reasons that `doit why` prints, not those of doit's checker."""

@@ -33,6 +33,11 @@ DIST = "dist"
 DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", "link-wheel", "dist", ENVIRONMENT))
 
 
+def is_reported(step: Step) -> bool:
+    """Return whether the report covers what a step leaves. What sanitizers find is asked for apart from it."""
+    return step.verdict is not None and step.group != "sanitize"
+
+
 class StepTask(Task):
     """A doit task with its step. doit's own runner could run its action; `step_runner` sends the step to a server."""
 

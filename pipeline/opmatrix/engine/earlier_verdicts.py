@@ -1,4 +1,5 @@
-"""Select the verdicts of earlier runs that are still valid, in cells that this run does not plan, for the report.
+"""Select the verdicts and check records of earlier runs that are still valid, of cells and versions of torch that this
+run does not plan, for the report.
 
 The step of such a verdict is not planned. Its verdict is valid if its files are unchanged and its recorded
 configuration equals that of a planned step of the same operator and lowering.
@@ -7,7 +8,7 @@ configuration equals that of a planned step of the same operator and lowering.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,30 +24,35 @@ from opmatrix.step import Step, cell_step_name
 
 # The part of a step's configuration in which cells may differ.
 _PER_CELL = "once"
+# The parts of a compile step's configuration that its libraries for other versions of torch share.
+_PER_COMPILER = ("code", "compiler", "headers")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierVerdicts:
-    """Paths of verdicts that are valid or that failed, and the cells whose other verdicts are out of date."""
+    """Paths of verdicts that are valid or that failed; cells and checks whose other verdicts are out of date."""
 
     verdicts: tuple[Path, ...]
     stale: tuple[str, ...]
 
 
 def valid_earlier_verdicts(paths: Paths, tasks: Sequence[Task], state: State) -> EarlierVerdicts:
-    """Check each verdict of an operator that this run plans, in a cell that it does not plan."""
-    journal = _Journal(state, {task.name: task.step for task in tasks if isinstance(task, StepTask)})
+    """Check each verdict and record of an operator that this run plans, in a cell or a torch that it does not plan."""
+    journal = _Journal(paths, state, {task.name: task.step for task in tasks if isinstance(task, StepTask)})
     verdicts: list[Path] = []
     stale: dict[str, None] = {}
     for step in sorted(journal.unplanned(), key=lambda step: step.task):
-        assert step.lowering and step.cell
-        path = paths.verdict(step.operator, step.lowering, step.cell)
+        if step.lowering and step.cell:
+            path, name = paths.verdict(step.operator, step.lowering, step.cell), str(step.cell)
+        else:
+            assert step.check
+            path, name = paths.check_record(*step.check), str(step.check)
         if not path.is_file():
             continue
         if journal.is_valid(step) or _is_wrong(path):
             verdicts.append(path)
         else:
-            stale[str(step.cell)] = None
+            stale[name] = None
     return EarlierVerdicts(verdicts=tuple(verdicts), stale=tuple(stale))
 
 
@@ -55,13 +61,14 @@ def _is_wrong(path: Path) -> bool:
     from opmatrix import verdict  # here, because a run with nothing to do pays for every import
 
     try:
-        return verdict.read(path).outcome in verdict.WRONG
+        return verdict.read_any(path).outcome in verdict.WRONG
     except ValueError:
         return False
 
 
 @dataclass(frozen=True)
 class _Journal:
+    paths: Paths
     state: State
     steps: Mapping[str, Step]
 
@@ -75,12 +82,16 @@ class _Journal:
         }
 
     def unplanned(self) -> Iterator[Step]:
-        """Yield the verifications in the journal in cells that this run does not plan."""
+        """Yield the verifications and checks in the journal whose cell or torch this run does not plan."""
         others = {name for name in self.state.journal.steps if name.startswith("verify:")} - self.steps.keys()
         for cell in all_cells() if others else ():
             for (group, operator, lowering), sibling in self.siblings.items():
                 if group == "verify" and f"verify:{cell_step_name(group, operator, lowering, cell)}" in others:
                     yield _in_cell(sibling, cell)
+        checks = {_before_torch(step.task): step for step in self.steps.values() if step.check and step.check.torch}
+        for name in (name for name in self.state.journal.steps if name not in self.steps):
+            if planned := checks.get(_before_torch(name)):
+                yield _in_torch(planned, name)
 
     def is_valid(self, step: Step) -> bool:
         """Return whether a step that this run does not plan would be up to date."""
@@ -93,16 +104,38 @@ class _Journal:
             all(before[part] == now[part] for part in before.keys() & now.keys() if part != _PER_CELL)
             and self.state.unchanged(known["inputs"])
             and self.state.unchanged(known["outputs"])
-            and (step.group == "export" or self._is_exported(step))
+            and (step.group != "verify" or self._is_exported(step, step.cell))
+            and (not step.check or self._is_made(step, known["inputs"]))
         )
 
-    def _is_exported(self, step: Step) -> bool:
+    def _is_made(self, step: Step, inputs: Iterable[str]) -> bool:
+        """Return whether what other steps made for this check's versions of torch alone is up to date: the exports that
+        it compares, and a library that is compiled for one torch."""
+        assert step.check
+        manifests = {self.state.relative(str(self.paths.manifest(step.operator, step.lowering or "", cell))): cell
+                     for cell in all_cells()} if step.lowering else {}  # fmt: skip
+        exported = all(self._is_exported(step, manifests[path]) for path in inputs if path in manifests)
+        return exported and self._is_compiled(step.operator, step.check.torch)
+
+    def _is_compiled(self, operator: str, torch: str | None) -> bool:
+        known = self.state.journal.detail(f"compile:{operator}@torch{torch}")
+        planned = self.steps.get(f"compile:{operator}")
+        if not known or not planned:
+            return True
+        before, now = json.loads(known["config"]), json.loads(planned.config or "{}")
+        return (
+            all(before[part] == now[part] for part in _PER_COMPILER if part in before and part in now)
+            and self.state.unchanged(known["inputs"])
+            and self.state.unchanged(known["outputs"])
+        )
+
+    def _is_exported(self, step: Step, cell: Cell | None) -> bool:
         """Return whether the model is up to date. If this run plans its export, that has run by now."""
-        assert step.lowering and step.cell
+        assert step.lowering and cell
         sibling = self.siblings.get(("export", step.operator, step.lowering))
         if sibling is None:
             return False
-        export = _in_cell(sibling, step.cell)
+        export = _in_cell(sibling, cell)
         return export.task in self.steps or self.is_valid(export)
 
 
@@ -110,3 +143,17 @@ def _in_cell(sibling: Step, cell: Cell) -> Step:
     """Return the step of another cell, with the sibling's inputs and outputs, which must not be used."""
     assert sibling.lowering
     return replace(sibling, name=cell_step_name(sibling.group, sibling.operator, sibling.lowering, cell), cell=cell)
+
+
+def _before_torch(task: str) -> str:
+    """Return the task of a check without its versions of torch, which checks of one kind share."""
+    return task.rpartition("@torch")[0]
+
+
+def _in_torch(sibling: Step, task: str) -> Step:
+    """Return the step of the same check in other versions of torch, with the sibling's inputs and outputs, which must
+    not be used."""
+    assert sibling.check
+    return replace(
+        sibling, name=task.partition(":")[2], check=sibling.check._replace(torch=task.rpartition("@torch")[2])
+    )

@@ -16,7 +16,7 @@ from doit.reporter import ConsoleReporter
 from doit.task import Task
 
 from opmatrix.declaration.placeholders import reminder
-from opmatrix.engine.doit_tasks import DIST, REPORT, StepTask
+from opmatrix.engine.doit_tasks import DIST, REPORT, StepTask, is_reported
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, read_output, replay_commands
 from opmatrix.errors import many, printable
 from opmatrix.project.paths import Paths
@@ -25,6 +25,7 @@ _IGNORED = "ignored, as `doit ignore` was told"
 _OUTCOMES = ("run", "up to date", "failed", _IGNORED)  # in the order of the last line
 # gdb gets the environment's Python, which ./run puts on PATH.
 _STAGE = re.compile(r"(?:\./run )?(gdb --args )?\bpython -m opmatrix\b")
+_NAMED = 3  # failed steps that the last line names
 ALL = 2  # doit -v 2: show the output of every step
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Progress(StepReporter):
         self._blocked: list[StepBlocked] = []
         self._notes: list[str] = []
         self._report_ran = False
+        self._recorded = False  # whether a step ran that the report covers
         self._operators: set[str] = set()  # those of which a step ran
 
     def write(self, text: str) -> None:
@@ -117,6 +119,7 @@ class Progress(StepReporter):
         if isinstance(task, StepTask):
             self._counts["run"] += 1
             self._operators.add(task.step.operator)
+            self._recorded |= is_reported(task.step)
             self._report_ran |= task.name == REPORT
             self._show_end(task, "")
             if task.name == DIST:
@@ -132,6 +135,7 @@ class Progress(StepReporter):
             self._ended.add(task.name)
             return
         self._report_ran |= task.name == REPORT
+        self._recorded |= is_reported(task.step)
         self._counts["failed"] += 1
         self._failed.append(fail)
         self._show_end(task, " FAILED")
@@ -166,6 +170,9 @@ class Progress(StepReporter):
             self.write(f"not run because {cause} failed: {many(count, 'step')}\n")
         for error in self.runtime_errors:
             self.write(f"{error}\n")
+        report = Paths(Path.cwd()).report_data
+        if self._recorded and not self._report_ran and report.is_file():
+            self.write(f"{os.path.relpath(report.parent)}/ is of an earlier run; `doit` writes it with these results\n")
         self.write(self._summary() + "\n")
 
     def _done(self) -> int:
@@ -176,8 +183,15 @@ class Progress(StepReporter):
         if self._counts["up to date"] == self._total:
             return f"{steps}, all up to date"
         counts = {**self._counts, "not run": self._total - self._counts.total()}
-        parts = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        named = {"failed": self._named()}
+        parts = ", ".join(f"{count} {what}{named.get(what, '')}" for what, count in counts.items() if count)
         return f"{steps} in {time.monotonic() - self._began:.1f} s: {parts}"
+
+    def _named(self) -> str:
+        """Return the failed steps, in parentheses, or nothing: the last line says what is wrong."""
+        failed = sorted(failure.step.task for failure in self._failed)
+        more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+        return f" ({', '.join(failed[:_NAMED])}{more})" if failed else ""
 
     def _update(self) -> None:
         if self._display and self._expected:

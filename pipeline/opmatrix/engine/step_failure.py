@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import signal
 from dataclasses import KW_ONLY, dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from doit.exceptions import TaskFailed
 
-from opmatrix.step import Step
+from opmatrix.step import CheckKey, Step
 from opmatrix.step_log import last_running, visible_lines
 
 if TYPE_CHECKING:
@@ -107,21 +108,29 @@ def _read(log: Path) -> str:
 
 
 def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
-    """Write the verdict of a step that died or wrote none; a step that failed by its own judgement wrote its own."""
-    if step.verdict is None or step.lowering is None or step.cell is None:
+    """Write the verdict or check record of a step that died or wrote none. A step that failed by its own judgement
+    wrote its own, with a wrong outcome."""
+    if step.verdict is None:
         return
     path = Path(step.verdict)
-    if isinstance(failure, StepFailed) and not failure.died and path.exists():
-        return
     from opmatrix import verdict  # imported here: a run with nothing to do does without
 
+    if isinstance(failure, StepFailed) and not failure.died and _outcome(path) in verdict.WRONG:
+        return
     cause = failure.cause.step if isinstance(failure, StepBlocked) else None
-    failed = verdict.Verdict(
-        op=step.operator,
-        lowering=step.lowering,
-        cell=step.cell,
-        outcome="failed",
-        detail=failure.detail,
-        blocked_by=verdict.FailedStep(group=cause.group, name=cause.name) if cause else None,
-    )
-    verdict.write(path, failed)
+    blocked_by = verdict.FailedStep(group=cause.group, name=cause.name) if cause else None
+    why = {"outcome": "failed", "detail": failure.detail, "blocked_by": blocked_by}
+    if step.lowering and step.cell:
+        of = {"op": step.operator, "lowering": step.lowering, "cell": step.cell}
+        verdict.write(path, verdict.Verdict(**of, **why))  # type: ignore[arg-type]
+    else:
+        key = step.check or CheckKey(step.operator, step.group)
+        verdict.write(path, verdict.CheckRecord(**key._asdict(), **why))  # type: ignore[arg-type]
+
+
+def _outcome(path: Path) -> str | None:
+    """Return the outcome that a verdict or a check record claims."""
+    try:
+        return str(json.loads(path.read_text())["outcome"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

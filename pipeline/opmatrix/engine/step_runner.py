@@ -14,7 +14,7 @@ from doit.exceptions import BaseFail
 from doit.runner import MThreadRunner, Runner
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import REPORT, StepTask
+from opmatrix.engine.doit_tasks import REPORT, StepTask, is_reported
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of, leave_verdict
 from opmatrix.errors import OpmatrixError
@@ -81,8 +81,10 @@ class StepRunner(Runner):
             if self._step_reporter:
                 self._step_reporter.step_begins()
             self.dep_manager.begin(node.task)
-            if node.task.step.verdict:
-                Path(node.task.step.verdict).unlink(missing_ok=True)
+            step = node.task.step
+            for path in (step.verdict, self._layout.failure_record(step.operator, step.task)):
+                if path:
+                    Path(path).unlink(missing_ok=True)
             self._pool.prepare()
         return chosen
 
@@ -90,13 +92,17 @@ class StepRunner(Runner):
         """If the report will run, list the verdicts that it covers: of this run, and valid ones of earlier runs."""
         if not isinstance(task, StepTask) or not task.step.discovered_inputs:
             return
-        if not self._seconds and self.dep_manager.get_status(task, {}).status == "up-to-date":
+        if not self._seconds and not self._failures and self.dep_manager.get_status(task, {}).status == "up-to-date":
             return
         from opmatrix.engine.earlier_verdicts import valid_earlier_verdicts
         from opmatrix.files import write_text  # imported here, as in `_pool`
 
         earlier = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)
-        covered = sorted({*task.step.reads, *map(str, earlier.verdicts)})  # in an order that no selection changes
+        recorded = {task.step.verdict for task in tasks if isinstance(task, StepTask) and is_reported(task.step)}
+        failures = {path for path in recorded if path and Path(path).is_file()}
+        covered = sorted(
+            {*task.step.reads, *map(str, earlier.verdicts), *failures}
+        )  # in an order that no choice changes
         write_text(Path(task.step.discovered_inputs), "".join(f"{path}\n" for path in covered))
         if (stale := earlier.stale) and self._step_reporter:
             names = ", ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")

@@ -25,13 +25,12 @@ from opmatrix.declaration.torch_signature import (
     has_torch_library,
     is_classic,
     is_own,
-    overridden_in,
 )
 from opmatrix.matrix.cells import Cell, Choice
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import Versions
 from opmatrix.spec import Lowering, OpSpec, as_data, shape_of
-from opmatrix.step import Config, Fingerprint, Server, Step, cell_step_name
+from opmatrix.step import CheckKey, Config, Fingerprint, Server, Step, cell_step_name
 from opmatrix.toolchain import third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain
 from opmatrix.version import minor
@@ -187,11 +186,14 @@ class OperatorPlan:
     def register(self, what: str, *, torch: str, uses: Iterable[str] = (), **fields: Any) -> Step:
         """Make the step that tests one part of the operator in this torch."""
         environment = self.plan.environment(torch=torch)
+        record = self.layout.register_manifest(self.name, what, torch=torch)
         return self.step(
             "register",
             f"-{what}@torch{torch}",
             "--part", what, *(["--torch", torch] if environment else []),
-            writes=[self.layout.register_manifest(self.name, what, torch=torch)],
+            check=CheckKey(self.name, what, torch=torch),
+            writes=[record],
+            verdict=record,
             spec=self.keys.runtime_key,
             environment=environment,
             uses=("torch", *uses),
@@ -215,10 +217,6 @@ class OperatorPlan:
     def own_torch(self) -> bool:
         """Whether its torch binding is handwritten, with torch's C++ headers."""
         return is_own(OWN_TORCH, self.spec, self.handwritten_files)
-
-    def has_torch_side(self, torch: str) -> bool:
-        """Return whether this torch has anything of the operator to test."""
-        return not self.spec.torch or not self.spec.torch.overrides or bool(overridden_in(self.spec, torch))
 
     def needs_own_library(self, torch: str) -> str | None:
         """Return this torch where it needs a library that is compiled for it alone. None where one library works in
@@ -287,19 +285,14 @@ class OperatorPlan:
             *(layout.generated(name) / generated_files.SCHEMA for name in self.spec.uses),
         )
 
-    @cached_property
-    def supported(self) -> tuple[str, ...]:
-        """The models that are not declared unsupported."""
-        return tuple(model.name for model in self.operator.models if not model.unsupported)
-
     def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
-        """Return the models of a cell without those declared unsupported: the manifest says whether those exist."""
-        return tuple(self.layout.model(self.name, lowering, cell, name) for name in self.supported)
+        """Return the models of a cell; one that a lowering refuses is a file as well."""
+        return tuple(self.layout.model(self.name, lowering, cell, model.name) for model in self.operator.models)
 
     def function_models(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
         """Return what an export writes with decomposed models: the custom ones with a function body."""
-        names = self.supported if lowering == "decomposed" and has_function_body(self.spec) else ()
-        return tuple(self.layout.function_model(self.name, cell, name) for name in names)
+        models = self.operator.models if lowering == "decomposed" and has_function_body(self.spec) else ()
+        return tuple(self.layout.function_model(self.name, cell, model.name) for model in models)
 
 
 def make_step(
@@ -310,6 +303,7 @@ def make_step(
     operator: str = "",
     lowering: Lowering | None = None,
     cell: Cell | None = None,
+    check: CheckKey | None = None,
     command: str = "",
     asks: Iterable[str] = (),
     stage: str = "",
@@ -344,6 +338,7 @@ def make_step(
         operator=operator,
         lowering=lowering,
         cell=cell,
+        check=check,
         asks=tuple(asks),
         reads=tuple(map(str, reads)),
         writes=tuple(map(str, writes)),

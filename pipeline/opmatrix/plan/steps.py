@@ -12,6 +12,7 @@ from typing import Any
 
 from opmatrix.code_hash import digest
 from opmatrix.codegen import generated_files
+from opmatrix.declaration.checks import AGREEMENT, agreement, register_parts
 from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.matrix.cells import Cell, why_unreadable
 from opmatrix.plan.step_keys import OperatorPlan, Plan, make_step
@@ -19,7 +20,7 @@ from opmatrix.plan.wheel_steps import shipping
 from opmatrix.project.settings import lost_headers
 from opmatrix.report.html_template import TEMPLATES
 from opmatrix.spec import Lowering
-from opmatrix.step import Server, Step
+from opmatrix.step import CheckKey, Server, Step
 from opmatrix.toolchain import ninja_file, third_party_headers
 from opmatrix.toolchain.ninja_file import build_ninja, cpp_abi_ninja
 from opmatrix.version import minor
@@ -34,9 +35,21 @@ _INSTALLING = 3600  # seconds: time limit of an environment, which downloads 200
 
 def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
+    made = _record_failures(plan, [*_reported(plan)])
+    yield from made
+    for operator in plan.operators:
+        here = [cell for cell in operator.cells(plan.cells) if plan.is_main(cell)]
+        if here and has_ort_library(operator.spec):
+            yield _sanitize(OperatorPlan(plan, operator), here[0])
+    yield _report(plan, made)
+    yield from _probes(plan)
+    yield from shipping(plan)
+
+
+def _reported(plan: Plan) -> Iterator[Step]:
+    """Yield the steps whose failures are in the report."""
     yield _headers(plan)
     yield from (_environment(plan, name) for name in plan.environments)
-    verdicts: list[Path] = []
     for operator in plan.operators:
         op = OperatorPlan(plan, operator)
         yield _codegen(op)
@@ -52,16 +65,30 @@ def steps(plan: Plan) -> Iterator[Step]:
         exported = tuple(dict.fromkeys(replace(cell, ort=minor(plan.versions.onnxruntime)) for cell in cells))
         for lowering in operator.spec.lowerings:
             yield from (_export(op, lowering, cell) for cell in exported)
-            if len(exported) > 1 and operator.spec.torch:
-                yield _compare_exports(op, lowering, exported)
+            if compared := agreement(operator, exported):
+                yield _compare_exports(op, lowering, exported, compared)
             once_cells = _once_cells(cells)
             yield from (_verify(op, lowering, cell, once=cell in once_cells) for cell in cells)
-            verdicts += [plan.layout.verdict(operator.name, lowering, cell) for cell in cells]
-        if has_ort_library(operator.spec) and (here := [cell for cell in cells if plan.is_main(cell)]):
-            yield _sanitize(op, here[0])
-    yield _report(plan, verdicts)
-    yield from _probes(plan)
-    yield from shipping(plan)
+
+
+def _record_failures(plan: Plan, made: Sequence[Step]) -> list[Step]:
+    """Give a file for the record of its failure to each step that no record depends on. The failure of any other step
+    is in the records of the steps that it blocks."""
+    by_task = {step.task: step for step in made}
+    writers = {path: step.task for step in made for path in step.writes}
+    shown: set[str] = set()
+    waiting = [step.task for step in made if step.verdict]
+    while waiting:
+        if (task := waiting.pop()) not in shown:
+            shown.add(task)
+            step = by_task[task]
+            waiting += [*step.after, *{writers[path] for path in step.reads if path in writers}]
+    return [step if step.task in shown else _with_record(plan, step) for step in made]
+
+
+def _with_record(plan: Plan, step: Step) -> Step:
+    check = CheckKey(step.operator, step.group if step.operator else step.task)
+    return replace(step, verdict=str(plan.layout.failure_record(step.operator, step.task)), check=check)
 
 
 def _once_cells(cells: Iterable[Cell]) -> set[Cell]:
@@ -113,11 +140,12 @@ def _probes(plan: Plan) -> Iterator[Step]:
 
 def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
     """Test the operator in this torch, in parts. Each is keyed only by what its result depends on."""
-    if not op.spec.torch or not op.has_torch_side(torch):
+    parts = register_parts(op.layout, op.operator, torch)
+    if not parts:
         return
     if op.needs_own_library(torch):
         yield _compile_alone(op, torch)
-    keys, reference, own = op.keys, op.layout.reference(op.name), not op.spec.torch.overrides
+    keys, reference = op.keys, op.layout.reference(op.name)
     interface: Mapping[str, Any] = {
         "reads": op.torch_interface(torch),  # an edit of the kernel does not repeat these parts
         "server": "export",
@@ -132,9 +160,10 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
         tolerances=keys.tolerances.get("custom"),
         uses=("numpy",),
     )
-    if own:
+    if "nodes" in parts:
         lowered = keys.lowering_hashes["custom"]
         yield op.register("nodes", torch=torch, **interface, lowered=lowered, uses=("onnx", "onnxscript"))
+    if "search" in parts:
         yield op.register(
             "search",
             torch=torch,
@@ -142,7 +171,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
             tolerances=keys.tolerances.get("custom"),
             uses=("hypothesis", "numpy"),
         )
-    if op.torch_op:  # even where it defines the operator: only the file itself says whether it has a gradient
+    if "gradient" in parts:
         # Not keyed by the kernel: the formula is compared with the derivative of the reference.
         formula = [*op.torch_op, reference]
         yield op.register("gradient", torch=torch, reads=formula, models=keys.models_key, uses=("numpy",))
@@ -274,15 +303,19 @@ def _export(op: OperatorPlan, lowering: Lowering, cell: Cell) -> Step:
     )
 
 
-def _compare_exports(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell]) -> Step:
+def _compare_exports(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell], torch: str) -> Step:
+    record = op.layout.agreement(op.name, lowering, torch=torch)
     return op.step(
         "export",
-        f"-{lowering}-agreement@torch{'+'.join(dict.fromkeys(c.torch for c in cells if c.torch))}",
+        f"-{lowering}-{AGREEMENT}@torch{torch}",
         "--lowering", lowering, *map(str, cells),
         lowering=lowering,
         stage="compare-exports",
         command="compare-exports",
         reads=[op.layout.manifest(op.name, lowering, cell) for cell in cells],
+        writes=[record],
+        verdict=record,
+        check=CheckKey(op.name, AGREEMENT, lowering, torch),
     )  # fmt: skip
 
 
@@ -348,18 +381,20 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
     )  # fmt: skip
 
 
-def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
-    """Keyed by verdicts: when a log or a graph drawing changes, so does its verdict. A drawing that a failed export did
-    not write does not prevent the report.
+def _report(plan: Plan, made: Sequence[Step]) -> Step:
+    """Keyed by verdicts and check records: when a log or a graph drawing changes, so does its verdict. A drawing that a
+    failed export did not write does not prevent the report. The engine lists the records that only a failure writes.
 
     Not keyed by the choice of cells: the report also covers the other verdicts, and is the same for every choice.
     """
+    recorded = [step for step in made if step.verdict]
     return make_step(
         plan,
         "report",
         asks=[word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)],
-        reads=verdicts,
-        any_cell=bool(verdicts),  # without one it fails
+        reads=[Path(str(step.verdict)) for step in recorded if step.verdict in step.writes],
+        after=[step.task for step in recorded if step.verdict not in step.writes],
+        any_cell=any(step.group == "verify" for step in made),  # without one it fails
         operators={o.name: o.cell_condition for o in plan.operators},  # the report drops other cells
         drawn=[digest("export"), digest("export-node"), digest("register")],
         discovered_inputs=plan.layout.verdict_list,

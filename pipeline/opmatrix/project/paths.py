@@ -172,8 +172,27 @@ class Paths:
     data_manifest = _named("build/data/{}/data.json")
 
     def register_manifest(self, name: str, part: str, *, torch: str) -> Path:
-        """The manifest of one part of the register stage, such as "schema" or "kernel"."""
+        """The record of one part of the register stage, such as "schema" or "kernel"."""
         return self._results("register", name) / f"{part}@torch{torch}.json"
+
+    def agreement(self, name: str, lowering: str, *, torch: str) -> Path:
+        """The record of the comparison of exports, of one torch or of several: "2.9+2.13"."""
+        return self.build / f"export/{name}/{lowering}/agreement@torch{torch}.json"
+
+    # The record of reading an operator's declaration: its mistakes.
+    declaration_record = _named("build/declaration/{}/record.json")
+
+    def failure_record(self, operator: str, task: str) -> Path:
+        """The record of the failure of a step that no record of a cell or check would show."""
+        return self.build / "failed" / operator / f"{task.replace(':', '-')}.json"
+
+    def check_record(self, op: str, check: str, lowering: str | None, torch: str | None) -> Path:
+        """The record of a check: a part of register, "agreement" or "declaration"."""
+        if check == "declaration":
+            return self.declaration_record(op)
+        if check == "agreement":
+            return self.agreement(op, str(lowering), torch=str(torch))
+        return self.register_manifest(op, check, torch=str(torch))
 
     # hypothesis' database, which is otherwise in the current folder.
     hypothesis = _fixed("build/hypothesis")

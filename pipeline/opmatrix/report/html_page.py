@@ -18,15 +18,25 @@ from opmatrix.report.html_template import join
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.records import OUTCOMES
 from opmatrix.report.report_json import Document
-from opmatrix.verdict import CaseResult, Verdict, finite
+from opmatrix.verdict import CaseResult, CheckRecord, Verdict, finite
 
 
-def render(report: Document, verdicts: Sequence[Verdict], backgrounds: Sequence[Background]) -> str:
+def render(
+    report: Document,
+    verdicts: Sequence[Verdict],
+    backgrounds: Sequence[Background],
+    checks: Sequence[CheckRecord] = (),
+) -> str:
     """Return the HTML of the page, from one background for each verdict."""
-    return join(json.dumps(data(report, verdicts, backgrounds), separators=(",", ":"), allow_nan=False))
+    return join(json.dumps(data(report, verdicts, backgrounds, checks), separators=(",", ":"), allow_nan=False))
 
 
-def data(report: Document, verdicts: Sequence[Verdict], backgrounds: Sequence[Background]) -> dict[str, Any]:
+def data(
+    report: Document,
+    verdicts: Sequence[Verdict],
+    backgrounds: Sequence[Background],
+    checks: Sequence[CheckRecord] = (),
+) -> dict[str, Any]:
     """Return the JSON document of the page."""
     changed = kinds(report["changes"])
     changes = [changed.get(str(v), ("", None)) for v in verdicts]
@@ -49,8 +59,15 @@ def data(report: Document, verdicts: Sequence[Verdict], backgrounds: Sequence[Ba
             "before": _column(before for _, before in changes),
             "pictures": _column(graphs.by_model(b.pictures) for b in backgrounds),
             **_errors(verdicts, rounded),
-            "seconds": [rounded[v.seconds] for v in verdicts],
         },
+        "checks": [
+            {
+                "name": str(c),
+                **{field: getattr(c, field) for field in ("op", "check", "lowering", "torch", "outcome", "detail")},
+                "change": changed.get(str(c), ("", None))[0],
+            }
+            for c in checks
+        ],
         "cases": {
             "ends": list(accumulate(len(v.cases) for v in verdicts)),
             **_columns(cases, "case", "model", "outcome", "detail"),

@@ -1,5 +1,6 @@
-"""The report as JUnit XML: a test suite per cell, a test case per case.
+"""The report as JUnit XML: a test suite per cell with a test case per case, and a test suite per check.
 
+It has no times, so that equal results are equal bytes; the attribute is optional.
 Format: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from opmatrix.verdict import CaseResult, Outcome, Verdict
+from opmatrix.verdict import CaseResult, CheckRecord, Outcome, Verdict
 
 _TAGS: Mapping[Outcome, str] = {"mismatched": "failure", "failed": "error", "unsupported": "skipped"}
 _COUNTS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
@@ -18,11 +19,12 @@ _COUNTS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render(verdicts: Sequence[Verdict]) -> bytes:
+def render(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> bytes:
     """Return the XML document."""
     root = Element("testsuites", name="opmatrix")
     root.extend(map(_suite, verdicts))
-    _count(root, sum(v.seconds for v in verdicts))
+    root.extend(map(_check_suite, checks))
+    _count(root)
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
@@ -35,20 +37,31 @@ def _suite(verdict: Verdict) -> Element:
     if verdict.outcome not in {"verified", *(c.outcome for c in verdict.cases)}:
         # What concerns the whole cell, such as a library that cannot be loaded, is in no case.
         _case(suite, verdict, CaseResult(case="cell", model="", outcome=verdict.outcome, detail=verdict.detail))
-    _count(suite, verdict.seconds)
+    _count(suite)
+    return suite
+
+
+def _check_suite(check: CheckRecord) -> Element:
+    suite = Element("testsuite", name=str(check))
+    classname = ".".join(filter(None, [check.op, check.lowering, check.check]))
+    _add(suite, name=str(check), classname=classname, outcome=check.outcome, detail=check.detail)
+    _count(suite)
     return suite
 
 
 def _case(suite: Element, verdict: Verdict, case: CaseResult) -> None:
     classname = ".".join(filter(None, [verdict.op, verdict.lowering, case.model]))
-    element = SubElement(suite, "testcase", name=verdict.case_name(case.case), classname=classname)
-    if tag := _TAGS.get(case.outcome):
-        detail = _NO_XML.sub("\N{REPLACEMENT CHARACTER}", case.detail)
+    _add(suite, name=verdict.case_name(case.case), classname=classname, outcome=case.outcome, detail=case.detail)
+
+
+def _add(suite: Element, *, name: str, classname: str, outcome: Outcome, detail: str) -> None:
+    element = SubElement(suite, "testcase", name=name, classname=classname)
+    if tag := _TAGS.get(outcome):
+        detail = _NO_XML.sub("\N{REPLACEMENT CHARACTER}", detail)
         SubElement(element, tag, message=detail.partition("\n")[0]).text = detail
 
 
-def _count(element: Element, seconds: float) -> None:
+def _count(element: Element) -> None:
     element.set("tests", str(len(element.findall(".//testcase"))))
     for tag, count in _COUNTS.items():
         element.set(count, str(len(element.findall(f".//{tag}"))))
-    element.set("time", f"{seconds:.3f}")

@@ -11,8 +11,8 @@ from opmatrix.errors import many, printable
 from opmatrix.report.changes import KINDS
 from opmatrix.report.records import Skipped, totals
 from opmatrix.report.report_json import Document
-from opmatrix.report.terminal import MARKS, faults, unsupported_cases
-from opmatrix.verdict import WRONG, Outcome, Verdict
+from opmatrix.report.terminal import MARKS, faults, replay, unsupported_cases
+from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 
 # GitHub rejects a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.
 _ROWS = 100  # of the table; a longer one omits rows without a fault
@@ -25,12 +25,19 @@ _NAMES = 10  # of cells in one list
 _HEADINGS = {"broken": "Newly broken", "fixed": "Newly fixed", "changed": "Changed otherwise", "gone": "Gone"}
 
 
-def render(report: Document, verdicts: Sequence[Verdict], skipped: Sequence[Skipped] = ()) -> str:
+def render(
+    report: Document,
+    verdicts: Sequence[Verdict],
+    skipped: Sequence[Skipped] = (),
+    checks: Sequence[CheckRecord] = (),
+) -> str:
     """Return the summary."""
-    parts = [f"## opmatrix: {totals(verdicts)}", *_changes(report["changes"])]
+    parts = [f"## opmatrix: {totals(verdicts, checks)}", *_changes(report["changes"])]
     if verdicts:
         parts.append("\n".join(_table(verdicts)))
-    parts += _faults(verdicts)
+    if checks:
+        parts.append("\n".join(_check_table(checks)))
+    parts += _faults(verdicts, checks)
     if skipped:
         lines = _list(f"torch {s.torch}: {_plain(str(s))}" for s in skipped)
         parts.append("### Not checked, and why\n\n" + "\n".join(lines))
@@ -46,7 +53,7 @@ def _changes(changes: Mapping[str, Any] | None) -> Iterator[str]:
         yield "There is no previous run to compare this one with."
         return
     counts = [f"{len(changes[kind])} {kind}" for kind in KINDS if changes[kind]]
-    yield f"Since the previous run: {', '.join(counts) or 'every cell as before'}."
+    yield f"Since the previous run: {', '.join(counts) or 'everything as before'}."
     for environment, differing in changes["versions"].items():
         updates = [f"{name} {was or 'none'} → {now or 'none'}" for name, (was, now) in differing.items()]
         yield f"Versions of {environment}: {_plain(', '.join(updates))}."
@@ -58,7 +65,7 @@ def _changes(changes: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _change(entry: Mapping[str, Any]) -> str:
-    return f"{_code(entry['cell'])}: {' → '.join(filter(None, (entry['before'], entry['now'])))}"
+    return f"{_code(entry['name'])}: {' → '.join(filter(None, (entry['before'], entry['now'])))}"
 
 
 def _list(items: Iterable[str]) -> Iterator[str]:
@@ -88,15 +95,25 @@ def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
         yield f"\n{len(rows)} rows; those in which nothing is wrong are left out. All of them stand in index.html."
 
 
+def _check_table(checks: Sequence[CheckRecord]) -> Iterator[str]:
+    """Yield a row for each operator, or only for those with a fault: the number of checks of each outcome."""
+    rows: dict[str, Counter[Outcome]] = {}
+    for check in checks:
+        rows.setdefault(check.op or check.check, Counter())[check.outcome] += 1
+    shown = rows if len(rows) <= _ROWS else {op: row for op, row in rows.items() if any(row[o] for o in WRONG)}
+    yield "| operator | checks |\n|---|---|"
+    yield from (f"| {_plain(op)} | {_field(row)} |" for op, row in [*shown.items()][:_ROWS])
+
+
 def _field(count: Counter[Outcome] | None) -> str:
     """Return ``✓ 11``, or ``✗ 1, ✓ 10``: what is wrong comes first."""
     order: Sequence[Outcome] = ("failed", "mismatched", "verified", "unsupported")
     return ", ".join(f"{MARKS[o][0]} {count[o]}" for o in order if count and count[o])
 
 
-def _faults(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield what is wrong, then what is unsupported. Cells with the same detail are listed together."""
-    found = faults(verdicts)
+def _faults(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord]) -> Iterator[str]:
+    """Yield what is wrong, then what is unsupported. Cells and checks with the same detail are listed together."""
+    found = faults(verdicts, checks)
     wrong = [(key, alike) for key, alike in found.items() if key[0] in WRONG]
     if wrong:
         yield "### What is wrong"
@@ -117,14 +134,14 @@ def _faults(verdicts: Sequence[Verdict]) -> Iterator[str]:
         yield "### Unsupported, and why\n\n" + "\n".join(_list(reasons))
 
 
-def _fault(outcome: Outcome, detail: str, alike: Sequence[Verdict]) -> str:
+def _fault(outcome: Outcome, detail: str, alike: Sequence[Found]) -> str:
     cells = "\n".join(_list(_code(str(found)) for found in alike))
     lines = [_cut(line) for line in detail[:_LENGTH].splitlines()[:_LINES]]
     if more := len(detail.splitlines()) - len(lines):
         lines.append(f"({more} more lines in report.json)")
-    case = next((c for c in alike[0].cases if c.outcome in WRONG), None)
-    replay = f"\n\n{_block([alike[0].replay(case.case)])}" if case else ""
-    return f"{MARKS[outcome][0]} **{outcome}**\n\n{cells}\n\n{_block(lines)}{replay}"
+    command = replay(alike[0])
+    again = f"\n\n{_block([command])}" if command else ""
+    return f"{MARKS[outcome][0]} **{outcome}**\n\n{cells}\n\n{_block(lines)}{again}"
 
 
 def _block(lines: Sequence[str]) -> str:

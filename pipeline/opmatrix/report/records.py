@@ -1,12 +1,10 @@
-"""The records of report.json: the verdict of each cell, failed if none is valid, and the checks that were skipped."""
+"""The records of report.json: of each cell and each check, failed if none is valid, and what was not checked."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, get_args
 
 from opmatrix import verdict
@@ -14,13 +12,17 @@ from opmatrix.errors import many
 from opmatrix.matrix.cells import EXPORTERS, Cell
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
-from opmatrix.verdict import WRONG, Outcome, Verdict, finite
+from opmatrix.step import CheckKey
+from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict, finite
 from opmatrix.version import numbers
 
-SCHEMA = 3
+SCHEMA = 4
 """The version of report.json's schema, docs/report.md: raised when a reader of the old one would misread it."""
 
 _LOWERINGS = get_args(Lowering)
+# In the order of the report; others, such as a step's own failure, come first.
+_CHECKS = ("declaration", "schema", "nodes", "kernel", "search", "gradient", "agreement")
+_UNKNOWN = "unknown outcome"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
@@ -39,6 +41,20 @@ def collect(layout: Paths, op: str, lowering: Lowering, cell: Cell) -> Verdict:
     return checked(found)
 
 
+def collect_check(layout: Paths, key: CheckKey) -> CheckRecord:
+    """Return the record of a check; a failed one where it is missing, unreadable or not valid."""
+    unknown = CheckRecord(**key._asdict(), outcome="failed")
+    try:
+        found = verdict.read_check(layout.check_record(*key))
+    except FileNotFoundError:
+        return replace(unknown, detail="no record: nothing has run this check. Run: doit")
+    except ValueError as error:
+        return replace(unknown, detail=f"no record: {error}. Run: doit")
+    if found.key != key:
+        return replace(unknown, detail=f"the file holds another record, {found}. {found.detail}".strip())
+    return checked_record(found)
+
+
 def checked(found: Verdict) -> Verdict:
     """Return a verdict, as a failed one if it is not valid."""
     if problem := _problem(found):
@@ -46,10 +62,23 @@ def checked(found: Verdict) -> Verdict:
     return found
 
 
+def checked_record(found: CheckRecord) -> CheckRecord:
+    """Return a check record, as a failed one if it is not valid."""
+    if found.outcome not in OUTCOMES:
+        problem = f"{_UNKNOWN} {found.outcome!r}"
+    elif found.outcome == "unsupported" and not found.detail:
+        problem = "unsupported, but no reason is given"
+    elif found.outcome == "verified" and found.torch and not found.results:
+        problem = "verified, but nothing was checked"
+    else:
+        return found
+    return replace(found, outcome="failed", detail=f"{problem}. {found.detail}".strip())
+
+
 def _problem(found: Verdict) -> str:
     """Return why a verdict is not valid, or ""."""
     if found.outcome not in OUTCOMES:
-        return f"unknown outcome {found.outcome!r}"
+        return f"{_UNKNOWN} {found.outcome!r}"
     if found.outcome == "unsupported" and not found.detail:
         return "unsupported, but no reason is given"
     if found.outcome == "verified":
@@ -76,17 +105,34 @@ def in_order(verdicts: Iterable[Verdict]) -> list[Verdict]:
     return sorted(verdicts, key=order)
 
 
-def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
-    """Return how many cells there are, and how many of each outcome."""
-    by_outcome = Counter(v.outcome for v in verdicts)
-    return {"cells": len(verdicts)} | {outcome: by_outcome[outcome] for outcome in OUTCOMES}
+def checks_in_order(checks: Iterable[CheckRecord]) -> list[CheckRecord]:
+    """Return records by operator and by check, those of the oldest torch first."""
+
+    def order(found: CheckRecord) -> tuple[Any, ...]:
+        check = _CHECKS.index(found.check) if found.check in _CHECKS else -1
+        torches = [numbers(torch) for torch in (found.torch or "").split("+") if torch]
+        return found.op, check, found.check, found.lowering or "", torches
+
+    return sorted(checks, key=order)
 
 
-def totals(verdicts: Sequence[Verdict]) -> str:
-    """Return ``11 cells: 9 verified, 2 failed``."""
-    found = counts(verdicts)
-    parts = [f"{found[outcome]} {outcome}" for outcome in OUTCOMES if found[outcome]]
-    return f"{many(len(verdicts), 'cell')}: {', '.join(parts) or 'none asked for'}"
+def counts(records: Sequence[Found], name: str = "cells") -> dict[str, int]:
+    """Return how many records there are, as `name`, and how many of each outcome."""
+    by_outcome = Counter(record.outcome for record in records)
+    return {name: len(records)} | {outcome: by_outcome[outcome] for outcome in OUTCOMES}
+
+
+def totals(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> str:
+    """Return ``11 cells: 9 verified, 2 failed``, and if there are checks ``; 5 checks: 4 verified, 1 failed``."""
+    kinds: list[tuple[str, Sequence[Found]]] = [("cell", verdicts)]
+    if checks:
+        kinds.append(("check", checks))
+    return "; ".join(f"{many(len(found), noun)}: {_outcomes(found)}" for noun, found in kinds)
+
+
+def _outcomes(records: Sequence[Found]) -> str:
+    found = counts(records)
+    return ", ".join(f"{found[outcome]} {outcome}" for outcome in OUTCOMES if found[outcome]) or "none asked for"
 
 
 def as_json(found: Verdict) -> dict[str, Any]:
@@ -99,9 +145,20 @@ def as_json(found: Verdict) -> dict[str, Any]:
         "worst_error": finite(found.error),
         "worst_ulp": found.ulp,
         "worst_tolerance_used": finite(found.tolerance_used),
-        "seconds": found.seconds,
         "detail": found.detail,
         "cases": [case.as_json() for case in found.cases],
+    }
+
+
+def check_as_json(found: CheckRecord) -> dict[str, Any]:
+    """Return a check record as one of report.json. What was checked stays in the file of the record."""
+    return {
+        "op": found.op or None,
+        "check": found.check,
+        "lowering": found.lowering,
+        "torch": found.torch,
+        "outcome": found.outcome,
+        "detail": found.detail,
     }
 
 
@@ -121,24 +178,19 @@ class Skipped:
         return {"torch": self.torch, "reason": self.reason, "checks": list(self.checks), "ops": list(self.ops)}
 
 
-def skipped_checks(layout: Paths, verdicts: Iterable[Verdict]) -> tuple[Skipped, ...]:
-    """Return the checks that were skipped in the torches of `verdicts`, oldest first. A missing or damaged manifest
-    adds none: the step that writes it has failed, and doit reports that."""
-    pairs = sorted({(v.cell.torch, v.op) for v in verdicts if v.cell.torch}, key=lambda p: (numbers(p[0]), p[1]))
+def skipped_checks(checks: Iterable[CheckRecord]) -> tuple[Skipped, ...]:
+    """Return what the parts of register could not check, by torch, oldest first."""
+    records = [found for found in checks if found.torch and any("skipped" in r for r in found.results)]
+    records.sort(key=lambda found: (numbers(str(found.torch)), found.op, found.check))
     ops_of: dict[tuple[str, str, str], list[str]] = {}  # by torch, reason and check
-    for torch, op in pairs:
-        for check, reason in _skipped(layout.register_manifest(op, "*", torch=torch)):
-            ops_of.setdefault((torch, reason, check), []).append(op)
+    for found in records:
+        for result in found.results:
+            if "skipped" in result:
+                reason = str(result["skipped"]).removeprefix("skipped: ")
+                ops_of.setdefault((str(found.torch), reason, str(result.get("check", found.check))), []).append(
+                    found.op
+                )
     checks_of: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}  # by torch, reason and operators
     for (torch, reason, check), ops in ops_of.items():
         checks_of.setdefault((torch, reason, tuple(dict.fromkeys(ops))), []).append(check)
     return tuple(Skipped(torch=t, reason=r, checks=tuple(checks), ops=ops) for (t, r, ops), checks in checks_of.items())
-
-
-def _skipped(manifests: Path) -> Iterator[tuple[str, str]]:
-    for path in sorted(manifests.parent.glob(manifests.name)):
-        try:
-            results = json.loads(path.read_text())["results"]
-            yield from ((r["check"], r["skipped"].removeprefix("skipped: ")) for r in results if "skipped" in r)
-        except (ValueError, KeyError, TypeError, OSError):
-            continue

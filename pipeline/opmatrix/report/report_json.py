@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
-from opmatrix.report.records import OUTCOMES, SCHEMA, Skipped, as_json, counts
-from opmatrix.verdict import WRONG, Verdict
+from opmatrix.report.records import OUTCOMES, SCHEMA, Skipped, as_json, check_as_json, counts
+from opmatrix.verdict import WRONG, CheckRecord, Verdict
 from opmatrix.version import minor, numbers
 
 Document = Mapping[str, Any]
@@ -21,31 +22,42 @@ MAIN = "main"
 Environments = Mapping[str, Mapping[str, str]]
 """Versions by package (and "python"), by the name of the environment."""
 
-_READABLE = (2, SCHEMA)  # what a comparison reads is the same in both
+_READABLE = (2, 3, SCHEMA)  # what a comparison reads of cells is the same in all
 _CELL = ("op", "lowering", "torch", "exporter", "opset", "ort")  # the fields that name a cell
+_CHECK = ("op", "check", "lowering", "torch")
+_LISTS = ("cells", "checks")
+_HEAD = 4  # lines, up to those of `_COUNTS`
+_COUNTS = ('"counts": ', '"check_counts": ')
 
 
 def document(
-    verdicts: Sequence[Verdict], environments: Environments, skipped: Sequence[Skipped] = ()
+    verdicts: Sequence[Verdict],
+    environments: Environments,
+    skipped: Sequence[Skipped] = (),
+    checks: Sequence[CheckRecord] = (),
 ) -> dict[str, Any]:
     """Return the report, not yet compared with an earlier one."""
     return {
         "schema": SCHEMA,
         "counts": counts(verdicts),
+        "check_counts": counts(checks, "checks"),
         "environments": {name: dict(versions) for name, versions in environments.items()},
         "changes": None,
         "skipped": [s.as_json() for s in skipped],
+        "checks": [check_as_json(c) for c in checks],
         "cells": [as_json(v) for v in verdicts],
     }
 
 
 def text(report: Document) -> str:
-    """Return the document with a line for each key and cell. json's own `indent` takes five times as long, as it leaves
-    C."""
+    """Return the document with a line for each key, check and cell. json's own `indent` takes five times as long, as it
+    leaves C."""
     dumps = partial(json.dumps, allow_nan=False)
-    lines = [f"{dumps(key)}: {dumps(value)}" for key, value in report.items() if key != "cells"]
-    cells = ",\n".join(map(dumps, report["cells"]))
-    return "{\n" + ",\n".join([*lines, f'"cells": [\n{cells}\n]']) + "\n}\n"
+    lines = [f"{dumps(key)}: {dumps(value)}" for key, value in report.items() if key not in _LISTS]
+    for key in reversed(_LISTS):
+        records = ",\n".join(map(dumps, report[key]))
+        lines.append(f"{dumps(key)}: [\n{records}\n]")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def parse(content: str) -> Document | None:
@@ -56,26 +68,33 @@ def parse(content: str) -> Document | None:
         return None
     match found:
         case {"schema": schema, "environments": dict(environments), "cells": list(cells)} if schema in _READABLE:
-            valid = (isinstance(c, dict) and c.get("outcome") in OUTCOMES and {*_CELL} <= {*c} for c in cells)
-            if all(isinstance(versions, dict) for versions in environments.values()) and all(valid):
+            valid = _valid(cells, _CELL) and _valid(found.get("checks", [] if schema < SCHEMA else None), _CHECK)
+            if all(isinstance(versions, dict) for versions in environments.values()) and valid:
                 return found
     return None
 
 
+def _valid(records: object, fields: Sequence[str]) -> bool:
+    """Return whether `records` is a list of records with an outcome and the `fields` that name each."""
+    return isinstance(records, list) and all(
+        isinstance(r, dict) and r.get("outcome") in OUTCOMES and {*fields} <= {*r} for r in records
+    )
+
+
 def is_wrong(path: Path) -> bool:
-    """Return whether the report in a file has a wrong cell. Reads only its first lines."""
+    """Return whether the report in a file has a wrong cell or check. Reads only its first lines."""
     try:
         with path.open() as file:
-            counts = next(line for line in file if line.startswith('"counts": '))
-    except (FileNotFoundError, StopIteration):
+            lines = [line for line in islice(file, _HEAD) if line.startswith(_COUNTS)]
+    except FileNotFoundError:
         return False
-    found = json.loads(counts.partition(": ")[2].rstrip(",\n"))
-    return any(found[outcome] for outcome in WRONG)
+    found = [json.loads(line.partition(": ")[2].rstrip(",\n")) for line in lines]
+    return any(counts[outcome] for counts in found for outcome in WRONG)
 
 
 def same(a: Document, b: Document) -> bool:
     """Return whether two documents are of the same run: they may differ in what they were compared with."""
-    return all(a[key] == b[key] for key in ("schema", "environments", "cells"))
+    return all(a.get(key) == b.get(key) for key in ("schema", "environments", *_LISTS))
 
 
 def used_environments(layout: Paths, verdicts: Sequence[Verdict], main: Mapping[str, str]) -> Environments:

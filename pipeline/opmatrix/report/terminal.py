@@ -1,4 +1,4 @@
-"""The report in a terminal: a row per operator, lowering and exporter, then the cells that are not verified."""
+"""The report in a terminal: a row per operator, lowering and exporter, then what is not verified."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from opmatrix.errors import printable
 from opmatrix.matrix.cells import EXPORTERS
 from opmatrix.report.records import OUTCOMES, Skipped, totals
-from opmatrix.verdict import Outcome, Verdict, percent
+from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict, percent
 
 MARKS: Mapping[Outcome, tuple[str, str, str]] = {
     "verified": ("✓", "ok", "green"),
@@ -24,14 +24,20 @@ MARKS: Mapping[Outcome, tuple[str, str, str]] = {
 """A mark, since not all readers see colours, one for a terminal without Unicode, and the colour."""
 
 _ALIKE = 12  # names of verdicts with one detail: an environment that could not be made causes hundreds
+_COMMANDS = ("Replay: ", "Debug: ")
 _LINES = 8  # of a detail: a crash may leave pages, and report.json has all of them
 
 
-def show(verdicts: Sequence[Verdict], console: Console, skipped: Sequence[Skipped] = ()) -> None:
-    """Print the table, why cells are not verified, the checks that torch does not have, and the totals."""
+def show(
+    verdicts: Sequence[Verdict],
+    console: Console,
+    skipped: Sequence[Skipped] = (),
+    checks: Sequence[CheckRecord] = (),
+) -> None:
+    """Print the table, why cells and checks are not verified, what a torch cannot check, and the totals."""
     console.print()
     console.print(_table(verdicts, console))
-    for (outcome, detail), alike in faults(verdicts).items():
+    for (outcome, detail), alike in faults(verdicts, checks).items():
         for found in alike[:_ALIKE]:
             console.print(_mark(outcome, console, f" {outcome} {found}"), soft_wrap=True)
         if len(alike) > _ALIKE:
@@ -45,10 +51,10 @@ def show(verdicts: Sequence[Verdict], console: Console, skipped: Sequence[Skippe
         console.print(Text(printable(f"  {details[0]}\n")), soft_wrap=True)
     for torch, of_torch in groupby(skipped, key=lambda s: s.torch):
         console.print(f"not checked in torch {torch}", highlight=False)
-        for checks in of_torch:
-            console.print(Text(printable(f"  {checks}")), soft_wrap=True)
+        for left_out in of_torch:
+            console.print(Text(printable(f"  {left_out}")), soft_wrap=True)
         console.print()
-    console.print(totals(verdicts), highlight=False)
+    console.print(totals(verdicts, checks), highlight=False, soft_wrap=True)
 
 
 def _table(verdicts: Sequence[Verdict], console: Console) -> Table:
@@ -58,12 +64,10 @@ def _table(verdicts: Sequence[Verdict], console: Console) -> Table:
     table.add_column("exporter", overflow="fold")
     table.add_column("opsets", min_width=16)
     table.add_column("error, of limit", justify="right", no_wrap=True)
-    table.add_column("seconds", justify="right", no_wrap=True)
     for row in _rows(verdicts):
         cell, found = row[0].cell, row[0]
         exporter = cell.exporter if shared else f"{cell.exporter_name} ort{cell.ort}"
-        seconds = sum(v.seconds for v in row)
-        table.add_row(f"{found.op}-{found.lowering}", exporter, _opsets(row, console), _worst(row), f"{seconds:.1f}")
+        table.add_row(f"{found.op}-{found.lowering}", exporter, _opsets(row, console), _worst(row))
     return table
 
 
@@ -102,12 +106,23 @@ def _worst(row: Sequence[Verdict]) -> str:
     return f"{max(errors):.1e} {percent(max(used)):>4}" if errors and used else ""
 
 
-def faults(verdicts: Sequence[Verdict]) -> dict[tuple[Outcome, str], list[Verdict]]:
-    """Return the verdicts by outcome and detail: one compile error fails all cells of an operator."""
-    found: dict[tuple[Outcome, str], list[Verdict]] = {}
-    for verdict in (v for v in verdicts if v.outcome != "verified"):
-        found.setdefault((verdict.outcome, verdict.detail), []).append(verdict)
+def faults(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> dict[tuple[Outcome, str], list[Found]]:
+    """Return what is not verified by outcome and detail: one compile error fails all cells of an operator. What a torch
+    cannot check is listed as skipped."""
+    found: dict[tuple[Outcome, str], list[Found]] = {}
+    listed: list[Found] = [v for v in verdicts if v.outcome != "verified"]
+    listed += [c for c in checks if c.outcome in WRONG]
+    for one in listed:
+        found.setdefault((one.outcome, one.detail), []).append(one)
     return found
+
+
+def replay(found: Found) -> str:
+    """Return the command that repeats what is wrong, where `detail` does not have it."""
+    if isinstance(found, CheckRecord):
+        return found.replay
+    wrong = next((c for c in found.cases if c.outcome != "verified"), None)
+    return found.replay(wrong.case) if wrong else ""
 
 
 def unsupported_cases(verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
@@ -120,10 +135,12 @@ def unsupported_cases(verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
     return found
 
 
-def _indented(detail: str, verdict: Verdict) -> str:
+def _indented(detail: str, found: Found) -> str:
     lines = detail.splitlines()
     if len(lines) > _LINES:
-        lines = [*lines[:_LINES], f"({len(lines) - _LINES} more lines in report.json)"]
-    if wrong := next((c for c in verdict.cases if c.outcome != "verified"), None):
-        lines.append(f"Replay: {verdict.replay(wrong.case)}")
+        # The stack of a crash is long, and what follows it are the commands that repeat it.
+        commands = [line for line in lines[_LINES:] if line.startswith(_COMMANDS)]
+        lines = [*lines[:_LINES], f"({len(lines) - _LINES - len(commands)} more lines in report.json)", *commands]
+    if command := replay(found):
+        lines.append(f"Replay: {command}")
     return printable("\n".join(f"  {line}" for line in lines))

@@ -1,4 +1,4 @@
-"""Compare the exported nodes of one operator in several cells, from the manifests of the exports."""
+"""Compare the exported nodes of one operator in several cells, from the manifests of the exports; leave a record."""
 
 from __future__ import annotations
 
@@ -7,20 +7,42 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from opmatrix import verdict
+from opmatrix.declaration.checks import AGREEMENT, torches
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import ExportError, missing
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Lowering
+from opmatrix.verdict import CheckRecord
 
 Manifest = Mapping[str, Any]
 
 
 def run(layout: Paths, operator: Operator, *, lowering: Lowering, cells: Sequence[Cell]) -> None:
-    """Raise ExportError unless all `cells` have the same custom nodes: domain, version, op type and attributes.
+    """Write the record; raise ExportError unless all `cells` have the same custom nodes: domain, version, op type and
+    attributes.
 
     The names of inner values differ between exporters, so neither they nor the edges are compared.
     """
+    compared = "+".join(torches(cells))
+    problems = _problems(layout, operator, lowering, cells)
+    record = CheckRecord(
+        op=operator.name,
+        check=AGREEMENT,
+        lowering=lowering,
+        torch=compared,
+        outcome="failed" if problems else "verified",
+        detail="\n".join(problems),
+        results=tuple({"export": cell.export_name} for cell in cells),
+    )
+    verdict.write(layout.agreement(operator.name, lowering, torch=compared), record)
+    if problems:
+        raise ExportError(record.detail)
+
+
+def _problems(layout: Paths, operator: Operator, lowering: Lowering, cells: Sequence[Cell]) -> list[str]:
+    """Return a line for each model whose nodes differ between two neighbours of `cells`."""
     manifests = {cell: _read(layout, operator, lowering, cell) for cell in cells}
     problems = []
     for a, b in pairwise(cells):
@@ -31,8 +53,7 @@ def run(layout: Paths, operator: Operator, *, lowering: Lowering, cells: Sequenc
                     f"{operator.name}-{lowering}-{model}: {a.export_name} has {nodes[0]}, "
                     f"{b.export_name} has {nodes[1]}. Mend the lowering that differs"
                 )
-    if problems:
-        raise ExportError("\n".join(problems))
+    return problems
 
 
 def _custom_nodes(manifest: Manifest, model: str) -> list[str]:

@@ -10,22 +10,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
-import torch
-
-from opmatrix import step_log
+from opmatrix import step_log, verdict
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import torch_schema
-from opmatrix.errors import RegisterError, UsageError, did_you_mean
-from opmatrix.files import write_text
+from opmatrix.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
 from opmatrix.project.paths import Paths
 from opmatrix.testdata.onnx_dataset import read
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
 from opmatrix.torch_library import features, load_library, user_python
 from opmatrix.torch_library.call import torch_minor
+from opmatrix.verdict import CheckRecord
 
 Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
 
@@ -46,11 +43,25 @@ def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = N
 
 
 def run(layout: Paths, operator: Operator, *, part: Part) -> None:
-    """Test one part and write its manifest. Raises RegisterError with what is wrong."""
-    results = _results(layout, operator, part)
-    manifest = {"op": operator.name, "part": part, "torch": torch.__version__, "schema": torch_schema(operator.spec)}
+    """Test one part and write its record. Raises RegisterError with what is wrong, which the record has too."""
     path = layout.register_manifest(operator.name, part, torch=torch_minor())
-    write_text(path, json.dumps(manifest | {"results": results}, indent=1) + "\n")
+    record = CheckRecord(op=operator.name, check=part, torch=torch_minor(), outcome="failed")
+    try:
+        results = tuple(_results(layout, operator, part))
+    except OpmatrixError as error:
+        verdict.write(path, replace(record, detail=str(error)))
+        raise
+    verdict.write(path, replace(record, results=results, **_judged(part, results)))
+
+
+def _judged(part: Part, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the outcome of a part in which nothing is wrong, and why nothing was checked if so."""
+    skipped = [str(result["skipped"]).removeprefix("skipped: ") for result in results if "skipped" in result]
+    if part == "gradient" and not results:
+        skipped = ["torch_op.py has no gradient"]
+    if len(skipped) < max(1, len(results)):
+        return {"outcome": "verified"}
+    return {"outcome": "unsupported", "detail": "; ".join(dict.fromkeys(skipped))}
 
 
 def replay(layout: Paths, operator: Operator, *, case: str) -> None:

@@ -1,4 +1,4 @@
-"""Report the verdict of every cell: in the terminal, as JSON, JUnit XML, Markdown and an HTML page."""
+"""Report the outcome of every cell and every check: in the terminal, as JSON, JUnit XML, Markdown and an HTML page."""
 
 from __future__ import annotations
 
@@ -18,54 +18,85 @@ from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.report import html_page, junit, logs_and_graphs, markdown, terminal
 from opmatrix.report.changes import compare
-from opmatrix.report.records import checked, collect, in_order, skipped_checks, totals
+from opmatrix.report.records import (
+    checked,
+    checked_record,
+    checks_in_order,
+    collect,
+    collect_check,
+    in_order,
+    skipped_checks,
+    totals,
+)
 from opmatrix.report.report_json import Document, document, parse, same, text, used_environments
-from opmatrix.verdict import WRONG, CellKey, Verdict
+from opmatrix.step import CheckKey
+from opmatrix.verdict import WRONG, CellKey, CheckRecord, Found, Verdict
 
 Exists = Callable[[str, str, Cell], bool]
 
 
-def run(layout: Paths, expected: Sequence[CellKey], *, exists: Exists = lambda *_: True) -> None:
-    """Write every file of the report, and print the table of the `expected` cells.
+def run(
+    layout: Paths,
+    expected: Sequence[CellKey],
+    expected_checks: Sequence[CheckKey] = (),
+    *,
+    exists: Exists = lambda *_: True,
+) -> None:
+    """Write every file of the report, and print the table of the `expected` cells and checks.
 
     The files also contain the valid verdicts of earlier runs in other cells, if `exists` returns True for them; they
-    do not depend on which of these cells are expected. Raises ReportError unless each expected cell is verified, or
-    unsupported with a reason.
+    do not depend on which of these cells are expected. Raises ReportError unless each expected cell and check is
+    verified, or unsupported with a reason.
     """
     asked = [collect(layout, *key) for key in expected]
-    earlier = [v for v in _earlier(layout, {layout.verdict(*key) for key in expected}) if exists(*v.key)]
-    verdicts = in_order([*asked, *earlier])
-    skipped = skipped_checks(layout, verdicts)
+    known = {layout.verdict(*key) for key in expected} | {layout.check_record(*key) for key in expected_checks}
+    others = [*_others(layout, known)]
+    earlier = [v for v in others if isinstance(v, Verdict) and exists(*v.key)]
+    # The failure of a step that has no other record concerns every choice of cells, as a declaration does.
+    checks = [collect_check(layout, key) for key in expected_checks]
+    checks += [c for c in others if isinstance(c, CheckRecord) and not c.torch]
+    earlier_checks = [c for c in others if isinstance(c, CheckRecord) and c.torch]
+    verdicts, records = in_order([*asked, *earlier]), checks_in_order([*checks, *earlier_checks])
+    skipped = skipped_checks(records)
     main = {"python": platform.python_version(), **asdict(installed())}
-    report = document(verdicts, used_environments(layout, verdicts, main), skipped)
+    report = document(verdicts, used_environments(layout, verdicts, main), skipped, records)
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)
     data, xml, summary, html = layout.report_files
     write_text(data, text(report))
-    write_bytes(xml, junit.render(verdicts))
-    write_text(summary, markdown.render(report, verdicts, skipped))
-    write_text(html, html_page.render(report, verdicts, [logs_and_graphs.read(layout, v) for v in verdicts]))
+    write_bytes(xml, junit.render(verdicts, records))
+    write_text(summary, markdown.render(report, verdicts, skipped, records))
+    backgrounds = [logs_and_graphs.read(layout, v) for v in verdicts]
+    write_text(html, html_page.render(report, verdicts, backgrounds, records))
     console = Console()
-    terminal.show(asked, console, skipped_checks(layout, asked))
-    if earlier:
-        console.print(f"beside them, of earlier runs: {totals(earlier)}", highlight=False)
+    checks = checks_in_order(checks)
+    terminal.show(asked, console, skipped_checks(checks), checks)
+    if earlier or earlier_checks:
+        console.print(f"beside them, of earlier runs: {totals(earlier, earlier_checks)}", highlight=False)
     console.print(str(html.relative_to(layout.root)), highlight=False, soft_wrap=True)
-    if not asked:
+    if not asked and not any(c.outcome in WRONG for c in checks):
         if not any(layout.ops.glob("*/spec.py")):
             raise ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
         raise ReportError("no cell was asked for: no operator in ops/ has an opset from its min_opset on")
-    if wrong := sum(v.outcome in WRONG for v in asked):
+    if wrong := " and ".join(filter(None, (_wrong(asked, "cells"), _wrong(checks, "checks")))):
         path = data.relative_to(layout.root)
-        raise ReportError(f"{wrong} of {len(asked)} cells are neither verified nor unsupported; all of it in {path}")
+        raise ReportError(f"{wrong} are neither verified nor unsupported; all of it in {path}")
 
 
-def _earlier(layout: Paths, expected: Set[Path]) -> Iterator[Verdict]:
-    """Yield the other verdicts, of earlier runs, that the engine found to be valid."""
+def _wrong(records: Sequence[Found], noun: str) -> str:
+    """Return ``2 of 82 cells``, or nothing where all are right."""
+    wrong = sum(record.outcome in WRONG for record in records)
+    return f"{wrong} of {len(records)} {noun}" if wrong else ""
+
+
+def _others(layout: Paths, expected: Set[Path]) -> Iterator[Found]:
+    """Yield what else the engine lists: valid verdicts and records of earlier runs, and failures of steps."""
     with suppress(FileNotFoundError):
         for path in map(Path, layout.verdict_list.read_text().splitlines()):
             if path not in expected:
                 with suppress(FileNotFoundError, ValueError):  # removed or being written since the engine looked
-                    yield checked(verdict.read(path))
+                    found = verdict.read_any(path)
+                    yield checked(found) if isinstance(found, Verdict) else checked_record(found)
 
 
 def _previous(layout: Paths, report: Document) -> Document | None:

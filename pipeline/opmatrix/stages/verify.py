@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -42,7 +41,6 @@ def run(
     models of published versions.
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
-    started = time.perf_counter()
     verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
     results: tuple[CaseResult, ...] = ()
     detail = ""
@@ -54,7 +52,7 @@ def run(
     found = Verdict(op=operator.name, lowering=lowering, cell=cell, outcome=outcome, detail=detail, cases=results)
     path = layout.verdict(operator.name, lowering, cell)
     if case is None:
-        verdict.write(path, replace(found, seconds=round(time.perf_counter() - started, 3)))
+        verdict.write(path, found)
     if outcome in WRONG:
         where = f"{path.relative_to(layout.root)}, or each by --case NAME"
         raise VerifyError(step_log.summarize_faults(case_message.faults(found), subject=str(found), where=where))

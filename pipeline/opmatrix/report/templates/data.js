@@ -1,14 +1,14 @@
 // What the page shows, put together from the data in it. pipeline/opmatrix/report/html_page.py says how that is written.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const CELLS = DATA.cells, CASES = DATA.cases, COUNT = CELLS.op.rows.length;
+const CELLS = DATA.cells, CASES = DATA.cases, CHECKS = DATA.checks, COUNT = CELLS.op.rows.length;
 
 const MARKS = { verified: "✓", mismatched: "≠", failed: "✗", unsupported: "○" };
 const CHANGES = {
   broken: ["▼", "newly broken"], fixed: ["▲", "newly fixed"], changed: ["~", "changed otherwise"], new: ["+", "new"],
 };
 const WRONG = new Set(["mismatched", "failed"]);
-const METRICS = { outcome: "outcome", tolerance_used: "error, of limit", seconds: "seconds" };
+const METRICS = { outcome: "outcome", tolerance_used: "error, of limit" };
 const FACETS = ["outcome", "change", "lowering", "torch", "exporter", "opset", "ort"];
 const TITLES = { ort: "ONNX Runtime", change: "since the previous run" };
 const LISTED = 60; // reasons; a matrix in which all fails may have as many as cells
@@ -48,7 +48,6 @@ function percent(share) {
   if (whole >= 999.5) return ">999";
   return whole > 0 && whole < 0.95 ? "<1" : whole.toFixed(0);
 }
-const seconds = (value) => (value >= 9.95 ? value.toFixed(0) : value.toFixed(value < 0.995 ? 2 : 1));
 
 // Versions by their numbers, texts by the alphabet, and cells without torch last.
 function byVersion(a, b) {

@@ -44,7 +44,6 @@ function detail(i, from, to) {
   say("worst error", number(CELLS.error[i]));
   say("ULP", number(CELLS.ulp[i]));
   say("of limit", CELLS.tolerance_used[i] === null ? "–" : `${percent(CELLS.tolerance_used[i])} %`);
-  say("time", `${seconds(CELLS.seconds[i])} s`);
   if (change) say("since the previous run", change === "new" ? "new" : `${CHANGES[change].join(" ")}: it was ${before}`);
   const why = of("detail", i), log = of("log", i);
   return [

@@ -38,6 +38,30 @@ function fault({ outcome, title, detail, single, cells }) {
   return make("div", { className: "fault" }, make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome]), said);
 }
 
+// The checks that pass the filters: the wrong ones with their reason, the others folded. A facet that a check does not
+// have, such as the opset, is no reason to hide it.
+function buildChecks() {
+  const words = chosen.operator.toLowerCase().split(/[\s,]+/).filter(Boolean);
+  const passes = (facet, values) => !chosen[facet].size || !values.length || values.some((value) => chosen[facet].has(value));
+  const shown = CHECKS.filter((check) =>
+    (!words.length || words.some((word) => check.op.toLowerCase().includes(word))) &&
+    passes("outcome", [check.outcome]) && passes("change", [check.change]) &&
+    passes("lowering", check.lowering ? [check.lowering] : []) && passes("torch", check.torch ? check.torch.split("+") : []));
+  const box = byId("checks");
+  box.replaceChildren();
+  if (!shown.length) return;
+  const item = ({ name, outcome, detail, change }) => make("div", { className: "fault" },
+    make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome]),
+    make("div", {}, make("span", { className: "mono" }, name),
+      make("span", { className: "soft" }, change ? ` ${CHANGES[change].join(" ")}` : ""), detail ? make("pre", {}, detail) : ""));
+  const wrong = shown.filter(({ outcome }) => WRONG.has(outcome)), right = shown.filter(({ outcome }) => !WRONG.has(outcome));
+  const counts = DATA.outcomes.map((outcome) => [outcome, shown.filter((check) => check.outcome === outcome).length]);
+  const total = counts.filter(([, count]) => count).map(([outcome, count]) => `${count} ${outcome}`).join(", ");
+  box.append(make("h2", {}, `${shown.length} check${shown.length === 1 ? "" : "s"}: ${total}`), ...wrong.slice(0, LISTED).map(item));
+  if (wrong.length > LISTED) box.append(make("p", { className: "soft" }, `and ${wrong.length - LISTED} further checks`));
+  if (right.length) box.append(make("details", {}, make("summary", {}, "Those that are not wrong"), ...right.map(item)));
+}
+
 // What a torch cannot check at all, whatever is filtered.
 function buildSkipped() {
   const skipped = DATA.skipped;
@@ -50,6 +74,6 @@ function buildSkipped() {
 function buildGone() {
   const gone = DATA.changes?.gone ?? [];
   if (!gone.length) return;
-  const list = make("ul", {}, ...gone.map(({ cell, before }) => make("li", {}, `${MARKS[before]} ${cell}`)));
+  const list = make("ul", {}, ...gone.map(({ name, before }) => make("li", {}, `${MARKS[before]} ${name}`)));
   byId("gone").append(make("details", {}, make("summary", {}, `Gone since the previous run: ${gone.length}`), list));
 }

@@ -78,7 +78,7 @@ function listen() {
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && chosen.open !== null) { close(); return; }
     if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
-    const metric = Object.keys(METRICS)["123".indexOf(event.key)];
+    const metric = Object.keys(METRICS)["12".indexOf(event.key)];
     if (metric) show(metric);
     else if (event.key === "/") byId("operator").focus();
     else if ((event.key === "n" || event.key === "p") && focused !== null && grid.length) moveTo(nextFault(focused, event.key === "n"));

@@ -18,7 +18,7 @@ function showLegend() {
   for (const chip of byId("metrics").children) chip.setAttribute("aria-pressed", String(chip.dataset.metric === chosen.metric));
   const items = chosen.metric === "outcome"
     ? DATA.outcomes.map((outcome) => make("span", {}, make("i", { className: `k ${outcome}` }, MARKS[outcome]), outcome))
-    : [make("span", {}, chosen.metric === "tolerance_used" ? "largest share of a tolerance that was used up, in percent" : "wall time of the verify step")];
+    : [make("span", {}, "largest share of a tolerance that was used up, in percent")];
   if (chosen.metric === "outcome") items.push(make("span", {}, "underlined as far as the tolerance was used up"));
   else items.push(make("span", {}, make("i", { className: "k heat failed" }, "9"), "outlined: wrong"));
   const found = CELLS.change.values.filter((kind) => kind).sort(byFacet("change"));

@@ -39,7 +39,7 @@ function buildMatrix(visible) {
     places.set(i, [r, c]);
   }
   const widths = make("colgroup", {}, make("col", { className: "row" }), ...across.map(() => make("col", { className: chosen.metric })));
-  const table = make("table", {}, widths, head(across), body(down, across, visible));
+  const table = make("table", {}, widths, head(across), body(down, across));
   table.setAttribute("role", "grid");
   table.setAttribute("aria-label", "Cells: operators down, torch, exporter and opset across");
   const titles = WIDTHS.map((letters) => Math.min(letters, 26) * 0.6 + 0.9).reduce((a, b) => a + b) + (runtimes.length > 1 ? 3.6 : 0);
@@ -82,9 +82,8 @@ function rowTitle(op, lowering, ort) {
   return spans;
 }
 
-function body(down, across, visible) {
+function body(down, across) {
   const section = make("tbody"), borders = across.map((_, c) => border(across, c));
-  const slowest = Math.max(...visible.map((i) => CELLS.seconds[i]), 1e-9);
   const blank = document.createElement("td");
   down.forEach(([, [op, lowering, ort]], r) => {
     const line = make("tr"), before = r ? down[r - 1][1] : [];
@@ -96,7 +95,7 @@ function body(down, across, visible) {
     grid[r].forEach((i, c) => {
       const field = blank.cloneNode();
       if (i === null) field.className = borders[c];
-      else fill(field, i, borders[c], slowest);
+      else fill(field, i, borders[c]);
       line.append(field);
     });
     section.append(line);
@@ -105,7 +104,7 @@ function body(down, across, visible) {
 }
 
 // Make a field of the matrix show a cell. Every state has a mark or a number: nothing hangs on a colour.
-function fill(field, i, side, slowest) {
+function fill(field, i, side) {
   const outcome = of("outcome", i), share = CELLS.tolerance_used[i];
   field.dataset.i = i;
   field.tabIndex = -1;
@@ -113,14 +112,10 @@ function fill(field, i, side, slowest) {
   if (chosen.metric === "outcome") {
     // In steps of a pixel or so: the browser computes a style once for all cells that have it alike.
     if (share) { kind += " share"; field.style.setProperty("--share", `${Math.ceil(Math.min(1, share) * 20) * 5}%`); }
-  } else if (!WRONG.has(outcome) || chosen.metric === "seconds" || share !== null) {
-    const value = chosen.metric === "tolerance_used" ? share : CELLS.seconds[i];
-    const part = chosen.metric === "tolerance_used" ? value : value / slowest;
-    if (value !== null) {
-      text = chosen.metric === "tolerance_used" ? percent(value) : seconds(value);
-      kind += " heat";
-      field.style.setProperty("--heat-of", Math.ceil(Math.sqrt(Math.min(1, part)) * 19 + 1) * 3);
-    }
+  } else if (share !== null) {
+    text = percent(share);
+    kind += " heat";
+    field.style.setProperty("--heat-of", Math.ceil(Math.sqrt(Math.min(1, share)) * 19 + 1) * 3);
   }
   field.textContent = text;
   field.className = side ? `${kind} ${side}` : kind;
@@ -132,7 +127,6 @@ function told(i) {
   const parts = [`${name(i)}`, of("outcome", i)];
   if (CELLS.error[i] !== null) parts.push(`error ${number(CELLS.error[i])}`);
   if (CELLS.tolerance_used[i] !== null) parts.push(`${percent(CELLS.tolerance_used[i])} % of limit`);
-  parts.push(`${seconds(CELLS.seconds[i])} s`);
   const change = of("change", i);
   if (change) parts.push(CHANGES[change][1]);
   return parts.join(", ");

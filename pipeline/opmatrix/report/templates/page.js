@@ -45,6 +45,7 @@ function update() {
   if (within && focused !== null && grid.length) focusOn(focused);
   if (chosen.open !== null) tdOf(chosen.open)?.classList.add("open");
   buildFaults(visible);
+  buildChecks();
   writeHash();
 }
 
