@@ -87,21 +87,23 @@ def _plan(
 ) -> tuple[Sequence[Step], Sequence[Headers]]:
     """Return the steps and the declared third-party headers."""
     # Imported here: a cached plan saves the time of these imports too.
-    from opmatrix.declaration.load import load_operators
+    from opmatrix.declaration.isolated import read_operators
     from opmatrix.plan.steps import Plan, steps
     from opmatrix.project.settings import chosen_cells, step_megabytes, step_seconds
     from opmatrix.wheel import settings
 
-    operators = load_operators(paths)
+    declared = read_operators(paths)
+    operators = declared.operators
     plan = Plan(
         layout=paths,
         operators=operators,
+        failed=declared.failed,
         cells=chosen_cells(paths, choice, versions=versions),
         versions=versions,
         toolchain=toolchain,
         environ=environ,
         choice=choice,
-        dist=settings.read(paths, operators),
+        dist=None if settings.unusable(paths, declared.failed) else settings.read(paths, operators),
         seconds=step_seconds(paths),
         megabytes=step_megabytes(paths),
     )
@@ -132,9 +134,16 @@ def _files(folder: str) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not entry.is_dir():
+                if not _is_folder(entry):
                     yield entry.path
                 elif entry.name != "__pycache__":
                     yield from _files(entry.path)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # what cannot be read is a mistake of its operator
         return
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False

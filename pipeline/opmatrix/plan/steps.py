@@ -34,6 +34,7 @@ _INSTALLING = 3600  # seconds: time limit of an environment, which downloads 200
 
 def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
+    yield from (_declaration(plan, name, mistakes) for name, mistakes in plan.failed.items())
     yield _headers(plan)
     yield from (_environment(plan, name) for name in plan.environments)
     verdicts: list[Path] = []
@@ -62,6 +63,13 @@ def steps(plan: Plan) -> Iterator[Step]:
     yield _report(plan, verdicts)
     yield from _probes(plan)
     yield from shipping(plan)
+
+
+def _declaration(plan: Plan, name: str, mistakes: Sequence[str]) -> Step:
+    """Fail with the mistakes of an operator that cannot be used, so that no run without it is a success."""
+    arguments = (name, "--planned")
+    return make_step(plan, "declaration", *arguments, name=name, operator=name, command="check-declaration",
+                     stage="check-declaration", mistakes=mistakes)  # fmt: skip
 
 
 def _once_cells(cells: Iterable[Cell]) -> set[Cell]:
@@ -359,6 +367,7 @@ def _report(plan: Plan, verdicts: Sequence[Path]) -> Step:
         "report",
         asks=[word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)],
         reads=verdicts,
+        after=plan.failures,
         any_cell=bool(verdicts),  # without one it fails
         operators={o.name: o.cell_condition for o in plan.operators},  # the report drops other cells
         drawn=[digest("export"), digest("export-node"), digest("register")],

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
-from opmatrix.declaration.load import load_operators
+from opmatrix.declaration.isolated import read_operators
 from opmatrix.errors import OpmatrixError
 from opmatrix.model_check import finding
 from opmatrix.model_check.custom_nodes import Builtin, faulty_nodes, node_findings, used_operators
@@ -36,7 +36,7 @@ def run(layout: Paths, *, model: Path, ort: str, into: Path) -> None:
         if ort:
             parse_version(ort)  # raises before the model is read
         proto = _read(model)
-        operators = load_operators(layout)
+        operators = read_operators(layout).operators
         specs = [o.spec for o in operators]
         libraries = needed_libraries(layout, [o for o in operators if o.spec in used_operators(proto, specs)])
         findings = list(_findings(proto, model, specs, libraries, ort))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,13 @@ def read(paths: Paths, operators: Sequence[Operator]) -> Dist | None:
     if not table or not ("operators" in table or any(map(_ships, operators))):
         return None
     return parse(table, operators, root=paths.root)
+
+
+def unusable(paths: Paths, failed: Iterable[str]) -> tuple[str, ...]:
+    """Return those of `failed`, operators that cannot be used, that the wheel holds: it waits for them."""
+    table = settings(paths, "dist")
+    asked = table.get("operators") if table else ()
+    return tuple(name for name in failed if asked is None or (isinstance(asked, list) and name in asked))
 
 
 def parse(table: Mapping[str, Any], operators: Sequence[Operator], *, root: Path) -> Dist:
