@@ -14,14 +14,16 @@ import os
 import pickle
 import select
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from opmatrix import spec
-from opmatrix.declaration.load import Declared, Operator, declared, operator_names, read, unknown_operator
+from opmatrix.declaration.load import Declared, Operator, declared, operator_names, printable, read, unknown_operator
 from opmatrix.errors import SpecError
 from opmatrix.processes import kill_group, memory
 from opmatrix.project.paths import Paths
@@ -168,15 +170,18 @@ def _prepare(pipe: int) -> None:
         os.dup2(null, standard)
     os.closerange(3, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))  # such as the lock of the build folder
+    sys.stdin, sys.stdout = Path(os.devnull).open(), Path(os.devnull).open("w")
+    sys.stderr = sys.stdout
 
 
 def _result(operator: Operator | None, mistakes: list[str]) -> bytes:
     try:
         return _dump((operator, mistakes))
-    except BaseException as error:
+    except Exception as error:
         assert operator
-        why = f"holds what is no plain value: {type(error).__name__}: {error}"
-        return pickle.dumps((None, [f"ops/{operator.name}/spec.py or cases.py: {why}"]))
+        return pickle.dumps(
+            (None, [f"ops/{operator.name}: its declaration cannot be handed on: {printable(str(error))}"])
+        )
 
 
 def _dump(value: object) -> bytes:
@@ -213,7 +218,9 @@ class _Pickler(pickle.Pickler):
         for base, plain, convert in _PLAIN:
             if isinstance(value, base):
                 return plain, (convert(value),)
-        raise TypeError(f"found {value!r} of {kind.__module__}.{kind.__qualname__}")
+        raise TypeError(
+            f"found a {kind.__qualname__}, allowed: numbers, texts, tuples, dicts and classes of opmatrix.spec"
+        )
 
 
 def _function(code: bytes) -> FunctionType:

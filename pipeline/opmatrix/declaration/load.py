@@ -194,9 +194,7 @@ def _read(layout: Paths, name: str, at: Callable[[str], object]) -> tuple[Operat
     return Operator(spec=spec, models=models, handwritten_files=written, published=published), []
 
 
-def _take(
-    layout: Paths, path: Path, variable: str, kind: type, at: Callable[[str], object]
-) -> tuple[Any, list[str]]:
+def _take(layout: Paths, path: Path, variable: str, kind: type, at: Callable[[str], object]) -> tuple[Any, list[str]]:
     """Execute a file and return its `variable`, or None and the mistakes."""
     shown = path.relative_to(layout.root)
     try:
@@ -258,20 +256,27 @@ def clashes(operators: Sequence[Operator]) -> Iterator[tuple[tuple[str, ...], st
             spec = operator.spec
             claimed = f"{spec.onnx.domain}::{spec.onnx.op_type}" if field == "onnx" else spec.torch and spec.torch.name
             if claimed and (first := seen.setdefault(claimed, spec.name)) != spec.name:
-                yield (first, spec.name), (
-                    f"ops/{spec.name}/spec.py: {field}: {claimed!r} is taken by ops/{first}/spec.py; rename one"
+                yield (
+                    (first, spec.name),
+                    (f"ops/{spec.name}/spec.py: {field}: {claimed!r} is taken by ops/{first}/spec.py; rename one"),
                 )
     for spec, other in itertools.permutations([o.spec for o in operators], 2):
         missing = [v for v in schema_versions.versions(other)[1:] if v not in spec.onnx.versions]
         if spec.onnx.domain == other.onnx.domain and missing:
-            yield (spec.name,), (
-                f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and ops/{other.name}/spec.py "
-                f"has a schema since {missing[0]} in that domain: a model of both imports it. Add it"
+            yield (
+                (spec.name,),
+                (
+                    f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and ops/{other.name}/spec.py "
+                    f"has a schema since {missing[0]} in that domain: a model of both imports it. Add it"
+                ),
             )
     own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.handwritten_files)}
     for spec in (o.spec for o in operators):
         for name in own.intersection(spec.uses):
-            yield (spec.name,), (
-                f"ops/{spec.name}/spec.py: uses: {name!r} has an ort.cc of its own, so that "
-                f"no other library can be linked of it; write native/{name}/kernel.h instead"
+            yield (
+                (spec.name,),
+                (
+                    f"ops/{spec.name}/spec.py: uses: {name!r} has an ort.cc of its own, so that "
+                    f"no other library can be linked of it; write native/{name}/kernel.h instead"
+                ),
             )

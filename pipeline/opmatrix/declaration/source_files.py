@@ -31,15 +31,18 @@ def is_operator(folder: Path) -> bool:
 
 
 def mistakes(layout: Paths, name: str) -> Iterator[str]:
-    """Yield what is wrong with the names of the files in ops/<name>/ and native/<name>/."""
+    """Yield what is wrong with the names and kinds of the files in ops/<name>/ and native/<name>/."""
     native = layout.kernel(name).parent
-    for folder in (layout.op(name), native):
-        yield from unusable_names(layout, folder)
+    for folder in (layout.op(name), native, layout.native / "include", layout.native / "binding"):
+        yield from _unusable_names(layout, folder)
+    for path in (*(layout.op(name) / file for file in PYTHON[2:]), *(native / file for file in _CPP)):
+        if os.path.lexists(path) and not path.is_file():
+            yield f"{path.relative_to(layout.root)}: found no file but a folder, a pipe or a broken link; replace it"
     yield from _unread(layout, layout.op(name), known=PYTHON, suffixes=(".py", *_CPP_SUFFIXES))
     yield from _unread(layout, native, known=_CPP, suffixes=_CPP_SUFFIXES)
 
 
-def unusable_names(layout: Paths, folder: Path) -> Iterator[str]:
+def _unusable_names(layout: Paths, folder: Path) -> Iterator[str]:
     """Yield the files below a folder whose names cannot be written to the journal or to a list of files."""
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):

@@ -53,8 +53,9 @@ def run(layout: Paths, expected: Sequence[CellKey], *, exists: Exists = lambda *
     if not asked:
         if not any(layout.ops.glob("*/spec.py")):
             raise ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
-        raise ReportError("no cell was asked for: no operator in ops/ can be used, or none has an opset from its min_opset "
-                          "on")
+        raise ReportError(
+            "no cell was asked for: no operator in ops/ can be used, or none has an opset from its min_opset on"
+        )
     if wrong := sum(v.outcome in WRONG for v in asked):
         path = data.relative_to(layout.root)
         raise ReportError(f"{wrong} of {len(asked)} cells are neither verified nor unsupported; all of it in {path}")

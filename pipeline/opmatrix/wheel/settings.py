@@ -108,8 +108,8 @@ def _mistakes(table: Mapping[str, Any], asked: Any, known: Mapping[str, Operator
 
 def why_no_name(name: Any) -> str | None:
     """Return which names are allowed for a wheel if `name` is not, else None."""
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z](?:_?[a-z0-9])*", name):
-        return "allowed: what Python can import, in small letters, digits and single underscores, such as 'my_ops'"
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z](?:_?[a-z0-9])*", name) or len(name) > 100:
+        return "allowed: what Python can import, at most 100 small letters, digits and single _, such as 'my_ops'"
     if keyword.iskeyword(name) or name in sys.stdlib_module_names or name in _RESERVED_NAMES:
         return "allowed: a name that is not taken by Python itself or a package that the wheel is used with"
     return None

@@ -37,8 +37,8 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
         "torch_values", "ort", "ort_kinds", "ort_library", "dtype", "items", "sizes",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
-        "declaration", "environment", "headers", "codegen", "compile", "data", "draw-inputs", "register", "export", "verify",
-        "report", "probe", "sanitize", "link-wheel", "linked", "dist",
+        "declaration", "environment", "headers", "codegen", "compile", "data", "draw-inputs", "register", "export",
+        "verify", "report", "probe", "sanitize", "link-wheel", "linked", "dist",
     ),
     "a name that C++ or the bindings use": (
         "std", "name", "equal", "numel", "sqrt", "floor", "dtype_of", "check_dtype", "check_same_dtype", "parallel_for",
@@ -214,8 +214,8 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
                 yield Mistake(path, f"found the text {text!r}, allowed: printable characters; it stands in C++ code")
         if endless := [field for field in _NUMBERS if not _is_finite(getattr(attribute, field))]:
             for field in endless:
-                yield Mistake(f"{path}.{field}", f"found {getattr(attribute, field)!r}, allowed: finite numbers; C++ has "
-                              "no literal for NaN and infinity. A model's `attributes` may have them")  # fmt: skip
+                why = "allowed: finite numbers; C++ has no literal for NaN and infinity"
+                yield Mistake(f"{path}.{field}", f"found {getattr(attribute, field)!r}, {why}")
         elif attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
             yield Mistake(f"{path}.default", why)
 
@@ -277,9 +277,11 @@ def _lowerings(spec: OpSpec) -> Iterator[Mistake]:
 def _headers(spec: OpSpec) -> Iterator[Mistake]:
     for index, headers in enumerate(spec.headers):
         folder = PurePosixPath(headers.folder)
-        if folder.is_absolute() or not folder.parts:
+        unusable = folder.is_absolute() or ".." in folder.parts or any(len(p.encode()) > 255 for p in folder.parts)
+        if unusable or not folder.parts:
             of = f"where {headers.distribution!r} is installed" if headers.distribution else "the project's root"
-            yield Mistake(f"headers[{index}].folder", f"found {headers.folder!r}, allowed: a folder relative to {of}")
+            why = f"allowed: a folder relative to {of}, without '..'"
+            yield Mistake(f"headers[{index}].folder", f"found {headers.folder!r}, {why}")
 
 
 def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
