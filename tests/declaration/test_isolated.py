@@ -35,10 +35,10 @@ def layout(tmp_path: Path) -> Paths:
     return project(tmp_path)
 
 
-def mistakes(layout: Paths) -> list[str]:
+def mistakes(layout: Paths, *, seconds: float = 20) -> list[str]:
     """Return the mistakes of group_norm; the other operator is read, and no process is left."""
     before = children(os.getpid())
-    found = read_operators(layout, seconds=1, megabytes=600)
+    found = read_operators(layout, seconds=seconds, megabytes=200)
     assert [o.name for o in found.operators] == ["other"]
     assert children(os.getpid()) == before
     (name,) = found.failed
@@ -58,7 +58,7 @@ def mistakes(layout: Paths) -> list[str]:
         pytest.param("x = " + "-" * 100_000 + "1", ":1: MemoryError", id="deep_source"),
         pytest.param("while True: pass", f": did not end within 1 s {ONLY}", id="endless"),
         pytest.param("import time; time.sleep(99)", f": did not end within 1 s {ONLY}", id="asleep"),
-        pytest.param("x = []\nwhile True: x.append(bytearray(10**7))", f": took more than 600 MB of memory {ONLY}",
+        pytest.param("x = []\nwhile True: x.append(bytearray(10**7))", f": took more than 200 MB of memory {ONLY}",
                      id="memory"),
         pytest.param("import ctypes; ctypes.string_at(0)", f": died of SIGSEGV {ONLY}", id="crash"),
         pytest.param("input()", ":1: EOFError: EOF when reading a line", id="input"),
@@ -72,7 +72,7 @@ def mistakes(layout: Paths) -> list[str]:
 def test_code_that_ends_hangs_or_takes_all(layout: Paths, file: str, code: str, expected: str) -> None:
     path = layout.op("group_norm") / file
     path.write_text(f"{code}\n{path.read_text()}")
-    (found,) = mistakes(layout)
+    (found,) = mistakes(layout, seconds=1 if "did not end" in expected else 20)
     assert found.startswith(f"ops/group_norm/{file}{expected}") and len(found) < 2100 and found.isprintable()
 
 
@@ -140,14 +140,14 @@ def _pipe(path: Path) -> None:
         pytest.param(_folder, "cannot be read: Is a directory", id="folder"),
         pytest.param(lambda path: _link(path.name)(path), "cannot be read: Too many levels of symbolic", id="loop"),
         pytest.param(_link("nowhere"), "missing; it defines", id="broken_link"),
-        pytest.param(_link("/dev/zero"), "took more than 600 MB of memory", id="endless_file"),
+        pytest.param(_link("/dev/zero"), "took more than 200 MB of memory", id="endless_file"),
         pytest.param(_pipe, "did not end within 1 s", id="pipe"),
         pytest.param(lambda path: path.write_bytes(b"\xff"), ":1: SyntaxError: (unicode error)", id="no_utf8"),
     ],
 )
 def test_a_file_that_is_no_file(layout: Paths, file: str, change: Callable[[Path], None], expected: str) -> None:
     change(layout.op("group_norm") / file)
-    (found,) = mistakes(layout)
+    (found,) = mistakes(layout, seconds=1 if "did not end" in expected else 20)
     assert found.startswith(f"ops/group_norm/{file}:") and expected in found
 
 
@@ -196,7 +196,7 @@ def test_ctrl_c_ends_the_reading(layout: Paths) -> None:
 def test_the_child_ends_by_itself_where_its_parent_was_killed(layout: Paths) -> None:
     layout.spec("group_norm").write_text("import signal, os\nos.kill(os.getpid(), signal.SIGALRM)")
     assert mistakes(layout) == [f"ops/group_norm/spec.py: died of SIGALRM {ONLY}"]
-    layout.spec("group_norm").write_text("import signal\nassert not 1 <= signal.alarm(0) <= 6, 'an alarm is set'")
+    layout.spec("group_norm").write_text("import signal\nassert not 1 <= signal.alarm(0) <= 25, 'an alarm is set'")
     assert mistakes(layout) == ["ops/group_norm/spec.py:2: AssertionError: an alarm is set"]
 
 

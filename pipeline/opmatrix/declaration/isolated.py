@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
@@ -29,7 +28,7 @@ from opmatrix.processes import kill_group, memory
 from opmatrix.project.paths import Paths
 
 SECONDS = 30  # for one operator; the slowest of this repository takes 2 ms, an import of torch 2 s
-MEGABYTES = 2000  # of the child and what it starts; it begins with the 40 MB that doit has, or the 500 MB of torch
+MEGABYTES = 2000  # that the child and what it starts may take beyond what this process has
 _POLL = 0.05  # seconds between two looks at the child while it is silent
 _LENGTH = 8  # bytes of the length before each message
 
@@ -83,6 +82,7 @@ class _Child:
 
     def __init__(self, layout: Paths, names: Sequence[str], *, seconds: float, megabytes: float) -> None:
         self._seconds, self._megabytes = seconds, megabytes
+        self._memory = memory(os.getpid()) + megabytes * 1e6
         self._pipe, writing = os.pipe()
         self._process: int | None = os.fork()
         if self._process == 0:
@@ -119,7 +119,7 @@ class _Child:
         assert self._process
         if time.monotonic() > deadline:
             return f"did not end within {self._seconds:g} s"
-        if memory(self._process) > self._megabytes * 1e6:
+        if memory(self._process) > self._memory:
             return f"took more than {self._megabytes:g} MB of memory"
         process, status = os.waitpid(self._process, os.WNOHANG)
         if not process:
@@ -170,7 +170,7 @@ def _prepare(pipe: int) -> None:
         os.dup2(null, standard)
     os.closerange(3, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))  # such as the lock of the build folder
-    sys.stdin, sys.stdout = Path(os.devnull).open(), Path(os.devnull).open("w")
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")  # pytest and doit have others
     sys.stderr = sys.stdout
 
 
