@@ -33,8 +33,11 @@ GROUPS: Mapping[str, str] = {
 }
 REPORT = "report"
 DIST = "dist"
-# What plain `doit` runs. An environment is made when a step that runs in it is selected.
-DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", "link-wheel", "dist", ENVIRONMENT))
+# What plain `doit` runs. An environment is made when a step that runs in it is selected, and the steps of DECLARATION
+# fail in each group that lacks steps of their operator.
+DEFAULT = tuple(
+    group for group in GROUPS if group not in (DECLARATION, "sanitize", "probe", "link-wheel", "dist", ENVIRONMENT)
+)
 
 
 class StepTask(Task):
