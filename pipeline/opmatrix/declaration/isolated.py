@@ -40,11 +40,26 @@ def read_operators(layout: Paths, *, seconds: float = SECONDS, megabytes: float 
 
     A function in a declaration, such as `Model.around`, comes without the names that it uses, so it must not be called.
     """
+    return start_reading(layout, seconds=seconds, megabytes=megabytes)()
+
+
+def start_reading(layout: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Callable[[], Declared]:
+    """Start what `read_operators` does, and return the function that waits for its result."""
     names = operator_names(layout)
-    found: list[Result] = []
-    while len(found) < len(names):
-        found += _read_until_death(layout, names[len(found) :], seconds=seconds, megabytes=megabytes)
-    return declared(found)
+
+    def start(left: Sequence[str]) -> _Child:
+        return _Child(layout, left, seconds=seconds, megabytes=megabytes)
+
+    first = start(names) if names else None
+
+    def result() -> Declared:
+        found = [*_until_death(first, names, seconds)] if first else []
+        while len(found) < len(names):
+            left = names[len(found) :]
+            found += _until_death(start(left), left, seconds)
+        return declared(found)
+
+    return result
 
 
 def require_usable(layout: Paths, name: str) -> None:
@@ -56,9 +71,8 @@ def require_usable(layout: Paths, name: str) -> None:
         raise unknown_operator(name, [*known, *found.failed])
 
 
-def _read_until_death(layout: Paths, names: Sequence[str], *, seconds: float, megabytes: float) -> Iterator[Result]:
+def _until_death(child: _Child, names: Sequence[str], seconds: float) -> Iterator[Result]:
     """Yield the operators in order; if the child ends too early, the last is the one at which it ended."""
-    child = _Child(layout, names, seconds=seconds, megabytes=megabytes)
     try:
         for name in names:
             at, deadline = f"ops/{name}", time.monotonic() + seconds

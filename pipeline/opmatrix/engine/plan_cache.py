@@ -58,7 +58,9 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
         if cached["key"] == repr(key) and cached["headers"] == repr(_headers(paths, known)):
             return [_step(step) for step in cached["steps"]]
     steps, declared = _plan(paths, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
-    if all(settled(found, read_at) for found in marks.values() if found):
+    # Why an operator cannot be used may be anything, such as a module elsewhere that it imports or a busy machine.
+    failed = any(step.group == "declaration" for step in steps)
+    if not failed and all(settled(found, read_at) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that is not writable has no cache
             headers = repr(_headers(paths, declared))
             content = {"key": repr(key), "declared": declared, "headers": headers, "steps": [*map(_as_json, steps)]}
@@ -87,12 +89,14 @@ def _plan(
 ) -> tuple[Sequence[Step], Sequence[Headers]]:
     """Return the steps and the declared third-party headers."""
     # Imported here: a cached plan saves the time of these imports too.
-    from opmatrix.declaration.isolated import read_operators
+    from opmatrix.declaration.isolated import start_reading
+
+    reading = start_reading(paths)  # on another core, while this process imports the rest
     from opmatrix.plan.steps import Plan, steps
     from opmatrix.project.settings import chosen_cells, step_megabytes, step_seconds
     from opmatrix.wheel import settings
 
-    declared = read_operators(paths)
+    declared = reading()
     operators = declared.operators
     plan = Plan(
         layout=paths,

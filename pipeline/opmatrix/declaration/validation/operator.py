@@ -214,8 +214,8 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
                 yield Mistake(path, f"found the text {text!r}, allowed: printable characters; it stands in C++ code")
         if endless := [field for field in _NUMBERS if not _is_finite(getattr(attribute, field))]:
             for field in endless:
-                why = "allowed: finite numbers; C++ has no literal for NaN and infinity"
-                yield Mistake(f"{path}.{field}", f"found {getattr(attribute, field)!r}, {why}")
+                allowed = "allowed: finite numbers; C++ has no literal for NaN and infinity"
+                yield Mistake(f"{path}.{field}", f"found {getattr(attribute, field)!r}, {allowed}")
         elif attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
             yield Mistake(f"{path}.default", why)
 
