@@ -64,6 +64,10 @@ def mistakes(layout: Paths, *, seconds: float = 20) -> list[str]:
         pytest.param("input()", ":1: EOFError: EOF when reading a line", id="input"),
         pytest.param("import os\nfor n in range(3, 99):\n  try: os.write(n, bytes(7) + b'\\1xyz')\n  except OSError: 0",
                      f": wrote into the pipe of opmatrix {ONLY}", id="pipe"),
+        pytest.param("import os, pickle, struct\nclass C:\n  def __reduce__(self): return os._exit, (0,)\n"
+                     "d = pickle.dumps(C())\nfor n in range(3, 99):\n"
+                     "  try: os.write(n, struct.pack('>Q', len(d)) + d)\n  except OSError: 0",
+                     f": wrote into the pipe of opmatrix {ONLY}", id="forged"),
         pytest.param("class E(Exception):\n  def __str__(self): raise E\nraise E",
                      ":3: E: its message cannot be made: E", id="no_message"),
         pytest.param("raise ValueError('\\x1b[31m' + 'y' * 10**6)", ":1: ValueError: \\x1b[31myyyy", id="long_message"),
@@ -73,7 +77,7 @@ def test_code_that_ends_hangs_or_takes_all(layout: Paths, file: str, code: str, 
     path = layout.op("group_norm") / file
     path.write_text(f"{code}\n{path.read_text()}")
     (found,) = mistakes(layout, seconds=1 if "did not end" in expected else 20)
-    assert found.startswith(f"ops/group_norm/{file}{expected}") and len(found) < 2100 and found.isprintable()
+    assert found.startswith(f"ops/group_norm/{file}{expected}") and len(found) < 4100 and found.isprintable()
 
 
 @pytest.mark.parametrize(

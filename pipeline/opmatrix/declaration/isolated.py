@@ -22,7 +22,7 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from opmatrix import spec
-from opmatrix.declaration.load import Declared, Operator, declared, operator_names, printable, read, unknown_operator
+from opmatrix.declaration.load import Declared, Operator, declared, operator_names, read, unknown_operator
 from opmatrix.errors import SpecError
 from opmatrix.processes import kill_group, memory
 from opmatrix.project.paths import Paths
@@ -125,7 +125,7 @@ class _Child:
         content = bytes(self._buffer[_LENGTH : _LENGTH + length])
         del self._buffer[: _LENGTH + length]
         try:
-            return pickle.loads(content)
+            return _Unpickler(io.BytesIO(content)).load()
         except Exception:  # code that writes to every descriptor
             return _Death("wrote into the pipe of opmatrix")
 
@@ -193,9 +193,7 @@ def _result(operator: Operator | None, mistakes: list[str]) -> bytes:
         return _dump((operator, mistakes))
     except Exception as error:
         assert operator
-        return pickle.dumps(
-            (None, [f"ops/{operator.name}: its declaration cannot be handed on: {printable(str(error))}"])
-        )
+        return pickle.dumps((None, [f"ops/{operator.name}: its declaration cannot be handed on: {error}"]))
 
 
 def _dump(value: object) -> bytes:
@@ -204,7 +202,7 @@ def _dump(value: object) -> bytes:
     return file.getvalue()
 
 
-_CLASSES = {
+_CLASSES: set[type] = {
     Operator,
     *(c for c in vars(spec).values() if isinstance(c, type) and dataclasses.is_dataclass(c)),
 }  # fmt: skip
@@ -217,7 +215,7 @@ _PLAIN: Sequence[tuple[type, type, Callable[[Any], object]]] = (
     (list, list, list),
     (Mapping, dict, dict),
 )
-_PICKLED_BY_NAME = {*_CLASSES, *(plain for _, plain, _ in _PLAIN)}
+_PICKLED_BY_NAME: set[type] = {*_CLASSES, *(plain for _, plain, _ in _PLAIN)}
 
 
 class _Pickler(pickle.Pickler):
@@ -237,6 +235,21 @@ class _Pickler(pickle.Pickler):
         )
 
 
+class _Unpickler(pickle.Unpickler):
+    """Loads what `_Pickler` makes, and no other class or function: the child could send anything."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if found := _BY_NAME.get((module, name)):
+            return found
+        raise pickle.UnpicklingError(f"found {module}.{name}")
+
+
 def _function(code: bytes) -> FunctionType:
     found: CodeType = marshal.loads(code)
     return FunctionType(found, {})
+
+
+_BY_NAME: Mapping[tuple[str, str], object] = {
+    (_function.__module__, _function.__name__): _function,
+    **{(known.__module__, known.__name__): known for known in _PICKLED_BY_NAME},
+}

@@ -16,7 +16,7 @@ from typing import Any
 from opmatrix.declaration import published_schema, schema_versions, source_files, validation
 from opmatrix.declaration.torch_signature import HANDWRITTEN, ONLY_KERNEL, OWN_ORT, is_own, overridden_in
 from opmatrix.declaration.validation import Mistake
-from opmatrix.errors import SpecError, UsageError, did_you_mean, one_line
+from opmatrix.errors import SpecError, UsageError, did_you_mean, one_line, printable
 from opmatrix.files import line_in, load_module
 from opmatrix.matrix.cells import Cell, why_unsupported
 from opmatrix.project.paths import Paths
@@ -224,16 +224,6 @@ def _text(error: BaseException) -> str:
     except BaseException as other:
         text = f"its message cannot be made: {type(other).__name__}"
     return f"{type(error).__name__}: {text}".removesuffix(": ")
-
-
-def printable(text: str) -> str:
-    """Return a line without characters that act on a terminal or that UTF-8 lacks, at most 2,000 characters of it."""
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-_LONGEST = 2000
 
 
 def _useless(layout: Paths, spec: OpSpec) -> str:
