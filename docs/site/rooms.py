@@ -59,8 +59,8 @@ ROOMS = (
     Room(name="matrix", holds="cells, and which of them are legal"),
     Room(
         name="values",
-        holds="spec, errors, files, step_log, version",
-        modules=("spec", "errors", "files", "step_log", "version"),
+        holds="spec, errors, files, processes, step_log, version",
+        modules=("spec", "errors", "files", "processes", "step_log", "version"),
     ),
 )  # fmt: skip
 

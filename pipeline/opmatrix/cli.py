@@ -18,9 +18,10 @@ from typing import Any
 
 from opmatrix.declaration import validation
 from opmatrix.declaration.checks import checks as operator_checks
-from opmatrix.declaration.load import Operator, load_operator, load_operators
+from opmatrix.declaration.isolated import read_operators
+from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.environments import reexec
-from opmatrix.errors import OpmatrixError, UsageError, print_error
+from opmatrix.errors import OpmatrixError, SpecError, UsageError, print_error
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
@@ -143,7 +144,10 @@ def _probe(paths: Paths, *, factor: reexec.Factor, version: str | None) -> None:
 
 
 def _wheel_stage(stage: str, paths: Paths) -> None:
-    operators = load_operators(paths)
+    declared = read_operators(paths)
+    operators = declared.operators
+    if unusable := settings.unusable(paths, declared.failed):
+        raise SpecError("\n".join(line for name in unusable for line in declared.failed[name]))
     if not (dist := settings.read(paths, operators)):
         raise UsageError(
             f"pyproject.toml says nothing of a wheel. Write {settings.TABLE} there, with name = 'my_ops' and version "
@@ -154,7 +158,7 @@ def _wheel_stage(stage: str, paths: Paths) -> None:
 
 def _report(paths: Paths, **choice: str) -> None:
     cells = chosen_cells(paths, Choice(**choice))
-    operators = {operator.name: operator for operator in load_operators(paths)}
+    operators = {operator.name: operator for operator in read_operators(paths).operators}
     expected = [
         (operator.name, lowering, cell)
         for operator in operators.values()
@@ -207,6 +211,11 @@ STAGES: Mapping[str, Stage] = {
     "environment": (
         "make the environment of another torch or ONNX Runtime",
         _argument("name", "such as torch2.9 or ort1.18: requirements/ holds its pins"),
+    ),
+    "check-declaration": (
+        "print the mistakes in an operator's files, as doit finds them when it plans",
+        _argument("name", "a folder of ops/"),
+        _flag("--planned", "fail in any case: doit planned no other step of it"),
     ),
     "headers": ("find or fetch ONNX Runtime's headers",),
     "codegen": ("write the bindings that follow from the declaration", _OPERATOR),

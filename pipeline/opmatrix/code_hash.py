@@ -81,9 +81,12 @@ def function(path: Path, name: str, *, others: Iterable[str]) -> str:
     """
     text = path.read_bytes()
     try:
-        tree = ast.parse(text)
-    except SyntaxError:  # running the file reports it
+        return _function(ast.parse(text), name, others)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # running the file reports it
         return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _function(tree: ast.Module, name: str, others: Iterable[str]) -> str:
     if not {name, "*"} & set(_bound(tree)):
         return ""
     for other in others:

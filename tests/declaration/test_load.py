@@ -21,7 +21,7 @@ from opmatrix.project.paths import Paths
 SPEC = (
     (Path(__file__).parents[2] / "ops/group_norm/spec.py")
     .read_text()
-    .replace("import Attribute", "import Attribute, Dims")
+    .replace("import Attribute", "import Attribute, Dims, Headers")
 )
 CASES = """
 from opmatrix.spec import Case, Model, Random, Values
@@ -106,6 +106,14 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('dims=("C",), doc="one factor', 'same_as="bias", doc="one factor', ["inputs[2].same_as: found 'bias', allowed: x, num_groups"]),
         ('dims=("C",), doc="one factor', 'dims=("C",), same_as="x", doc="one factor', ["inputs[2]: found dims=('C',) and same_as='x', allowed: one of both"]),
         ('dims=("C",), doc="one summand', 'same_as="scale", optional=True, variadic=True, doc="one summand', ["inputs[3]: 'bias' is optional and variadic; choose one"]),
+        ("default=1e-5", "default=float('nan')", ["attributes[0].default: found nan, allowed: finite numbers; C++ has no literal for"]),
+        ("default=1e-5", "default=float('inf')", ["attributes[0].default: found inf, allowed: finite numbers"]),
+        ("minimum=0.0", "minimum=float('nan')", ["attributes[0].minimum: found nan, allowed: finite numbers"]),
+        ("minimum=0.0", "maximum=float('inf')", ["attributes[0].maximum: found inf, allowed: finite numbers"]),
+        ("default=1e-5", "default=10**5000", ["attributes[0].default: found an int of 16610 bits, allowed: one that int64"]),
+        ('name="group_norm"', f'name="{"n" * 300}"', ["name: found 'nnn", "allowed: at most 100 lower-case letters, digits and _"]),
+        ("tolerances={", "headers=(Headers(folder='../x'),), tolerances={", ["headers[0].folder: found '../x', allowed: a folder rel"]),
+        ("tolerances={", "headers=(Headers(folder='x' * 300),), tolerances={", ["headers[0].folder: found 'xxx", "without '..'"]),
         ("SPEC = ", "SPECK = ", ["found NoneType as SPEC, allowed: OpSpec"]),
         ("SPEC = ", "1/0\nSPEC = ", ["spec.py:5: ZeroDivisionError: division by zero"]),
         ("SPEC = ", "SPEC == = ", ["spec.py:5: SyntaxError: invalid syntax"]),
@@ -146,6 +154,8 @@ def test_an_attribute_that_cannot_be_negative_can_be_a_size(tmp_path: Path, attr
     [
         ('"T": "float32"', '"T": "float16"', ["MODELS[0].types['T']: found 'float16', allowed: float32, float64"]),
         ('"T": "float32"', '"U": "float32"', ["MODELS[0].types: found 'U', allowed: T"]),
+        ('Model(name="plain"', f'Model(name="{"n" * 101}"', ["MODELS[0].name: found 'nnn", "allowed: at most 100 letters"]),
+        ("case(),)", f"case('{'n' * 101}'),)", ["its name takes at most 100 letters, digits and _"]),
         ("cases=(case(),)", "cases=()", ["MODELS[0].cases: found none, allowed: at least one"]),
         ("cases=(case(),)", "cases=(case(), case())", ["MODELS: two cases are named 'plain'"]),
         ("case(),)", "case(), case('b', n=5),)", ["cases[1] ('b').inputs['x']: found shape (5, 4, 3), allowed: (2, 4, 3)"]),

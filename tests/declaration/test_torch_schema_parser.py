@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from opmatrix.declaration.torch_schema_parser import Word, parse
 from opmatrix.errors import UsageError
+from opmatrix.scaffold.from_torch_schema import from_schema
 
 
 def test_every_part_is_read() -> None:
@@ -72,3 +75,43 @@ def test_an_error_shows_its_position(text: str, column: int, message: str) -> No
         _, shown, place = found.split("\n")
         assert shown == f"  {text}"
         assert place.index("^") - 2 == column - 1 and f"column {column}:" in place
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            f"my::f(Tensor x, int[] y={'[' * 60_000}{']' * 60_000}) -> Tensor",
+            "expected at most 20 brackets within each",
+        ),
+        (f"my::f({'(' * 120_000}Tensor x) -> Tensor", "expected at most 20 brackets within each other"),
+        (f"my::f({'Tuple(' * 20_000}Tensor x) -> Tensor", "expected at most 20 brackets within each other"),
+        (f"{'[' * 120_000}", "^ column 1: found '[', expected the operator's name"),
+        (
+            "my::f(Tensor x, int[99999999999] y=1) -> Tensor",
+            "a default for each of 99999999999 items, allowed: at most",
+        ),
+        (f"my::f(Tensor x, int y={'9' * 5000}) -> Tensor", "expected a default that is also a literal of Python"),
+        ('my::f(Tensor x, str y="\\x") -> Tensor', "found '\"\\\\x\"', expected a default that is also a literal"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_a_schema_without_end_is_refused_in_a_few_lines(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    assert message in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_type_of_120_000_characters_is_shown_short() -> None:
+    with pytest.raises(UsageError) as caught:
+        from_schema(f"my::f(Tensor x, int{'[]' * 60_000} y, int{'[]' * 60_000} z) -> Tensor", domain="my.domain")
+    assert str(caught.value).count(" is no type that can be declared, allowed: ") == 2
+    assert len(str(caught.value)) < 1000
+
+
+def test_2_000_tensors_are_a_draft_in_seconds() -> None:
+    """It took the cube of their number: 5 s for 300."""
+    tensors = ", ".join(f"Tensor x{n}" for n in range(2000))
+    began = time.process_time()
+    assert len(from_schema(f"my::f({tensors}) -> Tensor", domain="my.domain").spec.inputs) == 2000
+    assert time.process_time() - began < 10

@@ -40,18 +40,18 @@ class Command:
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.layout, self.anew = Paths(root), 0
-        self.installed, self.toolchain = VERSIONS, TOOLS
+        self.installed, self.toolchain, self.steps = VERSIONS, TOOLS, (STEP,)
         monkeypatch.setattr(plan_cache, "installed", lambda: self.installed)
         monkeypatch.setattr(plan_cache, "find_toolchain", lambda environ: self.toolchain)
         monkeypatch.setattr(plan_cache, "_plan", self._plan)
 
     def _plan(self, layout: Paths, **_: Any) -> tuple[tuple[Step, ...], list[plan_cache.Headers]]:
         self.anew += 1
-        return (STEP,), [("third_party", None), ("include", "cmeel-eigen")]
+        return self.steps, [("third_party", None), ("include", "cmeel-eigen")]
 
     def plans_anew(self, choice: Choice = NONE, **environ: str) -> bool:
         before = self.anew
-        assert list(plan_cache.load_or_plan(self.layout, choice=choice, environ=environ)) == [STEP]
+        assert list(plan_cache.load_or_plan(self.layout, choice=choice, environ=environ)) == [*self.steps]
         return self.anew > before
 
 
@@ -158,6 +158,14 @@ def test_a_plan_of_just_written_files_is_not_cached(command: Command) -> None:
     assert command.plans_anew() and command.plans_anew()
     time.sleep(0.06)
     assert command.plans_anew() and not command.plans_anew()
+
+
+def test_a_plan_with_an_operator_that_cannot_be_used_is_not_kept(command: Command) -> None:
+    """It may be usable next time with no file of the project changed: what it imports is there, the machine is idle."""
+    command.steps = (STEP, Step(group="declaration", name="other", command=("check-declaration", "other")))
+    edit("ops/my_op/spec.py")(command)
+    time.sleep(0.06)
+    assert command.plans_anew() and command.plans_anew()
 
 
 def test_a_plan_that_cannot_be_written_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

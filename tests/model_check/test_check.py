@@ -120,6 +120,18 @@ def test_faults_are_reported_by_question(project: Project) -> None:
     assert "it has no attribute 'epsilom'; declared: epsilon. Did you mean 'epsilon'?" in text
 
 
+def test_an_operator_that_cannot_be_used_is_a_note(project: Project) -> None:
+    broken = project.layout.spec("broken")
+    broken.parent.mkdir()
+    broken.write_text("raise SystemExit")
+    try:
+        code, text = checked(project, model(norm("x", "a"), plain("Relu", "a", "y")))
+    finally:
+        shutil.rmtree(broken.parent)
+    assert code == 0, text
+    assert "the operator 'broken' is not considered, because its files cannot be used: python -m" in text
+
+
 def test_a_model_that_onnx_runtime_refuses(project: Project) -> None:
     bad = model(norm("x", "a"), plain("Relu", "a", "y"))
     bad.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.ones(4), "scale"))

@@ -9,7 +9,7 @@ from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
 from doit.task import Task
 
-from opmatrix.engine.doit_tasks import DEFAULT, StepTask
+from opmatrix.engine.doit_tasks import DECLARATION, DEFAULT, StepTask
 from opmatrix.errors import did_you_mean
 
 
@@ -17,7 +17,7 @@ def steps_of_operators(tasks: Iterable[Task]) -> dict[str, list[str]]:
     """Return the steps that `doit` runs by default for each operator, by its name."""
     found: dict[str, list[str]] = {}
     for task in tasks:
-        if isinstance(task, StepTask) and task.step.operator and task.step.group in DEFAULT:
+        if isinstance(task, StepTask) and task.step.operator and task.step.group in (DECLARATION, *DEFAULT):
             found.setdefault(task.step.operator, []).append(task.name)
     return found
 

@@ -1,17 +1,22 @@
-"""Load and validate the operators of a project; report the mistakes of all files at once."""
+"""Load and validate the operators of a project; report the mistakes of all files at once.
+
+This executes spec.py and cases.py in the calling process. A process that must outlive them, such as doit's own, calls
+`opmatrix.declaration.isolated.read_operators`.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opmatrix.declaration import published_schema, schema_versions, validation
+from opmatrix.declaration import published_schema, schema_versions, source_files, validation
 from opmatrix.declaration.torch_signature import HANDWRITTEN, ONLY_KERNEL, OWN_ORT, is_own, overridden_in
 from opmatrix.declaration.validation import Mistake
-from opmatrix.errors import SpecError, UsageError, did_you_mean
+from opmatrix.errors import SpecError, UsageError, did_you_mean, one_line, printable
 from opmatrix.files import line_in, load_module
 from opmatrix.matrix.cells import Cell, why_unsupported
 from opmatrix.project.paths import Paths
@@ -66,45 +71,107 @@ class Operator:
         return tuple(cell for cell in cells if self.unavailable_reason(cell) is None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """The operators of a project: those that can be used, and the mistakes of each that cannot, by its `shown_name`."""
+
+    operators: tuple[Operator, ...]
+    failed: Mapping[str, tuple[str, ...]]
+
+
 def operator_names(layout: Paths) -> tuple[str, ...]:
-    """Return the folders of ops/ that contain a spec.py, sorted."""
+    """Return the folders of ops/ that are operators, sorted, also those that cannot be read."""
     if not layout.ops.is_dir():
         return ()
-    return tuple(sorted(p.name for p in layout.ops.iterdir() if layout.spec(p.name).is_file()))
+    return tuple(sorted(p.name for p in layout.ops.iterdir() if source_files.is_operator(p)))
+
+
+def shown_name(folder: str) -> str:
+    """Return the name of a folder as it names a failed operator: in a step, a log and a terminal."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "?", folder if len(folder) <= 100 else f"{folder[:97]}...")
 
 
 def load_operators(layout: Paths) -> tuple[Operator, ...]:
-    """Load all operators. Raises SpecError with every mistake of every file."""
-    found: list[Operator] = []
-    mistakes: list[str] = []
-    for name in operator_names(layout):
-        operator, wrong = _read(layout, name)
-        mistakes += wrong
-        found += [operator] if operator else []
-    mistakes += clashes(found)
-    if mistakes:
-        raise SpecError("\n".join(mistakes))
-    return tuple(found)
+    """Load all operators in this process. Raises SpecError with every mistake of every file."""
+    found = declared([(name, *read(layout, name)) for name in operator_names(layout)])
+    if found.failed:
+        raise SpecError("\n".join(dict.fromkeys(line for lines in found.failed.values() for line in lines)))
+    return found.operators
 
 
 def load_operator(layout: Paths, name: str) -> Operator:
-    """Load one operator. Raises UsageError for an unknown name, SpecError for mistakes in its files."""
+    """Load one operator in this process. Raises UsageError for an unknown name, SpecError for mistakes in its files."""
     names = operator_names(layout)
     if name not in names:
-        allowed = ", ".join(names) or "none; make ops/<name>/spec.py"
-        raise UsageError(f"no operator {name!r} in ops/, there is: {allowed}{did_you_mean(name, names)}")
-    operator, mistakes = _read(layout, name)
+        raise unknown_operator(name, map(shown_name, names))
+    operator, mistakes = read(layout, name)
     if operator is None:
         raise SpecError("\n".join(mistakes))
     return operator
 
 
-def _read(layout: Paths, name: str) -> tuple[Operator | None, list[str]]:
-    """Return the operator, or None and its mistakes."""
+def unknown_operator(name: str, names: Iterable[str]) -> UsageError:
+    """Return the error for a name that is not one of `names`."""
+    names = tuple(names)
+    allowed = ", ".join(names) or "none; make ops/<name>/spec.py"
+    return UsageError(f"no operator {name!r} in ops/, there is: {allowed}{did_you_mean(name, names)}")
+
+
+def declared(found: Iterable[tuple[str, Operator | None, Sequence[str]]]) -> Declared:
+    """Return what follows from the folders of ops/, each with its operator or its mistakes: names that several declare,
+    and operators that use one that failed, are mistakes too."""
+    operators: dict[str, Operator] = {}
+    failed: dict[str, list[str]] = {}
+    for folder, operator, wrong in found:
+        if operator:
+            operators[folder] = operator
+        else:
+            failed.setdefault(shown_name(folder), []).extend(wrong)
+    for names, mistake in [*clashes([*operators.values()])]:
+        for name in names:
+            failed.setdefault(name, []).append(mistake)
+    operators = {name: operator for name, operator in operators.items() if name not in failed}
+    for name, mistake in [*_uses(operators, failed)]:
+        failed.setdefault(name, []).append(mistake)
+        operators.pop(name, None)
+    while users := [(o.name, used) for o in operators.values() for used in o.spec.uses if used in failed]:
+        for name, used in users:
+            why = f"ops/{name}/spec.py: uses: {used!r} cannot be used: {failed[used][0]}"
+            failed.setdefault(name, []).append(why)
+            operators.pop(name, None)
+    return Declared(operators=tuple(operators.values()), failed={name: tuple(failed[name]) for name in sorted(failed)})
+
+
+def _uses(operators: Mapping[str, Operator], failed: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the operators that use one that is not there or that has no node, each with the mistake."""
+    for name, operator in operators.items():
+        for used in operator.spec.uses:
+            if used not in operators and used not in failed:
+                why = f"no operator {used!r} in ops/{did_you_mean(used, operators)}"
+                yield name, f"ops/{name}/spec.py: uses: {why}"
+            elif used in operators and operators[used].spec.uses:
+                yield name, f"ops/{name}/spec.py: uses: {used!r} has no node of its own, because it uses others"
+
+
+def read(layout: Paths, name: str, at: Callable[[str], object] = len) -> tuple[Operator | None, list[str]]:
+    """Return the operator of a folder in ops/, or None and its mistakes, whatever its files raise.
+
+    `at` is called with each file before it is executed; `len` does nothing with it.
+    """
+    try:
+        operator, mistakes = _read(layout, name, at)
+    except BaseException as error:  # such as RecursionError for values that are nested 1,000 times
+        operator, mistakes = None, [f"ops/{name}: its declaration cannot be checked: {_text(error)}"]
+    return operator, [printable(line) for line in mistakes]
+
+
+def _read(layout: Paths, name: str, at: Callable[[str], object]) -> tuple[Operator | None, list[str]]:
+    if not validation.NAME.fullmatch(name):
+        return None, [f"ops/{name}: the folder has the operator's name, allowed: {validation.NAMES}. Rename it"]
     spec_path, cases_path = layout.spec(name), layout.cases(name)
-    spec, mistakes = _take(layout, spec_path, "SPEC", OpSpec)
-    models, more = _take(layout, cases_path, "MODELS", tuple)
-    mistakes += more
+    spec, mistakes = _take(layout, spec_path, "SPEC", OpSpec, at)
+    models, more = _take(layout, cases_path, "MODELS", tuple, at)
+    mistakes += [*more, *source_files.mistakes(layout, name)]
     sound = {}
     for path, value in ((spec_path, spec), (cases_path, models)):
         if value is not None:
@@ -116,7 +183,7 @@ def _read(layout: Paths, name: str) -> tuple[Operator | None, list[str]]:
     if sound.get(spec_path):
         mistakes += _lines(layout, spec_path, validation.declaration(spec, name))
         mistakes += [f"native/{name}/{m.field}: {m.text}" for m in validation.handwritten_files(spec, written)]
-        mistakes += published_schema.mistakes(layout, spec)
+        mistakes += published_schema.mistakes(layout, spec) if spec.name == name else []
         if sound.get(cases_path):
             mistakes += _lines(layout, cases_path, validation.cases(spec, models))
         if (spec.torch is None or spec.torch.overrides) and layout.torch_op(name).is_file():
@@ -127,22 +194,36 @@ def _read(layout: Paths, name: str) -> tuple[Operator | None, list[str]]:
     return Operator(spec=spec, models=models, handwritten_files=written, published=published), []
 
 
-def _take(layout: Paths, path: Path, variable: str, kind: type) -> tuple[Any, list[str]]:
+def _take(layout: Paths, path: Path, variable: str, kind: type, at: Callable[[str], object]) -> tuple[Any, list[str]]:
     """Execute a file and return its `variable`, or None and the mistakes."""
     shown = path.relative_to(layout.root)
     try:
+        at(str(shown))
         module = load_module(path, path.stem)
-    except FileNotFoundError:
-        return None, [f"{shown}: missing; it defines {variable}"]
-    except Exception as error:  # user code can raise anything; report it with its line
+    except FileNotFoundError as error:
+        if error.filename == str(path):
+            return None, [f"{shown}: missing; it defines {variable}"]
+        return None, [f"{shown}:{line_in(path, error) or 1}: {_text(error)}"]
+    except BaseException as error:  # user code can raise anything, SystemExit too; report it with its line
+        if isinstance(error, OSError) and error.filename == str(path):
+            return None, [f"{shown}: cannot be read: {error.strerror}; it is a file that defines {variable}"]
         if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] == "pipeline":
             return None, [f"{shown}:{line_in(path, error) or 1}: imports 'pipeline', which is 'opmatrix' since format "
                           "1. Write `from opmatrix.spec import ...`"]  # fmt: skip
-        return None, [f"{shown}:{line_in(path, error) or 1}: {type(error).__name__}: {error}"]
+        return None, [f"{shown}:{line_in(path, error) or 1}: {_text(error)}"]
     value = getattr(module, variable, None)
     if isinstance(value, kind):
         return value, []
     return None, [f"{shown}: found {type(value).__name__} as {variable}, allowed: {kind.__name__}"]
+
+
+def _text(error: BaseException) -> str:
+    """Return the type and the message of an error that code of a declaration raised."""
+    try:
+        text = one_line(error)
+    except BaseException as other:
+        text = f"its message cannot be made: {type(other).__name__}"
+    return f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 def _useless(layout: Paths, spec: OpSpec) -> str:
@@ -156,22 +237,36 @@ def _lines(layout: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
     return [f"{shown}: {m.field}: {m.text}" for m in mistakes]
 
 
-def clashes(operators: Sequence[Operator]) -> Iterator[str]:
-    """Yield names that two operators declare: each framework would keep only one of them."""
+def clashes(operators: Sequence[Operator]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield names that two operators declare, since each framework would keep only one of them: the operators that
+    cannot be used, and the mistake."""
     for field in ("onnx", "torch"):
         seen: dict[str, str] = {}
         for operator in operators:
             spec = operator.spec
             claimed = f"{spec.onnx.domain}::{spec.onnx.op_type}" if field == "onnx" else spec.torch and spec.torch.name
             if claimed and (first := seen.setdefault(claimed, spec.name)) != spec.name:
-                yield f"ops/{spec.name}/spec.py: {field}: {claimed!r} is taken by ops/{first}/spec.py; rename one"
+                yield (
+                    (first, spec.name),
+                    (f"ops/{spec.name}/spec.py: {field}: {claimed!r} is taken by ops/{first}/spec.py; rename one"),
+                )
     for spec, other in itertools.permutations([o.spec for o in operators], 2):
         missing = [v for v in schema_versions.versions(other)[1:] if v not in spec.onnx.versions]
         if spec.onnx.domain == other.onnx.domain and missing:
-            yield f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and ops/{other.name}/spec.py " \
-                f"has a schema since {missing[0]} in that domain: a model of both imports it. Add it"  # fmt: skip
+            yield (
+                (spec.name,),
+                (
+                    f"ops/{spec.name}/spec.py: onnx.versions: found {spec.onnx.versions}, and ops/{other.name}/spec.py "
+                    f"has a schema since {missing[0]} in that domain: a model of both imports it. Add it"
+                ),
+            )
     own = {o.name for o in operators if is_own(OWN_ORT, o.spec, o.handwritten_files)}
     for spec in (o.spec for o in operators):
         for name in own.intersection(spec.uses):
-            yield f"ops/{spec.name}/spec.py: uses: {name!r} has an ort.cc of its own, so that " \
-                f"no other library can be linked of it; write native/{name}/kernel.h instead"  # fmt: skip
+            yield (
+                (spec.name,),
+                (
+                    f"ops/{spec.name}/spec.py: uses: {name!r} has an ort.cc of its own, so that "
+                    f"no other library can be linked of it; write native/{name}/kernel.h instead"
+                ),
+            )

@@ -78,10 +78,23 @@ class Schema:
 
 
 def refuse(what: str, text: str, places: Iterable[tuple[int, str]]) -> NoReturn:
-    """Raise UsageError with each reason below its position in `text`."""
-    lines = [what, f"  {text}"]
-    lines += [f"  {' ' * at}^ column {at + 1}: {reason}" for at, reason in sorted(places)]
+    """Raise UsageError with each reason below its position in `text`; of a long text, with what is around it."""
+    found = sorted(places)
+    lines = [what] if len(text) > _LONG else [what, f"  {text}"]
+    for at, reason in found[:_MOST]:
+        start = max(0, at - _AROUND) if len(text) > _LONG else 0
+        if len(text) > _LONG:
+            lines.append(f"  {text[start : at + _AROUND]}")
+        shown = reason if len(reason) < _LONG else f"{reason[:_AROUND]} [...] {reason[-2 * _AROUND :]}"
+        lines.append(f"  {' ' * (at - start)}^ column {at + 1}: {shown}")
+    lines += [f"  and {len(found) - _MOST} more"] if len(found) > _MOST else []
     raise UsageError("\n".join(lines))
+
+
+# What is shown of a schema that no terminal can show: characters, and mistakes.
+_LONG, _AROUND, _MOST = 1000, 60, 20
+# More than any schema of torch has: brackets within brackets, and items of a list with a default for each.
+_DEEPEST, _LONGEST = 20, 1000
 
 
 def parse(text: str) -> Schema:
@@ -102,6 +115,7 @@ class _Parser:
         self._tokens = [*(_Token(kind, m[kind], m.start(kind)) for kind, m in found), _Token("end", "", len(text))]
         self._next = 0
         self._keyword = self._more = False  # whether a star, or three dots, came before
+        self._depth = 0
 
     def schema(self) -> Schema:
         if len(self._tokens) == 1:
@@ -130,12 +144,16 @@ class _Parser:
     def _list(self, item: Callable[[], T], closing: str, what: str) -> list[T]:
         """Read up to and with the closing bracket; the opening one is read."""
         found: list[T] = []
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._fail(f"at most {_DEEPEST} brackets within each other")
         while not self._take(closing):
             if self._more:
                 self._fail(f"{closing!r}: nothing is behind '...'")
             if found:
                 self._expect(",", f"a further {what}, or {closing!r}")
             found.append(item())
+        self._depth -= 1
         return found
 
     def _dots(self) -> bool:
@@ -154,6 +172,9 @@ class _Parser:
         given = self._take("=")
         default = self._value() if given else None
         if given and (length := re.fullmatch(r".*\[(\d+)\]", type_.name)) and not isinstance(default, tuple | None):
+            if len(length[1]) > 4 or int(length[1]) > _LONGEST:
+                why = f"has a default for each of {length[1][:20]} items, allowed: at most {_LONGEST}"
+                refuse("the schema cannot be read:", self._text, [(at, f"{name!r} {why}")])
             default = (default,) * int(length[1])
         return Parameter(type=type_, name=name, default=default, has_default=given, keyword=self._keyword, at=at)
 
@@ -205,11 +226,15 @@ class _Parser:
         kind, text, _ = self._token
         if kind not in ("number", "text", "word"):
             self._fail("a default: a number, a text in quotes, True, False, None or a list of them")
-        self._next += 1
         if kind == "word":
+            self._next += 1
             named: dict[str, Value] = {"None": None, "True": True, "False": False, "true": True, "false": False}
             return named.get(text, Word(text))
-        found: Value = ast.literal_eval(text.lstrip("+") if kind == "number" else text)
+        try:
+            found: Value = ast.literal_eval(text.lstrip("+") if kind == "number" else text)
+        except (SyntaxError, ValueError):  # such as "\x", 012, or 5,000 digits
+            self._fail("a default that is also a literal of Python")
+        self._next += 1
         return found
 
     @property
@@ -233,7 +258,7 @@ class _Parser:
 
     def _fail(self, expected: str) -> NoReturn:
         kind, text, at = self._token
-        found = repr(text) if text else "the end"
+        found = repr(text[:100]) if text else "the end"
         hint = ""
         if text == ":":
             hint = ". In a schema the type comes first, without a colon: 'Tensor x'"

@@ -10,8 +10,12 @@ from doit.task import Task
 from opmatrix.step import Step
 
 ENVIRONMENT = "environment"
+DECLARATION = "declaration"
+# Groups without steps for each operator.
+_OF_NO_OPERATOR = (DECLARATION, ENVIRONMENT, "probe")
 # In the order of the data flow. The report also runs after failures and covers the verdicts that exist.
 GROUPS: Mapping[str, str] = {
+    DECLARATION: "the mistakes of operators that cannot be used",
     ENVIRONMENT: "make the environments of other versions of torch and ONNX Runtime",
     "headers": "find or fetch ONNX Runtime's headers",
     "codegen": "write the bindings that follow from each declaration",
@@ -29,8 +33,11 @@ GROUPS: Mapping[str, str] = {
 }
 REPORT = "report"
 DIST = "dist"
-# What plain `doit` runs. An environment is made when a step that runs in it is selected.
-DEFAULT = tuple(group for group in GROUPS if group not in ("sanitize", "probe", "link-wheel", "dist", ENVIRONMENT))
+# What plain `doit` runs. An environment is made when a step that runs in it is selected, and the steps of DECLARATION
+# fail in each group that lacks steps of their operator.
+DEFAULT = tuple(
+    group for group in GROUPS if group not in (DECLARATION, "sanitize", "probe", "link-wheel", "dist", ENVIRONMENT)
+)
 
 
 def is_reported(step: Step) -> bool:
@@ -56,13 +63,15 @@ class StepTask(Task):
 
 
 def doit_tasks(steps: Iterable[Step]) -> Iterator[Task]:
-    """Yield a task per step, sorted by group; before the steps of a group, a task that depends on all of them."""
+    """Yield a task per step, sorted by group; before the steps of a group, a task that depends on all of them, and on
+    the failure of each operator that has no step there because it cannot be used."""
     groups: dict[str, list[StepTask]] = {group: [] for group in GROUPS}
     for step in steps:
         groups[step.group].append(StepTask(step))
     for group, tasks in groups.items():
-        if group == ENVIRONMENT and not tasks:  # most runs have none
+        if group in (DECLARATION, ENVIRONMENT) and not tasks:  # most runs have none
             continue
         if not (tasks and tasks[0].name == group):
-            yield Task(group, None, task_dep=[t.name for t in tasks], has_subtask=True, doc=GROUPS[group])
+            failed = [] if group in _OF_NO_OPERATOR else groups[DECLARATION]
+            yield Task(group, None, task_dep=[t.name for t in (*failed, *tasks)], has_subtask=True, doc=GROUPS[group])
         yield from tasks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
@@ -12,13 +13,16 @@ from pathlib import Path
 Mark = tuple[int, int, int, int]
 
 _SECOND = 1_000_000_000
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def mark(path: str) -> Mark | None:
     """Return the mark of a file, or None if there is no file."""
     try:
         status = os.stat(path)  # noqa: PTH116 - Path.stat takes twice as long, and each doit command calls this for thousands of files
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
         return None
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 

@@ -15,13 +15,12 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from opmatrix.engine.step_process import Entry, adopt_orphans, run_step
+from opmatrix.processes import children, kill_group, memory
 
 _GRACE = 1.0  # seconds between SIGABRT, which writes the Python stack to the log, and SIGKILL
 _POLL = 0.1  # seconds between two reads of the memory of steps; a runaway kernel allocates some 100 MB in this time
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(kw_only=True)
@@ -90,7 +89,7 @@ class Server:
             if process == 0:
                 return
             if step := self._running.pop(process, None):
-                _kill_group(process)
+                kill_group(process)
                 self._kill_left_behind()
                 self._answer(step, status, usage)
 
@@ -110,7 +109,7 @@ class Server:
         for process, step in self._running.items():
             if now >= step.limit:
                 if step.stopped:
-                    _kill_group(process)
+                    kill_group(process)
                 else:
                     os.kill(process, signal.SIGABRT)
                 step.stopped, step.limit = "time", now + _GRACE
@@ -118,18 +117,18 @@ class Server:
             # SIGABRT: to write a stack to the log takes more memory.
             elif not step.stopped and memory(process) > step.memory:
                 step.stopped = "memory"
-                _kill_group(process)
+                kill_group(process)
 
     def _kill_left_behind(self) -> None:
         """Kill child processes that are no steps: those that steps started and no longer wait for."""
-        for child in _children(os.getpid()):
+        for child in children(os.getpid()):
             if child not in self._running:
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
 
     def _end(self) -> None:
         for process in self._running:
-            _kill_group(process)
+            kill_group(process)
         self._running.clear()
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
@@ -139,24 +138,3 @@ class Server:
                     time.sleep(0.002)
             except ChildProcessError:
                 return
-
-
-def memory(process: int) -> int:
-    """Return the resident memory of a process and its descendants in bytes. Shared pages count once per process."""
-    try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    except (OSError, IndexError):  # it has ended
-        return 0
-    return pages * _PAGE + sum(map(memory, _children(process)))
-
-
-def _children(process: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except OSError:  # it has ended, or the Linux kernel has no CONFIG_PROC_CHILDREN
-        return []
-
-
-def _kill_group(process: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process, signal.SIGKILL)

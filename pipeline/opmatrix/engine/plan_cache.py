@@ -58,7 +58,9 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
         if cached["key"] == repr(key) and cached["headers"] == repr(_headers(paths, known)):
             return [_step(step) for step in cached["steps"]]
     steps, declared = _plan(paths, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
-    if all(settled(found, read_at) for found in marks.values() if found):
+    # Why an operator cannot be used may be anything, such as a module elsewhere that it imports or a busy machine.
+    failed = any(step.group == "declaration" for step in steps)
+    if not failed and all(settled(found, read_at) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that is not writable has no cache
             headers = repr(_headers(paths, declared))
             content = {"key": repr(key), "declared": declared, "headers": headers, "steps": [*map(_as_json, steps)]}
@@ -87,21 +89,25 @@ def _plan(
 ) -> tuple[Sequence[Step], Sequence[Headers]]:
     """Return the steps and the declared third-party headers."""
     # Imported here: a cached plan saves the time of these imports too.
-    from opmatrix.declaration.load import load_operators
+    from opmatrix.declaration.isolated import start_reading
+
+    reading = start_reading(paths)  # on another core, while this process imports the rest
     from opmatrix.plan.steps import Plan, steps
     from opmatrix.project.settings import chosen_cells, step_megabytes, step_seconds
     from opmatrix.wheel import settings
 
-    operators = load_operators(paths)
+    declared = reading()
+    operators = declared.operators
     plan = Plan(
         layout=paths,
         operators=operators,
+        failed=declared.failed,
         cells=chosen_cells(paths, choice, versions=versions),
         versions=versions,
         toolchain=toolchain,
         environ=environ,
         choice=choice,
-        dist=settings.read(paths, operators),
+        dist=None if settings.unusable(paths, declared.failed) else settings.read(paths, operators),
         seconds=step_seconds(paths),
         megabytes=step_megabytes(paths),
     )
@@ -132,9 +138,16 @@ def _files(folder: str) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not entry.is_dir():
+                if not _is_folder(entry):
                     yield entry.path
                 elif entry.name != "__pycache__":
                     yield from _files(entry.path)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # what cannot be read is a mistake of its operator
         return
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False

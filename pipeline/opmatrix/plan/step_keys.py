@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -39,7 +39,8 @@ from opmatrix.wheel.settings import Dist
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the step graph is made from. `choice` holds the doit variables as they were given."""
+    """What the step graph is made from. `choice` holds the doit variables as they were given, `failed` the mistakes of
+    the operators that cannot be used."""
 
     layout: Paths
     operators: Sequence[Operator]
@@ -47,6 +48,7 @@ class Plan:
     versions: Versions
     toolchain: Toolchain
     environ: Mapping[str, str]
+    failed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dist: Dist | None = None
     choice: Choice = Choice()  # noqa: RUF009 - it is frozen
     seconds: float = 300

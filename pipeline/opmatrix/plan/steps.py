@@ -48,6 +48,7 @@ def steps(plan: Plan) -> Iterator[Step]:
 
 def _reported(plan: Plan) -> Iterator[Step]:
     """Yield the steps whose failures are in the report."""
+    yield from (_declaration(plan, name, mistakes) for name, mistakes in plan.failed.items())
     yield _headers(plan)
     yield from (_environment(plan, name) for name in plan.environments)
     for operator in plan.operators:
@@ -89,6 +90,22 @@ def _record_failures(plan: Plan, made: Sequence[Step]) -> list[Step]:
 def _with_record(plan: Plan, step: Step) -> Step:
     check = CheckKey(step.operator, step.group if step.operator else step.task)
     return replace(step, verdict=str(plan.layout.failure_record(step.operator, step.task)), check=check)
+
+
+def _declaration(plan: Plan, name: str, mistakes: Sequence[str]) -> Step:
+    """Fail with the mistakes of an operator that cannot be used, so that no run without it is a success."""
+    return make_step(
+        plan,
+        "declaration",
+        name, "--planned",
+        name=name,
+        operator=name,
+        command="check-declaration",
+        stage="check-declaration",
+        verdict=plan.layout.declaration_record(name),
+        check=CheckKey(name, "declaration"),
+        mistakes=mistakes,
+    )  # fmt: skip
 
 
 def _once_cells(cells: Iterable[Cell]) -> set[Cell]:

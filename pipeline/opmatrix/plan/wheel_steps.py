@@ -10,7 +10,7 @@ from opmatrix.plan.step_keys import Plan, make_step
 from opmatrix.spec import as_data
 from opmatrix.step import Step
 from opmatrix.toolchain import ninja_file, third_party_headers
-from opmatrix.wheel import inputs, manylinux, vendored_modules
+from opmatrix.wheel import inputs, manylinux, settings, vendored_modules
 from opmatrix.wheel.git_commit import commit
 from opmatrix.wheel.settings import Dist
 
@@ -56,6 +56,7 @@ def _dist(plan: Plan, dist: Dist | None) -> Step:
             *(layout.root / file for file in licenses),
         ],
         writes=[layout.dist_record] if dist else [],
+        after=[f"declaration:{name}" for name in settings.unusable(layout, plan.failed)],
         discovered_inputs=layout.wheel_list,
         code=(*inputs.TEMPLATES, *vendored_modules.sources(), vendored_modules.LICENSE, manylinux.POLICY),
         declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],

@@ -31,7 +31,11 @@ def drafts(paths: Paths, request: Request) -> tuple[Draft, ...]:
 
 def _from_onnx(paths: Paths, request: Request) -> tuple[Draft, ...]:
     path = Path(request.from_onnx)
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError:  # a name that is too long
+        there = False
+    if not there:
         raise UsageError(f"--from-onnx {request.from_onnx}: no such file")
     found = _run_process("onnx_process", str(path.resolve()), cwd=paths.root)
     nodes = from_onnx.by_operator(found, path.name, op_type=request.op_type)

@@ -43,8 +43,11 @@ def require_new_folder(folder: Path) -> None:
         if is_project(parent):
             raise UsageError(f"--project {folder}: it would be inside the project {str(parent)!r}, whose operators are "
                              f"written there by `doit new`. Choose a folder outside. {_NOTHING}")  # fmt: skip
-    if not folder.exists() and not folder.is_symlink():
-        return
+    try:
+        if not folder.exists() and not folder.is_symlink():
+            return
+    except OSError as error:  # a name that is too long
+        raise UsageError(f"--project {folder}: {error.strerror}. {_NOTHING}") from error
     if not folder.is_dir():
         raise UsageError(f"--project {folder}: it is a file. Choose another name. {_NOTHING}")
     if found := sorted(p.name for p in folder.iterdir() if p.name not in _MAY_EXIST):

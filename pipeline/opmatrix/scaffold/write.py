@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from opmatrix.declaration.load import Operator, clashes, load_operator, operator_names
-from opmatrix.errors import SpecError, UsageError
+from opmatrix.declaration.isolated import read_operators
+from opmatrix.declaration.load import Operator, clashes
+from opmatrix.errors import UsageError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 
@@ -35,7 +36,7 @@ def require_absent(paths: Paths, specs: Iterable[OpSpec]) -> None:
         ]
     new = [Operator(spec=spec, models=()) for spec in specs]
     names = {s.name for s in specs}
-    found += clashes([*(o for o in loadable_operators(paths) if o.name not in names), *new])
+    found += [line for _, line in clashes([*(o for o in loadable_operators(paths) if o.name not in names), *new])]
     if found:
         raise UsageError("\n".join([*found, "Nothing was written."]))
 
@@ -48,11 +49,9 @@ def _content(folder: Path) -> str:
     return "{" + ", ".join(names) + "}" if len(names) > 1 else "".join(names)
 
 
-def loadable_operators(paths: Paths) -> Iterator[Operator]:
-    """Yield the operators that load. doit reports the others, and they do not prevent a new operator."""
-    for name in operator_names(paths):
-        with suppress(SpecError):
-            yield load_operator(paths, name)
+def loadable_operators(paths: Paths) -> tuple[Operator, ...]:
+    """Return the operators that can be used. doit reports the others, and they do not prevent a new operator."""
+    return read_operators(paths).operators
 
 
 def formatted(root: Path, files: Mapping[str, str]) -> dict[str, str]:

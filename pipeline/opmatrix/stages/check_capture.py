@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from opmatrix.declaration import load
+from opmatrix.declaration.isolated import read_operators
 from opmatrix.errors import OpmatrixError, UsageError, many
 from opmatrix.export.exporter_errors import explain
 from opmatrix.export.exporter_warnings import collected, unexpected
@@ -35,7 +35,7 @@ def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int
     record = _Record(into / PART)
     try:
         record.doing(f"the operators of this project were loaded into torch {torch_minor()}")
-        loaded = load_operators.load(layout, load.load_operators(layout))
+        loaded = load_operators.load(layout, read_operators(layout).operators)
         record.doing(f"{target} ran")
         model = build(target, layout.root)
         model.module.eval()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 
-from opmatrix.declaration.load import load_operators
+from opmatrix.declaration.isolated import read_operators
 from opmatrix.errors import OpmatrixError
 from opmatrix.model_check import finding, first_wrong_node
 from opmatrix.model_check.custom_nodes import used_operators
@@ -38,7 +38,7 @@ def run(
     """Write the findings. `differs`: the outputs are not the expected ones. `own`: compare only the nodes of this
     project's operators."""
     proto = onnx.load_model(model)
-    specs = used_operators(proto, [o.spec for o in load_operators(layout)])
+    specs = used_operators(proto, [o.spec for o in read_operators(layout).operators])
     try:
         fed = find_inputs(proto, model, inputs)
         references = [(spec, Reference(layout, spec)) for spec in specs]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import onnx
@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
-from opmatrix.declaration.load import load_operators
+from opmatrix.declaration.isolated import read_operators
 from opmatrix.errors import OpmatrixError
 from opmatrix.model_check import finding
 from opmatrix.model_check.custom_nodes import Builtin, faulty_nodes, node_findings, used_operators
@@ -36,10 +36,11 @@ def run(layout: Paths, *, model: Path, ort: str, into: Path) -> None:
         if ort:
             parse_version(ort)  # raises before the model is read
         proto = _read(model)
-        operators = load_operators(layout)
+        declared = read_operators(layout)
+        operators = declared.operators
         specs = [o.spec for o in operators]
         libraries = needed_libraries(layout, [o for o in operators if o.spec in used_operators(proto, specs)])
-        findings = list(_findings(proto, model, specs, libraries, ort))
+        findings = [*_unusable(declared.failed), *_findings(proto, model, specs, libraries, ort)]
     except OpmatrixError as mistake:
         error = str(mistake)
     finding.write(
@@ -50,6 +51,12 @@ def run(layout: Paths, *, model: Path, ort: str, into: Path) -> None:
         own=bool(libraries and libraries.own),
         link=list(libraries.link) if libraries else [],
     )
+
+
+def _unusable(failed: Iterable[str]) -> Iterator[Finding]:
+    for name in failed:
+        text = f"the operator {name!r} is not considered, because its files cannot be used"
+        yield finding.note("nodes", f"{text}: python -m opmatrix check-declaration {name}")
 
 
 def _read(path: Path) -> ModelProto:

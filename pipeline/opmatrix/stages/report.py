@@ -77,7 +77,9 @@ def run(
     if not asked and not any(c.outcome in WRONG for c in checks):
         if not any(layout.ops.glob("*/spec.py")):
             raise ReportError("no operator in ops/ yet, so there is nothing to verify; `doit new` writes one")
-        raise ReportError("no cell was asked for: no operator in ops/ has an opset from its min_opset on")
+        raise ReportError(
+            "no cell was asked for: no operator in ops/ can be used, or none has an opset from its min_opset on"
+        )
     if wrong := " and ".join(filter(None, (_wrong(asked, "cells"), _wrong(checks, "checks")))):
         path = data.relative_to(layout.root)
         raise ReportError(f"{wrong} are neither verified nor unsupported; all of it in {path}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,13 @@ def read(paths: Paths, operators: Sequence[Operator]) -> Dist | None:
     return parse(table, operators, root=paths.root)
 
 
+def unusable(paths: Paths, failed: Iterable[str]) -> tuple[str, ...]:
+    """Return those of `failed`, operators that cannot be used, that the wheel holds: it waits for them."""
+    table = settings(paths, "dist")
+    asked = table.get("operators") if table else ()
+    return tuple(name for name in failed if asked is None or (isinstance(asked, list) and name in asked))
+
+
 def parse(table: Mapping[str, Any], operators: Sequence[Operator], *, root: Path) -> Dist:
     """Return the settings. Raises UsageError with all mistakes, one per line."""
     known = {o.name: o for o in operators}
@@ -101,8 +108,8 @@ def _mistakes(table: Mapping[str, Any], asked: Any, known: Mapping[str, Operator
 
 def why_no_name(name: Any) -> str | None:
     """Return which names are allowed for a wheel if `name` is not, else None."""
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z](?:_?[a-z0-9])*", name):
-        return "allowed: what Python can import, in small letters, digits and single underscores, such as 'my_ops'"
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z](?:_?[a-z0-9])*", name) or len(name) > 100:
+        return "allowed: what Python can import, at most 100 small letters, digits and single _, such as 'my_ops'"
     if keyword.iskeyword(name) or name in sys.stdlib_module_names or name in _RESERVED_NAMES:
         return "allowed: a name that is not taken by Python itself or a package that the wheel is used with"
     return None

@@ -3,6 +3,6 @@
 from opmatrix.declaration.validation.cases import cases
 from opmatrix.declaration.validation.field_types import structure, warm_up
 from opmatrix.declaration.validation.mistake import Mistake
-from opmatrix.declaration.validation.operator import RESERVED, declaration, handwritten_files
+from opmatrix.declaration.validation.operator import NAME, NAMES, RESERVED, declaration, handwritten_files
 
-__all__ = ["RESERVED", "Mistake", "cases", "declaration", "handwritten_files", "structure", "warm_up"]
+__all__ = ["NAME", "NAMES", "RESERVED", "Mistake", "cases", "declaration", "handwritten_files", "structure", "warm_up"]

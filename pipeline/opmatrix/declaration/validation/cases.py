@@ -25,10 +25,9 @@ def cases(spec: OpSpec, models: Sequence[Model]) -> Iterator[Mistake]:
 
 
 def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
-    if not re.fullmatch(r"\w[\w.\-]*", model.name):
-        yield Mistake(
-            f"{path}.name", f"found {model.name!r}, allowed: letters, digits, '_', '.' and '-'; it names a folder"
-        )
+    if not re.fullmatch(r"\w[\w.\-]*", model.name) or len(model.name.encode()) > 100:
+        allowed = "at most 100 letters, digits, '_', '.' and '-'"
+        yield Mistake(f"{path}.name", f"found {model.name!r}, allowed: {allowed}; it names a folder")
     for variable, dtypes in spec.types.items():
         if model.types.get(variable) not in dtypes:
             yield not_one_of(f"{path}.types[{variable!r}]", model.types.get(variable), dtypes)
@@ -62,8 +61,8 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
 def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake]:
     path = f"{path} ({case.name!r})"
     declared = [i.name for i in spec.inputs]
-    if not re.fullmatch(r"\w+", case.name):
-        yield Mistake(path, "its name takes letters, digits and _; it is part of test ids")
+    if not re.fullmatch(r"\w+", case.name) or len(case.name.encode()) > 100:
+        yield Mistake(path, "its name takes at most 100 letters, digits and _; it is part of test ids")
     yield from (not_one_of(f"{path}.inputs", n, declared) for n in case.inputs if n not in declared)
     sizes: Sizes = {}
     shapes: dict[str, tuple[int, ...]] = {}

@@ -7,6 +7,7 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from types import FunctionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from opmatrix import spec
@@ -17,9 +18,21 @@ from opmatrix.spec import MISSING
 
 def structure(value: object, path: str = "") -> Iterator[Mistake]:
     """Yield the fields that do not match the dataclasses of `opmatrix.spec`, depth first."""
-    if isinstance(value, str | int | float | None):  # the most frequent types; every doit command calls this
+    kind = type(value)
+    if kind is float or value is None or kind is bool:  # the most frequent types; every new plan calls this
         return
-    if isinstance(value, tuple | list):
+    if isinstance(value, str):
+        if not value.isascii() and (why := _unwritable(value)):
+            yield Mistake(path, why)
+    elif isinstance(value, int):
+        if not -(2**63) <= value < 2**64:
+            bits = value.bit_length()
+            yield Mistake(path, f"found an int of {bits} bits, allowed: one that int64 or uint64 can hold")
+    elif isinstance(value, float):
+        return
+    elif path.count("[") > _DEEPEST:
+        yield Mistake(f"{path[:40]}...", f"tuples in tuples, more than {_DEEPEST} deep; NumPy allows 64 axes")
+    elif isinstance(value, tuple | list):
         for index, item in enumerate(value):
             yield from structure(item, f"{path}[{index}]")
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -27,6 +40,20 @@ def structure(value: object, path: str = "") -> Iterator[Mistake]:
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from structure(item, f"{path}[{key!r}]")
+    elif not isinstance(value, FunctionType):
+        yield Mistake(path, f"found {value!r}, allowed: numbers, texts, tuples, dicts and classes of opmatrix.spec")
+
+
+_DEEPEST = 80  # brackets in a path
+
+
+def _unwritable(text: str) -> str | None:
+    """Return why a text cannot be part of a generated file, or None."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return f"found {text!r}, allowed: text that UTF-8 can encode"
+    return None
 
 
 def _fields(value: Any, path: str) -> Iterator[Mistake]:

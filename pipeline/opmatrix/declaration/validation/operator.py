@@ -26,6 +26,9 @@ from opmatrix.errors import did_you_mean
 from opmatrix.matrix.cells import NODE_OPSETS
 from opmatrix.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
 
+# The name of an operator. Files have longer names that are made of it, and Linux allows 255 bytes.
+NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
+NAMES = "at most 100 lower-case letters, digits and _, a letter first"
 # Names that an operator cannot have: it names a folder, a generated header and a C++ namespace.
 RESERVED: Mapping[str, tuple[str, ...]] = {
     "a folder of native/ with another meaning": ("include", "binding"),
@@ -34,8 +37,8 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
         "torch_values", "ort", "ort_kinds", "ort_library", "dtype", "items", "sizes",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
-        "environment", "headers", "codegen", "compile", "data", "draw-inputs", "register", "export", "verify",
-        "report", "probe", "sanitize", "link-wheel", "linked", "dist",
+        "declaration", "environment", "headers", "codegen", "compile", "data", "draw-inputs", "register", "export",
+        "verify", "report", "probe", "sanitize", "link-wheel", "linked", "dist",
     ),
     "a name that C++ or the bindings use": (
         "std", "name", "equal", "numel", "sqrt", "floor", "dtype_of", "check_dtype", "check_same_dtype", "parallel_for",
@@ -76,8 +79,8 @@ def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
 
 
 def _names(spec: OpSpec) -> Iterator[Mistake]:
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", spec.name):
-        yield Mistake("name", f"found {spec.name!r}, allowed: lower-case letters, digits and _, a letter first")
+    if not NAME.fullmatch(spec.name):
+        yield Mistake("name", f"found {spec.name!r}, allowed: {NAMES}")
     named: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
     spelled = [p.name for p in named] + [a.torch_name for a in spec.attributes if a.torch_name]
     for name in spelled:
@@ -151,8 +154,8 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
     if spec.inputs and not required:
         yield Mistake("inputs", "found none that is required, allowed: at least one; outputs are made beside it")
     known = [*dict.fromkeys(d for i in required for d in i.dims or () if isinstance(d, str) and d != "...")]
+    before: list[str] = []  # the required inputs before this one
     for index, part in enumerate(spec.inputs):
-        before = [i.name for i in spec.inputs[:index] if i in required]
         if part.same_as is not None and part.same_as not in before:
             yield not_one_of(f"inputs[{index}].same_as", part.same_as, before or ["nothing: no required input before"])
         if part.same_as is not None and part.dims is not None:
@@ -163,6 +166,8 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"inputs[{index}]", f"{part.name!r} is optional and variadic; choose one: none is a number")
         for unknown in (d for d in part.dims or () if str(d).isidentifier() and d not in known):
             yield _unknown_size(f"inputs[{index}].dims", unknown, known)
+        if not part.optional and not part.variadic:
+            before.append(part.name)
     for index, output in enumerate(spec.outputs):
         if isinstance(output.shape, SameAs) and output.shape.input not in [i.name for i in required]:
             yield not_one_of(f"outputs[{index}].shape.input", output.shape.input, [i.name for i in required])
@@ -207,8 +212,22 @@ def _attributes(spec: OpSpec) -> Iterator[Mistake]:
         for text in (t for t in (attribute.default, *(attribute.allowed or ())) if isinstance(t, str)):
             if not text.isprintable():
                 yield Mistake(path, f"found the text {text!r}, allowed: printable characters; it stands in C++ code")
-        if attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
+        if endless := [field for field in _NUMBERS if not _is_finite(getattr(attribute, field))]:
+            for field in endless:
+                allowed = "allowed: finite numbers; C++ has no literal for NaN and infinity"
+                yield Mistake(f"{path}.{field}", f"found {getattr(attribute, field)!r}, {allowed}")
+        elif attribute.default is not None and (why := value_mistake(attribute, attribute.default)):
             yield Mistake(f"{path}.default", why)
+
+
+# The fields of an attribute that are numbers in generated C++.
+_NUMBERS = ("default", "allowed", "minimum", "maximum")
+
+
+def _is_finite(value: object) -> bool:
+    """Return whether neither a value nor an item of it is NaN or infinite."""
+    values = value if isinstance(value, tuple) else (value,)
+    return all(math.isfinite(v) for v in values if isinstance(v, float))
 
 
 def _evolution(spec: OpSpec) -> Iterator[Mistake]:
@@ -258,9 +277,11 @@ def _lowerings(spec: OpSpec) -> Iterator[Mistake]:
 def _headers(spec: OpSpec) -> Iterator[Mistake]:
     for index, headers in enumerate(spec.headers):
         folder = PurePosixPath(headers.folder)
-        if folder.is_absolute() or not folder.parts:
+        unusable = folder.is_absolute() or ".." in folder.parts or any(len(p.encode()) > 255 for p in folder.parts)
+        if unusable or not folder.parts:
             of = f"where {headers.distribution!r} is installed" if headers.distribution else "the project's root"
-            yield Mistake(f"headers[{index}].folder", f"found {headers.folder!r}, allowed: a folder relative to {of}")
+            why = f"allowed: a folder relative to {of}, without '..'"
+            yield Mistake(f"headers[{index}].folder", f"found {headers.folder!r}, {why}")
 
 
 def _not_yet(spec: OpSpec) -> Iterator[Mistake]:

@@ -1,0 +1,255 @@
+"""Read the operators of a project in a child process, so that nothing that their files do reaches this one.
+
+spec.py and cases.py are code of the project: they can end the process, never end, or take all memory. A child reads one
+operator after the other and sends each through a pipe. When it dies, exceeds a limit, or stops answering, the operator
+that it was at has failed, and another child goes on with the rest. What a file prints is lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import marshal
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import CodeType, FunctionType
+from typing import Any, NoReturn
+
+from opmatrix import spec
+from opmatrix.declaration.load import Declared, Operator, declared, operator_names, read, unknown_operator
+from opmatrix.errors import SpecError
+from opmatrix.processes import kill_group, memory
+from opmatrix.project.paths import Paths
+
+SECONDS = 30  # for one operator; the slowest of this repository takes 2 ms, an import of torch 2 s
+MEGABYTES = 2000  # that the child and what it starts may take beyond what this process has
+_POLL = 0.05  # seconds between two looks at the child while it is silent
+_LENGTH = 8  # bytes of the length before each message
+
+Result = tuple[str, Operator | None, list[str]]  # the folder, and the operator or its mistakes
+
+
+def read_operators(layout: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Declared:
+    """Return the operators, for planning, and the mistakes of those that cannot be used.
+
+    A function in a declaration, such as `Model.around`, comes without the names that it uses, so it must not be called.
+    """
+    return start_reading(layout, seconds=seconds, megabytes=megabytes)()
+
+
+def start_reading(layout: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Callable[[], Declared]:
+    """Start what `read_operators` does, and return the function that waits for its result."""
+    names = operator_names(layout)
+
+    def start(left: Sequence[str]) -> _Child:
+        return _Child(layout, left, seconds=seconds, megabytes=megabytes)
+
+    first = start(names) if names else None
+
+    def result() -> Declared:
+        found = [*_until_death(first, names, seconds)] if first else []
+        while len(found) < len(names):
+            left = names[len(found) :]
+            found += _until_death(start(left), left, seconds)
+        return declared(found)
+
+    return result
+
+
+def require_usable(layout: Paths, name: str) -> None:
+    """Raise SpecError with the mistakes of an operator, or UsageError for an unknown one."""
+    found = read_operators(layout)
+    if name in found.failed:
+        raise SpecError("\n".join(found.failed[name]))
+    if name not in (known := [o.name for o in found.operators]):
+        raise unknown_operator(name, [*known, *found.failed])
+
+
+def _until_death(child: _Child, names: Sequence[str], seconds: float) -> Iterator[Result]:
+    """Yield the operators in order; if the child ends too early, the last is the one at which it ended."""
+    try:
+        for name in names:
+            at, deadline = f"ops/{name}", time.monotonic() + seconds
+            while isinstance(message := child.receive(deadline), str):
+                at = message
+            if isinstance(message, _Death):
+                yield name, None, [f"{at}: {message.how} while it was read. It only has to define values"]
+                return
+            yield name, *message
+    finally:
+        child.end()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Death:
+    how: str
+
+
+class _Child:
+    """The child process, and the end of the pipe at which its messages arrive."""
+
+    def __init__(self, layout: Paths, names: Sequence[str], *, seconds: float, megabytes: float) -> None:
+        self._seconds, self._megabytes = seconds, megabytes
+        self._memory = memory(os.getpid()) + megabytes * 1e6
+        self._pipe, writing = os.pipe()
+        self._process: int | None = os.fork()
+        if self._process == 0:
+            _serve(layout, names, writing, seconds)
+        os.close(writing)
+        self._buffer = bytearray()
+        self._poll = select.poll()
+        self._poll.register(self._pipe)
+
+    def receive(self, deadline: float) -> Any:
+        """Return the next message: the file that the child is at, the result of an operator, or a _Death."""
+        while (message := self._message()) is None:
+            if self._poll.poll(_POLL * 1000):
+                if data := os.read(self._pipe, 1 << 20):
+                    self._buffer += data
+                    continue
+                self._poll.unregister(self._pipe)  # it has ended, or closed its end; then it runs into the deadline
+            if how := self._death(deadline):
+                return _Death(how)
+        return message
+
+    def _message(self) -> Any:
+        length = int.from_bytes(self._buffer[:_LENGTH], "big")
+        if len(self._buffer) < _LENGTH + length or not self._buffer:
+            return None
+        content = bytes(self._buffer[_LENGTH : _LENGTH + length])
+        del self._buffer[: _LENGTH + length]
+        try:
+            return _Unpickler(io.BytesIO(content)).load()
+        except Exception:  # code that writes to every descriptor
+            return _Death("wrote into the pipe of opmatrix")
+
+    def _death(self, deadline: float) -> str:
+        assert self._process
+        if time.monotonic() > deadline:
+            return f"did not end within {self._seconds:g} s"
+        if memory(self._process) > self._memory:
+            return f"took more than {self._megabytes:g} MB of memory"
+        process, status = os.waitpid(self._process, os.WNOHANG)
+        if not process:
+            return ""
+        self._process = None
+        code = os.waitstatus_to_exitcode(status)
+        return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended the process with status {code}"
+
+    def end(self) -> None:
+        """Kill the child with what it started."""
+        os.close(self._pipe)
+        if self._process:
+            with suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)  # it may not lead its group yet
+            kill_group(self._process)
+            with suppress(ChildProcessError):
+                os.waitpid(self._process, 0)
+
+
+def _serve(layout: Paths, names: Sequence[str], pipe: int, seconds: float) -> NoReturn:
+    """Read the operators in this process, which was forked for it, and exit."""
+    status, process = 1, os.getpid()
+
+    def send(message: bytes) -> None:
+        if os.getpid() != process:  # a file has forked, and returned in both
+            os._exit(1)
+        left = memoryview(len(message).to_bytes(_LENGTH, "big") + message)
+        while left:
+            left = left[os.write(pipe, left) :]
+
+    try:
+        _prepare(pipe)
+        for name in names:
+            signal.alarm(int(seconds) + 5)  # ends this process also where its parent was killed
+            send(_result(*read(layout, name, at=lambda file: send(pickle.dumps(file)))))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _prepare(pipe: int) -> None:
+    os.setpgid(0, 0)  # Ctrl-C goes to the parent alone, which ends this process
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.closerange(3, pipe)
+    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))  # such as the lock of the build folder
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")  # pytest and doit have others
+    sys.stderr = sys.stdout
+
+
+def _result(operator: Operator | None, mistakes: list[str]) -> bytes:
+    try:
+        return _dump((operator, mistakes))
+    except Exception as error:
+        assert operator
+        return pickle.dumps((None, [f"ops/{operator.name}: its declaration cannot be handed on: {error}"]))
+
+
+def _dump(value: object) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file, protocol=5).dump(value)
+    return file.getvalue()
+
+
+_CLASSES: set[type] = {
+    Operator,
+    *(c for c in vars(spec).values() if isinstance(c, type) and dataclasses.is_dataclass(c)),
+}  # fmt: skip
+# What a value of a derived class becomes, such as numpy.float64, an enum or a named tuple.
+_PLAIN: Sequence[tuple[type, type, Callable[[Any], object]]] = (
+    (str, str, str.__str__),
+    (int, int, int.__int__),
+    (float, float, float.__float__),
+    (tuple, tuple, tuple),
+    (list, list, list),
+    (Mapping, dict, dict),
+)
+_PICKLED_BY_NAME: set[type] = {*_CLASSES, *(plain for _, plain, _ in _PLAIN)}
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles a declaration as plain values, so that what arrives runs no code and needs no module of the project."""
+
+    def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _CLASSES or value is _function or (isinstance(value, type) and value in _PICKLED_BY_NAME):
+            return NotImplemented
+        if kind is FunctionType:
+            return _function, (marshal.dumps(value.__code__),)
+        for base, plain, convert in _PLAIN:
+            if isinstance(value, base):
+                return plain, (convert(value),)
+        raise TypeError(
+            f"found a {kind.__qualname__}, allowed: numbers, texts, tuples, dicts and classes of opmatrix.spec"
+        )
+
+
+class _Unpickler(pickle.Unpickler):
+    """Loads what `_Pickler` makes, and no other class or function: the child could send anything."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if found := _BY_NAME.get((module, name)):
+            return found
+        raise pickle.UnpicklingError(f"found {module}.{name}")
+
+
+def _function(code: bytes) -> FunctionType:
+    found: CodeType = marshal.loads(code)
+    return FunctionType(found, {})
+
+
+_BY_NAME: Mapping[tuple[str, str], object] = {
+    (_function.__module__, _function.__name__): _function,
+    **{(known.__module__, known.__name__): known for known in _PICKLED_BY_NAME},
+}

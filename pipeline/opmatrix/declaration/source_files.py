@@ -1,0 +1,72 @@
+"""Find files of an operator that nothing reads, such as a misspelt lowerings.py, and names that no step can use."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from opmatrix.errors import did_you_mean
+from opmatrix.project.paths import Paths
+
+PYTHON = ("spec.py", "cases.py", "reference.py", "lowering.py", "torch_op.py")
+_CPP = ("kernel.h", "torch.cc", "ort.cc")
+_CPP_SUFFIXES = (".h", ".hh", ".hpp", ".cuh", ".c", ".cc", ".cpp", ".cxx", ".cu")
+# What other tools read: packages, pytest, benchmarks.
+_OF_OTHERS = re.compile(r"__init__\.py|conftest\.py|bench\.py|test_\w+\.py|\w+_test\.py")
+
+
+def is_operator(folder: Path) -> bool:
+    """Return whether a folder of ops/ is an operator: it has a spec.py of any kind, or another file that only an
+    operator has, or a misspelt spec.py. Otherwise an operator would vanish without a word."""
+    try:
+        found = os.listdir(folder)  # noqa: PTH208 - names, where iterdir makes paths
+    except NotADirectoryError:
+        return False
+    except OSError:  # no permission, or a link to nowhere or to itself: reading it says so
+        return True
+    return any(name in PYTHON or (name.endswith(".py") and did_you_mean(name, PYTHON[:1])) for name in found)
+
+
+def mistakes(layout: Paths, name: str) -> Iterator[str]:
+    """Yield what is wrong with the names and kinds of the files in ops/<name>/ and native/<name>/."""
+    native = layout.kernel(name).parent
+    for folder in (layout.op(name), native, layout.native / "include", layout.native / "binding"):
+        yield from _unusable_names(layout, folder)
+    for path in (*(layout.op(name) / file for file in PYTHON[2:]), *(native / file for file in _CPP)):
+        if os.path.lexists(path) and not path.is_file():
+            yield f"{path.relative_to(layout.root)}: found no file but a folder, a pipe or a broken link; replace it"
+    yield from _unread(layout, layout.op(name), known=PYTHON, suffixes=(".py", *_CPP_SUFFIXES))
+    yield from _unread(layout, native, known=_CPP, suffixes=_CPP_SUFFIXES)
+
+
+def _unusable_names(layout: Paths, folder: Path) -> Iterator[str]:
+    """Yield the files below a folder whose names cannot be written to the journal or to a list of files."""
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if not name.isprintable():
+                shown = (Path(parent) / name).relative_to(layout.root)
+                yield f"{shown}: its name is not UTF-8, or has a control character; rename it"
+
+
+def _unread(layout: Paths, folder: Path, *, known: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[str]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        others = [e.name for e in entries if e.name.endswith(suffixes) and e.name not in known and e.name[0] != "."]
+        for name in sorted(others):
+            if not _OF_OTHERS.fullmatch(name) and name.isprintable() and not _is_named(folder, name):
+                hint = did_you_mean(name, known)
+                if not hint and not name.endswith(".py") and folder == layout.op(folder.name):
+                    hint = f"; C++ belongs to native/{folder.name}/"
+                allowed = f"{', '.join(known)}, and files that one of these names"
+                yield f"{(folder / name).relative_to(layout.root)}: nothing reads it, allowed: {allowed}{hint}"
+
+
+def _is_named(folder: Path, name: str) -> bool:
+    """Return whether another file of ops/ or native/ imports or includes a file, or has its name in quotes."""
+    stem = re.escape(Path(name).stem)
+    quoted = rf"[\"'</]{re.escape(name)}[\"'>]"
+    named = re.compile(rf"^\s*(?:from|import)\b.*\b{stem}\b|{quoted}" if name.endswith(".py") else quoted, re.MULTILINE)
+    files = (p for p in folder.parent.rglob("*") if p.suffix in (".py", *_CPP_SUFFIXES) and p != folder / name)
+    return any(named.search(p.read_text(errors="replace")) for p in files if p.is_file())

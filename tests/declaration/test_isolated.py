@@ -1,0 +1,293 @@
+"""Whatever the files of an operator do, reading them ends with one sentence, and the other operators are read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opmatrix.declaration.isolated import read_operators
+from opmatrix.declaration.load import load_operators
+from opmatrix.processes import children
+from opmatrix.project.paths import Paths
+from opmatrix.spec import as_data
+from tests.declaration.test_load import CASES, SPEC, project
+
+ROOT = Path(__file__).parents[2]
+OTHER = SPEC.replace("group_norm", "other").replace("mydomain", "other").replace("mygroupnorm", "Other")
+ONLY = "while it was read. It only has to define values"
+# Makes the first model's only input something else, behind the text of cases.py.
+WITH_INPUT = """
+from dataclasses import replace
+MODELS = (replace(MODELS[0], cases=(replace(MODELS[0].cases[0], inputs=MODELS[0].cases[0].inputs | {{"x": {0}}}),)),)
+"""
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Paths:
+    """A project of two operators: group_norm, which comes first, and `other`."""
+    project(tmp_path, name="other", spec=OTHER)
+    return project(tmp_path)
+
+
+def mistakes(layout: Paths, *, seconds: float = 20) -> list[str]:
+    """Return the mistakes of group_norm; the other operator is read, and no process is left."""
+    before = children(os.getpid())
+    found = read_operators(layout, seconds=seconds, megabytes=200)
+    assert [o.name for o in found.operators] == ["other"]
+    assert children(os.getpid()) == before
+    (name,) = found.failed
+    assert name == "group_norm"
+    return [*found.failed["group_norm"]]
+
+
+@pytest.mark.parametrize("file", ["spec.py", "cases.py"])
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        pytest.param("import os; os._exit(0)", f": ended the process with status 0 {ONLY}", id="exit_0"),
+        pytest.param("raise SystemExit", ":1: SystemExit", id="SystemExit"),
+        pytest.param("raise KeyboardInterrupt('now')", ":1: KeyboardInterrupt: now", id="KeyboardInterrupt"),
+        pytest.param("def f(): f()\nf()", ":1: RecursionError: maximum recursion depth exceeded", id="recursion"),
+        pytest.param("[0] * 10**13", ":1: MemoryError", id="MemoryError"),
+        pytest.param("x = " + "-" * 100_000 + "1", ":1: MemoryError", id="deep_source"),
+        pytest.param("while True: pass", f": did not end within 1 s {ONLY}", id="endless"),
+        pytest.param("import time; time.sleep(99)", f": did not end within 1 s {ONLY}", id="asleep"),
+        pytest.param("x = []\nwhile True: x.append(bytearray(10**7))", f": took more than 200 MB of memory {ONLY}",
+                     id="memory"),
+        pytest.param("import ctypes; ctypes.string_at(0)", f": died of SIGSEGV {ONLY}", id="crash"),
+        pytest.param("input()", ":1: EOFError: EOF when reading a line", id="input"),
+        pytest.param("import os\nfor n in range(3, 99):\n  try: os.write(n, bytes(7) + b'\\1xyz')\n  except OSError: 0",
+                     f": wrote into the pipe of opmatrix {ONLY}", id="pipe"),
+        pytest.param("import os, pickle, struct\nclass C:\n  def __reduce__(self): return os._exit, (0,)\n"
+                     "d = pickle.dumps(C())\nfor n in range(3, 99):\n"
+                     "  try: os.write(n, struct.pack('>Q', len(d)) + d)\n  except OSError: 0",
+                     f": wrote into the pipe of opmatrix {ONLY}", id="forged"),
+        pytest.param("class E(Exception):\n  def __str__(self): raise E\nraise E",
+                     ":3: E: its message cannot be made: E", id="no_message"),
+        pytest.param("raise ValueError('\\x1b[31m' + 'y' * 10**6)", ":1: ValueError: \\x1b[31myyyy", id="long_message"),
+    ],
+)  # fmt: skip
+def test_code_that_ends_hangs_or_takes_all(layout: Paths, file: str, code: str, expected: str) -> None:
+    path = layout.op("group_norm") / file
+    path.write_text(f"{code}\n{path.read_text()}")
+    (found,) = mistakes(layout, seconds=1 if "did not end" in expected else 20)
+    assert found.startswith(f"ops/group_norm/{file}{expected}") and len(found) < 4100 and found.isprintable()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("print('x' * 10**7)", id="prints"),
+        pytest.param("import os, sys; sys.stderr.write('x' * 10**7); os.fork()", id="forks"),
+        pytest.param("import subprocess; subprocess.Popen(['sleep', '60'])", id="leaves_a_process"),
+    ],
+)
+def test_code_that_does_no_harm(layout: Paths, capfd: pytest.CaptureFixture[str], code: str) -> None:
+    path = layout.spec("group_norm")
+    path.write_text(f"{code}\n{path.read_text()}")
+    before = children(os.getpid())
+    found = read_operators(layout)
+    assert ([o.name for o in found.operators], found.failed) == (["group_norm", "other"], {})
+    assert capfd.readouterr() == ("", "") and children(os.getpid()) == before
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("(b'x',)", "MODELS[0].cases[0].inputs: found {"),
+        ("Values(values=(b'x',))", ".values[0]: found b'x', allowed: numbers, texts, tuples, dicts and classes of"),
+        ("Values(values=(2**64,))", ".values[0]: found an int of 65 bits, allowed: one that int64 or uint64 can hold"),
+        ("Values(values=(10**5000,))", ".values[0]: found an int of 16610 bits, allowed: one that int64 or uint64"),
+        ("Values(values=('\\udce9',))", ".values[0]: found '\\udce9', allowed: text that UTF-8 can encode"),
+        ("eval('Values(values=' + '(' * 90 + '1.0' + ',)' * 90 + ')')", ": tuples in tuples, more than 80 deep"),
+        ("type('Mine', (Random,), {})(shape=(2, 4, 3))", "found a Mine, allowed: numbers, texts, tuples, dicts and"),
+    ],
+)
+def test_a_value_that_no_key_can_hold(layout: Paths, value: str, expected: str) -> None:
+    layout.cases("group_norm").write_text(CASES + WITH_INPUT.format(value))
+    assert any(line.startswith("ops/group_norm") and expected in line for line in mistakes(layout))
+
+
+def test_values_within_themselves_are_refused(layout: Paths) -> None:
+    layout.cases("group_norm").write_text(f"{CASES}\nd = {{}}\nd['x'] = d\n" + WITH_INPUT.format("Random(shape=d)"))
+    assert any("cannot be checked: RecursionError" in line or "deep" in line for line in mistakes(layout))
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _link(target: str) -> Callable[[Path], None]:
+    def link(path: Path) -> None:
+        path.unlink()
+        path.symlink_to(target)
+
+    return link
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("file", ["spec.py", "cases.py"])
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(_folder, "cannot be read: Is a directory", id="folder"),
+        pytest.param(lambda path: _link(path.name)(path), "cannot be read: Too many levels of symbolic", id="loop"),
+        pytest.param(_link("nowhere"), "missing; it defines", id="broken_link"),
+        pytest.param(_link("/dev/zero"), "took more than 200 MB of memory", id="endless_file"),
+        pytest.param(_pipe, "did not end within 1 s", id="pipe"),
+        pytest.param(lambda path: path.write_bytes(b"\xff"), ":1: SyntaxError: (unicode error)", id="no_utf8"),
+    ],
+)
+def test_a_file_that_is_no_file(layout: Paths, file: str, change: Callable[[Path], None], expected: str) -> None:
+    change(layout.op("group_norm") / file)
+    (found,) = mistakes(layout, seconds=1 if "did not end" in expected else 20)
+    assert found.startswith(f"ops/group_norm/{file}:") and expected in found
+
+
+def test_an_operator_whose_folder_is_a_link_to_itself(layout: Paths) -> None:
+    shutil.rmtree(layout.op("group_norm"))
+    layout.op("group_norm").symlink_to("group_norm")
+    assert "ops/group_norm/spec.py: cannot be read: Too many levels of symbolic links" in mistakes(layout)[0]
+
+
+def test_what_arrives_is_what_was_declared() -> None:
+    """Also `Model.around`: a step's key has the code of the function."""
+    layout = Paths(ROOT / "tests/projects/existing")
+    for folder in (Paths(ROOT), layout):
+        here, there = load_operators(folder), read_operators(folder)
+        assert there.failed == {} and [o.name for o in here] == [o.name for o in there.operators]
+        for a, b in zip(here, there.operators, strict=True):
+            assert as_data(a.spec) == as_data(b.spec) and as_data(a.models) == as_data(b.models)
+            assert (a.handwritten_files, a.published) == (b.handwritten_files, b.published)
+
+
+def test_a_number_of_numpy_arrives_as_a_plain_one(layout: Paths) -> None:
+    layout.cases("group_norm").write_text(
+        CASES + "from numpy import float64\nMODELS[0].attributes['epsilon'] = float64(0.5)"
+    )
+    found = next(o for o in read_operators(layout).operators if o.name == "group_norm")
+    assert [*map(type, found.models[0].attributes.values())] == [float]
+
+
+def test_ctrl_c_ends_the_reading(layout: Paths) -> None:
+    layout.spec("group_norm").write_text("while True: pass")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    began, there = time.monotonic(), children(os.getpid())
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            read_operators(layout)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 5 and children(os.getpid()) == there
+
+
+def test_the_child_ends_by_itself_where_its_parent_was_killed(layout: Paths) -> None:
+    layout.spec("group_norm").write_text("import signal, os\nos.kill(os.getpid(), signal.SIGALRM)")
+    assert mistakes(layout) == [f"ops/group_norm/spec.py: died of SIGALRM {ONLY}"]
+    layout.spec("group_norm").write_text("import signal\nassert not 1 <= signal.alarm(0) <= 25, 'an alarm is set'")
+    assert mistakes(layout) == ["ops/group_norm/spec.py:2: AssertionError: an alarm is set"]
+
+
+def test_operators_that_clash_fail_and_the_others_do_not(layout: Paths) -> None:
+    project(layout.root, name="second", spec=SPEC.replace('name="group_norm"', 'name="second"'))
+    found = read_operators(layout)
+    assert [o.name for o in found.operators] == ["other"]
+    assert found.failed["group_norm"] == found.failed["second"]
+    assert found.failed["second"][0].endswith("'mydomain::mygroupnorm' is taken by ops/group_norm/spec.py; rename one")
+
+
+@pytest.mark.parametrize(
+    ("spec", "used", "expected"),
+    [
+        ("1 / 0", "other", "'other' cannot be used: ops/other/spec.py:1: ZeroDivisionError: division by zero"),
+        (OTHER, "othr", "no operator 'othr' in ops/; did you mean 'other'?"),
+        (OTHER, "group_norm", "'group_norm' has no node of its own, because it uses others"),
+    ],
+)
+def test_an_operator_that_uses_what_cannot_be_used(layout: Paths, spec: str, used: str, expected: str) -> None:
+    layout.spec("group_norm").write_text(SPEC.replace("tolerances=", f"uses=({used!r},), tolerances=", 1))
+    layout.spec("other").write_text(spec)
+    assert f"ops/group_norm/spec.py: uses: {expected}" in read_operators(layout).failed["group_norm"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ops/group_norm/lowerings.py", "did you mean 'lowering.py'?"),
+        ("ops/group_norm/refernce.py", "did you mean 'reference.py'?"),
+        ("ops/group_norm/kernel.h", "; C++ belongs to native/group_norm/"),
+        ("native/group_norm/kernal.h", "did you mean 'kernel.h'?"),
+        ("native/group_norm/torch.cpp", "did you mean 'torch.cc'?"),
+    ],
+)
+def test_a_file_that_nothing_reads(layout: Paths, name: str, expected: str) -> None:
+    (layout.root / name).touch()
+    (found,) = mistakes(layout)
+    assert found.startswith(f"{name}: nothing reads it, allowed: ") and found.endswith(expected)
+
+
+def test_files_that_somebody_reads(layout: Paths) -> None:
+    for name in ("README.md", "notes.txt", "a.png", "LICENSE", "test_it.py", "conftest.py", "__init__.py", "bench.py",
+                 "tables.py", "mutants.toml", ".#spec.py"):  # fmt: skip
+        (layout.op("group_norm") / name).touch()
+    (layout.reference("group_norm")).write_text("from ops.group_norm.tables import X")
+    (layout.kernel("group_norm")).write_text('#include "more.h"')
+    layout.handwritten("group_norm", "more.h").touch()
+    assert read_operators(layout).failed == {}
+
+
+@pytest.mark.parametrize("where", ["ops/group_norm", "native/group_norm"])
+def test_a_file_name_that_is_not_utf8(layout: Paths, where: str) -> None:
+    (layout.root / where / os.fsdecode(b"caf\xe9.txt")).touch()
+    assert mistakes(layout) == [f"{where}/caf\\udce9.txt: its name is not UTF-8, or has a control character; rename it"]
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        (b"gro\xfcp", "gro?p"),
+        (b"a=b", "a?b"),
+        (b"two words", "two?words"),
+        (b"g" * 200, "g" * 97 + "..."),
+    ],
+)
+def test_a_folder_name_that_no_operator_can_have(layout: Paths, name: bytes, step: str) -> None:
+    layout.op("group_norm").rename(layout.ops / os.fsdecode(name))
+    found = read_operators(layout)
+    assert ([o.name for o in found.operators], [*found.failed]) == (["other"], [step])
+    (line,) = found.failed[step]
+    assert (
+        line.isprintable()
+        and "allowed: at most 100 lower-case letters, digits and _, a letter first. Rename it" in line
+    )
+
+
+def test_an_operator_without_a_spec_does_not_vanish(layout: Paths) -> None:
+    layout.spec("group_norm").rename(layout.op("group_norm") / "sepc.py")
+    missing, misspelt = mistakes(layout)
+    assert missing == "ops/group_norm/spec.py: missing; it defines SPEC"
+    assert misspelt.startswith("ops/group_norm/sepc.py: nothing reads it") and "did you mean 'spec.py'?" in misspelt
+
+
+@pytest.mark.parametrize("file", ["reference.py", "lowering.py"])
+def test_a_reference_that_is_a_folder(layout: Paths, file: str) -> None:
+    (layout.op("group_norm") / file).mkdir()
+    assert mistakes(layout) == [
+        f"ops/group_norm/{file}: found no file but a folder, a pipe or a broken link; replace it"
+    ]

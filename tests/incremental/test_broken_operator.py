@@ -1,0 +1,106 @@
+"""One operator whose files cannot be used: it fails with its mistakes, and everything else works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.projects import Project
+
+pytestmark = pytest.mark.incremental
+
+MISTAKE = "ops/gelu/spec.py: ended the process with status 0 while it was read. It only has to define values"
+FAILED = f"""
+declaration:gelu: failed with exit code 3
+  {MISTAKE}
+"""
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Two operators whose code is generated, of which one then ends the process that reads it."""
+    made = Project.copy(tmp_path_factory.mktemp("broken"), operators=("custom_op_one", "gelu"))
+    done = made.doit("codegen")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert made.doit("why").returncode == 0, "without a failure no task is missing"
+    break_it(made)
+    return made
+
+
+def break_it(project: Project) -> None:
+    project.layout.spec("gelu").write_text("import os\nos._exit(0)\n")
+
+
+def stage(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "opmatrix", *arguments]
+    return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
+
+
+def words(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout + done.stderr
+
+
+def test_the_others_go_on_and_the_run_fails(broken: Project) -> None:
+    broken.replace("ops/custom_op_one/spec.py", 'summary="', 'summary="Now: ')
+    done = broken.doit("codegen")
+    assert done.returncode == 1 and FAILED in done.stdout, words(done)
+    assert "codegen:custom_op_one\n" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith(": 1 run, 1 failed")
+    done = broken.doit("codegen")
+    assert done.returncode == 1 and FAILED in done.stdout, "it fails as long as it is broken"
+    assert done.stdout.splitlines()[-1].endswith(": 1 up to date, 1 failed")
+
+
+def test_what_was_built_for_it_stays(broken: Project) -> None:
+    sound = (Path(__file__).parents[2] / "ops/gelu/spec.py").read_text()
+    assert broken.doit("codegen").returncode == 1
+    assert (broken.layout.generated("gelu") / "schema.py").is_file()
+    broken.layout.spec("gelu").write_text(sound)
+    done = broken.doit("codegen:gelu")
+    break_it(broken)
+    assert (done.returncode, done.stdout) == (0, "1 step, all up to date\n"), words(done)
+
+
+@pytest.mark.parametrize("name", ["", "gelu", "verify", "report", "sanitize", "dist"])
+def test_no_selection_leaves_it_out(broken: Project, name: str) -> None:
+    assert "declaration:gelu: did not succeed yet\n" in broken.doit("why", *name.split()).stdout
+
+
+@pytest.mark.parametrize("name", ["codegen:custom_op_one", "custom_op_one", "headers"])
+def test_another_selection_does_without_it(broken: Project, name: str) -> None:
+    done = broken.doit("why", name)
+    assert done.returncode == 0 and "gelu" not in words(done)
+
+
+def test_dist_says_why_there_is_none(broken: Project) -> None:
+    done = broken.doit("dist")
+    assert done.returncode == 1 and FAILED in done.stdout, words(done)
+    assert "not run because declaration:gelu failed: 1 step\n" in done.stdout and not broken.layout.dist.exists()
+
+
+def test_commands_work(broken: Project) -> None:
+    done = broken.doit("list", "--all")
+    assert done.returncode == 0 and "declaration:gelu" in done.stdout and "compile:custom_op_one" in done.stdout
+    done = broken.doit("info", "declaration:gelu")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "",
+    ) and " * did not succeed yet" in done.stdout  # doit: 1 is out of date
+    done = broken.doit("tabcompletion", "--line", "doit decl")
+    assert (done.returncode, done.stdout) == (0, "declaration\ndeclaration:\n")
+    done = broken.doit("new", "--schema", "my::again(Tensor x) -> Tensor", "--domain", "mydomain")
+    assert done.returncode == 0 and "wrote ops/again/spec.py" in done.stdout, words(done)
+
+
+def test_the_step_by_hand_says_the_same(broken: Project) -> None:
+    done = stage(broken, "check-declaration", "gelu")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", f"{MISTAKE}\n")
+    done = stage(broken, "check-declaration", "custom_op_one")
+    assert (done.returncode, done.stdout) == (0, "custom_op_one: no mistake in its declaration and cases\n")
+    done = stage(broken, "check-declaration", "custom_op_one", "--planned")
+    assert done.returncode == 3 and "could not be used when doit planned, and can be by now" in done.stderr
+    done = stage(broken, "dist")
+    assert (done.returncode, done.stderr) == (3, f"{MISTAKE}\n")
