@@ -70,7 +70,8 @@ class FailedStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The outcome of one operator, lowering and cell, with its cases."""
+    """The outcome of one operator, lowering and cell, with its cases. `library` is the SHA-256 of the custom-op library
+    that ONNX Runtime loaded, if any."""
 
     op: str
     lowering: Lowering
@@ -80,6 +81,7 @@ class Verdict:
     seconds: float = 0.0
     blocked_by: FailedStep | None = None
     cases: tuple[CaseResult, ...] = ()
+    library: str = ""
 
     def __str__(self) -> str:
         return f"{self.op}-{self.lowering}@{self.cell}"

@@ -34,6 +34,13 @@ _INSTALLING = 3600  # seconds: time limit of an environment, which downloads 200
 
 def steps(plan: Plan) -> Iterator[Step]:
     """Yield every step, each after those whose files it reads."""
+    made = [*_verifying(plan)]
+    yield from made
+    yield from shipping(plan, made)
+
+
+def _verifying(plan: Plan) -> Iterator[Step]:
+    """Yield all but those of a wheel."""
     yield _headers(plan)
     yield from (_environment(plan, name) for name in plan.environments)
     verdicts: list[Path] = []
@@ -61,7 +68,6 @@ def steps(plan: Plan) -> Iterator[Step]:
             yield _sanitize(op, here[0])
     yield _report(plan, verdicts)
     yield from _probes(plan)
-    yield from shipping(plan)
 
 
 def _once_cells(cells: Iterable[Cell]) -> set[Cell]:
@@ -181,6 +187,7 @@ def _compile(op: OperatorPlan) -> Step:
         writes += layout.objects(name, "kernel", "runtime")
     if has_torch_library(spec) and not op.own_torch:
         writes += layout.objects(name, "torch", "runtime")
+    writes.append(layout.compiled_record(name))
     return op.step(
         "compile",
         reads=[*op.cpp_files, *(path for other in spec.uses for path in layout.objects(other, "kernel", "ort"))],
