@@ -195,7 +195,7 @@ def _start(side: str, path: Path) -> None:
     )
     if done.returncode == 0:
         return
-    step_log.detail(f"{done.stdout}{done.stderr}")
+    step_log.detail(done.stderr)
     where = {"torch": "torch", "ort": "ONNX Runtime"}[side]
     if done.returncode < 0:
         at = done.stdout.strip().rpartition("\n")[2]
