@@ -143,7 +143,7 @@ def _probe(paths: Paths, *, factor: reexec.Factor, version: str | None) -> None:
     _module(f"probe-{factor}").run(paths)
 
 
-def _wheel_stage(stage: str, paths: Paths) -> None:
+def _wheel_stage(stage: str, paths: Paths, **options: bool) -> None:
     declared = read_operators(paths)
     operators = declared.operators
     if unusable := settings.unusable(paths, declared.failed):
@@ -153,7 +153,7 @@ def _wheel_stage(stage: str, paths: Paths) -> None:
             f"pyproject.toml says nothing of a wheel. Write {settings.TABLE} there, with name = 'my_ops' and version "
             "= '1.0.0'; without operators = ['...'] it takes all that have a library of ours and no binding by hand"
         )
-    _module(stage).run(paths, dist, dist.chosen(operators))
+    _module(stage).run(paths, dist, dist.chosen(operators), **options)
 
 
 def _report(paths: Paths, **choice: str) -> None:
@@ -295,7 +295,10 @@ STAGES: Mapping[str, Stage] = {
         _flag("--own", "only the nodes of this project's operators"), *_SESSION,
     ),
     "link-wheel": ("link the operators that ship into one pair of libraries",),
-    "dist": ("build a wheel of the operators that ship",),
+    "dist": (
+        "build a wheel of the operators that ship, and run them from it",
+        _flag("--unverified", "whatever is verified; the wheel's version and dist.json say so"),
+    ),
     "report": (
         "show and write what is known about every cell",
         *(_argument(f"--{name}", f"as doit's variable: default, all, or {example}", default="default")

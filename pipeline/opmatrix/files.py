@@ -1,7 +1,8 @@
-"""Write files whole or not at all, and load Python files without a cache."""
+"""Write files whole or not at all, hash them, and load Python files without a cache."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import traceback
 from pathlib import Path
@@ -27,6 +28,11 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Call `write_bytes` with the text in UTF-8."""
     write_bytes(path, text.encode())
+
+
+def sha256(path: Path) -> str:
+    """Return the digest of a file as hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def line_in(path: Path | str, error: BaseException) -> int | None:

@@ -72,7 +72,8 @@ class FailedStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The outcome of one operator, lowering and cell, with its cases."""
+    """The outcome of one operator, lowering and cell, with its cases. `library` is the SHA-256 of the custom-op library
+    that ONNX Runtime loaded, if any."""
 
     op: str
     lowering: Lowering
@@ -81,6 +82,7 @@ class Verdict:
     detail: str = ""
     blocked_by: FailedStep | None = None
     cases: tuple[CaseResult, ...] = ()
+    library: str = ""
 
     def __str__(self) -> str:
         return f"{self.op}-{self.lowering}@{self.cell}"

@@ -215,13 +215,10 @@ def reading(plan: Plan, path: Path) -> set[str]:
             {f"register:damped-{part}@torch2.13" for part in ("schema", "nodes", "kernel", "search")},
         ),
         (
-            lambda: EXISTING.generated("row_sums") / "torch.cc",
-            {
-                "compile:row_sums",
-                "sanitize:row_sums",
-                *(f"register:row_sums-{part}@torch2.13" for part in ("schema", "nodes")),
-            },
+            lambda: EXISTING.objects("row_sums", "torch")[0],
+            {f"register:row_sums-{part}@torch2.13" for part in ("schema", "nodes")},
         ),
+        (lambda: EXISTING.generated("row_sums") / "torch.cc", {"compile:row_sums", "sanitize:row_sums"}),
     ],
 )
 def test_steps_that_read_a_file(find: Callable[[], Path], tasks: set[str]) -> None:
@@ -231,7 +228,7 @@ def test_steps_that_read_a_file(find: Callable[[], Path], tasks: set[str]) -> No
 def test_no_step_writes_an_object_that_is_not_compiled() -> None:
     def wrote(name: str) -> set[str]:
         step: Step = next(s for s in steps(PLAN) if s.task == f"compile:{name}")
-        return {Path(p).name for p in step.writes}
+        return {Path(p).name for p in step.writes} - {"compiled.json"}  # the digests
 
     assert wrote("seed_norm") == {"libseed_norm_torch.so", "libseed_norm_ort.so"}
     assert wrote("damped") == {"libdamped_torch.so", "libdamped_ort.so", "kernel.o", "ort.o", "runtime.o"}
@@ -245,8 +242,8 @@ def test_another_torch_has_its_own_library_with_the_same_kernel() -> None:
         made = planned[f"compile:damped@torch{torch}"]
         assert [Path(p).parent.name for p in made.writes] == [f"torch{torch}"]
         assert str(EXISTING.compile_folder("damped") / "kernel.o") in made.reads
-        assert {*made.writes} <= {*planned[f"register:damped-kernel@torch{torch}"].reads}
-        assert made.task in planned[f"register:damped-schema@torch{torch}"].after
+        for part in ("kernel", "schema"):
+            assert {*made.writes} <= {*planned[f"register:damped-{part}@torch{torch}"].reads}
 
 
 def test_a_new_handwritten_file_changes_the_plan() -> None:

@@ -48,10 +48,10 @@ def test_the_others_go_on_and_the_run_fails(broken: Project) -> None:
     done = broken.doit("codegen")
     assert done.returncode == 1 and FAILED in done.stdout, words(done)
     assert "codegen:custom_op_one\n" in done.stdout
-    assert done.stdout.splitlines()[-1].endswith(": 1 run, 1 failed")
+    assert done.stdout.splitlines()[-1].endswith(": 1 run, 1 failed (declaration:gelu)")
     done = broken.doit("codegen")
     assert done.returncode == 1 and FAILED in done.stdout, "it fails as long as it is broken"
-    assert done.stdout.splitlines()[-1].endswith(": 1 up to date, 1 failed")
+    assert done.stdout.splitlines()[-1].endswith(": 1 up to date, 1 failed (declaration:gelu)")
 
 
 def test_what_was_built_for_it_stays(broken: Project) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.errors import UsageError
+from opmatrix.errors import SpecError, UsageError
 from opmatrix.project.format import FORMAT, check_format, read_format
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,9 @@ def test_a_declaration_that_imports_the_old_package_is_one_sentence(tmp_path: Pa
     for name in ("spec", "cases"):
         (tmp_path / f"ops/old/{name}.py").parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"ops/old/{name}.py").write_text("from pipeline.spec import OpSpec\n")
-    done = subprocess.run([*DOIT, "list"], cwd=tmp_path, capture_output=True, text=True)
+    command = [sys.executable, "-m", "opmatrix", "check-declaration", "old"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == SpecError.exit_code
     assert done.stderr.splitlines() == [
         f"ops/old/{name}.py:1: imports 'pipeline', which is 'opmatrix' since format 1. "
         "Write `from opmatrix.spec import ...`"

@@ -13,6 +13,7 @@ import pytest
 
 from opmatrix import verdict
 from opmatrix.declaration.load import operator_names
+from opmatrix.files import sha256
 from opmatrix.project.paths import Paths
 from tests.support.projects import ROOT, Project
 
@@ -80,7 +81,8 @@ def test_the_library_exports_to_the_same_nodes(built: Project) -> None:
 def test_the_kernel_part_runs_every_case(built: Project) -> None:
     done = register(built, "kernel")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    results = manifest(built.layout, "kernel")
+    *results, loaded = manifest(built.layout, "kernel")
+    assert loaded == {"library": sha256(built.layout.torch_library("group_norm"))}
     assert {"seed", "nan_float32", "transposed_float64", "empty_batch_float32"} <= {str(r["case"]) for r in results}
     assert all(float(str(r["tolerance_used"])) <= 1 for r in results)
 

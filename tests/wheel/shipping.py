@@ -34,8 +34,8 @@ def project(folder: Path, *, settings: str = SETTINGS) -> Project:
 
 
 def build(made: Project) -> Path:
-    """Build the wheel."""
-    done = made.doit("dist")
+    """Build the wheel, without the minute in which all of it is verified: test_dist_faults.py has one that is."""
+    done = made.doit("dist", "--unverified")
     assert done.returncode == 0, done.stdout + done.stderr
     return wheel_of(made)
 

@@ -17,7 +17,7 @@ from tests.wheel.shipping import OPERATORS, build, project, wheel_of
 
 pytestmark = [pytest.mark.compile]
 
-INFO = "my_ops-1.0.0.dist-info"
+INFO = "my_ops-1.0.0+unverified.dist-info"
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_what_rebuilds_the_wheel(again: Project) -> None:
     """An edited comment in a kernel recompiles it and nothing else; a lost or damaged wheel is built again."""
 
     def ran() -> set[str]:
-        done = again.doit("-r", "jsonl", "dist")
+        done = again.doit("-r", "jsonl", "dist", "--unverified")
         assert done.returncode == 0, done.stdout + done.stderr
         events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         return {e["step"] for e in events if e["event"] == "start"}
@@ -90,25 +90,27 @@ def test_what_rebuilds_the_wheel(again: Project) -> None:
     assert ran() == set()
     before = wheel_of(again).read_bytes()
     again.replace("native/group_norm/kernel.h", "#pragma once", "#pragma once  // once")
-    assert ran() == {"compile:group_norm", "dist"}, "the wheel names the sources' fingerprints, the libraries are equal"
+    assert ran() == {"compile:group_norm", "dist:unverified"}, (
+        "the wheel names the sources' fingerprints, the libraries are equal"
+    )
     assert wheel_of(again).read_bytes() != before
     again.replace("native/group_norm/kernel.h", "#pragma once  // once", "#pragma once")
-    assert ran() == {"compile:group_norm", "dist"}
+    assert ran() == {"compile:group_norm", "dist:unverified"}
     assert wheel_of(again).read_bytes() == before
     wheel_of(again).unlink()
-    assert ran() == {"dist"}
+    assert ran() == {"dist:unverified"}
     wheel_of(again).write_bytes(before[:-1])
-    assert ran() == {"dist"}
+    assert ran() == {"dist:unverified"}
     assert wheel_of(again).read_bytes() == before
     again.replace("pyproject.toml", 'version = "1.0.0"', 'version = "1.0.1"')
-    assert ran() == {"dist"}
-    assert wheel_of(again).name.startswith("my_ops-1.0.1-"), "and the old one is gone"
+    assert ran() == {"dist:unverified"}
+    assert wheel_of(again).name.startswith("my_ops-1.0.1+unverified-"), "and the old one is gone"
 
 
 def test_the_path_of_the_wheel_is_printed_last(again: Project) -> None:
     """Also if nothing had to run."""
     for _ in range(2):
-        *_, path_line, summary = again.doit("dist").stdout.splitlines()
+        *_, path_line, summary = again.doit("dist", "--unverified").stdout.splitlines()
         assert path_line.startswith(f"build/dist/{wheel_of(again).name}: ") and " bytes, sha256 " in path_line
     assert summary.endswith("steps, all up to date")
 

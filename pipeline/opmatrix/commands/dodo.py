@@ -17,7 +17,7 @@ from doit.loader import get_module
 from doit.task import Task
 
 from opmatrix.commands.task_selection import with_operators
-from opmatrix.engine.doit_tasks import DEFAULT, StepTask, doit_tasks
+from opmatrix.engine.doit_tasks import DEFAULT, DIST, LINK, StepTask, doit_tasks
 from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.engine.up_to_date import State
 from opmatrix.errors import OpmatrixError, SpecError, UsageError, did_you_mean, print_error
@@ -53,8 +53,10 @@ class Loader(NamespaceTaskLoader):
     def load_tasks(self, cmd: Command, pos_args: list[str]) -> list[Task]:
         """Return the tasks, and replace doit's open Dependency by opmatrix's State."""
         try:
+            pos_args[:] = _with_unverified(pos_args)
             tasks = super().load_tasks(cmd, pos_args)
             _reject_other_tasks(tasks)
+            _require_wheel_steps(pos_args, tasks)
         except OpmatrixError as error:
             _exit(error)
         if cmd.name not in SINGLE_TASK_COMMANDS:
@@ -92,6 +94,26 @@ def resume_in(root: Path, arguments: Sequence[str]) -> None:
         kept = [a for a in arguments if a not in ("-k", "--seek-file")]
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-m", "doit", *kept])
+
+
+def _with_unverified(words: Sequence[str]) -> list[str]:
+    """Return the words of a command with the step that ``dist --unverified`` is: doit takes options of a task, but the
+    task would wait for the same other tasks with them."""
+    found: list[str] = []
+    for word in words:
+        if word == "--unverified" and found[-1:] == [DIST]:
+            found[-1] = f"{DIST}:unverified"
+        else:
+            found.append(word)
+    return found
+
+
+def _require_wheel_steps(words: Sequence[str], tasks: Sequence[Task]) -> None:
+    """Raise UsageError where steps of a wheel are asked for, and the choice of cells has none."""
+    asked = any(word.partition(":")[0] in (DIST, LINK) for word in words)
+    if asked and not any(isinstance(task, StepTask) and task.step.group == DIST for task in tasks):
+        raise UsageError("a wheel ships what is verified in the default cells: run `doit dist` without torch=, ort=, "
+                         "opsets=")  # fmt: skip
 
 
 def _reject_other_tasks(tasks: Sequence[Task]) -> None:

@@ -29,10 +29,10 @@ GROUPS: Mapping[str, str] = {
     "probe": "measure which cells are legal, and compare with matrix/cells.py, when asked for",
     "sanitize": "run each pair of libraries under AddressSanitizer and UBSan, when asked for",
     "link-wheel": "link the operators that ship into one pair of libraries, when asked for",
-    "dist": "build a wheel of the operators that ship, when asked for",
+    "dist": "build a wheel of the operators that ship and verify them, when asked for; --unverified only builds it",
 }
 REPORT = "report"
-DIST = "dist"
+DIST, LINK = "dist", "link-wheel"
 # What plain `doit` runs. An environment is made when a step that runs in it is selected, and the steps of DECLARATION
 # fail in each group that lacks steps of their operator.
 DEFAULT = tuple(

@@ -122,8 +122,8 @@ class Progress(StepReporter):
             self._recorded |= is_reported(task.step)
             self._report_ran |= task.name == REPORT
             self._show_end(task, "")
-            if task.name == DIST:
-                self.note(_output(DIST))
+            if task.step.group == DIST:
+                self.note(_output(task.name))
             elif task.verbosity == ALL and task.name != REPORT:
                 self._print(_output(task.name))
 
@@ -132,6 +132,8 @@ class Progress(StepReporter):
             return
         if isinstance(fail, StepBlocked):
             self._blocked.append(fail)
+            if task.name == DIST:
+                self.note(f"no wheel is built, because {fail.cause.step.task} failed")
             self._ended.add(task.name)
             return
         self._report_ran |= task.name == REPORT
@@ -143,8 +145,8 @@ class Progress(StepReporter):
     def skip_uptodate(self, task: Task) -> None:
         self._counts["up to date"] += isinstance(task, StepTask)
         self._ended.add(task.name)
-        if task.name == DIST:
-            self.note(_output(DIST))
+        if isinstance(task, StepTask) and task.step.group == DIST:
+            self.note(_output(task.name))
 
     def skip_ignore(self, task: Task) -> None:
         self._counts[_IGNORED] += isinstance(task, StepTask)

@@ -9,11 +9,11 @@ from pathlib import Path
 from doit.task import Task
 
 from opmatrix.engine.database import Journal
-from opmatrix.engine.doit_tasks import ENVIRONMENT, StepTask
+from opmatrix.engine.doit_tasks import DIST, ENVIRONMENT, StepTask
 from opmatrix.project.paths import Paths
 
-# Steps whose name is that of an environment and not of an operator.
-_NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:")
+# Steps whose name is not that of an operator, but of an environment, or of a kind of wheel.
+_NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:", f"{DIST}:")
 
 
 def collect_removed(paths: Paths, tasks: Sequence[Task], journal: Journal) -> list[str]:

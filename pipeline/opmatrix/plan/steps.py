@@ -43,7 +43,7 @@ def steps(plan: Plan) -> Iterator[Step]:
             yield _sanitize(OperatorPlan(plan, operator), here[0])
     yield _report(plan, made)
     yield from _probes(plan)
-    yield from shipping(plan)
+    yield from shipping(plan, made)
 
 
 def _reported(plan: Plan) -> Iterator[Step]:
@@ -227,6 +227,7 @@ def _compile(op: OperatorPlan) -> Step:
         writes += layout.objects(name, "kernel", "runtime")
     if has_torch_library(spec) and not op.own_torch:
         writes += layout.objects(name, "torch", "runtime")
+    writes.append(layout.compiled_record(name))
     return op.step(
         "compile",
         reads=[*op.cpp_files, *(path for other in spec.uses for path in layout.objects(other, "kernel", "ort"))],

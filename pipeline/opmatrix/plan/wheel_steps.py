@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from opmatrix.codegen import generated_files
 from opmatrix.declaration.torch_signature import has_kernel
-from opmatrix.plan.step_keys import Plan, make_step
+from opmatrix.matrix.cells import Choice
+from opmatrix.plan.step_keys import Plan, fingerprint, make_step
 from opmatrix.spec import as_data
 from opmatrix.step import Step
 from opmatrix.toolchain import ninja_file, third_party_headers
@@ -14,12 +16,27 @@ from opmatrix.wheel import inputs, manylinux, settings, vendored_modules
 from opmatrix.wheel.git_commit import commit
 from opmatrix.wheel.settings import Dist
 
+UNVERIFIED = "unverified"
 
-def shipping(plan: Plan) -> Iterator[Step]:
-    """Yield both steps. Where the project declares no wheel, only `dist`, whose message says what to write."""
-    if plan.dist:
-        yield _link_wheel(plan, plan.dist)
-    yield _dist(plan, plan.dist)
+
+def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
+    """Yield the steps; `made` are all others. Where the project declares no wheel, only `dist`, whose message says what
+    to write; with a choice of cells none, since a wheel needs the default ones."""
+    if plan.choice != Choice():
+        return
+    if not plan.dist:
+        failed = [f"declaration:{name}" for name in settings.unusable(plan.layout, plan.failed)]
+        yield make_step(plan, "dist", after=failed, settings=None)
+        return
+    yield _link_wheel(plan, plan.dist)
+    yield _dist(plan, plan.dist, proofs=_proofs(plan.dist, made))
+    yield _dist(plan, plan.dist, proofs=None)
+
+
+def _proofs(dist: Dist, made: Sequence[Step]) -> list[Step]:
+    """Return the steps that verify the operators of a wheel: register, agreement of exports, and verify."""
+    of_wheel = [step for step in made if step.operator in dist.operators]
+    return [s for s in of_wheel if s.group in ("register", "verify") or s.command[0] == "compare-exports"]
 
 
 def _link_wheel(plan: Plan, dist: Dist) -> Step:
@@ -35,7 +52,7 @@ def _link_wheel(plan: Plan, dist: Dist) -> Step:
             *(path for folder in (layout.include, layout.binding) for path in sorted(folder.rglob("*.*"))),
             *(path for spec in specs for path in layout.objects(spec.name, *ninja_file.shared_objects(spec))),
         ],
-        writes=list(libraries.values()),
+        writes=[*libraries.values(), layout.linked_record],
         code=generated_files.TEMPLATES,
         declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
         ninja=ninja_file.linked_ninja(layout, specs, libraries, toolchain=plan.toolchain),
@@ -43,25 +60,52 @@ def _link_wheel(plan: Plan, dist: Dist) -> Step:
     )
 
 
-def _dist(plan: Plan, dist: Dist | None) -> Step:
-    layout, chosen = plan.layout, dist.chosen(plan.operators) if dist else ()
-    licenses = [*dist.licenses, *(file for files in dist.third_party.values() for file in files)] if dist else []
+def _dist(plan: Plan, dist: Dist, *, proofs: Sequence[Step] | None) -> Step:
+    """Return the step that packs what `proofs` verify, or, with None, what nobody verified."""
+    layout, chosen = plan.layout, dist.chosen(plan.operators)
+    licenses = [*dist.licenses, *(file for files in dist.third_party.values() for file in files)]
+    kind = [] if proofs is not None else [UNVERIFIED]
+    # What the cases are that are run from the wheel, and in which cells their operators are verified.
+    cases = [[as_data(o.spec.tolerances), [as_data(model) for model in o.models]] for o in chosen]
     return make_step(
         plan,
         "dist",
+        *(f"--{word}" for word in kind),
+        name="".join(kind),
         reads=[
-            *(layout.linked_library(dist.name, side) for side in inputs.sides(chosen) if dist),
+            *(layout.linked_library(dist.name, side) for side in inputs.sides(chosen)),
             *(path for o in chosen for path in inputs.of_operator(layout, o).values()),
             *(path for o in chosen for path in inputs.sources(layout, o)),
             *(layout.root / file for file in licenses),
+            *([] if proofs is None else _evidence(plan, dist, proofs)),
         ],
-        writes=[layout.dist_record] if dist else [],
-        after=[f"declaration:{name}" for name in settings.unusable(layout, plan.failed)],
-        discovered_inputs=layout.wheel_list,
-        code=(*inputs.TEMPLATES, *vendored_modules.sources(), vendored_modules.LICENSE, manylinux.POLICY),
+        writes=[layout.unverified_record if kind else layout.dist_record],
+        after=[step.task for step in proofs or () if not step.writes],
+        discovered_inputs=layout.unverified_list if kind else layout.wheel_list,
+        code=[
+            *inputs.TEMPLATES,
+            *inputs.PROGRAMS,
+            *vendored_modules.sources(),
+            vendored_modules.LICENSE,
+            manylinux.POLICY,
+        ],
         declared=[path for o in chosen for path in (layout.spec(o.name), layout.cases(o.name))],
-        settings=as_data(dist) if dist else None,
+        settings=as_data(dist),
         headers=[version for o in chosen for version in third_party_headers.versions(o.spec)],
         compiler=plan.toolchain.identity,
         commit=commit(layout.root),
+        cells=[] if kind else [str(cell) for cell in plan.cells],
+        cases=None if kind else fingerprint(cases),
+        uses=() if kind else ("torch", "onnx", "onnxscript", "onnxruntime", "numpy"),
     )
+
+
+def _evidence(plan: Plan, dist: Dist, proofs: Sequence[Step]) -> Iterator[Path]:
+    """Yield the files by which the wheel is proved to be of verified operators."""
+    layout = plan.layout
+    yield layout.linked_record
+    for operator in dist.chosen(plan.operators):
+        yield layout.compiled_record(operator.name)
+        yield layout.data_manifest(operator.name)
+        yield layout.reference(operator.name)
+    yield from (Path(path) for step in proofs for path in step.writes)

@@ -164,6 +164,9 @@ class Paths:
         """Object files of an operator, for its libraries, those of operators that use it, and those of a wheel."""
         return tuple(self.compile_folder(name, torch=torch) / f"{stem}.o" for stem in stems)
 
+    # The digests of an operator's objects, and of the libraries that its compile step linked of them.
+    compiled_record = _named("build/compile/{}/compiled.json")
+
     def data(self, name: str, model: str, case: int) -> Path:
         """One test data set in the format of ONNX's backend tests: input_<i>.pb and output_<i>.pb."""
         return self.build / f"data/{name}/{model}/test_data_set_{case}"
@@ -274,9 +277,14 @@ class Paths:
         """The library of the wheel `name` for the `side` "torch" or "ort"."""
         return self.link_folder / f"lib{name}_{side}.so"
 
+    # The digests of these libraries, and of the objects that they are linked of.
+    linked_record = _fixed("build/linked/linked.json")
     # The folder that contains only the wheel.
     dist = _fixed("build/dist")
     # The record of the wheel, which the wheel contains too.
     dist_record = _fixed("build/dist.json")
     # A list of the wheels in `dist`, whose names are known only after they are built.
     wheel_list = _fixed("build/dist.txt")
+    # The same of a wheel that was built with --unverified.
+    unverified_record = _fixed("build/dist-unverified.json")
+    unverified_list = _fixed("build/dist-unverified.txt")

@@ -13,6 +13,7 @@ from pathlib import Path
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import (
     OWN_TORCH,
+    has_kernel,
     has_kernel_object,
     has_ort_library,
     has_torch_library,
@@ -24,7 +25,7 @@ from opmatrix.errors import CompileError, missing
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
-from opmatrix.toolchain import elf_symbols, ninja_file, ort_headers, third_party_headers
+from opmatrix.toolchain import digests, elf_symbols, ninja_file, ort_headers, third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
 from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
 
@@ -54,8 +55,22 @@ def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path |
         elf_symbols.check_torch_library(layout.torch_library(name, debug=debug), target=ninja_file.TORCH_TARGET)
     if has_ort_library(spec):
         elf_symbols.check_ort_library(layout.ort_library(name, debug=debug))
+    if not debug:
+        _record(layout, operator)
     if not debug and (rewritten or not (folder / COMMANDS).exists()):
         _write_compile_commands(layout, toolchain, folder)
+
+
+def _record(layout: Paths, operator: Operator) -> None:
+    """Write the digests of the libraries and of the objects that a wheel's libraries are linked of as well."""
+    name, spec = operator.name, operator.spec
+    objects = [path for used in spec.uses for path in layout.objects(used, *ninja_file.OBJECTS)]
+    if not spec.uses and has_kernel(spec):
+        stems = ninja_file.shared_objects(spec, operator.handwritten_files)
+        objects += [path for path in layout.objects(name, *stems) if path.is_file()]
+    libraries = [layout.torch_library(name)] if has_torch_library(spec) else []
+    libraries += [layout.ort_library(name)] if has_ort_library(spec) else []
+    digests.write(layout.compiled_record(name), layout.root, objects=objects, libraries=libraries)
 
 
 def _for_one_torch(layout: Paths, operator: Operator, *, toolchain: Toolchain, torch: TorchBuild, debug: bool) -> None:

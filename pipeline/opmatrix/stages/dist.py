@@ -1,4 +1,7 @@
-"""Build the wheel of the chosen operators, with the libraries of the stage link-wheel."""
+"""Build the wheel of the chosen operators, with the libraries of the stage link-wheel, and run it before it is written.
+
+`opmatrix.wheel.verified` compares what it is linked of with what was verified, `opmatrix.wheel.run_unpacked` runs it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,15 +22,26 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since, torch_schema
 from opmatrix.errors import DistError, missing
 from opmatrix.files import write_bytes, write_text
+from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.project.settings import chosen_cells, installed
 from opmatrix.toolchain import elf_symbols, ort_headers
 from opmatrix.toolchain.find_tools import find_toolchain
-from opmatrix.wheel import contents, git_commit, inputs, manylinux, pack
+from opmatrix.wheel import contents, git_commit, inputs, manylinux, pack, verified
 from opmatrix.wheel.settings import Dist
 
 
-def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
-    """Write the wheel to build/dist/, and its record to build/dist.json. Raises DistError."""
+def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified: bool = False) -> None:
+    """Write the wheel to build/dist/, and its record to build/dist.json. Raises DistError, and then writes nothing.
+
+    With `unverified` the wheel is neither compared with what was verified nor run, and its version says so.
+    """
+    cells = chosen_cells(layout)
+    proof: dict[str, Any] | None = None
+    if unverified:
+        dist = replace(dist, version=f"{dist.version}{'.' if '+' in dist.version else '+'}unverified")
+    else:
+        proof = _verified(layout, operators, cells)
     opmatrix = metadata.version("opmatrix")
     needs = [elf_symbols.read_symbols(_library(layout, dist, side)) for side in inputs.sides(operators)]
     platform = manylinux.platform(needs)
@@ -33,6 +49,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
     about = {
         "name": dist.name,
         "version": dist.version,
+        "verified": proof or False,
         "platform": platform,
         "needs": manylinux.highest(needs),
         "operators": {o.name: _about(layout, o) for o in operators},
@@ -48,14 +65,43 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
     text = json.dumps(about, indent=2) + "\n"
     files[f"{dist.name}/dist.json"] = text.encode()
     packed = pack.pack(dist, platform, files, contents.licenses(layout.root, dist, operators), opmatrix=opmatrix)
+    ran = "not verified: neither compared with what was verified nor run"
+    if proof:
+        ran = _run(layout, dist, operators, cells, packed)
     path = layout.dist / pack.file_name(dist, platform)
     for other in layout.dist.glob("*.whl"):
         if other != path:  # an upload of build/dist/* must not contain an older wheel
             other.unlink()
     write_bytes(path, packed)
-    write_text(layout.wheel_list, f"{path}\n")
-    write_text(layout.dist_record, text)
+    write_text(layout.unverified_list if unverified else layout.wheel_list, f"{path}\n")
+    write_text(layout.unverified_record if unverified else layout.dist_record, text)
+    print(ran)
     print(f"{path.relative_to(layout.root)}: {len(packed):,} bytes, sha256 {_digest(packed)}")
+
+
+def _verified(layout: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) -> dict[str, Any]:
+    """Return what dist.json says of the verification: the versions, and what `verified.check` returns."""
+    found = installed()
+    proof = verified.check(layout, operators, cells)
+    return {"torch": found.torch, "onnxruntime": found.onnxruntime, **proof}
+
+
+def _run(layout: Paths, dist: Dist, operators: Sequence[Operator], cells: Sequence[Cell], wheel: bytes) -> str:
+    """Run the wheel, and return what ran. Raises DistError."""
+    from opmatrix.wheel import run_unpacked  # imports numpy and onnx, which an unverified wheel does not need
+
+    with tempfile.TemporaryDirectory(prefix="opmatrix-dist-") as folder:
+        return run_unpacked.run(
+            wheel,
+            run_unpacked.WheelRun(
+                paths=layout,
+                name=dist.name,
+                operators=operators,
+                cells=cells,
+                torch=installed().torch,
+                folder=Path(folder),
+            ),
+        )
 
 
 def _library(layout: Paths, dist: Dist, side: str) -> Path:

@@ -8,15 +8,21 @@ from opmatrix.declaration import placeholders
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import has_kernel
 from opmatrix.project.paths import Paths
+from opmatrix.toolchain import digests
 from opmatrix.toolchain.link_operators import link
+from opmatrix.toolchain.ninja_file import shared_objects
 from opmatrix.wheel.inputs import sides
 from opmatrix.wheel.settings import Dist
 
 
 def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
-    """Write both libraries to build/linked/. Raises CompileError, and DistError for a placeholder."""
+    """Write both libraries to build/linked/, and the digests of what they are linked of. Raises CompileError, and
+    DistError for a placeholder."""
     placeholders.require_filled(layout, [o.name for o in operators])
-    for made in layout.link_folder.glob("*.o"):  # compile it again: ninja compares only time stamps
-        made.unlink()
+    specs = [o.spec for o in operators if has_kernel(o.spec)]
     libraries = {side: layout.linked_library(dist.name, side) for side in sides(operators)}
-    link(layout, [o.spec for o in operators if has_kernel(o.spec)], libraries, display_name=dist.name)
+    for made in (*layout.link_folder.glob("*.o"), *libraries.values()):
+        made.unlink(missing_ok=True)  # ninja compares only time stamps, so it would keep what somebody else wrote
+    link(layout, specs, libraries, display_name=dist.name)
+    objects = [path for spec in specs for path in layout.objects(spec.name, *shared_objects(spec))]
+    digests.write(layout.linked_record, layout.root, objects=objects, libraries=libraries.values())

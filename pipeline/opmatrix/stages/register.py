@@ -82,7 +82,7 @@ def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[
             return [{"check": "gradient", "skipped": features.REGISTRATION.skip_reason}]
         return gradient_check.results(layout, operator)
     if part == "kernel":
-        return _kernel(layout, operator)
+        return [*_kernel(layout, operator), *load_library.library_digest(layout, operator)]
     loaded = load_library.load(layout, operator)
     if part == "schema":
         from opmatrix.torch_checks import opcheck
@@ -95,7 +95,7 @@ def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[
     if part == "search":
         from opmatrix.torch_checks import property_test
 
-        return property_test.run(layout, operator, loaded)
+        return [*property_test.run(layout, operator, loaded), *load_library.library_digest(layout, operator)]
     from opmatrix.torch_checks import invalid_calls
 
     return invalid_calls.results(operator, loaded.overload)

@@ -19,6 +19,7 @@ from opmatrix import step_log, verdict
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.torch_signature import has_function_body
 from opmatrix.errors import DataError, UsageError, VerifyError, did_you_mean
+from opmatrix.files import sha256
 from opmatrix.matrix.cells import Cell, why_unreadable
 from opmatrix.ort_checks.judge_case import CaseJudgement, judge_case
 from opmatrix.ort_checks.run_case import ModelRunner
@@ -44,12 +45,15 @@ def run(
     verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
     results: tuple[CaseResult, ...] = ()
     detail = ""
+    library = verifier.library
+    loaded = sha256(library) if library and library.is_file() else ""
     try:
         results = tuple(verifier.results())
     except (VerifyError, DataError) as error:  # no case can run
         detail = str(error)
     outcome, detail = _outcome(results, detail)
     found = Verdict(op=operator.name, lowering=lowering, cell=cell, outcome=outcome, detail=detail, cases=results)
+    found = replace(found, library=loaded)
     path = layout.verdict(operator.name, lowering, cell)
     if case is None:
         verdict.write(path, found)
@@ -102,9 +106,7 @@ class CellVerifier:
         layout, spec = self.layout, self.operator.spec
         specs = [spec, *(load_operator(layout, name).spec for name in spec.uses)]  # a model may contain their nodes
         operators = [(used, Reference(layout, used)) for used in specs]
-        # Without the library where ONNX Runtime's own kernels compute.
-        library = layout.ort_library(spec.name) if self.lowering == "custom" and spec.runtime == "kernel" else None
-        runtime = OrtSessions(library, sanitized=layout.sanitized)
+        runtime = OrtSessions(self.library, sanitized=layout.sanitized)
         own = RunConfig(runtime=runtime, operators=operators, tolerances=spec.tolerances[self.lowering])
         # A function body is the decomposition: it needs neither the operator's library nor its reference.
         plain = None
@@ -123,6 +125,12 @@ class CellVerifier:
         if "torch" in sys.modules:
             raise VerifyError("torch was imported in the process that verifies; remove the import from reference.py, "
                               "spec.py and cases.py")  # fmt: skip
+
+    @property
+    def library(self) -> Path | None:
+        """The library for the sessions; None where ONNX Runtime's own kernels compute."""
+        custom = self.lowering == "custom" and self.operator.spec.runtime == "kernel"
+        return self.layout.ort_library(self.operator.name) if custom else None
 
     @property
     def _published_versions(self) -> tuple[int, ...]:

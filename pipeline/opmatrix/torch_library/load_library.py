@@ -14,6 +14,7 @@ import torch
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import (
     OWN_TORCH,
+    has_torch_library,
     is_classic,
     is_own,
     stable_abi_since,
@@ -21,6 +22,7 @@ from opmatrix.declaration.torch_signature import (
     torch_schema,
 )
 from opmatrix.errors import RegisterError, missing
+from opmatrix.files import sha256
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, OpSpec
 from opmatrix.torch_library import aten_overloads, user_python
@@ -55,16 +57,29 @@ def load(layout: Paths, operator: Operator) -> LoadedLibrary:
     return LoadedLibrary(overload=overload, alive=alive)
 
 
+def library_digest(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
+    """Return, as a result of register, the SHA-256 of the library that `load` loads; [] where there is none."""
+    if not has_torch_library(operator.spec):
+        return []
+    return [{"library": sha256(layout.torch_library(operator.name, torch=_one_torch(layout, operator)))}]
+
+
+def _one_torch(layout: Paths, operator: Operator) -> str | None:
+    """Return the running torch where it has a library of its own."""
+    spec, running = operator.spec, torch_minor()
+    # A torch.cc by hand fits one version alone; that of the environment that builds it has no version in its path.
+    own = is_own(OWN_TORCH, spec, operator.handwritten_files)
+    of_this_torch = layout.torch_library(spec.name, torch=running).is_file() if own else is_classic(spec, running)
+    return running if of_this_torch else None
+
+
 def _load_library(layout: Paths, operator: Operator) -> None:
     """Load the library for the running torch, or the one for many versions of torch.
 
     A library over torch's C++ headers fits one version alone: another may load it without the kernel.
     """
-    spec, running = operator.spec, torch_minor()
+    spec, one = operator.spec, _one_torch(layout, operator)
     own, since = is_own(OWN_TORCH, spec, operator.handwritten_files), stable_abi_since(spec)
-    # A torch.cc by hand fits one version alone; that of the environment that builds it has no version in its path.
-    of_this_torch = layout.torch_library(spec.name, torch=running).is_file() if own else is_classic(spec, running)
-    one = running if of_this_torch else None
     compile_command = f"python -m opmatrix compile {spec.name}" + (f" --torch-root {sys.prefix}" if one else "")
     path, version = layout.torch_library(spec.name, torch=one), layout.torch_version(spec.name, torch=one)
     if not path.is_file():

@@ -1,0 +1,234 @@
+"""Run a packed wheel before it is written: every case, in torch and in ONNX Runtime, from the unpacked files.
+
+`opmatrix.wheel.use_unpacked` is the program that uses it, in processes without opmatrix and without the project. They
+write outputs, which are compared here with the data sets at the declared tolerances. Imports no framework but onnx.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opmatrix import step_log
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
+from opmatrix.declaration.torch_signature import attribute_values, dtype_of, stable_abi_since, torch_name
+from opmatrix.errors import DistError, many
+from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Exporter, why_unreadable
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Case, Lowering, Model, OpSpec
+from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.case_arrays import reference_attributes
+from opmatrix.testdata.compare import compare
+from opmatrix.testdata.numpy_reference import Argument, Reference
+from opmatrix.testdata.onnx_dataset import DataSet
+from opmatrix.version import older
+from opmatrix.wheel import inputs
+
+_SITE = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CaseRun:
+    """One case: what to compare its outputs with. `out` has a folder of outputs for each run, by its label."""
+
+    spec: OpSpec
+    model: Model
+    case: Case
+    data: DataSet
+    out: Path
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with each output of each run."""
+        for folder in sorted(self.out.iterdir()) if self.out.is_dir() else ():
+            found = tuple(onnx_dataset.read(folder, has_inputs=False).outputs.values())
+            lowering: Lowering = "decomposed" if folder.name.endswith("decomposed") else "custom"
+            for part, actual, expected in zip(
+                self.spec.outputs, _around(self, found), self.data.outputs.values(), strict=True
+            ):
+                tolerance = self.spec.tolerances[lowering][dtype_of(part.type, self.model.types)]
+                if not (compared := compare(actual, expected, tolerance=tolerance)).ok:
+                    yield f"{self.spec.name}-{self.case.name}, {folder.name}: {part.name}: {compared}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelRun:
+    """The operators of one wheel, the cells that they are verified in, and a folder for what its use writes."""
+
+    paths: Paths
+    name: str
+    operators: Sequence[Operator]
+    cells: Sequence[Cell]
+    torch: str  # the installed version
+    folder: Path
+    runs: list[_CaseRun] = field(default_factory=list)
+
+    def job(self) -> dict[str, Any]:
+        """Return all that the program needs to know, as JSON data."""
+        numbers = count()
+        made = [self._operator(operator, numbers) for operator in self.operators]
+        packages = [path for path in sys.path if Path(path).name in _SITE]
+        exports = list(self._exports(made))
+        return {
+            "name": self.name, "folder": str(self.folder / "wheel"), "packages": packages, "operators": made,
+            "exports": exports,
+        }  # fmt: skip
+
+    def _operator(self, operator: Operator, numbers: Iterator[int]) -> dict[str, Any]:
+        spec, path = operator.spec, self.paths.torch_op(operator.name)
+        served = spec.torch is not None and not older(self.torch, stable_abi_since(spec))
+        return {
+            "name": spec.name,
+            "torch": spec.torch.name if spec.torch and served else None,
+            "fake": bool(spec.torch and not spec.torch.overrides),
+            "gradient": served and path.is_file() and "\ndef backward(" in path.read_text(),
+            "models": [self._model(operator, model, numbers, served=served) for model in operator.models],
+        }
+
+    def _model(self, operator: Operator, model: Model, numbers: Iterator[int], *, served: bool) -> dict[str, Any]:
+        spec, cases, arguments = operator.spec, [], []
+        for index, case in enumerate(model.cases):
+            folder = self.paths.data(operator.name, model.name, index)
+            data = onnx_dataset.read(folder)
+            out = self.folder / f"out/{operator.name}/{case.name}"
+            run = _CaseRun(spec=spec, model=model, case=case, data=data, out=out)
+            if model.around:  # the wheel has the operator alone
+                folder = self.folder / f"around/{operator.name}/{case.name}"
+                onnx_dataset.write(folder, replace(data, inputs=_inputs_of_operator(run, Reference(self.paths, spec))))
+            self.runs.append(run)
+            cases.append({"name": f"{operator.name}-{case.name}", "data": str(folder), "out": str(out)})
+        fed = graph_inputs(spec, model, model.cases[0])
+        arguments = [list(n) if isinstance(n, tuple) else n
+                     for n in case_arguments(spec, model.cases[0], range(len(fed)))]  # fmt: skip
+        dynamic = [model.dynamic.get(item.part.name, ()) for item in fed]
+        dims = {name: f"d{next(numbers)}" for names in dynamic for name in names if name}
+        values = attribute_values(spec, model)
+        return {
+            "name": model.name,
+            "cases": cases,
+            "arguments": arguments,
+            "inputs": [item.part.name for item in fed],
+            "attributes": {torch_name(a): values[a.name] for a in spec.attributes
+                           if a.name in values and a.kind != "tensor"},
+            "axes": [{axis: dims[name] for axis, name in enumerate(names) if name} for names in dynamic],
+            "graph": [[f"i{next(numbers)}" for _ in fed], [f"o{next(numbers)}" for _ in spec.outputs]],
+            "model": "" if served or model.unsupported else str(self._exported(operator, model)),
+        }  # fmt: skip
+
+    def _exported(self, operator: Operator, model: Model) -> Path:
+        """Return the model of a cell, for an operator that this torch cannot export with the wheel."""
+        cell = next(cell for cell in operator.cells(self.cells) if not why_unreadable(cell))
+        return self.paths.model(operator.name, "custom", cell, model.name)
+
+    def _exports(self, made: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yield the graphs to export: as few as possible, since each takes up to a second.
+
+        One for each exporter, opset, and version of domains: the newest default opset of an operator that ONNX Runtime
+        reads. One more for decompositions.
+        """
+        served = [o for o, found in zip(self.operators, made, strict=True) if found["torch"]]
+        groups: dict[tuple[Exporter, int, Lowering, int], dict[str, list[str]]] = {}
+        for exporter in TORCH_EXPORTERS:
+            for operator in served:
+                cells = [c for c in operator.cells(self.cells) if c.exporter == exporter and not why_unreadable(c)]
+                if not cells:
+                    continue
+                opset = max(cell.opset for cell in cells)
+                models = [model for model in operator.models if not model.unsupported]
+                for lowering in operator.spec.lowerings:
+                    for model in models:
+                        version = model.domain_version if lowering == "custom" else 1
+                        group = groups.setdefault((exporter, opset, lowering, version), {})
+                        group.setdefault(operator.name, []).append(model.name)
+        domains = {operator.name: operator.spec.onnx for operator in served}
+        for number, ((exporter, opset, lowering, version), chosen) in enumerate(groups.items()):
+            yield {
+                "label": f"{exporter}-opset{opset}" + ("-decomposed" if lowering == "decomposed" else ""),
+                "exporter": exporter,
+                "opset": opset,
+                "operators": list(chosen),
+                "models": chosen,
+                "decomposed": list(chosen) if lowering == "decomposed" else [],
+                "domains": {domains[name].domain: version for name in chosen},
+                "path": str(self.folder / f"{number}.onnx"),
+            }
+
+
+def run(wheel: bytes, use: WheelRun) -> str:
+    """Unpack a wheel, use it, and compare; return what ran. Raises DistError with what is wrong."""
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
+        archive.extractall(use.folder / "wheel")
+    path = use.folder / "job.json"
+    path.write_text(json.dumps(use.job()))
+    for side in ("torch", "ort"):
+        _start(side, path)
+    problems = {f"{r.spec.name}-{r.case.name}": "\n".join(found) for r in use.runs if (found := list(r.problems()))}
+    if problems:
+        where = "each case by its operator's name: python -m opmatrix verify"
+        text = step_log.summarize_faults(problems, subject="the wheel", where=where)
+        raise DistError(f"the wheel gives other outputs than the expected ones:\n{text}")
+    runs = sum(1 for r in use.runs if r.out.is_dir() for _ in r.out.iterdir())
+    return f"{many(len(use.runs), 'case')} in {many(runs, 'run')} from the wheel"
+
+
+def _start(side: str, path: Path) -> None:
+    """Run the program in a process without opmatrix, the project, and what PYTHONPATH and .pth files add."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-W", "ignore", str(inputs.PROGRAMS[0]), side, str(path)],
+        cwd=path.parent,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode == 0:
+        return
+    step_log.detail(done.stderr)
+    where = {"torch": "torch", "ort": "ONNX Runtime"}[side]
+    if done.returncode < 0:
+        at = done.stdout.strip().rpartition("\n")[2]
+        problem = f"its process died of {signal.Signals(-done.returncode).name}, at {at or 'its start'}"
+    else:
+        problem = (done.stderr.strip() or "it ended without a message").rpartition("\n")[2]
+    raise DistError(f"the wheel does not work in {where}: {problem}")
+
+
+def _inputs_of_operator(run: _CaseRun, reference: Reference) -> dict[str, Array]:
+    """Return what `Model.around` gives the operator, by the names of the case's inputs."""
+    seen: list[Sequence[Argument]] = []
+    attributes, one = reference_attributes(run.spec, run.model), len(run.spec.outputs) == 1
+
+    def op(*arguments: Argument) -> Array | tuple[Array, ...]:
+        seen.append(arguments)
+        outputs = reference(arguments, attributes)
+        return outputs[0] if one else outputs
+
+    _call_around(run, op)
+    flat = [a for argument in seen[0] for a in (argument if isinstance(argument, tuple | list) else (argument,))]
+    return dict(zip(run.data.inputs, (np.asarray(a) for a in flat if a is not None), strict=True))
+
+
+def _around(run: _CaseRun, found: Sequence[Array]) -> Sequence[Array]:
+    """Return the outputs of the model: those that the wheel gave, or `Model.around` with the operator giving these."""
+    if not run.model.around:
+        return found
+    one = len(found) == 1
+    made = _call_around(run, lambda *_: found[0] if one else tuple(found))
+    return [np.asarray(made)] if one else [np.asarray(output) for output in made]
+
+
+def _call_around(run: _CaseRun, op: Any) -> Any:
+    assert run.model.around
+    return run.model.around(op, *case_arguments(run.spec, run.case, tuple(run.data.inputs.values())))

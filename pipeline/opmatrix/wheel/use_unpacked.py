@@ -1,0 +1,318 @@
+"""Use an unpacked wheel as its user does: the program that `opmatrix.wheel.run_unpacked` starts, twice.
+
+    torch   import it, run every case, its fake kernels and gradients, and export every model with both exporters
+    ort     run every case of those models in ONNX Runtime; torch is not importable
+
+Imports nothing of opmatrix, and makes it impossible to import: what the wheel lacks is then missing here too. Writes
+the outputs of each case as TensorProtos; ends with 1 and one line on stderr where the wheel does not work.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+Job = Mapping[str, Any]
+_CHECKOUT = ("opmatrix", "pipeline", "ops", "dodo")  # what the user of a wheel does not have
+_SMALL, _TINY = 1000, 64  # elements up to which gradcheck is used, and up to which it varies each
+
+
+class Blocked:
+    """Refuse imports: a finder for sys.meta_path."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.partition(".")[0] in self._names:
+            raise ModuleNotFoundError(f"No module named {name!r}, which an environment with the wheel lacks", name=name)
+
+
+def fail(problem: str) -> NoReturn:
+    sys.exit(" ".join(problem.split()))
+
+
+def now(what: str) -> None:
+    """Print what runs next, so that a crash names it."""
+    print(what, flush=True)
+
+
+def data(folder: str) -> list[Any]:
+    """Return the inputs of a data set."""
+    from onnx import TensorProto, numpy_helper
+
+    found: list[Any] = []
+    while (path := Path(folder, f"input_{len(found)}.pb")).is_file():
+        found.append(numpy_helper.to_array(TensorProto.FromString(path.read_bytes())))
+    return found
+
+
+def write(folder: str, outputs: Sequence[Any]) -> None:
+    import numpy as np
+    from onnx import numpy_helper
+
+    Path(folder).mkdir(parents=True)
+    for index, array in enumerate(outputs):
+        made = numpy_helper.from_array(np.asarray(array), f"o{index}")
+        Path(folder, f"output_{index}.pb").write_bytes(made.SerializeToString())
+
+
+def models(job: Job) -> Iterator[tuple[Job, Job]]:
+    """Yield each operator with each of its models."""
+    yield from ((operator, model) for operator in job["operators"] for model in operator["models"])
+
+
+# In torch.
+
+
+def arguments(model: Job, tensors: Sequence[Any]) -> list[Any]:
+    """Return one argument per input from the tensors of a case: None for an absent one, a list for a variadic one."""
+    found = model["arguments"]
+    return [[tensors[i] for i in n] if isinstance(n, list) else None if n is None else tensors[n] for n in found]
+
+
+def call(operator: Job, model: Job, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    import torch
+
+    namespace, _, name = operator["torch"].partition("::")
+    function = getattr(getattr(torch.ops, namespace), name)
+    returned = function(*arguments(model, tensors), **model["attributes"])
+    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+
+
+def use_in_torch(job: Job) -> None:
+    import torch
+
+    now(f"import {job['name']}")
+    wheel = import_module(job["name"])
+    for operator in job["operators"]:
+        if operator["torch"] and (why := wheel.unavailable.get(operator["name"])):
+            fail(f"{operator['name']} is not available in torch: {why}")
+    for operator, model in models(job):
+        if not operator["torch"]:
+            continue
+        for case in model["cases"]:
+            now(case["name"])
+            tensors = [torch.from_numpy(array.copy()) for array in data(case["data"])]
+            try:
+                outputs = call(operator, model, tensors)
+            except Exception as error:  # a kernel may raise anything
+                fail(f"{case['name']} in torch: {type(error).__name__}: {error}")
+            write(f"{case['out']}/torch", [output.numpy() for output in outputs])
+            if operator["fake"]:
+                check_fake(operator, model, case["name"], tensors, outputs)
+    for operator in job["operators"]:
+        if operator["gradient"]:
+            check_gradient(job["name"], operator)
+    for export in job["exports"]:
+        now(f"the {export['exporter']} exporter")
+        write_model(job, wheel, export)
+
+
+def check_fake(operator: Job, model: Job, case: str, tensors: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """Compare dtypes and shapes of the fake kernel's outputs with those of the kernel; sizes that only the kernel knows
+    are symbols."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    try:
+        with mode:
+            fakes = call(operator, model, [mode.from_tensor(tensor, static_shapes=True) for tensor in tensors])
+    except Exception as error:
+        fail(f"{case}: the fake kernel raises {type(error).__name__}: {error}")
+    for index, (fake, real) in enumerate(zip(fakes, outputs, strict=True)):
+        sizes = [size if isinstance(size, int) else None for size in fake.shape]
+        same = len(sizes) == real.dim() and all(s in (None, r) for s, r in zip(sizes, real.shape, strict=True))
+        if fake.dtype != real.dtype or not same:
+            fail(
+                f"{case}: the fake kernel gives output {index} as {fake.dtype} of shape {tuple(fake.shape)}, "
+                f"the kernel as {real.dtype} of shape {tuple(real.shape)}"
+            )
+
+
+def check_gradient(name: str, operator: Job) -> None:
+    """Compare the formula with the kernel's numerical derivatives, for the largest case that is small and finite."""
+    import torch
+
+    packed = import_module(f"{name}._operators.{operator['name']}.torch_op")
+    without = getattr(packed, "WITHOUT_GRADIENT", ())
+    usable = []
+    for model in operator["models"]:
+        for case in model["cases"]:
+            tensors = [torch.from_numpy(array.copy()) for array in data(case["data"])]
+            derived = [
+                i for i, t in enumerate(tensors) if t.dtype == torch.float64 and model["inputs"][i] not in without
+            ]
+            finite = all(0 < t.numel() <= _SMALL and bool(torch.isfinite(t).all()) for t in tensors)
+            if derived and finite:
+                usable.append((sum(tensors[i].numel() for i in derived), case["name"], model, tensors, derived))
+    if not usable:
+        fail(f"{operator['name']}: no case to check its gradient with: a finite one in float64, of {_SMALL} elements")
+    size, case, model, tensors, derived = max(usable, key=lambda found: found[:2])
+
+    def function(*leaves: Any) -> tuple[Any, ...]:
+        flat = list(tensors)
+        for index, leaf in zip(derived, leaves, strict=True):
+            flat[index] = leaf
+        return tuple(o for o in call(operator, model, flat) if o.is_floating_point())
+
+    now(f"the gradient for {case}")
+    try:
+        leaves = tuple(tensors[index].requires_grad_() for index in derived)
+        torch.autograd.gradcheck(function, leaves, fast_mode=size > _TINY)
+    except Exception as error:  # GradcheckError, or an exception of backward()
+        fail(f"{case}: the gradient: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")
+
+
+def write_model(job: Job, wheel: Any, export: Job) -> None:
+    """Export the models in one graph. Where that fails, export those of each operator, to name the one at fault."""
+    try:
+        _export(job, wheel, export, export["operators"])
+    except Exception as whole:  # an exporter may raise anything
+        for name in export["operators"]:
+            try:
+                _export(job, wheel, export, [name])
+            except Exception as error:
+                fail(f"{name}: the {export['exporter']} exporter at opset {export['opset']}: {_cause(error)}")
+        fail(f"the {export['exporter']} exporter at opset {export['opset']}: {_cause(whole)}")
+
+
+def _cause(error: BaseException) -> str:
+    """Return the first error, which an exporter wraps in its own."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return f"{type(error).__name__}: {error}"
+
+
+def _export(job: Job, wheel: Any, export: Job, names: Sequence[str]) -> None:
+    import torch
+
+    parts: list[tuple[Job, Job, int, int]] = []
+    tensors: list[Any] = []
+    axes: list[dict[int, str]] = []
+    for operator, model in models(job):
+        if operator["name"] in names and model["name"] in export["models"][operator["name"]]:
+            given = [torch.from_numpy(array.copy()) for array in data(model["cases"][0]["data"])]
+            parts.append((operator, model, len(tensors), len(tensors) + len(given)))
+            tensors += given
+            axes += [{int(axis): name for axis, name in found.items()} for found in model["axes"]]
+
+    class Module(torch.nn.Module):
+        def forward(self, *inputs: Any) -> Any:
+            return tuple(o for op, model, first, end in parts for o in call(op, model, inputs[first:end]))
+
+    module, opset, path = Module().eval(), export["opset"], export["path"]
+    chosen = {"decomposed": [n for n in export["decomposed"] if n in names], "domains": export["domains"]}
+    named: dict[str, Any] = {
+        "input_names": [name for _, model, *_ in parts for name in model["graph"][0]],
+        "output_names": [name for _, model, *_ in parts for name in model["graph"][1]],
+    }
+    if export["exporter"] == "legacy":
+        dynamic = {name: found for name, found in zip(named["input_names"], axes, strict=True) if found}
+        with wheel.onnx.symbolics(opset, **chosen):
+            torch.onnx.export(
+                module, tuple(tensors), path, dynamo=False, opset_version=opset, custom_opsets=export["domains"],
+                dynamic_axes=dynamic, **named,
+            )  # fmt: skip
+        return
+    dims = {name: torch.export.Dim(name) for found in axes for name in found.values()}
+    shapes = tuple({axis: dims[name] for axis, name in found.items()} for found in axes)
+    program = torch.onnx.export(
+        torch.export.export(module, tuple(tensors), dynamic_shapes=(shapes,)), dynamo=True, opset_version=opset,
+        custom_translation_table=wheel.onnx.translation_table(opset, **chosen), verbose=False, **named,
+    )  # fmt: skip
+    wheel.onnx.complete(program).save(path)
+
+
+# In ONNX Runtime.
+
+
+def use_in_ort(job: Job) -> None:
+    import onnx
+    import onnxruntime
+
+    library = import_module(f"{job['name']}_onnxruntime").library_path()
+    by_name = {(operator["name"], model["name"]): model for operator, model in models(job)}
+
+    def run(label: str, content: bytes, model: Job, feeds: Sequence[str], *, custom: bool) -> None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # errors come as exceptions
+        options.intra_op_num_threads = 1
+        where = ""
+        try:
+            if custom:
+                options.register_custom_ops_library(library)
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            for case in model["cases"]:
+                where = f"{case['name']}, {label}"
+                now(where)
+                outputs = session.run(None, dict(zip(feeds, data(case["data"]), strict=True)))
+                write(f"{case['out']}/{label}", outputs)
+        except Exception as error:  # ONNX Runtime's have no common base class
+            fail(f"{where or model['cases'][0]['name'] + ', ' + label} in ONNX Runtime: {error}")
+
+    for export in job["exports"]:
+        whole = onnx.load_model(export["path"])
+        for name in export["operators"]:
+            for asked in export["models"][name]:
+                model = by_name[name, asked]
+                content = part(whole, model["graph"][0], model["graph"][1]).SerializeToString()
+                run(export["label"], content, model, model["graph"][0], custom=name not in export["decomposed"])
+    for _, model in models(job):
+        if model["model"]:
+            read = onnx.load_model(model["model"])
+            feeds = [value.name for value in read.graph.input]
+            run("model", read.SerializeToString(), model, feeds, custom=True)
+
+
+def part(whole: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+    """Return the model of some inputs and outputs of a graph that has many: the nodes that these outputs need."""
+    from onnx import ModelProto
+
+    needed, nodes = {*outputs}, []
+    for node in reversed(whole.graph.node):
+        if needed & {*node.output}:
+            nodes.append(node)
+            needed |= {*reads(node)}
+    made = ModelProto()
+    made.CopyFrom(whole)
+    for field, kept in (
+        ("node", reversed(nodes)),
+        ("input", (v for v in whole.graph.input if v.name in inputs)),
+        ("output", (v for v in whole.graph.output if v.name in outputs)),
+        ("initializer", (v for v in whole.graph.initializer if v.name in needed)),
+        ("value_info", ()),
+    ):
+        made.graph.ClearField(field)
+        getattr(made.graph, field).extend(kept)
+    return made
+
+
+def reads(node: Any) -> Iterator[str]:
+    """Yield the names that a node and its subgraphs read."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                yield from reads(inner)
+
+
+def main(side: str, path: str) -> None:
+    job = json.loads(Path(path).read_text())
+    sys.path[:0] = [job["folder"]]
+    sys.path += job["packages"]
+    blocked = (*_CHECKOUT, *(["torch"] if side == "ort" else []))
+    sys.meta_path.insert(0, Blocked(*blocked))
+    try:
+        use_in_torch(job) if side == "torch" else use_in_ort(job)
+    except Exception as error:
+        fail(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,137 @@
+"""What a wheel is linked of is compared with what was verified, by files alone: each difference is one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opmatrix import verdict
+from opmatrix.declaration.checks import checks
+from opmatrix.declaration.load import load_operator
+from opmatrix.errors import DistError
+from opmatrix.files import sha256, write_text
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
+from opmatrix.toolchain import digests
+from opmatrix.verdict import CheckRecord, Verdict
+from opmatrix.wheel import verified
+
+OPERATOR = load_operator(Paths(Path(__file__).parents[2]), "dual_residual")
+NAME = OPERATOR.name
+CELLS = tuple(Cell(torch="2.13", exporter="legacy", opset=opset, ort="1.31") for opset in (17, 18))
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Paths:
+    """The files that compile, register, verify and link-wheel leave."""
+    paths = Paths(tmp_path)
+    objects = paths.objects(NAME, "kernel", "torch", "ort", "runtime")
+    libraries = [paths.torch_library(NAME), paths.ort_library(NAME)]
+    linked = [paths.linked_library("my_ops", side) for side in ("torch", "ort")]
+    for path in (*objects, *libraries, *linked):
+        write_text(path, path.name)
+    digests.write(paths.compiled_record(NAME), tmp_path, objects=objects, libraries=libraries)
+    digests.write(paths.linked_record, tmp_path, objects=objects, libraries=linked)
+    for key in checks(paths, [OPERATOR], CELLS):
+        results = ({"library": sha256(libraries[0])},) if key.check in ("kernel", "search") else ()
+        verdict.write(paths.check_record(*key), CheckRecord(**key._asdict(), outcome="verified", results=results))
+    for cell in CELLS:
+        found = Verdict(op=NAME, lowering="custom", cell=cell, outcome="verified", library=sha256(libraries[1]))
+        verdict.write(paths.verdict(NAME, "custom", cell), found)
+    return paths
+
+
+def check(paths: Paths) -> dict[str, object]:
+    return verified.check(paths, [OPERATOR], CELLS)
+
+
+def test_what_is_verified_passes(built: Paths) -> None:
+    found = check(built)
+    assert (found["cells"], found["checks"]) == (2, 5)
+    kernel = built.objects(NAME, "kernel")[0]
+    assert found["objects"][kernel.relative_to(built.root).as_posix()] == sha256(kernel)  # type: ignore[index]
+
+
+def again(paths: Paths) -> None:
+    """Link again, of the objects that there are."""
+    objects = paths.objects(NAME, "kernel", "torch", "ort", "runtime")
+    linked = [paths.linked_library("my_ops", side) for side in ("torch", "ort")]
+    digests.write(paths.linked_record, paths.root, objects=objects, libraries=linked)
+
+
+def another_object(paths: Paths) -> None:
+    paths.objects(NAME, "kernel")[0].write_text("another")
+    again(paths)
+
+
+def linked_of_another_object(paths: Paths) -> None:
+    (kernel,) = paths.objects(NAME, "kernel")
+    kernel.write_text("another")
+    again(paths)
+    kernel.write_text(kernel.name)
+
+
+def swapped_library(paths: Paths) -> None:
+    paths.linked_library("my_ops", "ort").write_text("another")
+
+
+def compiled_again(paths: Paths) -> None:
+    """The kernel is another one, and nothing was verified since."""
+    objects = paths.objects(NAME, "kernel", "torch", "ort", "runtime")
+    libraries = [paths.torch_library(NAME), paths.ort_library(NAME)]
+    libraries[1].write_text("another")
+    digests.write(paths.compiled_record(NAME), paths.root, objects=objects, libraries=libraries)
+
+
+def compiled_again_for_torch(paths: Paths) -> None:
+    objects = paths.objects(NAME, "kernel", "torch", "ort", "runtime")
+    libraries = [paths.torch_library(NAME), paths.ort_library(NAME)]
+    libraries[0].write_text("another")
+    digests.write(paths.compiled_record(NAME), paths.root, objects=objects, libraries=libraries)
+
+
+def lost_verdict(paths: Paths) -> None:
+    paths.verdict(NAME, "custom", CELLS[1]).unlink()
+
+
+def mismatched(paths: Paths) -> None:
+    path = paths.verdict(NAME, "custom", CELLS[0])
+    verdict.write(path, replace(verdict.read(path), outcome="mismatched", detail="3 of 64 elements differ."))
+
+
+def lost_record(paths: Paths) -> None:
+    paths.register_manifest(NAME, "schema", torch="2.13").unlink()
+
+
+def failed_record(paths: Paths) -> None:
+    path = paths.register_manifest(NAME, "nodes", torch="2.13")
+    verdict.write(path, replace(verdict.read_check(path), outcome="failed", detail="another node."))
+
+
+def lost_agreement(paths: Paths) -> None:
+    paths.agreement(NAME, "custom", torch="2.13").unlink()
+
+
+@pytest.mark.parametrize(
+    ("plant", "message"),
+    [
+        (another_object, r"kernel\.o changed since dual_residual was compiled\. Run: doit dist"),
+        (linked_of_another_object, r"the wheel's libraries are linked of another \S+kernel\.o than the verified one"),
+        (swapped_library, r"libmy_ops_ort\.so changed since the libraries of the wheel were linked"),
+        (compiled_again, r"libdual_residual_ort\.so is another library than the one that `verify dual_residual "),
+        (compiled_again_for_torch, r"libdual_residual_torch\.so is another library than .* --part kernel` verified"),
+        (lost_verdict, r"dual_residual-custom@torch2\.13-legacy-opset18-ort1\.31 is not verified: "),
+        (mismatched, r"opset17-ort1\.31 mismatched: 3 of 64 elements differ\. Run: doit dist"),
+        (lost_record, r"dual_residual-schema@torch2\.13 is not verified: "),
+        (failed_record, r"dual_residual-nodes@torch2\.13 failed: another node\. Run: doit dist"),
+        (lost_agreement, r"dual_residual-custom-agreement@torch2\.13 is not verified: "),
+    ],
+)
+def test_a_difference_is_one_sentence(built: Paths, plant: Callable[[Paths], None], message: str) -> None:
+    plant(built)
+    with pytest.raises(DistError, match=message) as raised:
+        check(built)
+    assert "\n" not in str(raised.value)
