@@ -32,12 +32,18 @@ class ServerError(OpmatrixError):
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How a step ended. `status`: the exit code or minus the signal; `stopped`: "", "time" or "memory", the limit."""
+    """How a step ended.
+
+    `done`: its entry returned 0, as the step itself says; nothing else is a success. `status`: the exit code or minus
+    the signal; 0 without `done` is a step whose code ended its process. `stopped`: the limit that it exceeded, "time",
+    "memory" or "log", or "".
+    """
 
     status: int
     seconds: float
     cpu: float
     stopped: str
+    done: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,7 +141,7 @@ class StepRunner(Runner):
         self._seconds[task.name] = ending.seconds
         if self._step_reporter:
             self._step_reporter.add_cpu(task, ending.cpu)
-        if ending.status != 0:
+        if not ending.done:
             return failure_of(step, ending, log)
         if missing := [path for path in step.writes if not Path(path).is_file()]:
             return StepFailed(step, summary=f"ended well, but did not write {', '.join(missing)}", log=log)
