@@ -19,10 +19,11 @@ from doit.task import Stream
 
 from opmatrix.commands.base import LockedCommand
 from opmatrix.commands.task_selection import select
-from opmatrix.engine.database import REMEDY, move_aside
+from opmatrix.engine.database import move_aside
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
+from opmatrix.errors import REMEDY, disk_fault
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
@@ -58,6 +59,11 @@ class Run(LockedCommand, DoitRun):
             return super().execute(params, args)
         except sqlite3.DatabaseError as error:
             print(_describe(error, self._paths.state), file=sys.stderr)
+            return ERROR
+        except OSError as error:
+            if not (said := disk_fault(error)):
+                raise
+            print(said, file=sys.stderr)
             return ERROR
         except KeyboardInterrupt:
             print("interrupted; what had finished is kept", file=sys.stderr)

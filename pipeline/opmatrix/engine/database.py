@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.engine.file_hashes import Mark
-from opmatrix.errors import OpmatrixError
+from opmatrix.errors import REMEDY, OpmatrixError
 from opmatrix.step import Fingerprint
 
 _TABLES = """
@@ -23,8 +23,6 @@ create table if not exists note (task text, field text, value text, primary key 
 """
 
 VERSION = 1  # of what build/ holds: raised when the steps of an older opmatrix have other names or outputs
-
-REMEDY = "Is the folder writable, and is there space left?"
 
 # Delete the meanings of fingerprints that no step's detail has any more.
 _DELETE_UNUSED = """

@@ -84,8 +84,10 @@ class Pool:
         megabytes: float = 8000,
         environment: Mapping[str, str] | None = None,
     ) -> Ending:
-        """Run one step with `environment` added to that of its server, and wait. Raises ServerError."""
+        """Run one step with `environment` added to that of its server, and wait. Raises ServerError, and OSError for a
+        log that cannot be written."""
         log.parent.mkdir(parents=True, exist_ok=True)
+        log.open("wb").close()
         name = server or LIGHT
         with self._starting.setdefault(name, threading.Lock()):
             if name not in self._clients:

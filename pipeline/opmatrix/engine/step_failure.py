@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from doit.exceptions import TaskFailed
 
+from opmatrix.errors import REMEDY
 from opmatrix.step import CheckKey, Step
 from opmatrix.step_log import MOST_BYTES, last_running, read_log, visible_lines
 
@@ -97,7 +98,8 @@ def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
         lines = lines[-_TAIL:]
     output = "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} ..." for line in lines)
     if not (how := death_message(ending, seconds=step.seconds, megabytes=step.megabytes)):
-        return StepFailed(step, summary=f"failed with exit code {ending.status}", output=output, log=log)
+        full = "" if read_log(log) else f", and could not write to its log. {REMEDY}"  # its first line is the command
+        return StepFailed(step, summary=f"failed with exit code {ending.status}{full}", output=output, log=log)
     at = last_running(read_log(log))
     case = at.removeprefix(_CASE) if at.startswith(_CASE) else ""
     return StepFailed(step, summary=f"{how}, at {at}" if at else how, output=output, log=log, died=True, case=case)

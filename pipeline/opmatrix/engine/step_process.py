@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from opmatrix.errors import disk_fault
 from opmatrix.step_log import LOGGED
 
 Entry = Callable[[Sequence[str]], int]
 
-# What a step writes to its pipe after its entry has returned 0. The exit code says less: any code that a step runs, such
-# as a kernel, may end the process with 0.
+# What a step writes to its pipe after its entry returned 0. The exit code says less: any code that a step runs, such as
+# a kernel, may end the process with 0.
 DONE = b"done"
 
 _PR_SET_PDEATHSIG = 1
@@ -51,10 +52,13 @@ def run_step(entry: Entry, request: Mapping[str, Any], server: int, say_done: in
         returned = True
     except SystemExit as exit:
         code = exit.code if isinstance(exit.code, int) else int(exit.code is not None)
-    except BaseException:
+    except BaseException as error:
         import traceback
 
-        traceback.print_exc()
+        if said := disk_fault(error):
+            print(said, file=sys.stderr)
+        else:
+            traceback.print_exc()
     finally:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
