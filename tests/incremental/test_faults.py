@@ -199,6 +199,20 @@ def test_a_damaged_state_database(chain: Project, how: str) -> None:
     assert up_to_date(chain)
 
 
+@pytest.mark.parametrize("command", ["why", "run"])
+def test_a_state_database_damaged_at_a_byte_that_opens(chain: Project, command: str) -> None:
+    """Byte 20: how much of each page SQLite leaves free. The damage shows at the first page that is read or written."""
+    state = chain.root / "build/state.db"
+    content = state.read_bytes()
+    state.write_bytes(content[:20] + b"\xff" + content[21:])
+    chain.write("a.txt", "bye")
+    done = chain.doit(command)
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr and done.stderr.endswith("state.broken. Run doit again\n")
+    assert chain.doit().returncode == 0
+    assert chain.read("build/a.so") == "BYE"
+
+
 @pytest.mark.parametrize("shift", [-(10**8), 10**8], ids=["back", "ahead"])
 def test_the_clock_is_set(chain: Project, shift: int) -> None:
     """By three years; the time stamps of files follow the kernel's clock."""
