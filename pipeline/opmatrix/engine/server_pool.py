@@ -159,20 +159,21 @@ class Pool:
         log.parent.mkdir(parents=True, exist_ok=True)
         client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         entry = find_entry(self._entry)
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         sys.stdout.flush()
         sys.stderr.flush()
         process = os.fork()
         if process == 0:
             client_end.close()
-            _serve_forked(server_end, entry, log)
+            _serve_forked(server_end, entry, output)
+        os.close(output)
         server_end.close()
         return _Client(process=process, requests=client_end, log=log)
 
 
-def _serve_forked(requests: socket.socket, entry: Entry, log: Path) -> NoReturn:
+def _serve_forked(requests: socket.socket, entry: Entry, output: int) -> NoReturn:
     try:
         os.setsid()
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         for target in (1, 2):
             os.dup2(output, target)
         os.environ.update(ENVIRONMENT)
