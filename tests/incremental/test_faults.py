@@ -268,8 +268,17 @@ def test_a_full_disk(chain: Project) -> None:
     assert done.stdout.count("\ncode 1\n") == 1, done.stdout + done.stderr
     first, second = done.stdout.split("\ncode 1\n")
     assert "No space left on device" in first and "data:b FAILED" in first, done
-    assert "Traceback" not in first.partition("data:b: failed")[0]
+    assert "Traceback" not in done.stdout + done.stderr
     assert second.endswith("code 0\n3 steps, all up to date\n"), done
+
+
+def test_a_disk_without_room_for_logs(chain: Project) -> None:
+    """Each file that is made takes one of nine inodes: the log of the server, logs of steps, their outputs."""
+    script = "rm -r build; mkdir build; mount -t tmpfs -o size=1m,nr_inodes=9 none build; DOIT; echo code $?"
+    done = inside(chain, script)
+    assert "Traceback" not in done.stdout + done.stderr, done
+    assert "cannot write '" in done.stdout and "No space left on device. Is the folder" in done.stdout
+    assert done.stdout.endswith("code 1\n"), done
 
 
 def test_a_disk_too_full_for_the_state(chain: Project) -> None:
