@@ -136,18 +136,17 @@ def test_an_interrupted_build_is_repaired(layout: Paths) -> None:
 
 
 def test_what_ninja_did_not_make_is_made_again(layout: Paths) -> None:
-    """A library and an object of something else, a damaged library and a damaged object of a library, all newer than
-    their sources: ninja alone finds nothing to do."""
+    """A foreign library, newer than its objects, and an object that lost its end and kept its time stamp: ninja alone
+    finds nothing to do for either."""
     before = outputs(layout)
     torch, ort = libraries(layout)
-    folder = layout.compile_folder(NAME)
     shutil.copy(ort, torch)
-    ort.write_bytes(ort.read_bytes()[:5000])
-    shutil.copy(folder / "ort.o", folder / "kernel.o")
-    (folder / "torch.o").write_bytes((folder / "torch.o").read_bytes()[:-100])
+    damaged = layout.compile_folder(NAME) / "ort.o"
+    damaged.write_bytes(before["ort.o"][0][:-100])
+    os.utime(damaged, ns=(before["ort.o"][1],) * 2)
     build(layout)
     assert {n: c for n, (c, _) in outputs(layout).items()} == {n: c for n, (c, _) in before.items()}
-    assert outputs(layout)["runtime.o"] == before["runtime.o"], "what ninja made stays"
+    assert outputs(layout)["kernel.o"] == before["kernel.o"], "what ninja made stays"
 
 
 def test_an_edited_kernel_compiles_nothing_else(tmp_path: Path) -> None:
