@@ -94,7 +94,7 @@ def death_message(ending: Ending, *, seconds: float, megabytes: float) -> str:
 def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
     """Return the failure of a step that is not done."""
     lines = read_output(log).splitlines()
-    if step.server or ending.stopped:
+    if step.server or ending.stopped == "log":
         lines = lines[-_TAIL:]
     output = "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} ..." for line in lines)
     if not (how := death_message(ending, seconds=step.seconds, megabytes=step.megabytes)):
