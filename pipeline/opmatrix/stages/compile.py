@@ -127,7 +127,7 @@ def _ninja(toolchain: Toolchain, folder: Path) -> None:
     jobs = os.environ.get("OPMATRIX_JOBS") or str(os.cpu_count() or 1)
     done = run_ninja(toolchain.ninja, folder, jobs=jobs)
     if done.returncode != 0:
-        raise CompileError(_message(done.stdout))
+        raise CompileError(_message(done.stdout) or f"ninja ended with {done.returncode}, and printed nothing")
     print(done.stdout, end="", flush=True)
 
 
