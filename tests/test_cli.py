@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from opmatrix.cli import main
-from opmatrix.errors import SpecError, ToolchainError, UsageError
+from opmatrix.errors import SanitizeError, SpecError, ToolchainError, UsageError
+from opmatrix.project.paths import Paths
+from opmatrix.stages import sanitize
 
 DODO = "raise AssertionError('nobody runs this')\n"
 
@@ -84,3 +87,11 @@ def test_an_unknown_stage_has_the_message_of_argparse(capsys: pytest.CaptureFixt
         main(["verfy"])
     assert caught.value.code == 2
     assert "invalid choice: 'verfy'" in capsys.readouterr().err
+
+
+def test_a_stage_that_another_stage_runs_says_that_it_is_done(tmp_path: Path) -> None:
+    """`sanitize` runs stages in processes: code that ends one with 0, as argparse does for --help, is a failure."""
+    project = Paths(Path(__file__).parents[1])
+    sanitize._run(project, ["operator-pages", "--into", str(tmp_path)], os.environ)
+    with pytest.raises(SanitizeError, match="ended with 0 before it was done: code in it called exit"):
+        sanitize._run(project, ["--help"], os.environ)

@@ -21,7 +21,7 @@ from opmatrix.declaration.checks import checks as operator_checks
 from opmatrix.declaration.isolated import read_operators
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.environments import reexec
-from opmatrix.errors import OpmatrixError, SpecError, UsageError, print_error
+from opmatrix.errors import OpmatrixError, SpecError, UsageError, disk_fault, print_error
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Choice, why_unsupported
 from opmatrix.project.format import check_format
 from opmatrix.project.paths import Paths
@@ -44,6 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OpmatrixError as error:
         print_error(error)
         return error.exit_code
+    except OSError as error:
+        if not (said := disk_fault(error)):
+            raise
+        print(said, file=sys.stderr, flush=True)
+        return OpmatrixError.exit_code
     return 0
 
 

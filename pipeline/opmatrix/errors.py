@@ -7,6 +7,7 @@ and `opmatrix.engine` turn errors into exit codes. A traceback means a bug of op
 from __future__ import annotations
 
 import difflib
+import errno
 import re
 import sys
 from collections.abc import Iterable
@@ -80,6 +81,19 @@ class ProbeError(OpmatrixError, exit_code=14):
 
 class DistError(OpmatrixError, exit_code=16):
     """A wheel that cannot be built, or that could not be installed or imported."""
+
+
+# What the operating system says of a disk that takes nothing more.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
+REMEDY = "Is the folder writable, and is there space left?"
+
+
+def disk_fault(error: BaseException) -> str:
+    """Return the message for an error of the disk, such as a full one; "" for any other error."""
+    if not isinstance(error, OSError) or error.errno not in _NO_ROOM:
+        return ""
+    where = f" '{error.filename}'" if error.filename else ""
+    return f"cannot write{where}: {error.strerror}. {REMEDY}"
 
 
 def one_line(text: object) -> str:

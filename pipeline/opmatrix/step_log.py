@@ -10,8 +10,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
+SAY_DONE = "OPMATRIX_SAY_DONE"  # a descriptor, to which `python -m opmatrix STAGE` writes after the stage returned
 LOGGED = "OPMATRIX_LOGGED"  # set in the environment of a step whose output goes to a log
+
+# A step that prints more is stopped: a kernel that prints its input prints gigabytes, and what a person reads is less.
+MOST_BYTES = 100_000_000
+_KEPT = 1_000_000  # bytes at the beginning and at the end of a longer log, which stay when the step has ended
 
 _MARK = "# "
 _RUNNING = "# at "
@@ -72,3 +78,30 @@ def visible_lines(log: str) -> str:
 def last_running(log: str) -> str:
     """Return the last argument of `now_running` in a log, or ""."""
     return next((line.removeprefix(_RUNNING) for line in reversed(log.splitlines()) if line.startswith(_RUNNING)), "")
+
+
+def shorten(log: Path) -> None:
+    """Cut the middle out of a long log, and keep of it what ran last (`now_running`). Raises OSError."""
+    import mmap  # imported here: a run with nothing to do does without
+
+    size = log.stat().st_size
+    if size <= 2 * _KEPT:
+        return
+    end = size - _KEPT
+    with log.open("r+b") as file:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            begin = content.rfind(f"\n{_RUNNING}".encode(), 0, end)
+            running = content[begin + 1 : begin + 1001].partition(b"\n")[0] if begin >= 0 else b""
+            tail = content[end:]
+        file.seek(_KEPT)
+        file.write(f"\n{_MARK}{end - _KEPT} bytes are left out here\n".encode() + running + b"\n" + tail)
+        file.truncate()
+
+
+def read_log(log: Path) -> str:
+    """Return a log that `shorten` has shortened; "" if there is none."""
+    try:
+        with log.open("rb") as file:
+            return file.read(3 * _KEPT).decode(errors="replace")
+    except OSError:
+        return ""

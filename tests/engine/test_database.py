@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.database import Journal, StateError
+from opmatrix.engine.database import Journal, StateError, describe
 from opmatrix.step import Fingerprint
 
 
@@ -95,3 +95,39 @@ def test_a_build_folder_of_an_older_opmatrix_is_removed_with_one_sentence(
     )
     Journal(journal.name, None).dump()
     assert capsys.readouterr().err == ""
+
+
+def test_a_damaged_byte_of_the_header_costs_the_state_and_never_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every byte of the first 100. What SQLite says of some is that the file is read-only or of a newer format."""
+    path = tmp_path / "build/state.db"
+    sound = Journal(str(path), None)
+    for name in "ab":
+        sound.record(f"codegen:{name}", key="k", detail={"config": "{}"})
+    sound.dump()
+    content = path.read_bytes()
+    damaged = []
+    for offset in range(100):
+        path.write_bytes(content[:offset] + bytes([content[offset] ^ 0xFF]) + content[offset + 1 :])
+        try:
+            used(path)
+        except sqlite3.DatabaseError as error:
+            assert describe(error, path).endswith("state.broken. Run doit again")
+            damaged.append(offset)
+            used(path)
+        if path.with_suffix(".broken").exists():
+            path.with_suffix(".broken").unlink()
+            assert offset in damaged or "is no usable database" in capsys.readouterr().err
+    assert {18, 20} <= {*damaged}
+
+
+def used(path: Path) -> None:
+    journal = Journal(str(path), None)
+    assert {journal.key(name) for name in journal.steps} <= {"k"}
+    journal.detail("codegen:a")
+    journal.forget("codegen:a")
+    journal.record("codegen:b", key="k", detail={})
+    journal.explain([Fingerprint("kept", lambda: "1")])
+    journal.save_files({"a": ((1, 2, 3, 4), "digest")})
+    journal.dump()

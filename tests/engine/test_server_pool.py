@@ -12,10 +12,25 @@ import pytest
 
 from opmatrix.engine.server_pool import Pool
 from opmatrix.project.paths import Paths
+from opmatrix.step_log import capture_stdout, last_running, now_running, read_log
 
 
 def entry(arguments: Sequence[str]) -> int:
     what, *rest = arguments
+    if what == "end":  # as C's exit(0)
+        now_running("case seed")
+        os._exit(0)
+    if what == "fork" and os.fork():  # the child returns 0
+        os.wait()
+        os._exit(0)
+    if what == "flood":
+        now_running("case seed")
+        while True:
+            os.write(1, b"x" * 999_999 + b"\n")
+    if what == "flood captured":
+        with capture_stdout():
+            while True:
+                os.write(1, b"x" * 999_999 + b"\n")
     if what == "exit":
         sys.exit(rest[0] if rest else None)
     if what == "open":
@@ -48,6 +63,23 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 def test_exit_codes(pool: Pool, tmp_path: Path, server: str | None, arguments: list[str], status: int) -> None:
     ending = pool.run(arguments, server=server, log=tmp_path / "log", seconds=10)
     assert (ending.status, ending.stopped) == (status, "")
+    assert ending.done == (arguments == ["nothing"])
+
+
+@pytest.mark.parametrize("how", ["end", "fork", "exit"])
+def test_a_step_whose_code_ends_the_process_with_0_is_not_done(
+    pool: Pool, tmp_path: Path, server: str | None, how: str
+) -> None:
+    ending = pool.run([how], server=server, log=tmp_path / "log", seconds=10)
+    assert (ending.status, ending.stopped, ending.done) == (0, "", False)
+
+
+@pytest.mark.parametrize("how", ["flood", "flood captured"])
+def test_a_step_that_floods_its_log_is_stopped(pool: Pool, tmp_path: Path, server: str | None, how: str) -> None:
+    ending = pool.run([how], server=server, log=tmp_path / "log", seconds=30)
+    assert (ending.status, ending.stopped) == (-9, "log")
+    assert (tmp_path / "log").stat().st_size < 3_000_000
+    assert how == "flood captured" or last_running(read_log(tmp_path / "log")) == "case seed"
 
 
 def test_output_goes_to_the_log_below_the_command(pool: Pool, tmp_path: Path, server: str | None) -> None:
@@ -57,7 +89,7 @@ def test_output_goes_to_the_log_below_the_command(pool: Pool, tmp_path: Path, se
 
 def test_a_step_inherits_nothing_from_its_server(pool: Pool, tmp_path: Path, server: str | None) -> None:
     pool.run(["open"], server=server, log=tmp_path / "log", seconds=10)
-    assert (tmp_path / "log").read_text().splitlines()[1] == "[0, 1, 2] True"
+    assert (tmp_path / "log").read_text().splitlines()[1] == "[0, 1, 2, 3] True"
 
 
 def test_threads_may_share_a_pool(pool: Pool, tmp_path: Path, server: str | None) -> None:

@@ -160,6 +160,21 @@ def do_meddle(source, target):  # writes what another step has written
     do_copy(source, target)
     Path("build/a.g").write_text("meddled with")
 
+def do_end(source, target):  # code of a step ends its process, as C's exit(0), with an old output in its place
+    print("# at case seed", flush=True)
+    os._exit(0)
+
+def do_system_exit(source, target):
+    raise SystemExit
+
+def do_flood(source, target):
+    print("# at case seed", flush=True)
+    while True: os.write(1, (b"flood" * 200 + b"\\n") * 1000)
+
+def do_keep(source, target):  # as ninja, which leaves what is newer than its source
+    if not Path(target).exists() or os.stat(target).st_mtime_ns < os.stat(source).st_mtime_ns:
+        do_copy(source, target)
+
 def do_big(source, target):
     with open(target, "wb") as file:
         file.write(bytes(4 << 20))

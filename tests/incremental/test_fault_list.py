@@ -12,7 +12,15 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "test_rebuild::test_an_input_edited_while_the_step_runs",
         "test_rebuild::test_an_input_edited_and_reverted_while_the_step_runs",
     ),
-    "output truncated, edited by hand": ("test_rebuild::test_an_output_that_another_program_wrote",),
+    "output truncated, edited by hand, or another file": (
+        "test_rebuild::test_an_output_that_another_program_wrote",
+        "test_rebuild::test_an_output_that_something_else_wrote_is_made_again",
+        "test_rebuild::test_an_output_that_the_step_itself_wrote_stays",
+    ),
+    "process ended with 0 by code of a step": (
+        "test_rebuild::test_a_step_whose_code_ends_the_process_with_0_has_failed",
+        "test_rebuild::test_a_record_is_gone_while_its_step_runs",
+    ),
     "output deleted": ("test_rebuild::test_a_deleted_output",),
     "flag or command changed": (
         "test_rebuild::test_another_configuration_or_command",
@@ -55,8 +63,15 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "test_faults::test_two_runs_at_once",
         "test_run::test_the_second_of_two_runs_names_the_first",
     ),
-    "disk full": ("test_faults::test_a_full_disk", "test_faults::test_a_disk_too_full_for_the_state"),
-    "state database damaged or deleted": ("test_faults::test_a_damaged_state_database",),
+    "disk full": (
+        "test_faults::test_a_full_disk",
+        "test_faults::test_a_disk_without_room_for_logs",
+        "test_faults::test_a_disk_too_full_for_the_state",
+    ),
+    "state database damaged or deleted": (
+        "test_faults::test_a_damaged_state_database",
+        "test_faults::test_a_state_database_damaged_at_a_byte_that_opens",
+    ),
     "clock set": ("test_faults::test_the_clock_is_set",),
     "output tampered with between two steps": ("test_faults::test_an_output_is_changed_between_two_steps",),
     "spaces and umlauts in the path": (
@@ -64,6 +79,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "test_rebuild::test_a_moved_project_stays_up_to_date",
     ),
     "read-only checkout": ("test_faults::test_a_read_only_checkout",),
+    "output without end": ("test_isolation::test_a_step_that_prints_without_end",),
     "memory without end": ("test_isolation::test_a_step_that_allocates_without_limit",),
 }
 

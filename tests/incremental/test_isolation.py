@@ -44,6 +44,17 @@ def test_a_step_that_allocates_without_limit(project: Project, command: str, ser
     assert project.doit().returncode == 0
 
 
+def test_a_step_that_prints_without_end(project: Project) -> None:
+    project.write("a.txt", "hello")
+    project.step(f"verify:a-custom@{CELL}", "flood", "a.txt", "build/a.json", verdict="build/a.json")
+    done = project.doit()
+    assert done.returncode == 1 and project.processes() == []
+    found = json.loads(project.read("build/a.json"))
+    assert found["detail"].startswith("printed more than 100 MB and was stopped, at case seed\nflood")
+    assert len(done.stdout) < 200_000
+    assert sum(path.stat().st_size for path in (project.root / "build").rglob("*") if path.is_file()) < 4_000_000
+
+
 @pytest.mark.parametrize("server", [None, "onnx"])
 def test_changes_of_a_step_do_not_reach_the_next(project: Project, server: str | None) -> None:
     """Registrations, environment, working directory, umask, limits, handlers, priority, import path."""

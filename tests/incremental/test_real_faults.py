@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.incremental.conftest import hear_interrupts, processes
-from tests.incremental.real import KERNEL, RealProject, expand
+from tests.incremental.real import KERNEL, RealProject
 from tests.support.projects import Project as Copied
 
 pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
@@ -108,31 +111,89 @@ def test_a_path_with_spaces_and_umlauts(tmp_path: Path, real: RealProject) -> No
     assert odd.doit("compile", "opsets=18").stdout.endswith("all up to date\n")
 
 
+# How many kills, and of which random moments: OPMATRIX_KILLS=20 OPMATRIX_SEED=7 is a longer test, of three minutes.
+KILLS, SEED = int(os.environ.get("OPMATRIX_KILLS", "4")), int(os.environ.get("OPMATRIX_SEED", "0"))
+COMPILERS = {"c++", "g++", "cc1plus", "as", "ld", "collect2", "gold", "ld.gold", "lld", "ld.lld"}
+VICTIMS = ("doit", "server", "step", "ninja", "compiler")
+PARTS = ("compile", "generated", "data", "register", "export", "verify", "linked", "dist")
+
+
 def test_killed_at_random_moments_of_real_stages(real: RealProject) -> None:
-    """While it compiles, imports torch, exports or verifies: the next run finishes the rest."""
-    dice = random.Random(0)
-    assert real.run().returncode == 0
-    shutil.rmtree(real.root / "build/export")
-    real.replace(KERNEL, "#pragma once\n", "#pragma once\ninline const volatile int killed = 1;\n")
-    finished: set[str] = set()
-    for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "doit", "-n", "2", "opsets=18"],
-            cwd=real.root, env=os.environ | {"PYTHONPATH": str(real.root / "pipeline")},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=hear_interrupts,
-        )  # fmt: skip
-        time.sleep(dice.uniform(0.5, 3))
-        process.send_signal(number)
-        output, _ = process.communicate(timeout=20)
+    """doit, a server, a step, ninja or a compiler, also below `doit dist`: no process is left, and the next run gives
+    the bytes of an undisturbed build, in every file that a step writes."""
+    dice, hit = random.Random(SEED), list[str]()
+    print(f"OPMATRIX_KILLS={KILLS} OPMATRIX_SEED={SEED}")
+    finish(real)
+    undisturbed = written(real)
+    assert len(undisturbed) > 60
+    while len(hit) < KILLS:
+        victim, task = dice.choice(VICTIMS), dice.choice([(), ("dist",)])
+        lost = ("linked" if task else "compile",) if victim in ("ninja", "compiler") else dice.sample(PARTS, 2)
+        for part in lost:
+            shutil.rmtree(real.root / "build" / part, ignore_errors=True)
+        hit += kill_one(real, dice, victim, *task)
         began = time.monotonic()
         while (left := processes(real.root)) and time.monotonic() - began < 3:
             time.sleep(0.01)
-        assert not left, f"after {signal.Signals(number).name}: {left}"
-        ran = real.ran(subprocess.CompletedProcess([], 0, output))
-        assert not ran & finished, "what had finished was repeated"
-        finished |= ran
-    done = real.run()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not real.ran(done) & finished
-    assert expand("compile, export custom, export decomposed, verify custom") <= finished | real.ran(done)
+        assert not left, f"{hit}: {left}"
+    print("killed:", ", ".join(hit))
+    finish(real)
+    now = written(real)
+    assert now.keys() == undisturbed.keys()
+    assert [path for path, content in now.items() if content != undisturbed[path]] == [], hit
     assert real.run().stdout.endswith("all up to date\n")
+
+
+def kill_one(real: RealProject, dice: random.Random, victim: str, *task: str) -> list[str]:
+    """Run doit, kill a process of this kind at a random moment, if there is one then, and wait for doit's end."""
+    doit = subprocess.Popen(
+        [sys.executable, "-m", "doit", "-n", "2", *task, "opsets=18"],
+        cwd=real.root, env=os.environ | {"PYTHONPATH": str(real.root / "pipeline")},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=hear_interrupts,
+    )  # fmt: skip
+    time.sleep(dice.uniform(0.2, 0.5 if victim in ("ninja", "compiler") else 2.5))
+    hit: list[str] = []
+    while not hit and doit.poll() is None:
+        if found := [process for process, what in family(doit.pid) if what == victim]:
+            with suppress(ProcessLookupError):
+                os.kill(dice.choice(found), signal.SIGKILL)
+                hit.append(f"{victim} of {' '.join(['doit', *task])}")
+        time.sleep(dice.uniform(0, 0.05))
+    output, _ = doit.communicate(timeout=120)
+    assert "Traceback" not in output, output
+    return hit
+
+
+def family(process: int, what: str = "doit") -> Iterator[tuple[int, str]]:
+    """Yield a process of a run and all below it, with what they are: doit starts servers, and these steps."""
+    yield process, what
+    children: list[str] = []
+    with suppress(OSError):
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    for child in children:
+        name = ""
+        with suppress(OSError):
+            name = Path(f"/proc/{child}/comm").read_text().strip()
+        below = "compiler" if name in COMPILERS else name
+        yield from family(int(child), {"doit": "server", "server": "step"}.get(what, below))
+
+
+def finish(real: RealProject) -> None:
+    for task in ((), ("dist",)):
+        done = real.run(*task)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def written(real: RealProject) -> dict[str, bytes]:
+    """Return the content of every file that a step wrote, without the seconds that it took. Of the report, which also
+    says what changed since the last one, the records."""
+    database = sqlite3.connect(real.root / "build/state.db")
+    rows = database.execute("select detail from step where key is not null").fetchall()
+    database.close()
+    paths = sorted({path for (detail,) in rows for path in json.loads(detail)["outputs"]})
+    found = {path: (real.root / path).read_bytes() for path in paths if not path.startswith("build/report/")}
+    found |= {path.name: path.read_bytes() for path in real.layout.dist.iterdir()}
+    report = json.loads(real.layout.report_data.read_text())
+    report.pop("changes", None)
+    found["report"] = json.dumps(report).encode()
+    return {path: re.sub(rb'"seconds": [\d.e-]+', b"", content) for path, content in found.items()}

@@ -79,6 +79,49 @@ def test_an_output_that_another_program_wrote(chain: Project, text: str) -> None
     assert chain.read("build/a.so") == "HELLO "
 
 
+def test_an_output_that_something_else_wrote_is_made_again(chain: Project) -> None:
+    """By a step that leaves what is newer than its source, and with a state that knows nothing of the file."""
+    chain.steps[1]["command"][0] = "keep"
+    assert chain.doit().returncode == 0
+    for state in ("build/state.db", "ran"):
+        (chain.root / state).unlink()
+        chain.write("build/a.so", "a foreign library")
+        assert chain.doit().returncode == 0
+        assert chain.read("build/a.so") == "HELLO "
+
+
+def test_an_output_that_the_step_itself_wrote_stays(chain: Project) -> None:
+    """An edit that does not change it, and a failure: ninja takes a file that was written again for a new one."""
+    chain.steps[1]["command"][0] = "keep"
+    assert chain.doit().returncode == 0
+    before = (chain.root / "build/a.so").stat()
+    chain.steps[1]["command"][0] = "say"
+    assert chain.doit().returncode == 1
+    chain.steps[1]["command"][0] = "keep"
+    assert chain.doit().returncode == 0
+    assert (chain.root / "build/a.so").stat() == before
+
+
+def test_a_record_is_gone_while_its_step_runs(chain: Project) -> None:
+    """The record of what an earlier run found is no result of a step that ends in its middle."""
+    record = chain.step("register:a", "copy", "build/a.so", "build/register/a.json")
+    assert chain.doit().returncode == 0 and (chain.root / "build/register/a.json").exists()
+    record["command"][0] = "end"
+    assert chain.doit().returncode == 1
+    assert not (chain.root / "build/register/a.json").exists()
+
+
+@pytest.mark.parametrize("command", ["end", "system_exit"])
+def test_a_step_whose_code_ends_the_process_with_0_has_failed(chain: Project, command: str) -> None:
+    chain.steps[1]["command"][0] = command
+    done = chain.doit()
+    why = "ended with exit code 0 before it was done (code in it called exit; let that raise an error instead)"
+    at = ", at case seed" if command == "end" else ""
+    assert done.returncode == 1 and f"compile:a: {why}{at}\n" in done.stdout
+    chain.ran()
+    assert chain.doit().returncode == 1 and chain.ran() == ["a.so"]
+
+
 def test_an_added_and_a_removed_input(chain: Project) -> None:
     chain.write("b.h", "")
     chain.steps[0]["reads"] = ["a.txt", "b.h"]

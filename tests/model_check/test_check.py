@@ -191,8 +191,9 @@ def kernel(project: Project, request: pytest.FixtureRequest) -> Project:
     before = (project.root / path).read_text()
     request.addfinalizer(lambda: restore(project, operator, before))
     project.replace(path, old, new)
-    if "sched_yield" in new:
-        project.replace(path, "#pragma once", "#pragma once\n#include <sched.h>")
+    for function, header in (("sched_yield", "sched.h"), ("_Exit", "cstdlib")):
+        if function in new:
+            project.replace(path, "#pragma once", f"#pragma once\n#include <{header}>")
     built(project, operator)
     return project
 
@@ -243,6 +244,16 @@ def test_a_crash_is_a_finding(kernel: Project) -> None:
     assert wrong(text) == ["runs"]
     assert "the process died of SIGILL" in text
     assert "Replay: python -m opmatrix check-run" in text
+
+
+@pytest.mark.parametrize(
+    "kernel", [("custom_op_two", ROUNDED, BEFORE.format("if (i == 3) std::_Exit(0)"))], indirect=True
+)
+def test_a_kernel_that_ends_the_process_with_0_is_a_finding(kernel: Project) -> None:
+    code, text = checked(kernel, model(*CHAIN))
+    assert code == 1
+    assert wrong(text) == ["runs"]
+    assert "the process ended with exit code 0 before it was done" in text
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,22 @@ def test_the_format_is_read(tmp_path: Path, settings: str, expected: int) -> Non
     assert read_format(project(tmp_path, settings)) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "found"), [("a\nb", r"'\n'"), ("a\rb", r"'\r'"), ("a|b", "'|'"), ("a\udcffb", "bytes that are no UTF-8")]
+)
+def test_a_path_in_which_nothing_can_be_built_is_refused_before_anything_is_made(
+    tmp_path: Path, name: str, found: str
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    project(folder, f"[tool.opmatrix]\nformat = {FORMAT}\n")
+    done = subprocess.run([*DOIT, "list"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"the path of the project holds {found}: '")
+    assert done.stderr.endswith("'. Nothing can be built there. Rename the folder\n") and done.stderr.count("\n") == 1
+    assert not (folder / "build").exists()
+
+
 @pytest.mark.parametrize("value", ['"1"', "true", "-1", "1.0", "[1]"])
 def test_an_invalid_format_is_an_error(tmp_path: Path, value: str) -> None:
     with pytest.raises(UsageError, match=r"\[tool\.opmatrix\]: format: found .*, allowed: a number up to"):

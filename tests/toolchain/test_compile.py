@@ -135,6 +135,20 @@ def test_an_interrupted_build_is_repaired(layout: Paths) -> None:
     assert {n: c for n, (c, _) in outputs(layout).items()} == {n: c for n, (c, _) in before.items()}
 
 
+def test_what_ninja_did_not_make_is_made_again(layout: Paths) -> None:
+    """A foreign library, newer than its objects, and an object that lost its end and kept its time stamp: ninja alone
+    finds nothing to do for either."""
+    before = outputs(layout)
+    torch, ort = libraries(layout)
+    shutil.copy(ort, torch)
+    damaged = layout.compile_folder(NAME) / "ort.o"
+    damaged.write_bytes(before["ort.o"][0][:-100])
+    os.utime(damaged, ns=(before["ort.o"][1],) * 2)
+    build(layout)
+    assert {n: c for n, (c, _) in outputs(layout).items()} == {n: c for n, (c, _) in before.items()}
+    assert outputs(layout)["kernel.o"] == before["kernel.o"], "what ninja made stays"
+
+
 def test_an_edited_kernel_compiles_nothing_else(tmp_path: Path) -> None:
     """Not even right after the first build, which has recorded the headers."""
     layout = copy_project(tmp_path)

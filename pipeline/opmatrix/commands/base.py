@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -14,8 +15,9 @@ from doit.cmd_base import Command
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand
 
+from opmatrix.engine.database import StateError, describe
 from opmatrix.engine.lock import hold
-from opmatrix.errors import OpmatrixError, UsageError, did_you_mean, print_error
+from opmatrix.errors import OpmatrixError, UsageError, did_you_mean, disk_fault, print_error
 from opmatrix.project.paths import Paths
 
 
@@ -40,6 +42,13 @@ class CommandBase(Command):
         except OpmatrixError as error:
             print_error(error)
             return error.exit_code
+        except (sqlite3.DatabaseError, OSError) as error:
+            # Any command may be the first to meet a full disk or a damaged page of the state.
+            said = disk_fault(error) if isinstance(error, OSError) else describe(error, self._paths.state)
+            if not said:
+                raise
+            print(said, file=sys.stderr, flush=True)
+            return StateError.exit_code
         return UsageError.exit_code
 
 

@@ -35,6 +35,8 @@ class ModelCheck:
         with closing(self._pool):
             self._pool.prepare()
             self._check()
+        if not self._printer.counts["ok"] and not self._printer.counts["wrong"]:
+            self._printer.print([finding.wrong("check", "nothing was checked, so nothing is known of it")])
 
     def _check(self) -> None:
         folder = self._paths.model_check(self._request.label)
@@ -121,15 +123,15 @@ class ModelCheck:
         """Link operators that share a domain into one library; return whether that succeeded."""
         log = self._paths.log(f"link-together:{self._paths.combined_folder(names).name}")
         ending = self._run(["link-together", *names], log)
-        if ending.status:
+        if not ending.done:
             self._printer.print([finding.wrong("libraries", read_output(log) or self._failure(ending, log))])
-        return not ending.status
+        return ending.done
 
     def _part(
         self, part: str, model: str, folder: Path, *options: str, server: str | None = None
     ) -> tuple[list[Finding], Mapping[str, Any], str]:
         """Run one part in a server, None: the light one; return its findings, its other results, and how it died.
-        Raises UsageError if it cannot read the model."""
+        Raises UsageError if it cannot read the model. A part without an answer died, whatever its exit code."""
         path = folder / f"{part}.json"
         path.unlink(missing_ok=True)
         log = self._paths.log(
@@ -137,13 +139,15 @@ class ModelCheck:
         )
         arguments = [f"check-{part}", model, "--into", str(folder), *options]
         ending = self._run(arguments, log, server)
-        died = self._failure(ending, log, arguments) if ending.status else ""
+        died = "" if ending.done else self._failure(ending, log, arguments)
         try:
             findings, known = finding.read(path)
-        except FileNotFoundError:
-            return [], {}, died
+        except (FileNotFoundError, ValueError):
+            return [], {}, died or self._described("left no answer", log, arguments)
         if error := known.get("error"):
             raise UsageError(error)
+        if not findings and not known.get("cells"):
+            died = died or self._described("answered nothing", log, arguments)
         return findings, known, died
 
     def _run(self, arguments: Sequence[str], log: Path, server: str | None = None) -> Ending:
@@ -152,7 +156,9 @@ class ModelCheck:
     def _failure(self, ending: Ending, log: Path, arguments: Sequence[str] = ()) -> str:
         """Return how a process failed, its log, and the command that runs it again."""
         died = death_message(ending, seconds=self._seconds, megabytes=self._megabytes)
-        how = died or f"failed: {''.join(read_output(log).splitlines()[-1:])}"
+        return self._described(died or f"failed: {''.join(read_output(log).splitlines()[-1:])}", log, arguments)
+
+    def _described(self, how: str, log: Path, arguments: Sequence[str]) -> str:
         replay = f". Replay: {shlex.join(['python', '-m', 'opmatrix', *arguments])}" if arguments else ""
         return f"{how}. Log: {self._shown(str(log))}{replay}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -19,7 +18,6 @@ from doit.task import Stream
 
 from opmatrix.commands.base import LockedCommand
 from opmatrix.commands.task_selection import select
-from opmatrix.engine.database import REMEDY, move_aside
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
 
 INTERRUPTED = 130
-ERROR = 3
 
 
 class Run(LockedCommand, DoitRun):
@@ -56,9 +53,6 @@ class Run(LockedCommand, DoitRun):
             signal.signal(number, signal.default_int_handler)
         try:
             return super().execute(params, args)
-        except sqlite3.DatabaseError as error:
-            print(_describe(error, self._paths.state), file=sys.stderr)
-            return ERROR
         except KeyboardInterrupt:
             print("interrupted; what had finished is kept", file=sys.stderr)
             return INTERRUPTED
@@ -110,16 +104,6 @@ class Run(LockedCommand, DoitRun):
             for note in notes:
                 found.note(note)
         return found
-
-
-def _describe(error: sqlite3.DatabaseError, state: Path) -> str:
-    """Return the message for a state that cannot be used, and move a damaged one aside. Raises `error` for a fault of
-    opmatrix."""
-    if isinstance(error, sqlite3.OperationalError):
-        return f"cannot write {state}: {error}. {REMEDY}"
-    if type(error) is not sqlite3.DatabaseError:
-        raise error
-    return f"{state} is damaged ({error}); it was moved to {move_aside(state)}. Run doit again"
 
 
 def _drop_dependencies(control: TaskControl) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.engine.file_hashes import Mark
-from opmatrix.errors import OpmatrixError
+from opmatrix.errors import REMEDY, OpmatrixError
 from opmatrix.step import Fingerprint
 
 _TABLES = """
@@ -23,8 +24,6 @@ create table if not exists note (task text, field text, value text, primary key 
 """
 
 VERSION = 1  # of what build/ holds: raised when the steps of an older opmatrix have other names or outputs
-
-REMEDY = "Is the folder writable, and is there space left?"
 
 # Delete the meanings of fingerprints that no step's detail has any more.
 _DELETE_UNUSED = """
@@ -53,9 +52,9 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._open(path)
-        except (sqlite3.OperationalError, OSError) as error:
-            raise StateError(f"cannot open {path}: {error}. {REMEDY}") from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, OSError, ValueError) as error:
+            if not is_damage(error, path):
+                raise StateError(f"cannot open {path}: {error}. {REMEDY}") from error
             broken = move_aside(path)
             problem = f"{path} is no usable database ({error}); it was moved to {broken}, and every step runs once more"
             print(problem, file=sys.stderr)
@@ -120,7 +119,10 @@ class Journal:
     def detail(self, step: str) -> dict[str, Any] | None:
         """Return the parts of the last key, also of a forgotten one; None for a step that never ran."""
         row = self._database.execute("select detail from step where name = ?", (step,)).fetchone()
-        return json.loads(row[0]) if row and row[0] else None
+        try:
+            return json.loads(row[0]) if row and row[0] else None
+        except ValueError as error:
+            raise sqlite3.DatabaseError(f"{step}: {error}") from error
 
     def record(self, step: str, *, key: str, detail: Mapping[str, Any]) -> None:
         self._keys[step] = key
@@ -168,6 +170,28 @@ class Journal:
         with self._database:  # commits, or rolls back
             self._database.execute("begin immediate")
             self._database.executemany("insert or replace into file values (?, ?, ?, ?, ?, ?)", rows)
+
+
+def is_damage(error: Exception, state: Path) -> bool:
+    """Return whether the state database is damaged, and not only its disk full or its folder read-only.
+
+    Python's sqlite3 raises OperationalError also for what cannot be decoded, and for damaged bytes in the header that
+    seem to forbid writing.
+    """
+    if not isinstance(error, sqlite3.OperationalError):
+        return not isinstance(error, OSError)
+    words = ("decode", "malformed", "unsupported file format", *(["readonly"] if os.access(state, os.W_OK) else []))
+    return any(word in str(error) for word in words)
+
+
+def describe(error: sqlite3.DatabaseError, state: Path) -> str:
+    """Return the message for a state that cannot be used, and move a damaged one aside. Raises `error` for a fault of
+    opmatrix."""
+    if is_damage(error, state) and type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError):
+        return f"{state} is damaged ({error}); it was moved to {move_aside(state)}. Run doit again"
+    if not isinstance(error, sqlite3.OperationalError):
+        raise error
+    return f"cannot write {state}: {error}. {REMEDY}"
 
 
 def remove_build(build: Path) -> None:

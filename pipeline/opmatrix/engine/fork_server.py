@@ -15,17 +15,22 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from opmatrix.engine.step_process import Entry, adopt_orphans, run_step
+from opmatrix.engine.step_process import DONE, Entry, adopt_orphans, run_step
 from opmatrix.processes import children, kill_group, memory
+from opmatrix.step_log import MOST_BYTES, shorten
 
 _GRACE = 1.0  # seconds between SIGABRT, which writes the Python stack to the log, and SIGKILL
-_POLL = 0.1  # seconds between two reads of the memory of steps; a runaway kernel allocates some 100 MB in this time
+# Seconds between two looks at what steps hold and print; a runaway kernel allocates or prints some 100 MB in this time.
+_POLL = 0.1
 
 
 @dataclass(kw_only=True)
 class _Running:
     answer: int
+    done: int  # the reading end of the pipe in which the step says that it is done
+    log: Path
     started: float
     limit: float
     memory: float  # limit, in bytes
@@ -67,13 +72,18 @@ class Server:
             return False
         request = json.loads(message)
         started, server = time.monotonic(), os.getpid()
+        done, say_done = os.pipe()
+        os.set_blocking(done, False)  # a process that the step left behind may hold the other end
         process = os.fork()
         if process == 0:
-            run_step(self._entry, request, server)
+            run_step(self._entry, request, server, say_done)
+        os.close(say_done)
         with suppress(OSError):  # the child process does the same, in either order
             os.setpgid(process, process)
         self._running[process] = _Running(
             answer=answer,
+            done=done,
+            log=Path(request["log"]),
             started=started,
             limit=started + request["seconds"],
             memory=request["megabytes"] * 1e6,
@@ -91,11 +101,18 @@ class Server:
             if step := self._running.pop(process, None):
                 kill_group(process)
                 self._kill_left_behind()
+                with suppress(OSError):
+                    shorten(step.log)
                 self._answer(step, status, usage)
 
     def _answer(self, step: _Running, status: int, usage: resource.struct_rusage) -> None:
+        said = b""
+        with suppress(BlockingIOError):
+            said = os.read(step.done, len(DONE))
+        os.close(step.done)
         ending = {
             "status": os.waitstatus_to_exitcode(status),
+            "done": status == 0 and said == DONE,
             "seconds": time.monotonic() - step.started,
             "cpu": usage.ru_utime + usage.ru_stime,
             "stopped": step.stopped,
@@ -118,6 +135,9 @@ class Server:
             elif not step.stopped and memory(process) > step.memory:
                 step.stopped = "memory"
                 kill_group(process)
+            elif not step.stopped and _printed(process, step.log) > MOST_BYTES:
+                step.stopped = "log"
+                kill_group(process)
 
     def _kill_left_behind(self) -> None:
         """Kill child processes that are no steps: those that steps started and no longer wait for."""
@@ -138,3 +158,12 @@ class Server:
                     time.sleep(0.002)
             except ChildProcessError:
                 return
+
+
+def _printed(process: int, log: Path) -> int:
+    """Return the size in bytes of the log of a step, or, if more, of the file that gets its output for a while."""
+    sizes = [0]
+    for path in (log, Path(f"/proc/{process}/fd/1")):  # `step_log.capture_stdout` changes the latter
+        with suppress(OSError):
+            sizes.append(path.stat().st_size)
+    return max(sizes)

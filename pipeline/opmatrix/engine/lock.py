@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opmatrix.errors import OpmatrixError
+from opmatrix.errors import REMEDY, OpmatrixError
 
 
 class LockedError(OpmatrixError, exit_code=3):
@@ -26,9 +26,7 @@ def hold(path: Path) -> Iterator[int]:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise LockedError(
-            f"cannot write to '{path.parent}': {error.strerror}. Is the folder writable, and is there space left?"
-        ) from error
+        raise LockedError(f"cannot write to '{path.parent}': {error.strerror}. {REMEDY}") from error
     try:
         _acquire(descriptor, path)
         os.ftruncate(descriptor, 0)

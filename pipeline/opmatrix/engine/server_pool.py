@@ -32,12 +32,18 @@ class ServerError(OpmatrixError):
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How a step ended. `status`: the exit code or minus the signal; `stopped`: "", "time" or "memory", the limit."""
+    """How a step ended.
+
+    `done`: its entry returned 0, as the step itself says; nothing else is a success. `status`: the exit code or minus
+    the signal; 0 without `done` is a step whose code ended its process. `stopped`: the limit that it exceeded, "time",
+    "memory" or "log", or "".
+    """
 
     status: int
     seconds: float
     cpu: float
     stopped: str
+    done: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +84,10 @@ class Pool:
         megabytes: float = 8000,
         environment: Mapping[str, str] | None = None,
     ) -> Ending:
-        """Run one step with `environment` added to that of its server, and wait. Raises ServerError."""
+        """Run one step with `environment` added to that of its server, and wait. Raises ServerError, and OSError for a
+        log that cannot be written."""
         log.parent.mkdir(parents=True, exist_ok=True)
+        log.open("wb").close()
         name = server or LIGHT
         with self._starting.setdefault(name, threading.Lock()):
             if name not in self._clients:
@@ -151,20 +159,21 @@ class Pool:
         log.parent.mkdir(parents=True, exist_ok=True)
         client_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         entry = find_entry(self._entry)
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         sys.stdout.flush()
         sys.stderr.flush()
         process = os.fork()
         if process == 0:
             client_end.close()
-            _serve_forked(server_end, entry, log)
+            _serve_forked(server_end, entry, output)
+        os.close(output)
         server_end.close()
         return _Client(process=process, requests=client_end, log=log)
 
 
-def _serve_forked(requests: socket.socket, entry: Entry, log: Path) -> NoReturn:
+def _serve_forked(requests: socket.socket, entry: Entry, output: int) -> NoReturn:
     try:
         os.setsid()
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         for target in (1, 2):
             os.dup2(output, target)
         os.environ.update(ENVIRONMENT)

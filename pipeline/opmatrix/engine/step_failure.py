@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from doit.exceptions import TaskFailed
 
+from opmatrix.errors import REMEDY
 from opmatrix.step import CheckKey, Step
-from opmatrix.step_log import last_running, visible_lines
+from opmatrix.step_log import MOST_BYTES, last_running, read_log, visible_lines
 
 if TYPE_CHECKING:
     from opmatrix.engine.server_pool import Ending
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # The last lines that are shown of the output of a step in a server: a crash may print pages. The output of other steps,
 # such as compiler errors, is shown whole.
 _TAIL = 30
+_LINE = 2000  # characters that are shown of a line
 _WITH_LIBRARY = ("register", "verify")  # groups whose steps load the compiled libraries
 _CASE = "case "  # `step_log.now_running` with this prefix names a case that --case takes
 
@@ -80,31 +82,32 @@ def death_message(ending: Ending, *, seconds: float, megabytes: float) -> str:
     """Return how a process died or at which limit it was stopped, or "" if it ended by itself."""
     if ending.stopped == "time":
         return f"did not end within {seconds:g} s and was stopped"
+    if ending.stopped == "log":
+        return f"printed more than {MOST_BYTES / 1e6:g} MB and was stopped"
     if ending.stopped:
         return f"took more than {megabytes:g} MB of memory and was stopped"
+    if ending.status == 0:
+        return "ended with exit code 0 before it was done (code in it called exit; let that raise an error instead)"
     return f"died of {signal.Signals(-ending.status).name} after {ending.seconds:.1f} s" if ending.status < 0 else ""
 
 
 def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
-    """Return the failure of a step whose exit code is not 0."""
-    output = read_output(log) if step.server is None else "\n".join(read_output(log).splitlines()[-_TAIL:])
+    """Return the failure of a step that is not done."""
+    lines = read_output(log).splitlines()
+    if step.server or ending.stopped == "log":
+        lines = lines[-_TAIL:]
+    output = "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]} ..." for line in lines)
     if not (how := death_message(ending, seconds=step.seconds, megabytes=step.megabytes)):
-        return StepFailed(step, summary=f"failed with exit code {ending.status}", output=output, log=log)
-    at = last_running(_read(log))
+        full = "" if read_log(log) else f", and could not write to its log. {REMEDY}"  # its first line is the command
+        return StepFailed(step, summary=f"failed with exit code {ending.status}{full}", output=output, log=log)
+    at = last_running(read_log(log))
     case = at.removeprefix(_CASE) if at.startswith(_CASE) else ""
     return StepFailed(step, summary=f"{how}, at {at}" if at else how, output=output, log=log, died=True, case=case)
 
 
 def read_output(log: Path) -> str:
     """Return the output of a step: its log without the first line, the command, and without details."""
-    return visible_lines(_read(log).partition("\n")[2]).rstrip()
-
-
-def _read(log: Path) -> str:
-    try:
-        return log.read_text(errors="replace")
-    except OSError:
-        return ""
+    return visible_lines(read_log(log).partition("\n")[2]).rstrip()
 
 
 def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:

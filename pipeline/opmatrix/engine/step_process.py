@@ -13,9 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from opmatrix.errors import disk_fault
 from opmatrix.step_log import LOGGED
 
 Entry = Callable[[Sequence[str]], int]
+
+# What a step writes to its pipe after its entry returned 0. The exit code says less: any code that a step runs, such as
+# a kernel, may end the process with 0.
+DONE = b"done"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -34,29 +39,37 @@ def warm_up(entry: Entry) -> None:
         prepare()
 
 
-def run_step(entry: Entry, request: Mapping[str, Any], server: int) -> NoReturn:
-    """Run one step in this process, which was forked for it, and exit."""
-    code = 1
+def run_step(entry: Entry, request: Mapping[str, Any], server: int, say_done: int) -> NoReturn:
+    """Run one step in this process, which was forked for it, and exit. Write `DONE` to the descriptor `say_done` if
+    `entry` returned 0: not if it raised SystemExit, and not in a process that the step itself forked."""
+    process, code, returned = os.getpid(), 1, False
     try:
-        _prepare_child(request["log"], server)
+        _prepare_child(request["log"], server, say_done)
         os.environ.update(request["environment"] | {LOGGED: "1"})
         arguments: Sequence[str] = request["arguments"]
         print("$", shlex.join(["python", "-m", "opmatrix", *arguments]))
         code = entry(arguments)
+        returned = True
     except SystemExit as exit:
         code = exit.code if isinstance(exit.code, int) else int(exit.code is not None)
-    except BaseException:
+    except BaseException as error:
         import traceback
 
-        traceback.print_exc()
+        if said := disk_fault(error):
+            print(said, file=sys.stderr)
+        else:
+            traceback.print_exc()
     finally:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
+        if returned and code == 0 and os.getpid() == process:
+            with suppress(OSError):
+                os.write(say_done, DONE)
         os._exit(code)
 
 
-def _prepare_child(log: str, server: int) -> None:
+def _prepare_child(log: str, server: int, say_done: int) -> None:
     import faulthandler
 
     die_with_parent()
@@ -71,7 +84,8 @@ def _prepare_child(log: str, server: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (opened, 1), (opened, 2)):
         os.dup2(source, target)
-    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    os.closerange(3, say_done)
+    os.closerange(say_done + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     # Buffered by line, so that a crash loses no output.
     sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)

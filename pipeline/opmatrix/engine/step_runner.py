@@ -17,7 +17,7 @@ from doit.task import Task
 from opmatrix.engine.doit_tasks import REPORT, StepTask, is_reported
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of, leave_verdict
-from opmatrix.errors import OpmatrixError
+from opmatrix.errors import OpmatrixError, disk_fault
 from opmatrix.project.paths import Paths
 
 if TYPE_CHECKING:
@@ -70,6 +70,16 @@ class StepRunner(Runner):
 
     def select_task(self, node: ExecNode, tasks_dict: Mapping[str, Task]) -> bool:
         """Return whether to execute a task. If so, first remove what could be taken for its result."""
+        try:
+            return self._select(node, tasks_dict)
+        except OSError as error:
+            if not isinstance(node.task, StepTask):
+                raise
+            summary = disk_fault(error) or f"{error.filename}: {error.strerror}"
+            self._handle_task_error(node, StepFailed(node.task.step, summary=summary, died=True))
+            return False
+
+    def _select(self, node: ExecNode, tasks_dict: Mapping[str, Task]) -> bool:
         if node.task.name == REPORT:
             node.bad_deps, node.ignored_deps = [], []  # a report covers the verdicts that exist
             self._list_verdicts(node.task, [*tasks_dict.values()])
@@ -136,12 +146,12 @@ class StepRunner(Runner):
                     megabytes=step.megabytes,
                     environment={JOBS: str(taken), **(self._terminal if task.name == REPORT else {})},
                 )
-        except OpmatrixError as error:
-            return StepFailed(step, summary=str(error), died=True)
+        except (OpmatrixError, OSError) as error:
+            return StepFailed(step, summary=disk_fault(error) or str(error), died=True)
         self._seconds[task.name] = ending.seconds
         if self._step_reporter:
             self._step_reporter.add_cpu(task, ending.cpu)
-        if ending.status != 0:
+        if not ending.done:
             return failure_of(step, ending, log)
         if missing := [path for path in step.writes if not Path(path).is_file()]:
             return StepFailed(step, summary=f"ended well, but did not write {', '.join(missing)}", log=log)
@@ -164,7 +174,11 @@ class StepRunner(Runner):
         if isinstance(node.task, StepTask):
             if not isinstance(base_fail, StepFailed | StepBlocked):
                 base_fail = StepFailed(node.task.step, summary=base_fail.message.rpartition("dependencies: ")[2])
-            leave_verdict(node.task.step, base_fail)
+            try:
+                leave_verdict(node.task.step, base_fail)
+            except OSError as error:
+                if self._step_reporter:
+                    self._step_reporter.note(f"{node.task.name}: {disk_fault(error) or error}")
         self._failures[node.task.name] = base_fail
         super()._handle_task_error(node, base_fail)
 

@@ -17,7 +17,7 @@ from doit.dependency import Dependency, DependencyStatus
 from doit.task import Task
 
 from opmatrix.engine.database import Journal
-from opmatrix.engine.doit_tasks import StepTask
+from opmatrix.engine.doit_tasks import REPORT, StepTask
 from opmatrix.engine.file_hashes import Fingerprints, Mark, mark
 
 _Digests = Mapping[str, str | None]
@@ -93,11 +93,27 @@ class State(Dependency):
         self.journal.record(task.name, key=_key(detail), detail=detail)
 
     def begin(self, task: StepTask) -> None:
-        """Forget the success of a step that is about to run, and note the marks of its inputs."""
+        """Forget the success of a step that is about to run, remove outputs of which it must not inherit the content
+        (`remove_outputs`), and note the marks of its inputs. Raises OSError."""
         self._cache_digests = False
         declared = {path: self._marks_when_planned[path] for path in task.step.declared}
         self._marks_at_start[task.name] = {path: mark(path) for path in task.file_dep} | declared
         self.journal.forget(task.name)
+        self.remove_outputs(task)
+
+    def remove_outputs(self, task: StepTask) -> None:
+        """Remove each output that is not what the step itself left when it last succeeded, and each record of it.
+
+        ninja would take a damaged or foreign library that is newer than its sources for its own. Other outputs stay, as
+        ninja compiles again what was written again. A record (JSON: a verdict, a manifest) says what the step found, so
+        it is gone while the step runs; but the report compares itself with its last one.
+        """
+        if task.name == REPORT:
+            return
+        known = (self.journal.detail(task.name) or {}).get("outputs", {})
+        for path, digest in self._digests(task.targets).items():
+            if digest is not None and (digest != known.get(path) or path.endswith(".json")):
+                Path(self._prefix, path).unlink(missing_ok=True)
 
     def remove_success(self, task: Task) -> None:
         """Do nothing: `begin` forgot a step that ran, and a step that was blocked may be up to date later."""

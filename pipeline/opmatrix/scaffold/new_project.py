@@ -10,6 +10,7 @@ from pathlib import Path
 
 from opmatrix.codegen import jinja
 from opmatrix.errors import UsageError
+from opmatrix.project.format import check_path
 from opmatrix.project.settings import is_project
 from opmatrix.scaffold.prompt import EXAMPLE
 from opmatrix.wheel.settings import why_no_name
@@ -38,7 +39,8 @@ def name_of(folder: Path, asked: str) -> str:
 
 
 def require_new_folder(folder: Path) -> None:
-    """Raise UsageError for a folder inside a project, a file, or a folder that is not empty."""
+    """Raise UsageError for a folder inside a project, a file, a folder that is not empty, or one with an odd path."""
+    check_path(folder)
     for parent in folder.parents:
         if is_project(parent):
             raise UsageError(f"--project {folder}: it would be inside the project {str(parent)!r}, whose operators are "

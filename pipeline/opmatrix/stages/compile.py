@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain import digests, elf_symbols, ninja_file, ort_headers, third_party_headers
 from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
+from opmatrix.toolchain.run_ninja import run_ninja
 from opmatrix.toolchain.torch_headers import TorchBuild, find_torch_build
 
 FINGERPRINTS = "sources.json"  # hashes of the sources that were compiled
@@ -140,11 +140,9 @@ def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
 def _ninja(toolchain: Toolchain, folder: Path) -> None:
     # doit sets the number of free cores; by hand all are.
     jobs = os.environ.get("OPMATRIX_JOBS") or str(os.cpu_count() or 1)
-    command = [toolchain.ninja, "--quiet", "-j", jobs, "-C", str(folder)]
-    print("$", shlex.join(command), flush=True)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    done = run_ninja(toolchain.ninja, folder, jobs=jobs)
     if done.returncode != 0:
-        raise CompileError(_message(done.stdout))
+        raise CompileError(_message(done.stdout) or f"ninja ended with {done.returncode}, and printed nothing")
     print(done.stdout, end="", flush=True)
 
 

@@ -20,6 +20,7 @@ from opmatrix.declaration.torch_signature import OWN_TORCH, has_kernel, has_ort_
 from opmatrix.errors import SanitizeError, UsageError
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.step_log import SAY_DONE
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.verdict import Outcome, Verdict
 
@@ -69,11 +70,23 @@ def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
 def _run(layout: Paths, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     command = [sys.executable, "-m", "opmatrix", *arguments]
     print(shlex.join(command), flush=True)
+    reading, writing = os.pipe()
     done = subprocess.run(
-        command, cwd=layout.root, env=dict(environ), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=layout.root,
+        env={**environ, SAY_DONE: str(writing)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        pass_fds=(writing,),
     )
-    if done.returncode != 0:
-        raise SanitizeError(f"{shlex.join(command)} ended with {done.returncode}:\n{_message(done.stdout)}")
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        finished = answer.read() != b""
+    if done.returncode != 0 or not finished:
+        early = "" if done.returncode else " before it was done: code in it called exit"
+        raise SanitizeError(f"{shlex.join(command)} ended with {done.returncode}{early}:\n{_message(done.stdout)}")
 
 
 def _message(output: str) -> str:

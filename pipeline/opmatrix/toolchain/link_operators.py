@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain import elf_symbols, ninja_file, ort_headers
 from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.toolchain.run_ninja import run_ninja
 
 # Bindings of symbols that several objects may define; pyelftools calls GNU's STB_GNU_UNIQUE STB_LOOS.
 _REPEATED = ("STB_WEAK", "STB_LOOS")
@@ -42,9 +42,7 @@ def link(layout: Paths, specs: Sequence[OpSpec], libraries: Mapping[str, Path], 
     write_text(folder / ninja_file.ORT_LIBRARY, cpp_bindings.ort_library(names, called=display_name))
     write_text(folder / "build.ninja", ninja_file.linked_ninja(layout, specs, libraries, toolchain=toolchain))
     check_one_definition({name: path for name in names for path in layout.objects(name, "kernel")})
-    command = [toolchain.ninja, "--quiet", "-j", "1", "-C", str(folder)]
-    print("$", shlex.join(command), flush=True)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    done = run_ninja(toolchain.ninja, folder, jobs="1")
     if done.returncode != 0:
         raise CompileError(f"{', '.join(names)} cannot be linked together:\n{done.stdout.strip()}")
     if library := libraries.get("torch"):

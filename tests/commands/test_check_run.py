@@ -1,0 +1,63 @@
+"""The runner of `doit check`, with a function of this file for its parts: their answers count, not exit codes."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from opmatrix.commands.check_run import ModelCheck
+from opmatrix.engine.server_pool import Pool
+from opmatrix.model_check import finding
+from opmatrix.model_check.arguments import CheckRequest
+from opmatrix.model_check.print_findings import FindingPrinter
+from opmatrix.project.paths import Paths
+
+
+def entry(arguments: Sequence[str]) -> int:
+    """Do what the file `what` says in place of a part of the check."""
+    part, folder = arguments[0].removeprefix("check-"), Path(arguments[arguments.index("--into") + 1])
+    match Path("what").read_text():
+        case "end":
+            finding.write(folder / f"{part}.json", [finding.ok("nodes", "fine")], libraries=[], link=[], own=False)
+            os._exit(0)
+        case "exit":
+            sys.exit()
+        case "nothing":
+            finding.write(folder / f"{part}.json", [], libraries=[], link=[], own=False, ran=False, agrees=False)
+        case "half":
+            (folder / f"{part}.json").parent.mkdir(parents=True, exist_ok=True)
+            (folder / f"{part}.json").write_text('{"findings": [')
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("end", "the process ended with exit code 0 before it was done"),
+        ("exit", "the process ended with exit code 0 before it was done"),
+        ("no file", "the process left no answer. Log: "),
+        ("nothing", "the process answered nothing. Log: "),
+        ("half", "the process left no answer. Log: "),
+    ],
+)
+def test_a_part_without_an_answer_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    for name, text in {"what": what, "pyproject.toml": "[tool.opmatrix]\nformat = 1\n", "model.onnx": ""}.items():
+        (tmp_path / name).write_text(text)
+    request = CheckRequest(model=str(tmp_path / "model.onnx"), label="model", function=False, ort="", opset=18)
+    printed = io.StringIO()
+    with (tmp_path / "lock").open("w") as lock:
+        printer = FindingPrinter(printed)
+        check = ModelCheck(Paths(tmp_path), request, lock=lock.fileno(), printer=printer)
+        check._pool = Pool(Paths(tmp_path), entry="test_check_run:entry", lock=lock.fileno())
+        check.run()
+    assert printer.counts["wrong"] >= 1
+    assert message in printed.getvalue()
