@@ -73,7 +73,8 @@ class FailedStep:
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The outcome of one operator, lowering and cell, with its cases. `library` is the SHA-256 of the custom-op library
-    that ONNX Runtime loaded, if any."""
+    that ONNX Runtime loaded, if any, `exported` that of the manifest of the models, so that a report of other models is
+    made again."""
 
     op: str
     lowering: Lowering
@@ -83,6 +84,7 @@ class Verdict:
     blocked_by: FailedStep | None = None
     cases: tuple[CaseResult, ...] = ()
     library: str = ""
+    exported: str = ""
 
     def __str__(self) -> str:
         return f"{self.op}-{self.lowering}@{self.cell}"

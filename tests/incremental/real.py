@@ -18,7 +18,7 @@ _RAN = re.compile(r"^\[\d+/\d+\] [\d.]+s (\S+)( FAILED)?$", re.MULTILINE)
 
 
 class RealProject(Copied):
-    """Real steps: compiler, torch, both exporters, ONNX Runtime."""
+    """Real steps: compiler, torch, both exporters, ONNX Runtime. Opset 18 is the default."""
 
     @classmethod
     def make(cls, folder: Path) -> RealProject:
@@ -26,10 +26,14 @@ class RealProject(Copied):
         shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "LICENSE", folder)  # wheels of operators include it
         made.append(CASES, '\n\nMODELS = (SEED, flat("float64"))\n')
+        settings = made.root / "pyproject.toml"
+        settings.write_text(
+            re.sub(r"^(legacy|dynamo|node) = .*$", r"\1 = [18]", settings.read_text(), flags=re.MULTILINE)
+        )
         return made
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return self.doit(*arguments, "opsets=18", **environment)
+        return self.doit(*arguments, **environment)
 
     def ran(self, done: subprocess.CompletedProcess[str]) -> set[str]:
         """Return the steps that ran, with short cells and operator names: ``verify custom dynamo``."""

@@ -16,7 +16,7 @@ import pytest
 
 from tests.incremental.conftest import REPOSITORY, Project, wait_for
 
-pytestmark = pytest.mark.incremental
+pytestmark = [pytest.mark.incremental, pytest.mark.slow]
 
 
 def up_to_date(project: Project) -> bool:

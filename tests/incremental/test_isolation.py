@@ -14,7 +14,7 @@ import pytest
 from tests.incremental.conftest import Project
 from tests.incremental.real import KERNEL, RealProject
 
-pytestmark = pytest.mark.incremental
+pytestmark = [pytest.mark.incremental, pytest.mark.slow]
 
 CELL = "torch2.13-dynamo-opset18-ort1.31"
 

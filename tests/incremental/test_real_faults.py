@@ -22,7 +22,7 @@ from tests.incremental.conftest import hear_interrupts, processes
 from tests.incremental.real import KERNEL, RealProject
 from tests.support.projects import Project as Copied
 
-pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 PLANTED = "#pragma once\n#error planted\n"
 
@@ -105,10 +105,10 @@ def test_a_path_with_spaces_and_umlauts(tmp_path: Path, real: RealProject) -> No
         shutil.rmtree(odd.root / part, ignore_errors=True)
         shutil.copytree(real.root / part, odd.root / part)
     shutil.copy(real.root / "LICENSE", odd.root)
-    done = odd.doit("compile", "opsets=18")
+    done = odd.doit("compile")
     assert done.returncode == 0, done.stdout + done.stderr
     assert odd.layout.ort_library("group_norm").read_bytes() == real.layout.ort_library("group_norm").read_bytes()
-    assert odd.doit("compile", "opsets=18").stdout.endswith("all up to date\n")
+    assert odd.doit("compile").stdout.endswith("all up to date\n")
 
 
 # How many kills, and of which random moments: OPMATRIX_KILLS=20 OPMATRIX_SEED=7 is a longer test, of three minutes.
@@ -147,7 +147,7 @@ def test_killed_at_random_moments_of_real_stages(real: RealProject) -> None:
 def kill_one(real: RealProject, dice: random.Random, victim: str, *task: str) -> list[str]:
     """Run doit, kill a process of this kind at a random moment, if there is one then, and wait for doit's end."""
     doit = subprocess.Popen(
-        [sys.executable, "-m", "doit", "-n", "2", *task, "opsets=18"],
+        [sys.executable, "-m", "doit", "-n", "2", *task],
         cwd=real.root, env=os.environ | {"PYTHONPATH": str(real.root / "pipeline")},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=hear_interrupts,
     )  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 
 from tests.incremental.real import CASES, KERNEL, RealProject, expand, package
 
-pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 OP = "ops/group_norm"
 TEMPLATES = "pipeline/opmatrix/codegen/templates"
@@ -75,7 +75,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
     ),
     "reference, its words": (
         lambda p: p.append(f"{OP}/reference.py", "# more\n"),
-        "data, draw inputs, register search, register gradient, verify custom, verify decomposed, report",
+        "data, draw inputs, register search, register gradient, verify custom, verify decomposed",
     ),
     "reference, its numbers": (
         lambda p: p.replace(f"{OP}/reference.py", "return y\n", "return y * y.dtype.type(1 + 1e-15)\n"),
@@ -96,7 +96,7 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
     ),
     "code of a stage": (
         lambda p: p.append("pipeline/opmatrix/stages/verify.py", "# more\n"),
-        "verify custom, verify decomposed, report",
+        "verify custom, verify decomposed",
     ),
 }
 

@@ -21,7 +21,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.toolchain.elf_symbols import read_symbols
 from tests.support.projects import ROOT, Project, edited
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 NAMES = ("seed_norm", "damped", "row_sums")
 OPSETS = "opsets=18"

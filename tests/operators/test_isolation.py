@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.projects import Project, edited
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 FAULTS = {
     "throws": ('throw std::runtime_error("group_norm: planted");', "group_norm: planted"),

@@ -13,7 +13,7 @@ from opmatrix.declaration.torch_signature import has_ort_library
 from opmatrix.verdict import Verdict, read
 from tests.support.projects import ROOT, Project, edited
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 OPERATORS = [
     name

@@ -20,7 +20,7 @@ from opmatrix.testdata import onnx_dataset
 from tests.support.evolved import SINCE, evolve
 from tests.support.projects import Project
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 CELL = "torch2.13-legacy-opset18-ort1.31"
 

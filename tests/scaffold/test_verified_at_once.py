@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from opmatrix.scaffold import from_aten
 from tests.support.projects import Project
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 EVERY = (
     "my::every(Tensor x, Tensor y, Tensor? mask, Tensor[] others, float a, int[] axes=[0, 1], str mode='sum', "

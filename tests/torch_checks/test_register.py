@@ -15,6 +15,7 @@ from opmatrix import verdict
 from opmatrix.declaration.load import operator_names
 from opmatrix.files import sha256
 from opmatrix.project.paths import Paths
+from tests.support import forked
 from tests.support.projects import ROOT, Project
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile]
@@ -23,6 +24,8 @@ FEW = '\nMODELS = (SEED, static("float64"))\n'
 
 
 def pipeline(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    if arguments[0] == "register":
+        return forked.register(project.root, *arguments[1:])
     environment = os.environ | {"PYTHONPATH": str(ROOT / "pipeline")}
     command = [sys.executable, "-m", "opmatrix", *arguments]
     return subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True)

@@ -29,7 +29,7 @@ GROUPS: Mapping[str, str] = {
     "probe": "measure which cells are legal, and compare with matrix/cells.py, when asked for",
     "sanitize": "run each pair of libraries under AddressSanitizer and UBSan, when asked for",
     "link-wheel": "link the operators that ship into one pair of libraries, when asked for",
-    "dist": "build a wheel of the operators that ship and verify them, when asked for; --unverified only builds it",
+    "dist": "build a wheel of verified operators, when asked for; --unverified: of any",
 }
 REPORT = "report"
 DIST, LINK = "dist", "link-wheel"

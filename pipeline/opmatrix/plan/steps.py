@@ -400,7 +400,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
 
 
 def _report(plan: Plan, made: Sequence[Step]) -> Step:
-    """Keyed by verdicts and check records: when a log or a graph drawing changes, so does its verdict. A drawing that a
+    """Keyed by verdicts and check records: when a graph drawing changes, so does its verdict. A drawing that a
     failed export did not write does not prevent the report. The engine lists the records that only a failure writes.
 
     Not keyed by the choice of cells: the report also covers the other verdicts, and is the same for every choice.

@@ -45,21 +45,24 @@ def run(
     verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
     results: tuple[CaseResult, ...] = ()
     detail = ""
-    library = verifier.library
-    loaded = sha256(library) if library and library.is_file() else ""
+    loaded, exported = _digest(verifier.library), _digest(layout.manifest(operator.name, lowering, cell))
     try:
         results = tuple(verifier.results())
     except (VerifyError, DataError) as error:  # no case can run
         detail = str(error)
     outcome, detail = _outcome(results, detail)
     found = Verdict(op=operator.name, lowering=lowering, cell=cell, outcome=outcome, detail=detail, cases=results)
-    found = replace(found, library=loaded)
+    found = replace(found, library=loaded, exported=exported)
     path = layout.verdict(operator.name, lowering, cell)
     if case is None:
         verdict.write(path, found)
     if outcome in WRONG:
         where = f"{path.relative_to(layout.root)}, or each by --case NAME"
         raise VerifyError(step_log.summarize_faults(case_message.faults(found), subject=str(found), where=where))
+
+
+def _digest(path: Path | None) -> str:
+    return sha256(path) if path and path.is_file() else ""
 
 
 PUBLISHED = "published_"  # prefix of the case name of a published version's model
