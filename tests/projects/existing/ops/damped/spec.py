@@ -1,4 +1,4 @@
-"""A handwritten torch binding with its own schema, over the kernel that ONNX Runtime's generated binding calls."""
+"""A torch binding by hand, with a schema of its own, over the kernel that ONNX Runtime's generated binding calls."""
 
 from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 

@@ -1,4 +1,4 @@
-"""A handwritten binding for ONNX Runtime, over a header in the project; torch's is generated."""
+"""A binding for ONNX Runtime by hand, over a header that lies in the project; torch's is generated."""
 
 from opmatrix.spec import Dims, Headers, Input, OnnxOp, OpSpec, Output, Tolerance, TorchOp
 

@@ -1,4 +1,4 @@
-"""The seeds' own case, and a dynamic one."""
+"""The seeds' own case, and one that is dynamic."""
 
 import math
 

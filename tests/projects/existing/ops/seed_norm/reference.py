@@ -16,7 +16,7 @@ def seed_norm(
     count = num_groups[0]
     if not (0 < count < 2**62 and count == np.floor(count) and x.shape[1] % int(count) == 0):
         raise ValueError(f"num_groups must be a whole number that divides {x.shape[1]}, got {count}")
-    with np.errstate(all="ignore"):  # 0/0 with epsilon 0, infinities and NaN follow IEEE 754
+    with np.errstate(all="ignore"):  # 0/0 with epsilon 0, infinities and NaN go through as IEEE 754 has it
         if x.size == 0:
             return x
         exact = x.astype(np.longdouble)

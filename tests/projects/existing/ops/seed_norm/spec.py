@@ -1,4 +1,4 @@
-"""Group normalization as the seeds write it: no kernel.h, separate code in both bindings, Eigen from PyPI."""
+"""Group normalization as the seeds have it: no kernel.h, both sides in their own words, Eigen from PyPI."""
 
 from opmatrix.spec import Attribute, Headers, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 

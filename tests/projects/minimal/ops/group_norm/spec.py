@@ -1,4 +1,4 @@
-"""Group normalization with the features of the seeds': float32, one lowering."""
+"""Group normalization with what the seeds' has, and no more: float32, one lowering."""
 
 from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
