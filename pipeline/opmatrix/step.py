@@ -56,6 +56,7 @@ class Step:
     `command`: what follows ``python -m opmatrix``, so that every step can be run by hand.
     `asks`: further arguments, which select what the step prints but not what it writes. A change does not rerun it.
     `reads` and `writes`: files, as strings because doit takes strings and each command handles thousands.
+    `links`: symbolic links that the step makes; where they point to counts, not what is there.
     `config`: all else that the result depends on, as a string: fields of the declaration, versions, flags.
     `declared`: the files from which part of `config` was read; the step reads them again.
     `discovered_inputs`: a file that lists further inputs, one path per line, like ninja's depfile. The step writes it;
@@ -78,6 +79,7 @@ class Step:
     asks: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
     config: str = ""
     declared: tuple[str, ...] = ()
     discovered_inputs: str | None = None

@@ -155,6 +155,20 @@ def test_steps_that_would_run_for_another_version(real: RealProject, tmp_path: P
     assert f"{name} {version(name)} -> {other}" in real.run("why", **environment).stdout
 
 
+@pytest.mark.parametrize("target", [None, "../nothing"], ids=["is gone", "points elsewhere"])
+def test_a_link_to_a_data_set_is_made_again(target: str | None, real: RealProject) -> None:
+    assert real.run().returncode == 0
+    (link, *_) = sorted((real.root / "build/export").rglob("test_data_set_0"))
+    right = link.readlink()
+    link.unlink()
+    if target:
+        link.symlink_to(target)
+    done = real.run()
+    assert real.ran(done) == {"verify custom dynamo"}
+    assert link.readlink() == right
+    assert "is of an earlier run" not in done.stdout, "the report is up to date"
+
+
 def test_another_compiler_with_equal_libraries(real: RealProject, tmp_path: Path) -> None:
     assert real.run().returncode == 0
     compiler = tmp_path / "other-g++"

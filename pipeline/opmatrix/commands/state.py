@@ -36,7 +36,8 @@ class Clean(LockedCommand, DoitClean):
             end_with_pipe()
         verb = "would remove" if dryrun else "removed"
         for task in {t.name: t for t in tasks if isinstance(t, StepTask)}.values():
-            there = [path for path in (*map(Path, task.step.writes), self._paths.log(task.name)) if path.is_file()]
+            outputs = (*map(Path, (*task.step.writes, *task.step.links)), self._paths.log(task.name))
+            there = [path for path in outputs if path.is_file() or path.is_symlink()]
             if there:
                 self.outstream.write(f"{task.name}: {verb} {many(len(there), 'file')}\n")
             if not dryrun:

@@ -145,6 +145,8 @@ class Progress(StepReporter):
     def skip_uptodate(self, task: Task) -> None:
         self._counts["up to date"] += isinstance(task, StepTask)
         self._ended.add(task.name)
+        if task.name == REPORT:
+            self._recorded = False  # what ran before it had the same results
         if isinstance(task, StepTask) and task.step.group == DIST:
             self.note(_output(task.name))
 

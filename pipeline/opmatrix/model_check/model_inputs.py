@@ -14,9 +14,9 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 from opmatrix.errors import DataError, UsageError, did_you_mean
 from opmatrix.export.signature import element_dtype
 from opmatrix.model_check.type_text import format_array, format_type
+from opmatrix.project.paths import DATA_SET
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.onnx_dataset import DATA_SET
 
 MOST_DRAWN = 2**26  # elements of one input, in 0.5 GB as they are drawn
 _ELEMENTS = {*TensorProto.DataType.values()} - {TensorProto.UNDEFINED}

@@ -22,12 +22,13 @@ from opmatrix.model_check.run_model import PLAIN, compare_value
 from opmatrix.model_check.type_text import format_range
 from opmatrix.ort_checks.reference_evaluator import ReferenceRun
 from opmatrix.ort_checks.sessions import OrtSessions, call
+from opmatrix.project.paths import DATA_SET
 from opmatrix.spec import OpSpec, Tolerance
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import Comparison
 from opmatrix.testdata.numpy_reference import Reference
-from opmatrix.testdata.onnx_dataset import DATA_SET, DataSet
+from opmatrix.testdata.onnx_dataset import DataSet
 
 BATCH = 50  # nodes per session: the values of all nodes of a large model would not fit into memory
 # Their outputs are random, or a constant.

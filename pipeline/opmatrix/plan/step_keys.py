@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ from opmatrix.declaration.torch_signature import (
     is_own,
 )
 from opmatrix.matrix.cells import Cell, Choice
-from opmatrix.project.paths import Paths
+from opmatrix.project.paths import DATA_SET, Paths
 from opmatrix.project.settings import Versions
 from opmatrix.spec import Lowering, OpSpec, as_data, shape_of
 from opmatrix.step import CheckKey, Config, Fingerprint, Server, Step, cell_step_name
@@ -291,6 +291,12 @@ class OperatorPlan:
         """Return the models of a cell; one that a lowering refuses is a file as well."""
         return tuple(self.layout.model(self.name, lowering, cell, model.name) for model in self.operator.models)
 
+    def data_links(self, lowering: Lowering, cell: Cell) -> Iterator[str]:
+        """Yield the links from a cell's models to the data sets of their cases, as strings: they are thousands."""
+        for model in self.operator.models:
+            folder = self.layout.model(self.name, lowering, cell, model.name).parent
+            yield from (f"{folder}/{DATA_SET}{index}" for index in range(len(model.cases)))
+
     def function_models(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
         """Return what an export writes with decomposed models: the custom ones with a function body."""
         models = self.operator.models if lowering == "decomposed" and has_function_body(self.spec) else ()
@@ -311,6 +317,7 @@ def make_step(
     stage: str = "",
     reads: Iterable[Path] = (),
     writes: Iterable[Path] = (),
+    links: Iterable[str] = (),
     code: Iterable[Path] = (),
     declared: Iterable[Path] = (),
     after: Iterable[str] = (),
@@ -344,6 +351,7 @@ def make_step(
         asks=tuple(asks),
         reads=tuple(map(str, reads)),
         writes=tuple(map(str, writes)),
+        links=tuple(links),
         config=Config(json.dumps(config, sort_keys=True), parts),
         declared=tuple(map(str, declared)),
         discovered_inputs=str(discovered_inputs) if discovered_inputs else None,

@@ -354,6 +354,7 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
             *(op.published_files if lowering == "custom" and once else ()),
         ],
         writes=[verdict],
+        links=op.data_links(lowering, cell),
         server="ort",
         verdict=verdict,
         spec=op.keys.runtime_key,

@@ -14,6 +14,9 @@ from pathlib import Path
 
 from opmatrix.matrix.cells import Cell
 
+DATA_SET = "test_data_set_"
+"""The beginning of a data set's folder in the format of ONNX's backend tests."""
+
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -169,7 +172,7 @@ class Paths:
 
     def data(self, name: str, model: str, case: int) -> Path:
         """One test data set in the format of ONNX's backend tests: input_<i>.pb and output_<i>.pb."""
-        return self.build / f"data/{name}/{model}/test_data_set_{case}"
+        return self.build / f"data/{name}/{model}/{DATA_SET}{case}"
 
     # Hashes of all test data of an operator: steps depend on this file in place of the data sets.
     data_manifest = _named("build/data/{}/data.json")

@@ -19,7 +19,7 @@ from opmatrix.model_check import finding, load_operators
 from opmatrix.model_check.finding import Finding
 from opmatrix.model_check.type_text import format_array
 from opmatrix.model_check.user_model import TorchModel, build, error_text, to_array
-from opmatrix.project.paths import Paths
+from opmatrix.project.paths import DATA_SET, Paths
 from opmatrix.testdata import onnx_dataset
 from opmatrix.torch_library.call import torch_minor
 
@@ -57,7 +57,7 @@ def run(layout: Paths, *, target: str, exporters: Sequence[Exporter], opset: int
                 inputs=dict(zip(model.input_names, map(to_array, model.inputs), strict=True)),
                 outputs=dict(zip(names, map(to_array, outputs), strict=True)),
             )
-            onnx_dataset.write(path.parent / f"{onnx_dataset.DATA_SET}0", data)
+            onnx_dataset.write(path.parent / f"{DATA_SET}0", data)
             record.made(name, path)
     record.doing("")
 

@@ -165,6 +165,8 @@ class CellVerifier:
         folders = [self.layout.data(name, model.name, index) for index in range(len(model.cases))]
         asked = [case for case in model.cases if self.only in (None, case.name)]
         exported = self._manifest.get(model.name, {})
+        if path.is_file():
+            onnx_dataset.link(path.parent, folders)
         if reason := model.unsupported and str(exported.get("refused", "")):
             detail = case_message.unsupported(model, reason)
             yield from (_result(model, case, "unsupported", detail) for case in asked)
@@ -172,7 +174,6 @@ class CellVerifier:
         try:
             step_log.now_running(f"model {model.name}")
             runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
-            onnx_dataset.link(path.parent, folders)
         except VerifyError as error:
             yield from (_not_run(model, case, error, self.cell) for case in asked)
             return

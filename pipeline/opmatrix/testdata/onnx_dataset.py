@@ -17,9 +17,8 @@ from onnx import numpy_helper
 
 from opmatrix.errors import DataError, missing
 from opmatrix.files import write_bytes
+from opmatrix.project.paths import DATA_SET
 from opmatrix.testdata.arrays import Array
-
-DATA_SET = "test_data_set_"
 
 
 @dataclass(frozen=True, kw_only=True)
