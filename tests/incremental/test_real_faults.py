@@ -191,7 +191,8 @@ def written(real: RealProject) -> dict[str, bytes]:
     rows = database.execute("select detail from step where key is not null").fetchall()
     database.close()
     paths = sorted({path for (detail,) in rows for path in json.loads(detail)["outputs"]})
-    found = {path: (real.root / path).read_bytes() for path in paths if not path.startswith("build/report/")}
+    files = {path: real.root / path for path in paths if not path.startswith("build/report/")}
+    found = {path: bytes(f.readlink()) if f.is_symlink() else f.read_bytes() for path, f in files.items()}
     found |= {path.name: path.read_bytes() for path in real.layout.dist.iterdir()}
     report = json.loads(real.layout.report_data.read_text())
     report.pop("changes", None)
