@@ -65,6 +65,9 @@ steps = load_or_plan(layout, choice=Choice(opsets=sys.argv[1]), environ=os.envir
 for path in (path for step in steps for path in step.writes):
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(path)
+for path in (path for step in steps for path in step.links):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).symlink_to("data")
 journal = Journal(str(layout.state), None)
 tasks = list(doit_tasks(load_or_plan(layout, choice=Choice(opsets=sys.argv[1]), environ=os.environ)))
 state = State(journal, root=layout.root, tasks=tasks)

@@ -44,7 +44,7 @@ class SourceAnalysis:
 def run(program: str, *arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, f"benchmarks/{program}.py", *arguments]
     environ = {**os.environ, **({"PYTHONPATH": str(path)} if path else {})}
-    return subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=400)
 
 
 def test_each_program_has_a_smallest_size() -> None:
