@@ -89,8 +89,8 @@ def _attribute(argument: Parameter, kind: AttributeKind) -> Attribute:
     if kind == "float" and isinstance(default, int):
         default = float(default)
     if kind == "floats" and isinstance(default, tuple):
-        default = tuple(float(v) for v in default)  # type: ignore[arg-type]
-    return Attribute(name=argument.name, kind=kind, default=default, doc="FILL IN")  # type: ignore[arg-type]
+        default = tuple(float(v) for v in default)  # type: ignore[arg-type]  # items of a float[]
+    return Attribute(name=argument.name, kind=kind, default=default, doc="FILL IN")  # type: ignore[arg-type]  # of its kind
 
 
 def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
