@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -36,8 +37,10 @@ from opmatrix.testdata.numpy_reference import Argument, Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.version import older
 from opmatrix.wheel import inputs
+from opmatrix.wheel.use_unpacked import DONE, FAILED, NOW
 
 _SITE = ("site-packages", "dist-packages")
+_KEPT_LINES = 1000  # the last that the program printed, for the log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,26 +186,66 @@ def run(wheel: bytes, use: WheelRun) -> str:
     return f"{many(len(use.runs), 'case')} in {many(runs, 'run')} from the wheel"
 
 
+@dataclass(kw_only=True)
+class _Said:
+    """What the program printed: what it ran last, why the wheel does not work, whether it is done, and other lines."""
+
+    at: str = "its start"
+    failed: str = ""
+    done: bool = False
+    others: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
+
+
 def _start(side: str, path: Path) -> None:
-    """Run the program in a process without opmatrix, the project, and what PYTHONPATH and .pth files add."""
-    done = subprocess.run(
+    """Run the program in a process without opmatrix, the project, and what PYTHONPATH and .pth files add.
+
+    It counts to the limits of the step that this process is. Raises DistError unless the program says that it is done.
+    """
+    where = {"torch": "torch", "ort": "ONNX Runtime"}[side]
+    with subprocess.Popen(
         [sys.executable, "-I", "-S", "-W", "ignore", str(inputs.PROGRAMS[0]), side, str(path)],
         cwd=path.parent,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-    )
-    if done.returncode == 0:
+    ) as process:
+        assert process.stdout
+        try:
+            said = _listen(process.stdout, where)
+        except BaseException:  # Ctrl-C
+            process.kill()
+            raise
+    if said.done and process.returncode == 0:
         return
-    step_log.detail(done.stderr)
-    where = {"torch": "torch", "ort": "ONNX Runtime"}[side]
-    if done.returncode < 0:
-        at = done.stdout.strip().rpartition("\n")[2]
-        problem = f"its process died of {signal.Signals(-done.returncode).name}, at {at or 'its start'}"
-    else:
-        problem = (done.stderr.strip() or "it ended without a message").rpartition("\n")[2]
-    raise DistError(f"the wheel does not work in {where}: {problem}")
+    step_log.detail("\n".join(said.others))
+    raise DistError(f"the wheel does not work in {where}: {said.failed or _death(process.returncode, said)}")
+
+
+def _listen(lines: Iterable[str], where: str) -> _Said:
+    """Read what the program prints until it ends. The log gets what it runs, for a step that is stopped at a limit."""
+    said = _Said()
+    step_log.now_running(f"{said.at} in {where}")
+    for line in map(str.rstrip, lines):
+        if line.startswith(NOW):
+            said.at = line.removeprefix(NOW)
+            step_log.now_running(f"{said.at} in {where}")
+        elif line.startswith(FAILED):
+            said.failed = line.removeprefix(FAILED)
+        elif line == DONE:
+            said.done, said.at = True, "its end"
+        elif line:
+            said.others.append(line)
+    return said
+
+
+def _death(status: int, said: _Said) -> str:
+    if status < 0:
+        return f"its process died of {signal.Signals(-status).name}, at {said.at}"
+    early = "" if said.done else " before it was done"
+    last = f": {said.others[-1]}" if said.others else ""
+    return f"its process ended with exit code {status}{early}, at {said.at}{last}"
 
 
 def _inputs_of_operator(run: _CaseRun, reference: Reference) -> dict[str, Array]:
