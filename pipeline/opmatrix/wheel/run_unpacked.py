@@ -106,8 +106,9 @@ class WheelRun:
             folder = self.paths.data(operator.name, model.name, index)
             data = onnx_dataset.read(folder)
             out = self.folder / f"out/{operator.name}/{case.name}"
-            run = _CaseRun(spec=spec, model=model, case=case, data=data, out=out)
-            if model.around:  # the wheel has the operator alone
+            around = model.around if served else None  # an exported model has its nodes, the wheel the operator alone
+            run = _CaseRun(spec=spec, model=replace(model, around=around), case=case, data=data, out=out)
+            if around:
                 folder = self.folder / f"around/{operator.name}/{case.name}"
                 onnx_dataset.write(folder, replace(data, inputs=_inputs_of_operator(run, Reference(self.paths, spec))))
             self.runs.append(run)
@@ -132,8 +133,10 @@ class WheelRun:
 
     def _exported(self, operator: Operator, model: Model) -> Path:
         """Return the model of a cell, for an operator that this torch cannot export with the wheel."""
-        cell = next(cell for cell in operator.cells(self.cells) if not why_unreadable(cell))
-        return self.paths.model(operator.name, "custom", cell, model.name)
+        readable = [cell for cell in operator.cells(self.cells) if not why_unreadable(cell)]
+        if not readable:
+            raise DistError(f"{operator.name}: ONNX Runtime reads the models of no default cell, so that none is run")
+        return self.paths.model(operator.name, "custom", readable[0], model.name)
 
     def _exports(self, made: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield the graphs to export: as few as possible, since each takes up to a second.
