@@ -204,6 +204,21 @@ def test_the_child_ends_by_itself_where_its_parent_was_killed(layout: Paths) -> 
     assert mistakes(layout) == ["ops/group_norm/spec.py:2: AssertionError: an alarm is set"]
 
 
+def test_an_operator_at_which_a_child_died_is_read_once(layout: Paths) -> None:
+    """By doit and by the steps that are forked from it, until its files change: it may hang."""
+    log = layout.root / "log"
+    count = f"open({str(log)!r}, 'a').write('read ')\n"
+    layout.spec("group_norm").write_text(f"{count}while True: pass\n")
+    died = [f"ops/group_norm/spec.py: did not end within 1 s {ONLY}"]
+    assert mistakes(layout, seconds=1) == mistakes(layout, seconds=1) == died
+    assert log.read_text() == "read "
+    layout.cases("group_norm").write_text("raise KeyError\n")
+    assert mistakes(layout, seconds=1) == died and log.read_text() == "read read ", "another file of it changed"
+    layout.spec("group_norm").write_text(f"{count}{SPEC}")
+    assert mistakes(layout) == ["ops/group_norm/cases.py:1: KeyError"] == mistakes(layout)
+    assert log.read_text() == "read read read read ", "only a death is kept"
+
+
 def test_operators_that_clash_fail_and_the_others_do_not(layout: Paths) -> None:
     project(layout.root, name="second", spec=SPEC.replace('name="group_norm"', 'name="second"'))
     found = read_operators(layout)
