@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 from opmatrix import spec
 from opmatrix.declaration.load import Declared, Operator, declared, operator_names, read, unknown_operator
 from opmatrix.errors import SpecError
-from opmatrix.processes import kill_group, memory
+from opmatrix.processes import kill_group, memory, signal_name
 from opmatrix.project.paths import Paths
 
 SECONDS = 30  # for one operator; the slowest of this repository takes 2 ms, an import of torch 2 s
@@ -122,6 +122,9 @@ class _Death:
     how: str
 
 
+_FOREIGN = _Death("wrote into the pipe of opmatrix")  # what no child of ours sends
+
+
 class _Child:
     """The child process, and the end of the pipe at which its messages arrive."""
 
@@ -143,22 +146,29 @@ class _Child:
             if self._poll.poll(_POLL * 1000):
                 if data := os.read(self._pipe, 1 << 20):
                     self._buffer += data
-                    continue
-                self._poll.unregister(self._pipe)  # it has ended, or closed its end; then it runs into the deadline
+                    if time.monotonic() < deadline:
+                        continue
+                else:
+                    self._poll.unregister(self._pipe)  # it has ended, or closed its end; then it runs into the deadline
             if how := self._death(deadline):
                 return _Death(how)
         return message
 
     def _message(self) -> Any:
         length = int.from_bytes(self._buffer[:_LENGTH], "big")
+        if length > self._megabytes * 1e6:
+            return _FOREIGN
         if len(self._buffer) < _LENGTH + length or not self._buffer:
             return None
         content = bytes(self._buffer[_LENGTH : _LENGTH + length])
         del self._buffer[: _LENGTH + length]
         try:
-            return _Unpickler(io.BytesIO(content)).load()
+            match _Unpickler(io.BytesIO(content)).load():
+                case (str() as found) | ((Operator() | None, list()) as found):
+                    return found
         except Exception:  # code that writes to every descriptor
-            return _Death("wrote into the pipe of opmatrix")
+            pass
+        return _FOREIGN
 
     def _death(self, deadline: float) -> str:
         assert self._process
@@ -171,7 +181,7 @@ class _Child:
             return ""
         self._process = None
         code = os.waitstatus_to_exitcode(status)
-        return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended the process with status {code}"
+        return f"died of {signal_name(-code)}" if code < 0 else f"ended the process with status {code}"
 
     def end(self) -> None:
         """Kill the child with what it started."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import subprocess
 import sys
 import zipfile
@@ -27,6 +26,7 @@ from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of, stable_abi_since, torch_name
 from opmatrix.errors import DistError, many
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Exporter, why_unreadable
+from opmatrix.processes import signal_name
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Lowering, Model, OpSpec
 from opmatrix.testdata import onnx_dataset
@@ -245,7 +245,7 @@ def _listen(lines: Iterable[str], where: str) -> _Said:
 
 def _death(status: int, said: _Said) -> str:
     if status < 0:
-        return f"its process died of {signal.Signals(-status).name}, at {said.at}"
+        return f"its process died of {signal_name(-status)}, at {said.at}"
     early = "" if said.done else " before it was done"
     last = f": {said.others[-1]}" if said.others else ""
     return f"its process ended with exit code {status}{early}, at {said.at}{last}"
