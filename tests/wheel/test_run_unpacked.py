@@ -165,6 +165,15 @@ def test_a_wheel_gets_what_a_model_gives_its_operator(wheel_run: Callable[[str],
         assert len([*run.problems()]) == problems
 
 
+def test_another_number_of_outputs_is_a_problem(wheel_run: Callable[[str], WheelRun]) -> None:
+    use = wheel_run("2.13.0")
+    (case,) = use.job()["operators"][0]["models"][0]["cases"]
+    outputs = {"o0": np.zeros((3, 3)), "o1": np.zeros((3, 3))}
+    onnx_dataset.write(Path(case["out"], "torch"), DataSet(inputs={}, outputs=outputs))
+    (run,) = use.runs
+    assert [*run.problems()] == ["inverse-c, torch: gives 2 outputs, declared: 1"]
+
+
 def test_an_exported_model_has_the_nodes_around_its_operator(wheel_run: Callable[[str], WheelRun]) -> None:
     """It is run where the wheel does not serve the installed torch."""
     use = wheel_run("2.6.0")

@@ -57,13 +57,17 @@ class _CaseRun:
         """Yield what is wrong with each output of each run."""
         for folder in sorted(self.out.iterdir()) if self.out.is_dir() else ():
             found = tuple(onnx_dataset.read(folder, has_inputs=False).outputs.values())
+            where = f"{self.spec.name}-{self.case.name}, {folder.name}"
+            if len(found) != (declared := len(self.spec.outputs)):
+                yield f"{where}: gives {len(found)} outputs, declared: {declared}"
+                continue
             lowering: Lowering = "decomposed" if folder.name.endswith("decomposed") else "custom"
             for part, actual, expected in zip(
                 self.spec.outputs, _around(self, found), self.data.outputs.values(), strict=True
             ):
                 tolerance = self.spec.tolerances[lowering][dtype_of(part.type, self.model.types)]
                 if not (compared := compare(actual, expected, tolerance=tolerance)).ok:
-                    yield f"{self.spec.name}-{self.case.name}, {folder.name}: {part.name}: {compared}"
+                    yield f"{where}: {part.name}: {compared}"
 
 
 @dataclass(frozen=True, kw_only=True)
