@@ -27,6 +27,14 @@ def children(process: int) -> list[int]:
         return []
 
 
+def signal_name(number: int) -> str:
+    """Return ``SIGSEGV``, or ``signal 40`` for a signal without a name, such as a real-time one."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def kill_group(process: int) -> None:
     """Kill the process group that a process leads."""
     with suppress(ProcessLookupError, PermissionError):

@@ -68,6 +68,16 @@ def mistakes(layout: Paths, *, seconds: float = 20) -> list[str]:
                      "d = pickle.dumps(C())\nfor n in range(3, 99):\n"
                      "  try: os.write(n, struct.pack('>Q', len(d)) + d)\n  except OSError: 0",
                      f": wrote into the pipe of opmatrix {ONLY}", id="forged"),
+        pytest.param("import os\nwhile True:\n  for n in range(3, 99):\n    try: os.write(n, b'\\xff' * 10**6)\n"
+                     "    except OSError: 0", f": wrote into the pipe of opmatrix {ONLY}", id="flood"),
+        pytest.param("import os, pickle, struct\nd = pickle.dumps('ops/group_norm/FILE')\n"
+                     "d = struct.pack('>Q', len(d)) + d\n"
+                     "while True:\n  for n in range(3, 99):\n    try: os.write(n, d * 1000)\n    except OSError: 0",
+                     f": did not end within 1 s {ONLY}", id="forged_flood"),
+        pytest.param("import os, pickle, struct\nd = pickle.dumps(5)\nfor n in range(3, 99):\n"
+                     "  try: os.write(n, struct.pack('>Q', len(d)) + d)\n  except OSError: 0",
+                     f": wrote into the pipe of opmatrix {ONLY}", id="no_result"),
+        pytest.param("import os; os.kill(os.getpid(), 40)", f": died of signal 40 {ONLY}", id="unnamed_signal"),
         pytest.param("class E(Exception):\n  def __str__(self): raise E\nraise E",
                      ":3: E: its message cannot be made: E", id="no_message"),
         pytest.param("raise ValueError('\\x1b[31m' + 'y' * 10**6)", ":1: ValueError: \\x1b[31myyyy", id="long_message"),
@@ -75,7 +85,7 @@ def mistakes(layout: Paths, *, seconds: float = 20) -> list[str]:
 )  # fmt: skip
 def test_code_that_ends_hangs_or_takes_all(layout: Paths, file: str, code: str, expected: str) -> None:
     path = layout.op("group_norm") / file
-    path.write_text(f"{code}\n{path.read_text()}")
+    path.write_text(f"{code.replace('FILE', file)}\n{path.read_text()}")
     (found,) = mistakes(layout, seconds=1 if "did not end" in expected else 20)
     assert found.startswith(f"ops/group_norm/{file}{expected}") and len(found) < 4100 and found.isprintable()
 
@@ -202,6 +212,21 @@ def test_the_child_ends_by_itself_where_its_parent_was_killed(layout: Paths) -> 
     assert mistakes(layout) == [f"ops/group_norm/spec.py: died of SIGALRM {ONLY}"]
     layout.spec("group_norm").write_text("import signal\nassert not 1 <= signal.alarm(0) <= 25, 'an alarm is set'")
     assert mistakes(layout) == ["ops/group_norm/spec.py:2: AssertionError: an alarm is set"]
+
+
+def test_an_operator_at_which_a_child_died_is_read_once(layout: Paths) -> None:
+    """By doit and by the steps that are forked from it, until its files change: it may hang."""
+    log = layout.root / "log"
+    count = f"open({str(log)!r}, 'a').write('read ')\n"
+    layout.spec("group_norm").write_text(f"{count}while True: pass\n")
+    died = [f"ops/group_norm/spec.py: did not end within 1 s {ONLY}"]
+    assert mistakes(layout, seconds=1) == mistakes(layout, seconds=1) == died
+    assert log.read_text() == "read "
+    layout.cases("group_norm").write_text("raise KeyError\n")
+    assert mistakes(layout, seconds=1) == died and log.read_text() == "read read ", "another file of it changed"
+    layout.spec("group_norm").write_text(f"{count}{SPEC}")
+    assert mistakes(layout) == ["ops/group_norm/cases.py:1: KeyError"] == mistakes(layout)
+    assert log.read_text() == "read read read read ", "only a death is kept"
 
 
 def test_operators_that_clash_fail_and_the_others_do_not(layout: Paths) -> None:

@@ -54,4 +54,4 @@ def test_code_with_a_placeholder_is_not_shipped(layout: Paths) -> None:
 def test_the_link_stage_refuses_placeholders(layout: Paths) -> None:
     dist = Dist(name="my_ops", version="1", operators=("a",), summary="", license=None, licenses=(), third_party={})
     with pytest.raises(DistError, match="a wheel holds no placeholders"):
-        link_wheel.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]
+        link_wheel.run(layout, dist, [SimpleNamespace(name="a")])  # type: ignore[list-item]  # only its name is read

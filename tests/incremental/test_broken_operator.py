@@ -54,6 +54,16 @@ def test_the_others_go_on_and_the_run_fails(broken: Project) -> None:
     assert done.stdout.splitlines()[-1].endswith(": 1 up to date, 1 failed (declaration:gelu)")
 
 
+def test_it_is_read_once_in_a_run(broken: Project) -> None:
+    """It may take all of its time limit."""
+    log = broken.root / "log"
+    broken.layout.spec("gelu").write_text(f"import os\nopen({str(log)!r}, 'a').write('read ')\nos._exit(0)\n")
+    done = broken.doit("codegen")
+    break_it(broken)
+    assert done.returncode == 1 and FAILED in done.stdout, words(done)
+    assert log.read_text() == "read "
+
+
 def test_what_was_built_for_it_stays(broken: Project) -> None:
     sound = (Path(__file__).parents[2] / "ops/gelu/spec.py").read_text()
     assert broken.doit("codegen").returncode == 1

@@ -292,7 +292,13 @@ def test_an_output_of_another_shape_or_dtype_is_reported() -> None:
         ([], "a list"),
     ):
         answers = {"optimised": [got], "not optimised": [got]}
-        (found,) = run_model.compare_with_expected(made, answers, {"y": want}, tolerances(None, None), of="torch")  # type: ignore[arg-type]
+        (found,) = run_model.compare_with_expected(
+            made,
+            answers,  # type: ignore[arg-type]  # a list is no array, and this is what it reports
+            {"y": want},
+            tolerances(None, None),
+            of="torch",
+        )
         assert found.mark == "wrong"
         assert words in found.text
 

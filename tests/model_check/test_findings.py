@@ -191,6 +191,27 @@ def test_the_data_set_next_to_a_model_is_used(tmp_path: Path) -> None:
     assert found.inputs["x"].tolist() == x.tolist() and found.expected["y"].tolist() == y.tolist()
 
 
+def damaged(kind: str) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.zeros(3)) if kind == "npy" else np.savez(file, x=np.zeros((3, 4)))
+    content = file.getvalue()
+    return {
+        "npy": content,
+        "cut off": content[:-9],
+        "another byte": content.replace(b"descr", b"descs"),
+        "a new version": content.replace(b"\x2d\x00", b"\xff\x00"),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["npy", "cut off", "another byte", "a new version"])
+def test_a_damaged_file_of_inputs_is_one_sentence(tmp_path: Path, kind: str) -> None:
+    """NumPy then raises errors of zipfile and others."""
+    path = tmp_path / "in.npz"
+    path.write_bytes(damaged(kind))
+    with pytest.raises(UsageError, match=r"^--inputs \S+in\.npz: no \.npz file: .*\. Write one with numpy\.savez"):
+        find_inputs(model(relu("x", "y")), tmp_path / "model.onnx", path)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -137,7 +137,7 @@ def test_every_cell_is_shown_with_its_mark(shown: Page) -> None:
     marks = {"verified": "✓", "mismatched": "≠", "failed": "✗", "unsupported": "○"}
     for outcome, mark in marks.items():
         found = shown.texts(f"td.{outcome}")
-        assert {*found} == {mark} and len(found) == count(lambda r: r.outcome == outcome)  # noqa: B023
+        assert {*found} == {mark} and len(found) == count(lambda r: r.outcome == outcome)  # noqa: B023 - called at once
     assert shown.one("#totals").text == f"{len(FOUND):,} cells"
     assert "written 20" in shown.one("#versions").text
     assert "torch 2.13.0+cpu" in shown.one("#versions").text

@@ -7,7 +7,7 @@ from dataclasses import replace
 from opmatrix.report import markdown
 from opmatrix.report.changes import compare
 from opmatrix.report.report_json import document
-from opmatrix.verdict import CaseResult, Outcome, Verdict
+from opmatrix.verdict import CaseResult, CheckRecord, Outcome, Verdict
 from tests.report.many import ENVIRONMENTS, cells, records, verdict
 
 CELLS = list(cells())
@@ -91,3 +91,11 @@ def test_a_summary_of_any_size_fits_in_a_comment() -> None:
     text = render(worst, right)
     assert 15_000 < len(text) < 65_000
     assert "further faults stand in index.html" in text and "rows; those in which nothing is wrong" in text
+
+
+def test_the_table_of_checks_says_what_it_leaves_out() -> None:
+    found = [CheckRecord(op=f"op{n}", check="kernel", torch="2.13", outcome="verified") for n in range(101)]
+    found[7] = replace(found[7], outcome="failed")
+    text = markdown.render(document([], ENVIRONMENTS, checks=found), [], checks=found)
+    assert "| op7 | ✗ 1 |\n\n101 rows; those in which nothing is wrong are left out." in text
+    assert "left out" not in markdown.render(document([], ENVIRONMENTS, checks=found[1:]), [], checks=found[1:])

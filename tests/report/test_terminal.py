@@ -89,7 +89,7 @@ def test_a_damaged_verdict_is_a_failure(layout: Paths) -> None:
         (make(CELLS[1], cases=()), "verified, but no case was run"),
         (make(CELLS[1], cases=(RIGHT, WRONG)), "verified, but not all of its cases are"),
         (make(CELLS[0]), f"the file holds another verdict, op-custom@{CELLS[0]}"),
-        (make(CELLS[1], "fine"), "unknown outcome 'fine'"),  # type: ignore[arg-type]
+        (make(CELLS[1], "fine"), "unknown outcome 'fine'"),  # type: ignore[arg-type]  # not an Outcome
     ],
 )
 def test_a_verdict_without_checks_is_a_failure(layout: Paths, found: Verdict, reason: str) -> None:

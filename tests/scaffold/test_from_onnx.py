@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,26 @@ def test_one_node_becomes_a_declaration() -> None:
         "x": Random(shape=(2, 3)), "weight": Random(shape=(3,)), "ids": Random(shape=(3,)),
     }  # fmt: skip
     assert "(N, 3)" in spec.inputs[0].doc and not made.notes
+
+
+def test_a_name_that_is_not_utf8_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    graph = helper.make_graph([helper.make_node("F", ["x"], ["name"], domain="acme")], "g", [], [])
+    path.write_bytes(helper.make_model(graph).SerializeToString().replace(b"name", b"nam\xe9"))
+    found = onnx_process.main(str(path))
+    with pytest.raises(UsageError, match=r"^model\.onnx: no model of ONNX can be read: a name in it is not UTF-8$"):
+        by_operator(json.loads(found), path.name)
+
+
+def test_a_constant_without_an_output_is_passed_over(tmp_path: Path) -> None:
+    tensor = helper.make_tensor("t", 1, [1], [1.0])
+    constant, custom = (
+        helper.make_node("Constant", [], [], value=tensor),
+        helper.make_node("F", ["x"], ["y"], domain="a"),
+    )
+    path = tmp_path / "model.onnx"
+    path.write_bytes(helper.make_model(helper.make_graph([constant, custom], "g", [], [])).SerializeToString())
+    assert [found["op_type"] for found in onnx_process.describe(str(path))["nodes"]] == ["F"]
 
 
 def test_sizes_that_no_tensor_has_give_no_model() -> None:

@@ -110,6 +110,10 @@ def test_all_reasons_are_reported_at_once() -> None:
         ("my::f(Tensor x, float x) -> Tensor", "'x' is declared twice"),
         ("my::f(Tensor x, float a=1e39) -> Tensor", "what float32 can hold"),
         ("my::f(Tensor x, int a=0.5) -> Tensor", "found 0.5, allowed: int"),
+        ("my::f(Tensor x, float[] a=[1, 'q']) -> Tensor", "found (1.0, 'q'), allowed: a tuple of float"),
+        ("my::f(Tensor x, float[] a=[None]) -> Tensor", "found (None,), allowed: a tuple of float"),
+        (f"my::f(Tensor x, float a=1{'0' * 400}) -> Tensor", "what float32 can hold"),
+        (f"my::f(Tensor x, float[] a=[1{'0' * 400}]) -> Tensor", "what float32 can hold"),
     ],
 )
 def test_schemas_that_validation_rejects(schema: str, reason: str) -> None:

@@ -132,41 +132,35 @@ def without_operators(name: str, content: bytes) -> bytes:
         return library.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("plant", "message"),
-    [
-        pytest.param(
-            replaced(f"{PACKED}fake.py", "y = x.new_empty(x.shape)", "y = x.new_empty(x.shape[1:])"),
-            r"does not work in torch: group_norm-\w+: the fake kernel gives output 0 as torch\.float32 of shape ",
-            id="fake_kernel",
-        ),
-        pytest.param(
-            replaced(f"{PACKED}torch_op.py", "ctx.eps = inputs", "ctx.eps = (*inputs[:-1], 2.0)"),
-            r"does not work in torch: group_norm-\w+: the gradient: GradcheckError: Jacobian",
-            id="gradient",
-        ),
-        pytest.param(
-            replaced(f"{VENDORED}operators.py", "import importlib\n", "import importlib, opmatrix\n"),
-            r"does not work in torch: ModuleNotFoundError: No module named 'opmatrix', which an environment with the ",
-            id="vendored",
-        ),
-        pytest.param(
-            replaced(f"{PACKED}own_lowering.py", 'g.op("Add", variance', 'g.op("Nonsense", variance'),
-            r"does not work in torch: group_norm: the legacy exporter at opset 17: ",
-            id="own_lowering",
-        ),
-        pytest.param(
-            replaced(f"{PACKED}own_lowering.py", "g.constant(epsilon,", "g.constant(2 * epsilon + 0.1,"),
-            r"gives other outputs than the expected ones:\ngroup_norm-\w+, legacy-opset17-decomposed: y: \d+ of ",
-            id="own_lowering_wrong_values",
-        ),
-        pytest.param(
-            without_operators,
-            r"does not work in ONNX Runtime: group_norm-\w+, legacy-opset17 in ONNX Runtime: .*mygroupnorm",
-            id="RegisterCustomOps",
-        ),
-    ],
-)  # fmt: skip
+FAULTS = {
+    "fake_kernel": (
+        replaced(f"{PACKED}fake.py", "y = x.new_empty(x.shape)", "y = x.new_empty(x.shape[1:])"),
+        r"does not work in torch: group_norm-\w+: the fake kernel gives output 0 as torch\.float32 of shape ",
+    ),
+    "gradient": (
+        replaced(f"{PACKED}torch_op.py", "ctx.eps = inputs", "ctx.eps = (*inputs[:-1], 2.0)"),
+        r"does not work in torch: group_norm-\w+: the gradient: GradcheckError: Jacobian",
+    ),
+    "vendored": (
+        replaced(f"{VENDORED}operators.py", "import importlib\n", "import importlib, opmatrix\n"),
+        r"does not work in torch: ModuleNotFoundError: No module named 'opmatrix', which an environment with the ",
+    ),
+    "own_lowering": (
+        replaced(f"{PACKED}own_lowering.py", 'g.op("Add", variance', 'g.op("Nonsense", variance'),
+        r"does not work in torch: group_norm: the legacy exporter at opset 17: ",
+    ),
+    "own_lowering_wrong_values": (
+        replaced(f"{PACKED}own_lowering.py", "g.constant(epsilon,", "g.constant(2 * epsilon + 0.1,"),
+        r"gives other outputs than the expected ones:\ngroup_norm-\w+, legacy-opset17-decomposed: y: \d+ of ",
+    ),
+    "RegisterCustomOps": (
+        without_operators,
+        r"does not work in ONNX Runtime: group_norm-\w+, legacy-opset17 in ONNX Runtime: .*mygroupnorm",
+    ),
+}
+
+
+@pytest.mark.parametrize(("plant", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_in_a_packed_wheel_is_found(
     shipped: Project,
     wheel: Path,

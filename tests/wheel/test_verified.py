@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,13 +25,20 @@ NAME = OPERATOR.name
 CELLS = tuple(Cell(torch="2.13", exporter="legacy", opset=opset, ort="1.31") for opset in (17, 18))
 
 
+def objects_of(paths: Paths) -> tuple[Path, ...]:
+    return paths.objects(NAME, "kernel", "torch", "ort", "runtime")
+
+
+def linked_libraries(paths: Paths) -> list[Path]:
+    return [paths.linked_library("my_ops", side) for side in ("torch", "ort")]
+
+
 @pytest.fixture
 def built(tmp_path: Path) -> Paths:
     """The files that compile, register, verify and link-wheel leave."""
     paths = Paths(tmp_path)
-    objects = paths.objects(NAME, "kernel", "torch", "ort", "runtime")
+    objects, linked = objects_of(paths), linked_libraries(paths)
     libraries = [paths.torch_library(NAME), paths.ort_library(NAME)]
-    linked = [paths.linked_library("my_ops", side) for side in ("torch", "ort")]
     for path in (*objects, *libraries, *linked):
         write_text(path, path.name)
     digests.write(paths.compiled_record(NAME), tmp_path, objects=objects, libraries=libraries)
@@ -44,7 +52,7 @@ def built(tmp_path: Path) -> Paths:
     return paths
 
 
-def check(paths: Paths) -> dict[str, object]:
+def check(paths: Paths) -> dict[str, Any]:
     return verified.check(paths, [OPERATOR], CELLS)
 
 
@@ -52,14 +60,12 @@ def test_what_is_verified_passes(built: Paths) -> None:
     found = check(built)
     assert (found["cells"], found["checks"]) == (2, 5)
     kernel = built.objects(NAME, "kernel")[0]
-    assert found["objects"][kernel.relative_to(built.root).as_posix()] == sha256(kernel)  # type: ignore[index]
+    assert found["objects"][kernel.relative_to(built.root).as_posix()] == sha256(kernel)
 
 
 def again(paths: Paths) -> None:
     """Link again, of the objects that there are."""
-    objects = paths.objects(NAME, "kernel", "torch", "ort", "runtime")
-    linked = [paths.linked_library("my_ops", side) for side in ("torch", "ort")]
-    digests.write(paths.linked_record, paths.root, objects=objects, libraries=linked)
+    digests.write(paths.linked_record, paths.root, objects=objects_of(paths), libraries=linked_libraries(paths))
 
 
 def another_object(paths: Paths) -> None:
@@ -78,19 +84,15 @@ def swapped_library(paths: Paths) -> None:
     paths.linked_library("my_ops", "ort").write_text("another")
 
 
-def compiled_again(paths: Paths) -> None:
-    """The kernel is another one, and nothing was verified since."""
-    objects = paths.objects(NAME, "kernel", "torch", "ort", "runtime")
-    libraries = [paths.torch_library(NAME), paths.ort_library(NAME)]
-    libraries[1].write_text("another")
-    digests.write(paths.compiled_record(NAME), paths.root, objects=objects, libraries=libraries)
+def compiled_again(paths: Paths, *, side: str = "ort") -> None:
+    """The library of one framework is another one, and nothing was verified since."""
+    libraries = {"torch": paths.torch_library(NAME), "ort": paths.ort_library(NAME)}
+    libraries[side].write_text("another")
+    digests.write(paths.compiled_record(NAME), paths.root, objects=objects_of(paths), libraries=[*libraries.values()])
 
 
 def compiled_again_for_torch(paths: Paths) -> None:
-    objects = paths.objects(NAME, "kernel", "torch", "ort", "runtime")
-    libraries = [paths.torch_library(NAME), paths.ort_library(NAME)]
-    libraries[0].write_text("another")
-    digests.write(paths.compiled_record(NAME), paths.root, objects=objects, libraries=libraries)
+    compiled_again(paths, side="torch")
 
 
 def lost_verdict(paths: Paths) -> None:

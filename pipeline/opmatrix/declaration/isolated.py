@@ -3,6 +3,9 @@
 spec.py and cases.py are code of the project: they can end the process, never end, or take all memory. A child reads one
 operator after the other and sends each through a pipe. When it dies, exceeds a limit, or stops answering, the operator
 that it was at has failed, and another child goes on with the rest. What a file prints is lost.
+
+Such an operator may take all of `SECONDS`. So this process does not read it again before its files change, nor do steps
+of doit: they are forks of the process that planned them.
 """
 
 from __future__ import annotations
@@ -18,13 +21,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from opmatrix import spec
 from opmatrix.declaration.load import Declared, Operator, declared, operator_names, read, unknown_operator
 from opmatrix.errors import SpecError
-from opmatrix.processes import kill_group, memory
+from opmatrix.processes import kill_group, memory, signal_name
 from opmatrix.project.paths import Paths
 
 SECONDS = 30  # for one operator; the slowest of this repository takes 2 ms, an import of torch 2 s
@@ -33,6 +37,12 @@ _POLL = 0.05  # seconds between two looks at the child while it is silent
 _LENGTH = 8  # bytes of the length before each message
 
 Result = tuple[str, Operator | None, list[str]]  # the folder, and the operator or its mistakes
+Marks = tuple[
+    tuple[int, int, int] | None, ...
+]  # inode, size and time of spec.py and of cases.py, None for a missing one
+
+# The operators at which a child died, by their folders, as their files were then.
+_deaths: dict[Path, tuple[Marks, Result]] = {}
 
 
 def read_operators(layout: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Declared:
@@ -46,20 +56,39 @@ def read_operators(layout: Paths, *, seconds: float = SECONDS, megabytes: float 
 def start_reading(layout: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Callable[[], Declared]:
     """Start what `read_operators` does, and return the function that waits for its result."""
     names = operator_names(layout)
+    known = {name: death for name in names if (death := _known_death(layout, name))}
+    asked = [name for name in names if name not in known]
 
     def start(left: Sequence[str]) -> _Child:
         return _Child(layout, left, seconds=seconds, megabytes=megabytes)
 
-    first = start(names) if names else None
+    first = start(asked) if asked else None
 
     def result() -> Declared:
-        found = [*_until_death(first, names, seconds)] if first else []
-        while len(found) < len(names):
-            left = names[len(found) :]
-            found += _until_death(start(left), left, seconds)
-        return declared(found)
+        found = [*_until_death(first, layout, asked, seconds)] if first else []
+        while len(found) < len(asked):
+            left = asked[len(found) :]
+            found += _until_death(start(left), layout, left, seconds)
+        by_name = known | {one[0]: one for one in found}
+        return declared(by_name[name] for name in names)
 
     return result
+
+
+def _known_death(layout: Paths, name: str) -> Result | None:
+    marks, death = _deaths.get(layout.op(name), ((), None))
+    return death if death and marks == _marks(layout, name) else None
+
+
+def _marks(layout: Paths, name: str) -> Marks:
+    def mark(path: Path) -> tuple[int, int, int] | None:
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    return mark(layout.spec(name)), mark(layout.cases(name))
 
 
 def require_usable(layout: Paths, name: str) -> None:
@@ -71,15 +100,17 @@ def require_usable(layout: Paths, name: str) -> None:
         raise unknown_operator(name, [*known, *found.failed])
 
 
-def _until_death(child: _Child, names: Sequence[str], seconds: float) -> Iterator[Result]:
+def _until_death(child: _Child, layout: Paths, names: Sequence[str], seconds: float) -> Iterator[Result]:
     """Yield the operators in order; if the child ends too early, the last is the one at which it ended."""
     try:
         for name in names:
-            at, deadline = f"ops/{name}", time.monotonic() + seconds
+            at, deadline, marks = f"ops/{name}", time.monotonic() + seconds, _marks(layout, name)
             while isinstance(message := child.receive(deadline), str):
                 at = message
             if isinstance(message, _Death):
-                yield name, None, [f"{at}: {message.how} while it was read. It only has to define values"]
+                death = name, None, [f"{at}: {message.how} while it was read. It only has to define values"]
+                _deaths[layout.op(name)] = marks, death
+                yield death
                 return
             yield name, *message
     finally:
@@ -89,6 +120,9 @@ def _until_death(child: _Child, names: Sequence[str], seconds: float) -> Iterato
 @dataclasses.dataclass(frozen=True)
 class _Death:
     how: str
+
+
+_FOREIGN = _Death("wrote into the pipe of opmatrix")  # what no child of ours sends
 
 
 class _Child:
@@ -112,22 +146,29 @@ class _Child:
             if self._poll.poll(_POLL * 1000):
                 if data := os.read(self._pipe, 1 << 20):
                     self._buffer += data
-                    continue
-                self._poll.unregister(self._pipe)  # it has ended, or closed its end; then it runs into the deadline
+                    if time.monotonic() < deadline:
+                        continue
+                else:
+                    self._poll.unregister(self._pipe)  # it has ended, or closed its end; then it runs into the deadline
             if how := self._death(deadline):
                 return _Death(how)
         return message
 
     def _message(self) -> Any:
         length = int.from_bytes(self._buffer[:_LENGTH], "big")
+        if length > self._megabytes * 1e6:
+            return _FOREIGN
         if len(self._buffer) < _LENGTH + length or not self._buffer:
             return None
         content = bytes(self._buffer[_LENGTH : _LENGTH + length])
         del self._buffer[: _LENGTH + length]
         try:
-            return _Unpickler(io.BytesIO(content)).load()
+            match _Unpickler(io.BytesIO(content)).load():
+                case (str() as found) | ((Operator() | None, list()) as found):
+                    return found
         except Exception:  # code that writes to every descriptor
-            return _Death("wrote into the pipe of opmatrix")
+            pass
+        return _FOREIGN
 
     def _death(self, deadline: float) -> str:
         assert self._process
@@ -140,7 +181,7 @@ class _Child:
             return ""
         self._process = None
         code = os.waitstatus_to_exitcode(status)
-        return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended the process with status {code}"
+        return f"died of {signal_name(-code)}" if code < 0 else f"ended the process with status {code}"
 
     def end(self) -> None:
         """Kill the child with what it started."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from doit.exceptions import TaskFailed
 
 from opmatrix.errors import REMEDY
+from opmatrix.processes import signal_name
 from opmatrix.step import CheckKey, Step
 from opmatrix.step_log import MOST_BYTES, last_running, read_log, visible_lines
 
@@ -88,7 +88,7 @@ def death_message(ending: Ending, *, seconds: float, megabytes: float) -> str:
         return f"took more than {megabytes:g} MB of memory and was stopped"
     if ending.status == 0:
         return "ended with exit code 0 before it was done (code in it called exit; let that raise an error instead)"
-    return f"died of {signal.Signals(-ending.status).name} after {ending.seconds:.1f} s" if ending.status < 0 else ""
+    return f"died of {signal_name(-ending.status)} after {ending.seconds:.1f} s" if ending.status < 0 else ""
 
 
 def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:

@@ -60,11 +60,11 @@ def inputs(model: ModelProto) -> list[ValueInfoProto]:
 
 def _read_npz(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
     except FileNotFoundError as error:
         raise UsageError(f"--inputs {path}: there is no such file") from error
-    except (OSError, ValueError, AttributeError, EOFError, zlib.error) as error:
+    except Exception as error:  # of zipfile, zlib, tokenize and others, for a damaged file
         raise UsageError(
             f"--inputs {path}: no .npz file: {error}. Write one with numpy.savez(file, name=array)"
         ) from error

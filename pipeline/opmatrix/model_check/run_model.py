@@ -97,4 +97,5 @@ def compare_value(name: str, actual: object, expected: Array, limits: Mapping[st
     if not hasattr(actual, "dtype"):
         return Comparison(tolerance=EXACT, subject=subject, problem=f"a {type(actual).__name__} and no tensor")
     tolerance = limits.get(dtype_name(expected), EXACT)
-    return replace(compare(actual, expected, tolerance=tolerance), subject=subject)  # type: ignore[arg-type]
+    compared = compare(actual, expected, tolerance=tolerance)  # type: ignore[arg-type]  # it has a dtype
+    return replace(compared, subject=subject)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 from opmatrix.errors import many, printable
@@ -91,8 +91,7 @@ def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for (op, lowering, torch), row in ordered[:_ROWS]:
         fields = " | ".join(_field(row.get(ort)) for ort in runtimes)
         yield f"| {_plain(f'{op}-{lowering}')} | {torch} | {fields} |"
-    if len(rows) > _ROWS:
-        yield f"\n{len(rows)} rows; those in which nothing is wrong are left out. All of them stand in index.html."
+    yield from _left_out(rows)
 
 
 def _check_table(checks: Sequence[CheckRecord]) -> Iterator[str]:
@@ -103,6 +102,12 @@ def _check_table(checks: Sequence[CheckRecord]) -> Iterator[str]:
     shown = rows if len(rows) <= _ROWS else {op: row for op, row in rows.items() if any(row[o] for o in WRONG)}
     yield "| operator | checks |\n|---|---|"
     yield from (f"| {_plain(op)} | {_field(row)} |" for op, row in [*shown.items()][:_ROWS])
+    yield from _left_out(rows)
+
+
+def _left_out(rows: Sized) -> Iterator[str]:
+    if len(rows) > _ROWS:
+        yield f"\n{len(rows)} rows; those in which nothing is wrong are left out. All of them stand in index.html."
 
 
 def _field(count: Counter[Outcome] | None) -> str:

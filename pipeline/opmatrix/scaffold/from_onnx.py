@@ -175,7 +175,7 @@ def _dtypes(nodes: Sequence[Node], side: str, index: int) -> list[str | None]:
 def _types(nodes: Sequence[Node]) -> tuple[dict[str, tuple[DType, ...]], dict[str, list[str]]]:
     """Return T, of the first input, and the declared type of each input and output: T, or another dtype."""
     seen = sorted({d for d in _dtypes(nodes, "inputs", 0) if d}, key=DTYPES.index)
-    types: dict[str, tuple[DType, ...]] = {"T": tuple(seen) or FLOATS}  # type: ignore[arg-type]
+    types: dict[str, tuple[DType, ...]] = {"T": tuple(seen) or FLOATS}  # type: ignore[arg-type]  # all in DTYPES
     declared: dict[str, list[str]] = {}
     for side in ("inputs", "outputs"):
         declared[side] = []

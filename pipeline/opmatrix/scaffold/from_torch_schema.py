@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from opmatrix.declaration import torch_schema_parser
-from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type
+from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type, Value
 from opmatrix.errors import did_you_mean
 from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, op_type_of, operator_name, shape_rule, unused
 from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, TorchOp
@@ -83,14 +83,22 @@ def parts(
     return inputs, attributes, tuple(outputs)
 
 
+def _as_float(value: Value) -> Value:
+    """Return an integer as a float, and any other value as it is: the validation reports it."""
+    try:
+        return float(value) if isinstance(value, int) else value
+    except OverflowError:
+        return value
+
+
 def _attribute(argument: Parameter, kind: AttributeKind) -> Attribute:
     """Return the attribute for a non-tensor argument; an integer default of a float becomes a float."""
     default = argument.default
-    if kind == "float" and isinstance(default, int):
-        default = float(default)
+    if kind == "float":
+        default = _as_float(default)
     if kind == "floats" and isinstance(default, tuple):
-        default = tuple(float(v) for v in default)  # type: ignore[arg-type]
-    return Attribute(name=argument.name, kind=kind, default=default, doc="FILL IN")  # type: ignore[arg-type]
+        default = tuple(map(_as_float, default))
+    return Attribute(name=argument.name, kind=kind, default=default, doc="FILL IN")  # type: ignore[arg-type]  # of its kind
 
 
 def _refused(schema: Schema) -> Iterator[tuple[int, str]]:

@@ -40,7 +40,7 @@ def _of_graph(graph: GraphProto, outer: dict[str, dict[str, Any]]) -> Iterator[d
     values = outer | {v.name: _value(v) for v in (*graph.input, *graph.value_info, *graph.output)}
     values |= {i.name: {"dtype": _dtype(i.data_type), "shape": list(i.dims)} for i in graph.initializer}
     for node in graph.node:
-        if node.op_type == "Constant" and not node.domain:
+        if node.op_type == "Constant" and not node.domain and node.output:
             for attribute in node.attribute:
                 if attribute.name == "value":
                     values[node.output[0]] = {"dtype": _dtype(attribute.t.data_type), "shape": list(attribute.t.dims)}
@@ -93,5 +93,13 @@ def _attribute(attribute: AttributeProto) -> dict[str, Any]:
     return {"kind": kind, "value": value}
 
 
+def main(path: str) -> str:
+    """Return what `describe` returns as JSON."""
+    try:
+        return json.dumps(describe(path))
+    except TypeError:  # protobuf gives such a name as bytes
+        return json.dumps({"error": "a name in it is not UTF-8"})
+
+
 if __name__ == "__main__":
-    json.dump(describe(sys.argv[1]), sys.stdout)
+    print(main(sys.argv[1]))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration import schema_versions
-from opmatrix.declaration.load import Operator
+from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since, torch_schema
 from opmatrix.errors import DistError, missing
 from opmatrix.files import write_bytes, write_text
@@ -90,13 +90,15 @@ def _run(layout: Paths, dist: Dist, operators: Sequence[Operator], cells: Sequen
     """Run the wheel, and return what ran. Raises DistError."""
     from opmatrix.wheel import run_unpacked  # imports numpy and onnx, which an unverified wheel does not need
 
+    # `operators` were read in a child process, so that `Model.around` cannot be called.
+    callable_operators = [load_operator(layout, operator.name) for operator in operators]
     with tempfile.TemporaryDirectory(prefix="opmatrix-dist-") as folder:
         return run_unpacked.run(
             wheel,
             run_unpacked.WheelRun(
                 paths=layout,
                 name=dist.name,
-                operators=operators,
+                operators=callable_operators,
                 cells=cells,
                 torch=installed().torch,
                 folder=Path(folder),

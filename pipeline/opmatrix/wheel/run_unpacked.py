@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -26,6 +26,7 @@ from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of, stable_abi_since, torch_name
 from opmatrix.errors import DistError, many
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Exporter, why_unreadable
+from opmatrix.processes import signal_name
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Lowering, Model, OpSpec
 from opmatrix.testdata import onnx_dataset
@@ -36,8 +37,10 @@ from opmatrix.testdata.numpy_reference import Argument, Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.version import older
 from opmatrix.wheel import inputs
+from opmatrix.wheel.use_unpacked import DONE, FAILED, NOW
 
 _SITE = ("site-packages", "dist-packages")
+_KEPT_LINES = 1000  # the last that the program printed, for the log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +57,17 @@ class _CaseRun:
         """Yield what is wrong with each output of each run."""
         for folder in sorted(self.out.iterdir()) if self.out.is_dir() else ():
             found = tuple(onnx_dataset.read(folder, has_inputs=False).outputs.values())
+            where = f"{self.spec.name}-{self.case.name}, {folder.name}"
+            if len(found) != (declared := len(self.spec.outputs)):
+                yield f"{where}: gives {len(found)} outputs, declared: {declared}"
+                continue
             lowering: Lowering = "decomposed" if folder.name.endswith("decomposed") else "custom"
             for part, actual, expected in zip(
                 self.spec.outputs, _around(self, found), self.data.outputs.values(), strict=True
             ):
                 tolerance = self.spec.tolerances[lowering][dtype_of(part.type, self.model.types)]
                 if not (compared := compare(actual, expected, tolerance=tolerance)).ok:
-                    yield f"{self.spec.name}-{self.case.name}, {folder.name}: {part.name}: {compared}"
+                    yield f"{where}: {part.name}: {compared}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +110,9 @@ class WheelRun:
             folder = self.paths.data(operator.name, model.name, index)
             data = onnx_dataset.read(folder)
             out = self.folder / f"out/{operator.name}/{case.name}"
-            run = _CaseRun(spec=spec, model=model, case=case, data=data, out=out)
-            if model.around:  # the wheel has the operator alone
+            around = model.around if served else None  # an exported model has its nodes, the wheel the operator alone
+            run = _CaseRun(spec=spec, model=replace(model, around=around), case=case, data=data, out=out)
+            if around:
                 folder = self.folder / f"around/{operator.name}/{case.name}"
                 onnx_dataset.write(folder, replace(data, inputs=_inputs_of_operator(run, Reference(self.paths, spec))))
             self.runs.append(run)
@@ -129,8 +137,10 @@ class WheelRun:
 
     def _exported(self, operator: Operator, model: Model) -> Path:
         """Return the model of a cell, for an operator that this torch cannot export with the wheel."""
-        cell = next(cell for cell in operator.cells(self.cells) if not why_unreadable(cell))
-        return self.paths.model(operator.name, "custom", cell, model.name)
+        readable = [cell for cell in operator.cells(self.cells) if not why_unreadable(cell)]
+        if not readable:
+            raise DistError(f"{operator.name}: ONNX Runtime reads the models of no default cell, so that none is run")
+        return self.paths.model(operator.name, "custom", readable[0], model.name)
 
     def _exports(self, made: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield the graphs to export: as few as possible, since each takes up to a second.
@@ -183,26 +193,66 @@ def run(wheel: bytes, use: WheelRun) -> str:
     return f"{many(len(use.runs), 'case')} in {many(runs, 'run')} from the wheel"
 
 
+@dataclass(kw_only=True)
+class _Said:
+    """What the program printed: what it ran last, why the wheel does not work, whether it is done, and other lines."""
+
+    at: str = "its start"
+    failed: str = ""
+    done: bool = False
+    others: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
+
+
 def _start(side: str, path: Path) -> None:
-    """Run the program in a process without opmatrix, the project, and what PYTHONPATH and .pth files add."""
-    done = subprocess.run(
+    """Run the program in a process without opmatrix, the project, and what PYTHONPATH and .pth files add.
+
+    It counts to the limits of the step that this process is. Raises DistError unless the program says that it is done.
+    """
+    where = {"torch": "torch", "ort": "ONNX Runtime"}[side]
+    with subprocess.Popen(
         [sys.executable, "-I", "-S", "-W", "ignore", str(inputs.PROGRAMS[0]), side, str(path)],
         cwd=path.parent,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-    )
-    if done.returncode == 0:
+    ) as process:
+        assert process.stdout
+        try:
+            said = _listen(process.stdout, where)
+        except BaseException:  # Ctrl-C
+            process.kill()
+            raise
+    if said.done and process.returncode == 0:
         return
-    step_log.detail(done.stderr)
-    where = {"torch": "torch", "ort": "ONNX Runtime"}[side]
-    if done.returncode < 0:
-        at = done.stdout.strip().rpartition("\n")[2]
-        problem = f"its process died of {signal.Signals(-done.returncode).name}, at {at or 'its start'}"
-    else:
-        problem = (done.stderr.strip() or "it ended without a message").rpartition("\n")[2]
-    raise DistError(f"the wheel does not work in {where}: {problem}")
+    step_log.detail("\n".join(said.others))
+    raise DistError(f"the wheel does not work in {where}: {said.failed or _death(process.returncode, said)}")
+
+
+def _listen(lines: Iterable[str], where: str) -> _Said:
+    """Read what the program prints until it ends. The log gets what it runs, for a step that is stopped at a limit."""
+    said = _Said()
+    step_log.now_running(f"{said.at} in {where}")
+    for line in map(str.rstrip, lines):
+        if line.startswith(NOW):
+            said.at = line.removeprefix(NOW)
+            step_log.now_running(f"{said.at} in {where}")
+        elif line.startswith(FAILED):
+            said.failed = line.removeprefix(FAILED)
+        elif line == DONE:
+            said.done, said.at = True, "its end"
+        elif line:
+            said.others.append(line)
+    return said
+
+
+def _death(status: int, said: _Said) -> str:
+    if status < 0:
+        return f"its process died of {signal_name(-status)}, at {said.at}"
+    early = "" if said.done else " before it was done"
+    last = f": {said.others[-1]}" if said.others else ""
+    return f"its process ended with exit code {status}{early}, at {said.at}{last}"
 
 
 def _inputs_of_operator(run: _CaseRun, reference: Reference) -> dict[str, Array]:

@@ -4,7 +4,8 @@
     ort     run every case of those models in ONNX Runtime; torch is not importable
 
 Imports nothing of opmatrix, and makes it impossible to import: what the wheel lacks is then missing here too. Writes
-the outputs of each case as TensorProtos; ends with 1 and one line on stderr where the wheel does not work.
+the outputs of each case as TensorProtos. Prints what runs now, and at the end `DONE` or why the wheel does not work.
+Each of these lines begins with a mark, because a kernel may print too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, NoReturn
 
 Job = Mapping[str, Any]
 _CHECKOUT = ("opmatrix", "pipeline", "ops", "dodo")  # what the user of a wheel does not have
+NOW, FAILED, DONE = "# now ", "# failed ", "# done"
 _SMALL, _TINY = 1000, 64  # elements up to which gradcheck is used, and up to which it varies each
 
 
@@ -33,12 +35,17 @@ class Blocked:
 
 
 def fail(problem: str) -> NoReturn:
-    sys.exit(" ".join(problem.split()))
+    _say(f"{FAILED}{' '.join(problem.split())}")
+    sys.exit(1)
 
 
 def now(what: str) -> None:
     """Print what runs next, so that a crash names it."""
-    print(what, flush=True)
+    _say(f"{NOW}{what}")
+
+
+def _say(line: str) -> None:
+    print(f"\n{line}", flush=True)  # a kernel may have printed part of a line
 
 
 def data(folder: str) -> list[Any]:
@@ -312,6 +319,7 @@ def main(side: str, path: str) -> None:
         use_in_torch(job) if side == "torch" else use_in_ort(job)
     except Exception as error:
         fail(f"{type(error).__name__}: {error}")
+    _say(DONE)  # the exit code says less: code of the wheel may end the process with 0
 
 
 if __name__ == "__main__":

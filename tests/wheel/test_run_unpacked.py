@@ -1,0 +1,189 @@
+"""The process that runs an unpacked wheel: how it ends is one sentence, and at a limit it is stopped. Its cases.
+
+The programs here stand for `opmatrix.wheel.use_unpacked`, so that no wheel is built.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opmatrix.declaration.isolated import read_operators
+from opmatrix.declaration.load import load_operator
+from opmatrix.engine.server_pool import Pool
+from opmatrix.engine.step_failure import failure_of
+from opmatrix.errors import DistError
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
+from opmatrix.project.settings import installed
+from opmatrix.stages import data, dist
+from opmatrix.step import Step
+from opmatrix.step_log import LOGGED
+from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata.onnx_dataset import DataSet
+from opmatrix.wheel import inputs, run_unpacked
+from opmatrix.wheel.run_unpacked import WheelRun
+from opmatrix.wheel.settings import Dist
+from opmatrix.wheel.use_unpacked import DONE
+from tests.support.projects import Project
+
+AT = "print('# now op-a', flush=True)\n"
+DIES = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"
+HANGS = "import time\ntime.sleep(99)"
+GROWS = "x = []\nwhile True: x.append(bytearray(10**7))"
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the program that runs instead of use_unpacked.py."""
+    path = tmp_path / "program.py"
+    monkeypatch.setattr(inputs, "PROGRAMS", (path,))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        pytest.param(DIES, "its process died of SIGSEGV, at its start", id="crash_at_start"),
+        pytest.param(f"{AT}print('y = 3')\n{DIES}", "its process died of SIGSEGV, at op-a", id="crash"),
+        pytest.param(f"{AT}print('# failed op-a: no')\nprint('y = 3')\nraise SystemExit(1)", "op-a: no", id="failed"),
+        pytest.param(f"{AT}raise SystemExit('no y')",
+                     "its process ended with exit code 1 before it was done, at op-a: no y", id="exit_1"),
+        pytest.param(f"{AT}import os\nos._exit(0)", "its process ended with exit code 0 before it was done, at op-a",
+                     id="exit_0"),
+        pytest.param(f"{AT}print('{DONE}', flush=True)\n{DIES}", "its process died of SIGSEGV, at its end",
+                     id="crash_at_end"),
+    ],
+)  # fmt: skip
+def test_an_end_that_is_no_success_is_one_sentence(program: Path, code: str, problem: str) -> None:
+    program.write_text(code)
+    with pytest.raises(DistError) as raised:
+        run_unpacked._start("torch", program)
+    assert str(raised.value) == f"the wheel does not work in torch: {problem}"
+
+
+def test_the_log_says_what_runs_and_what_was_printed(
+    program: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LOGGED, "1")
+    program.write_text(f"{AT}print('y =', end='')\nprint('\\n# now op-b')\nprint('{DONE}')")
+    run_unpacked._start("ort", program)
+    running = ["its start", "op-a", "op-b"]
+    assert capsys.readouterr().out.splitlines() == [f"# at {what} in ONNX Runtime" for what in running]
+    program.write_text("print('y = 3')\nraise SystemExit(1)")
+    with pytest.raises(DistError):
+        run_unpacked._start("ort", program)
+    assert "# y = 3\n" in capsys.readouterr().out
+
+
+def entry(arguments: Sequence[str]) -> int:
+    """What the step `dist` comes to."""
+    run_unpacked._start("torch", Path(*arguments))
+    return 0
+
+
+@pytest.fixture
+def pool(program: Path) -> Iterator[Pool]:
+    lock = os.open(program.with_name("lock"), os.O_CREAT | os.O_RDWR)
+    made = Pool(Paths(program.parent), entry=f"{__name__}:entry", lock=lock)
+    made.prepare()
+    yield made
+    made.close()
+    os.close(lock)
+
+
+@pytest.mark.parametrize(
+    ("code", "summary"),
+    [
+        pytest.param(HANGS, "did not end within 3 s and was stopped, at op-a in torch", id="time"),
+        pytest.param(GROWS, "took more than 500 MB of memory and was stopped, at op-a in torch", id="memory"),
+    ],
+)
+def test_a_limit_of_the_step_stops_the_program(program: Path, pool: Pool, code: str, summary: str) -> None:
+    program.write_text(f"import os\nopen('process', 'w').write(str(os.getpid()))\n{AT}{code}")
+    seconds, log = (3 if code == HANGS else 30), program.with_name("log")
+    ending = pool.run([str(program)], server=None, log=log, seconds=seconds, megabytes=500)
+    step = Step(group="dist", name="", command=("dist",), seconds=seconds, megabytes=500)
+    assert not ending.done
+    assert failure_of(step, ending, log).summary == summary
+    assert not Path("/proc", program.with_name("process").read_text(), "exe").exists(), "it was killed too"
+
+
+CASES = """
+from opmatrix.spec import Case, Model, Random
+
+def twice(x):
+    return x * 2
+
+def around(op, x):
+    return op(twice(x)) + x
+
+MODELS = (
+    Model(name="m", types={"T": "float64"}, around=around, cases=(Case(name="c", inputs={"x": Random(shape=(3, 3))}),)),
+)
+"""
+
+
+@pytest.fixture
+def wheel_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], WheelRun]:
+    """Return what `doit dist` runs with a torch, of an operator whose only model has nodes around it."""
+    layout = Project.copy(tmp_path / "project", operators=("inverse",)).layout
+    layout.cases("inverse").write_text(CASES)
+    data.run(layout, load_operator(layout, "inverse"))
+    (planned,) = read_operators(layout).operators
+    found = Dist(
+        name="my_ops", version="1", operators=("inverse",), summary="", license=None, licenses=(), third_party={}
+    )
+    versions = installed()
+
+    def make(torch: str) -> WheelRun:
+        monkeypatch.setattr(dist, "installed", lambda: replace(versions, torch=torch))
+        monkeypatch.setattr(run_unpacked, "run", lambda wheel, use: use)
+        made: Any = dist._run(
+            layout, found, [planned], [Cell(torch="2.13", exporter="legacy", opset=17, ort="1.31")], b""
+        )
+        return replace(made, folder=tmp_path)
+
+    return make
+
+
+def test_a_wheel_gets_what_a_model_gives_its_operator(wheel_run: Callable[[str], WheelRun]) -> None:
+    """And its outputs are compared after the nodes behind the operator."""
+    use = wheel_run("2.13.0")
+    (case,) = use.job()["operators"][0]["models"][0]["cases"]
+    (run,) = use.runs
+    given = onnx_dataset.read(Path(case["data"])).inputs["x"]
+    assert (given == 2 * run.data.inputs["x"]).all()
+    for add, problems in ((0, 0), (1, 1)):
+        onnx_dataset.write(Path(case["out"], "torch"), DataSet(inputs={}, outputs={"o": np.linalg.inv(given) + add}))
+        assert len([*run.problems()]) == problems
+
+
+def test_another_number_of_outputs_is_a_problem(wheel_run: Callable[[str], WheelRun]) -> None:
+    use = wheel_run("2.13.0")
+    (case,) = use.job()["operators"][0]["models"][0]["cases"]
+    outputs = {"o0": np.zeros((3, 3)), "o1": np.zeros((3, 3))}
+    onnx_dataset.write(Path(case["out"], "torch"), DataSet(inputs={}, outputs=outputs))
+    (run,) = use.runs
+    assert [*run.problems()] == ["inverse-c, torch: gives 2 outputs, declared: 1"]
+
+
+def test_an_exported_model_has_the_nodes_around_its_operator(wheel_run: Callable[[str], WheelRun]) -> None:
+    """It is run where the wheel does not serve the installed torch."""
+    use = wheel_run("2.6.0")
+    (model,) = use.job()["operators"][0]["models"]
+    (run,), (case,) = use.runs, model["cases"]
+    assert model["model"].endswith("/model.onnx")
+    assert (onnx_dataset.read(Path(case["data"])).inputs["x"] == run.data.inputs["x"]).all()
+    onnx_dataset.write(Path(case["out"], "model"), DataSet(inputs={}, outputs=run.data.outputs))
+    assert [*run.problems()] == []
+    with pytest.raises(
+        DistError, match=r"^inverse: ONNX Runtime reads the models of no default cell, so that none is "
+    ):
+        replace(use, cells=()).job()
