@@ -100,6 +100,13 @@ class Step:
         return f"{self.server}@{self.environment}" if self.server and self.environment else self.server
 
     @property
+    def records(self) -> tuple[str, ...]:
+        """The files that state what the step found or made: its verdict, and the JSON files that it writes, such as a
+        manifest. None exists while the step runs, so that none outlives a failure."""
+        written = (path for path in self.writes if path.endswith(".json"))
+        return tuple(dict.fromkeys([*([self.verdict] if self.verdict else []), *written]))
+
+    @property
     def task(self) -> str:
         """The name of the doit task: ``verify:group_norm-custom@torch2.13-dynamo-opset18-ort1.31``."""
         return f"{self.group}:{self.name}" if self.name else self.group

@@ -20,6 +20,7 @@ from doit.task import Task
 from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import REPORT, StepTask
 from opmatrix.engine.file_hashes import Fingerprints, Mark, mark
+from opmatrix.project.paths import Paths
 
 _Digests = Mapping[str, str | None]
 _LINK = "-> "
@@ -33,11 +34,12 @@ class State(Dependency):
     and compares the configuration.
     """
 
-    def __init__(self, journal: Journal, *, root: Path, tasks: Sequence[Task]) -> None:
+    def __init__(self, journal: Journal, *, paths: Paths, tasks: Sequence[Task]) -> None:
         super().__init__(lambda *_, **__: journal, journal.name)
         self.journal = journal
         self._tasks = tasks
-        self._prefix = f"{root}/"
+        self._paths = paths
+        self._prefix = f"{paths.root}/"
         self._files = Fingerprints(journal.files)
         self._cache_digests = True  # until a step begins: a file that several steps read is then hashed once
         self._cached: dict[str, str | None] = {}
@@ -95,27 +97,27 @@ class State(Dependency):
         self.journal.record(task.name, key=_key(detail), detail=detail)
 
     def begin(self, task: StepTask) -> None:
-        """Forget the success of a step that is about to run, remove outputs of which it must not inherit the content
-        (`remove_outputs`), and note the marks of its inputs. Raises OSError."""
+        """Forget the success of a step that is about to run, remove what could be taken for its result, and note the
+        marks of its inputs. Raises OSError."""
         self._cache_digests = False
         declared = {path: self._marks_when_planned[path] for path in task.step.declared}
         self._marks_at_start[task.name] = {path: mark(path) for path in task.file_dep} | declared
         self.journal.forget(task.name)
-        self.remove_outputs(task)
+        self._remove_results(task)
 
-    def remove_outputs(self, task: StepTask) -> None:
-        """Remove each output that is not what the step itself left when it last succeeded, and each record of it.
+    def _remove_results(self, task: StepTask) -> None:
+        """Remove the records of a step, also of its failure, and each output that it did not leave in this state.
 
-        ninja would take a damaged or foreign library that is newer than its sources for its own. Other outputs stay, as
-        ninja compiles again what was written again. A record (JSON: a verdict, a manifest) says what the step found, so
-        it is gone while the step runs; but the report compares itself with its last one.
+        The other outputs stay: ninja compares their time stamps. The report's files stay, too, because the new report
+        lists the changes since the last one.
         """
-        if task.name == REPORT:
-            return
-        known = (self.journal.detail(task.name) or {}).get("outputs", {})
-        for path, digest in self._outputs(task).items():
-            if digest is not None and (digest != known.get(path) or path.endswith(".json")):
-                Path(self._prefix, path).unlink(missing_ok=True)
+        removed = {str(self._paths.failure_record(task.step.operator, task.name))}
+        if task.name != REPORT:
+            known = (self.journal.detail(task.name) or {}).get("outputs", {})
+            found = self._outputs(task).items()
+            removed |= {*task.step.records, *(path for path, digest in found if digest and digest != known.get(path))}
+        for path in removed:
+            Path(self._prefix, path).unlink(missing_ok=True)
 
     def remove_success(self, task: Task) -> None:
         """Do nothing: `begin` forgot a step that ran, and a step that was blocked may be up to date later."""
