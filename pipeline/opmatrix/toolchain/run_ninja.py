@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from opmatrix.files import write_text
+from opmatrix.files import digests_by_path, write_text
 
 MADE = "made.json"  # digests of what the last ninja left
 _OUTPUTS = ("*.o", "*.so", "stub/*.so")
@@ -36,4 +35,4 @@ def run_ninja(ninja: str, folder: Path, *, jobs: str) -> subprocess.CompletedPro
 
 def _digests(folder: Path) -> dict[str, str]:
     paths = sorted(path for pattern in _OUTPUTS for path in folder.glob(pattern))
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return digests_by_path(paths, folder)
