@@ -14,7 +14,7 @@ def begin(paths: Paths, step: Step, *, known: dict[str, str] | None = None) -> N
     """Begin a step that last succeeded with the digests `known` of its outputs."""
     task, journal = StepTask(step), Journal(str(paths.state), None)
     journal.record(step.task, key="k", detail={"outputs": known or {}})
-    state = State(journal, paths=paths, tasks=[task])
+    state = State(journal, root=paths.root, tasks=[task])
     state.begin(task)
     assert journal.key(step.task) is None
     state.close()
@@ -29,11 +29,11 @@ def write(path: Path) -> str:
 def test_no_record_of_a_step_exists_while_it_runs(tmp_path: Path) -> None:
     paths = Paths(tmp_path)
     library, manifest = write(tmp_path / "build/a.so"), write(tmp_path / "build/a.json")
-    verdict, failure = write(tmp_path / "build/verdict"), write(paths.failure_record("a", "compile:a"))
+    verdict = write(tmp_path / "build/verdict")
     step = Step(group="compile", name="a", operator="a", command=("x",), writes=(library, manifest), verdict=verdict)
     assert step.records == (verdict, manifest)
     begin(paths, step, known=digests_by_path([Path(library), Path(manifest)], tmp_path))
-    assert [Path(path).exists() for path in (library, manifest, verdict, failure)] == [True, False, False, False]
+    assert [Path(path).exists() for path in (library, manifest, verdict)] == [True, False, False]
 
 
 def test_an_output_that_the_step_did_not_leave_is_removed(tmp_path: Path) -> None:

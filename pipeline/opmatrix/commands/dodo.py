@@ -66,7 +66,7 @@ class Loader(NamespaceTaskLoader):
         configs = [task.step.config for task in tasks if isinstance(task, StepTask)]
         if fingerprints := [f for config in configs if isinstance(config, Config) for f in config.fingerprints]:
             journal.explain(fingerprints)
-        cmd.dep_manager = Globals.dep_manager = State(journal, paths=Paths(Path.cwd()), tasks=tasks)
+        cmd.dep_manager = Globals.dep_manager = State(journal, root=Path.cwd(), tasks=tasks)
         return list(tasks)
 
 

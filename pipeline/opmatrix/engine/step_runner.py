@@ -87,7 +87,11 @@ class StepRunner(Runner):
             self._handle_task_error(node, StepBlocked(node.task.name, self._cause(node)))
             return False
         chosen = bool(super().select_task(node, tasks_dict))
-        if chosen and isinstance(node.task, StepTask):
+        if not isinstance(node.task, StepTask):
+            return chosen
+        if node.run_status == "up-to-date":
+            self.dep_manager.remove_failure(node.task)
+        if chosen:
             if self._step_reporter:
                 self._step_reporter.step_begins()
             self.dep_manager.begin(node.task)

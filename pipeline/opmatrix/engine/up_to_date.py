@@ -20,7 +20,6 @@ from doit.task import Task
 from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import REPORT, StepTask
 from opmatrix.engine.file_hashes import Fingerprints, Mark, mark
-from opmatrix.project.paths import Paths
 
 _Digests = Mapping[str, str | None]
 _LINK = "-> "
@@ -34,12 +33,11 @@ class State(Dependency):
     and compares the configuration.
     """
 
-    def __init__(self, journal: Journal, *, paths: Paths, tasks: Sequence[Task]) -> None:
+    def __init__(self, journal: Journal, *, root: Path, tasks: Sequence[Task]) -> None:
         super().__init__(lambda *_, **__: journal, journal.name)
         self.journal = journal
         self._tasks = tasks
-        self._paths = paths
-        self._prefix = f"{paths.root}/"
+        self._prefix = f"{root}/"
         self._files = Fingerprints(journal.files)
         self._cache_digests = True  # until a step begins: a file that several steps read is then hashed once
         self._cached: dict[str, str | None] = {}
@@ -106,18 +104,27 @@ class State(Dependency):
         self._remove_results(task)
 
     def _remove_results(self, task: StepTask) -> None:
-        """Remove the records of a step, also of its failure, and each output that it did not leave in this state.
+        """Remove the records of a step and each output that it did not leave in this state.
 
         The other outputs stay: ninja compares their time stamps. The report's files stay, too, because the new report
         lists the changes since the last one.
         """
-        removed = {str(self._paths.failure_record(task.step.operator, task.name))}
-        if task.name != REPORT:
-            known = (self.journal.detail(task.name) or {}).get("outputs", {})
-            found = self._outputs(task).items()
-            removed |= {*task.step.records, *(path for path, digest in found if digest and digest != known.get(path))}
-        for path in removed:
+        if task.name == REPORT:
+            return
+        known = (self.journal.detail(task.name) or {}).get("outputs", {})
+        found = self._outputs(task).items()
+        foreign = (path for path, digest in found if digest is not None and digest != known.get(path))
+        for path in (*task.step.records, *foreign):
             Path(self._prefix, path).unlink(missing_ok=True)
+
+    def remove_failure(self, task: StepTask) -> None:
+        """Remove the record of a failure of a step that is up to date.
+
+        A step that lacked an input, or was blocked, has such a record and did not run. It is up to date again when the
+        input is restored.
+        """
+        if task.step.verdict and task.step.verdict not in task.step.writes:
+            Path(task.step.verdict).unlink(missing_ok=True)
 
     def remove_success(self, task: Task) -> None:
         """Do nothing: `begin` forgot a step that ran, and a step that was blocked may be up to date later."""
