@@ -20,11 +20,13 @@ def memory(process: int) -> int:
 
 
 def children(process: int) -> list[int]:
-    """Return the child processes of the first thread of a process."""
-    try:
-        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except OSError:  # it has ended, or the Linux kernel has no CONFIG_PROC_CHILDREN
-        return []
+    """Return the child processes that the threads of a process started."""
+    found: list[int] = []
+    with suppress(OSError):  # the process has ended
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            with suppress(OSError):  # the thread has ended, or the Linux kernel has no CONFIG_PROC_CHILDREN
+                found += map(int, (thread / "children").read_text().split())
+    return found
 
 
 def kill_group(process: int) -> None:
