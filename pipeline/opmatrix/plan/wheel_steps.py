@@ -80,7 +80,6 @@ def _dist(plan: Plan, dist: Dist, *, proofs: Sequence[Step] | None) -> Step:
             *([] if proofs is None else _evidence(plan, dist, proofs)),
         ],
         writes=[layout.unverified_record if kind else layout.dist_record],
-        after=[step.task for step in proofs or () if not step.writes],
         discovered_inputs=layout.unverified_list if kind else layout.wheel_list,
         code=[
             *inputs.TEMPLATES,
