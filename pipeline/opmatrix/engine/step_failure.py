@@ -88,7 +88,12 @@ def death_message(ending: Ending, *, seconds: float, megabytes: float) -> str:
         return f"took more than {megabytes:g} MB of memory and was stopped"
     if ending.status == 0:
         return "ended with exit code 0 before it was done (code in it called exit; let that raise an error instead)"
-    return f"died of {signal.Signals(-ending.status).name} after {ending.seconds:.1f} s" if ending.status < 0 else ""
+    return f"died of {_signal_name(-ending.status)} after {ending.seconds:.1f} s" if ending.status < 0 else ""
+
+
+def _signal_name(number: int) -> str:
+    known = {one.value for one in signal.Signals}  # of the real-time signals only the first and the last
+    return signal.Signals(number).name if number in known else f"signal {number}"
 
 
 def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
