@@ -1,4 +1,4 @@
-"""What Linux tells about a process and those that it started: their memory, their ids. Kill them together."""
+"""Find the child processes of a process and their memory in Linux's /proc, and kill a process group."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ def read_output(log: Path) -> str:
 
 
 def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
-    """Write the verdict or check record of a step that died or wrote none. A step that failed by its own judgement
-    wrote its own, with a wrong outcome."""
+    """Write a failed verdict or check record for a step, unless the step itself wrote one with a wrong outcome and did
+    not die after that."""
     if step.verdict is None:
         return
     path = Path(step.verdict)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 import onnxruntime
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf has no annotations
 from onnx import ModelProto
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 

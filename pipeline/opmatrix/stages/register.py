@@ -37,7 +37,7 @@ def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = N
 
 
 def run(layout: Paths, operator: Operator, *, part: Part) -> None:
-    """Test one part and write its record. Raises RegisterError with what is wrong, which the record has too."""
+    """Test one part and write its record. Raises RegisterError, whose message is in the record, too."""
     path = layout.register_manifest(operator.name, part, torch=torch_minor())
     record = CheckRecord(op=operator.name, check=part, torch=torch_minor(), outcome="failed")
     try:

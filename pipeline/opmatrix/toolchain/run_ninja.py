@@ -1,4 +1,4 @@
-"""Run ninja in a folder in which it makes every object and library."""
+"""Run ninja in a folder that contains no objects and libraries but ninja's own."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from pathlib import Path
 
 from opmatrix.files import digests_by_path, write_text
 
-MADE = "made.json"  # digests of what the last ninja left
+MADE = "made.json"  # the digests of the objects and libraries after ninja last ran
 _OUTPUTS = ("*.o", "*.so", "stub/*.so")
 
 
 def run_ninja(ninja: str, folder: Path, *, jobs: str) -> subprocess.CompletedProcess[str]:
-    """Print the command and run it, after removing each object and library that the last ninja did not leave so.
+    """Remove each object and library that changed since ninja last ran, print the command, and run it.
 
-    ninja compares time stamps alone: what is damaged, or was put there by something else, and is newer than its sources
-    would stay, and be linked and shipped.
+    ninja compares only time stamps. It would keep and link a damaged file that is newer than its sources.
     """
     record, made = folder / MADE, dict[str, str]()
     with suppress(OSError, ValueError):
