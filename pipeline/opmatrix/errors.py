@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterable
 
-# What a compiler or rich writes for colours: SGR, and the "erase to the end of the line" that GCC writes beside it.
+# The escape sequences by which compilers and rich set colours (SGR), and EL, "erase in line", which GCC also prints.
 _COLOURS = re.compile(r"(\x1b\[[\d;]*m|\x1b\[K)")
 _RESET = "\x1b[0m"
 LONGEST_LINE = 4000  # characters of a line that is shown; commands that are to be copied fit
@@ -83,7 +83,7 @@ class DistError(OpmatrixError, exit_code=16):
     """A wheel that cannot be built, or that could not be installed or imported."""
 
 
-# What the operating system says of a disk that takes nothing more.
+# The error numbers of a disk that cannot be written: full, over quota, read-only, or damaged.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO)
 REMEDY = "Is the folder writable, and is there space left?"
 
@@ -102,11 +102,11 @@ def one_line(text: object) -> str:
 
 
 def printable(text: str, *, colours: bool = False) -> str:
-    """Return a text as it can be shown: control characters, also those that reverse the direction of a text, as escapes
-    such as ``\\x1b``, and without the middle of a long line. `colours` keeps colours.
+    """Escape the control characters of a string as in ``\\x1b``, also those that change the direction of text, and cut
+    the middle out of long lines. `colours` keeps colours.
 
-    Names in a model, output of a process and messages of others pass through this where they are printed: else they
-    could rename the terminal's window, remove what is above them, or look like another text.
+    Call it for every string from outside that is printed: names in a model, the output of a process, error messages of
+    libraries. Unescaped, such a string can rename the terminal window, erase earlier lines or imitate another string.
     """
     if len(text) <= LONGEST_LINE and text.isprintable():
         return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -33,6 +34,11 @@ def write_text(path: Path, text: str) -> None:
 def sha256(path: Path) -> str:
     """Return the digest of a file as hexadecimal digits."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def digests_by_path(files: Iterable[Path], root: Path) -> dict[str, str]:
+    """Return the digest of each file by its path below `root`."""
+    return {path.relative_to(root).as_posix(): sha256(path) for path in files}
 
 
 def line_in(path: Path | str, error: BaseException) -> int | None:

@@ -1,4 +1,4 @@
-"""What Linux tells about a process and those that it started: their memory, their ids. Kill them together."""
+"""Find the child processes of a process and their memory in Linux's /proc, and kill a process group."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ def memory(process: int) -> int:
 
 
 def children(process: int) -> list[int]:
-    """Return the child processes of the first thread of a process."""
-    try:
-        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except OSError:  # it has ended, or the Linux kernel has no CONFIG_PROC_CHILDREN
-        return []
+    """Return the child processes that the threads of a process started."""
+    found: list[int] = []
+    with suppress(OSError):  # the process has ended
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            with suppress(OSError):  # the thread has ended, or the Linux kernel has no CONFIG_PROC_CHILDREN
+                found += map(int, (thread / "children").read_text().split())
+    return found
 
 
 def signal_name(number: int) -> str:

@@ -36,7 +36,7 @@ class Config(str):
 
 
 class CheckKey(NamedTuple):
-    """What a check record is of: `check` is a part of register, "agreement", "declaration", or a group of steps."""
+    """The key of a check record. `check` is a part of register, "agreement", "declaration", or a group of steps."""
 
     op: str
     check: str
@@ -98,6 +98,13 @@ class Step:
     def server_name(self) -> str | None:
         """The server of the environment: ``export@torch2.9``, or ``export`` of the main one."""
         return f"{self.server}@{self.environment}" if self.server and self.environment else self.server
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """The files that state what the step found or made: its verdict, and the JSON files that it writes, such as a
+        manifest. None exists while the step runs, so that none outlives a failure."""
+        written = (path for path in self.writes if path.endswith(".json"))
+        return tuple(dict.fromkeys([*([self.verdict] if self.verdict else []), *written]))
 
     @property
     def task(self) -> str:

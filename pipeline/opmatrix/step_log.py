@@ -15,7 +15,7 @@ from pathlib import Path
 SAY_DONE = "OPMATRIX_SAY_DONE"  # a descriptor, to which `python -m opmatrix STAGE` writes after the stage returned
 LOGGED = "OPMATRIX_LOGGED"  # set in the environment of a step whose output goes to a log
 
-# A step that prints more is stopped: a kernel that prints its input prints gigabytes, and what a person reads is less.
+# The engine stops a step that prints more: a kernel that prints its input would fill the disk.
 MOST_BYTES = 100_000_000
 _KEPT = 1_000_000  # bytes at the beginning and at the end of a longer log, which stay when the step has ended
 
@@ -81,7 +81,7 @@ def last_running(log: str) -> str:
 
 
 def shorten(log: Path) -> None:
-    """Cut the middle out of a long log, and keep of it what ran last (`now_running`). Raises OSError."""
+    """Cut the middle out of a long log, except the last line of `now_running` in it. Raises OSError."""
     import mmap  # imported here: a run with nothing to do does without
 
     size = log.stat().st_size

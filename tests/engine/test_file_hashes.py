@@ -4,6 +4,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from opmatrix.engine.file_hashes import Fingerprints, mark
 
 
@@ -21,6 +23,13 @@ def test_a_trusted_file_is_not_read_again(tmp_path: Path) -> None:
     known = {str(path): (first.fresh[str(path)][0], "as recorded")}
     assert digest is not None
     assert Fingerprints(known).digest(str(path)) == "as recorded"
+
+
+@pytest.mark.parametrize("path", ["\0" * 100, "x" * 5000], ids=["null bytes", "long"])
+def test_what_is_no_path_is_no_file(path: str) -> None:
+    """Such a line is in a damaged list of a step's inputs. The step then runs again."""
+    assert mark(path) is None
+    assert Fingerprints({}).digest(path) is None
 
 
 def test_a_file_that_was_just_written_is_read_again() -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from opmatrix.engine.server_pool import Pool
+from opmatrix.engine.server_pool import Pool, ServerError
 from opmatrix.project.paths import Paths
 from opmatrix.step_log import capture_stdout, last_running, now_running, read_log
+from tests.incremental.conftest import wait_for
 
 
 def entry(arguments: Sequence[str]) -> int:
@@ -35,6 +38,8 @@ def entry(arguments: Sequence[str]) -> int:
         sys.exit(rest[0] if rest else None)
     if what == "open":
         print(sorted(int(d.name) for d in Path("/proc/self/fd").iterdir())[:-1], os.getpid() == os.getpgid(0))
+    if what == "sleep":
+        time.sleep(20)
     if what == "say":
         print(*rest)
         print(os.environ.get("COLUMNS"), os.environ["OMP_NUM_THREADS"], Path.cwd())
@@ -104,6 +109,29 @@ def test_threads_may_share_a_pool(pool: Pool, tmp_path: Path, server: str | None
     for thread in threads:
         thread.join()
     assert codes == [7] * 20
+
+
+def test_the_end_of_a_server_leaves_the_one_that_another_thread_has_started(pool: Pool, tmp_path: Path) -> None:
+    """Both threads had a step in the server that ended. Without its client a server cannot be ended."""
+    pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=10)
+    before = pool._clients["any"]
+    raised: list[ServerError] = []
+
+    def work() -> None:
+        with pytest.raises(ServerError) as error:
+            pool.run(["sleep"], server="any", log=tmp_path / "log", seconds=10)
+        raised.append(error.value)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    wait_for(lambda: "sleep" in read_log(tmp_path / "log"))
+    del pool._clients["any"]
+    pool.run(["nothing"], server="any", log=tmp_path / "log2", seconds=10)
+    started = pool._clients["any"]
+    os.kill(before.process, signal.SIGKILL)
+    thread.join()
+    assert raised and pool._clients["any"] is started
+    before.requests.close()
 
 
 def test_servers_hold_the_lock(pool: Pool, tmp_path: Path, server: str | None) -> None:

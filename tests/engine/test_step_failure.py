@@ -2,9 +2,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from opmatrix import verdict
 from opmatrix.engine.server_pool import Ending
-from opmatrix.engine.step_failure import StepBlocked, StepFailed, failure_of, leave_verdict, replay_commands
+from opmatrix.engine.step_failure import (
+    StepBlocked,
+    StepFailed,
+    death_message,
+    failure_of,
+    leave_verdict,
+    replay_commands,
+)
 from opmatrix.matrix.cells import Cell
 from opmatrix.step import Server, Step
 from opmatrix.verdict import FailedStep, Verdict
@@ -68,6 +77,13 @@ def test_a_crash_of_a_library_has_a_debug_command(tmp_path: Path) -> None:
     late = failure_of(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
     wrong = failure_of(step(tmp_path), ending(10, 2.1, ""), tmp_path / "none")
     assert "Debug" in late.detail and "Debug" not in wrong.detail
+
+
+@pytest.mark.parametrize("number, name", [(11, "SIGSEGV"), (40, "signal 40")])
+def test_a_death_names_its_signal(number: int, name: str) -> None:
+    """Python has no name for most of the real-time signals."""
+    message = death_message(ending(-number, 2.0, ""), seconds=300, megabytes=8000)
+    assert message == f"died of {name} after 2.0 s"
 
 
 def test_verdicts_name_operator_lowering_and_cell(tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ class Planted:
         self.project = Project(root)
         self.project.write("fake.py", FAKE)
         self.project.write("dodo.py", DODO)
+        self.project.write("lonely.txt", "")
         self.layout = Paths(root)
         self.torch = "2.13"
 
@@ -149,8 +150,8 @@ class Planted:
         yield step("draw-inputs:my_op", "make", drawn)
         # Nothing that has a record needs this one, so that the plan gives it one.
         lonely = layout.failure_record("lonely", "codegen:lonely")
-        yield step("codegen:lonely", "make", layout.generated("lonely") / "x.h", check=["lonely", "codegen"],
-                   verdict=str(lonely.relative_to(root)))  # fmt: skip
+        yield step("codegen:lonely", "make", layout.generated("lonely") / "x.h", root / "lonely.txt",
+                   check=["lonely", "codegen"], verdict=str(lonely.relative_to(root)))  # fmt: skip
         records = []
         for part in PARTS:
             path = layout.register_manifest("my_op", part, torch=self.torch)
@@ -316,6 +317,18 @@ def test_the_last_line_of_a_run_without_a_report_names_what_failed(planted: Plan
 
 def test_a_failure_that_is_repaired_leaves_no_record(planted: Planted) -> None:
     planted.run("--continue", codegen__lonely="throw")
+    assert planted.run().returncode == 0
+    assert set(planted.told().values()) == {Told(2, 6, frozenset())}
+
+
+def test_an_input_that_is_restored_leaves_no_record_that_it_was_missing(planted: Planted) -> None:
+    """The step does not run again then: it is up to date."""
+    source = planted.layout.root / "lonely.txt"
+    assert planted.run().returncode == 0
+    source.unlink()
+    assert planted.run("--continue").returncode != 0
+    assert planted.told()["json"].wrong == {"lonely-codegen"}
+    source.touch()
     assert planted.run().returncode == 0
     assert set(planted.told().values()) == {Told(2, 6, frozenset())}
 

@@ -24,9 +24,9 @@ from opmatrix.toolchain.find_tools import find_toolchain
 ROOT = Path(__file__).parents[2]
 
 
-def default_plan(layout: Paths, choice: Choice = Choice()) -> Plan:  # noqa: B008 - it is frozen
-    """Return the plan of the default cells of all operators, or of chosen ones."""
-    versions = installed()
+def default_plan(layout: Paths, choice: Choice | None = None) -> Plan:
+    """Return the plan of all operators in the cells of `choice`; None: in the default cells."""
+    versions, choice = installed(), choice or Choice()
     return Plan(
         layout=layout,
         operators=load_operators(layout),
@@ -34,6 +34,7 @@ def default_plan(layout: Paths, choice: Choice = Choice()) -> Plan:  # noqa: B00
         versions=versions,
         toolchain=find_toolchain(os.environ),
         environ=os.environ,
+        choice=choice,
     )
 
 

@@ -16,9 +16,9 @@ from opmatrix.wheel import settings
 from tests.plan.test_step_keys import default_plan
 
 
-def planned(layout: Paths, **changed: object) -> tuple[Plan, dict[str, Step]]:
-    plan = default_plan(layout)
-    plan = replace(plan, dist=settings.read(layout, plan.operators), **changed)  # type: ignore[arg-type]
+def planned(layout: Paths, choice: Choice | None = None) -> tuple[Plan, dict[str, Step]]:
+    plan = default_plan(layout, choice)
+    plan = replace(plan, dist=settings.read(layout, plan.operators))
     return plan, {step.task: step for step in steps(plan)}
 
 
@@ -55,5 +55,5 @@ def test_unverified_waits_for_nothing(root: Path) -> None:
 
 
 def test_a_choice_of_cells_plans_no_wheel(root: Path) -> None:
-    _, found = planned(Paths(root), choice=Choice(opsets="18"))
+    _, found = planned(Paths(root), Choice(opsets="18"))
     assert not [task for task in found if task.startswith(("dist", "link-wheel"))]

@@ -18,6 +18,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.stages import compile
 from opmatrix.toolchain import elf_symbols, ninja_file
 from opmatrix.toolchain.find_tools import find_toolchain
+from opmatrix.toolchain.run_ninja import MADE
 from tests.support.building import build, compile_program, copy_project
 from tests.support.projects import replace_in
 
@@ -95,6 +96,27 @@ def test_an_edit_with_an_old_time_stamp_is_seen(layout: Paths) -> None:
     os.utime(layout.kernel(NAME), ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     build(layout)
     assert libraries(layout)[0].read_bytes() != before
+
+
+@pytest.mark.parametrize("name", [compile.FINGERPRINTS, compile.OTHERS, MADE])
+def test_a_damaged_record_of_an_earlier_run_compiles_everything(layout: Paths, name: str) -> None:
+    """A power failure may leave null bytes in what was written last."""
+    before, path = outputs(layout), layout.compile_folder(NAME) / name
+    path.write_bytes(b"\0" * 100)
+    replace_in(layout.kernel(NAME), "* factor + summand", "* factor - summand")
+    build(layout)
+    after = outputs(layout)
+    assert after["kernel.o"] != before["kernel.o"] and after.keys() == before.keys()
+
+
+def test_damaged_compile_commands_of_another_operator_are_left_out(layout: Paths) -> None:
+    other = layout.compile_folder("other") / compile.COMMANDS
+    other.parent.mkdir()
+    other.write_bytes(b"\0" * 100)
+    own = layout.compile_folder(NAME) / compile.COMMANDS
+    own.unlink()
+    build(layout)
+    assert json.loads((layout.build / compile.COMMANDS).read_text()) == json.loads(own.read_text())
 
 
 def test_another_compiler_compiles_everything(layout: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

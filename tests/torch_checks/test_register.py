@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from opmatrix import verdict
-from opmatrix.declaration.load import operator_names
+from opmatrix.declaration.checks import register_parts
+from opmatrix.declaration.load import load_operators, operator_names
 from opmatrix.files import sha256
 from opmatrix.project.paths import Paths
+from opmatrix.stages.register import parts
 from tests.support import forked
 from tests.support.projects import ROOT, Project
 
@@ -61,6 +63,14 @@ def manifest(layout: Paths, part: str) -> list[dict[str, object]]:
     data = json.loads(layout.register_manifest("group_norm", part, torch="2.13").read_text())
     results: list[dict[str, object]] = data["results"]
     return results
+
+
+def test_by_hand_it_runs_the_parts_that_doit_plans() -> None:
+    """`dist` looks for a record of each, also where torch_op.py has no gradient."""
+    layout = Paths(ROOT)
+    for operator in load_operators(layout):
+        planned = register_parts(layout, operator, "2.13") or ("schema",)
+        assert {*parts(layout, operator)} == {*planned}, operator.name
 
 
 def test_the_schema_part_passes_without_output(built: Project) -> None:

@@ -97,8 +97,8 @@ def resume_in(root: Path, arguments: Sequence[str]) -> None:
 
 
 def _with_unverified(words: Sequence[str]) -> list[str]:
-    """Return the words of a command with the step that ``dist --unverified`` is: doit takes options of a task, but the
-    task would wait for the same other tasks with them."""
+    """Replace ``dist --unverified`` by the step ``dist:unverified``. With an option of doit's, the task `dist` would
+    depend on the same other tasks."""
     found: list[str] = []
     for word in words:
         if word == "--unverified" and found[-1:] == [DIST]:

@@ -6,6 +6,7 @@ The plan makes a step of each, and the report expects a record of each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import overridden_in
@@ -14,6 +15,8 @@ from opmatrix.project.paths import Paths
 from opmatrix.step import CheckKey
 
 AGREEMENT = "agreement"
+Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
+"""A part of the stage register, which has a record of its own."""
 
 
 def torches(cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -21,14 +24,14 @@ def torches(cells: Iterable[Cell]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cell.torch for cell in cells if cell.torch))
 
 
-def register_parts(layout: Paths, operator: Operator, torch: str) -> tuple[str, ...]:
-    """Return the parts of register that this torch checks: none where it has nothing of the operator."""
+def register_parts(layout: Paths, operator: Operator, torch: str) -> tuple[Part, ...]:
+    """Return the parts of register that doit plans in this torch: none where it has nothing of the operator."""
     declared = operator.spec.torch
     if not declared or (declared.overrides and not overridden_in(operator.spec, torch)):
         return ()
-    own = () if declared.overrides else ("nodes", "search")
+    own: tuple[Part, ...] = () if declared.overrides else ("nodes", "search")
     # Even where it defines the operator: only the file itself says whether it has a gradient.
-    gradient = ("gradient",) if layout.torch_op(operator.name).is_file() else ()
+    gradient: tuple[Part, ...] = ("gradient",) if layout.torch_op(operator.name).is_file() else ()
     return ("schema", "kernel", *own, *gradient)
 
 

@@ -8,10 +8,11 @@ configuration equals that of a planned step of the same operator and lowering.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from doit.task import Task
 
@@ -98,14 +99,21 @@ class _Journal:
         known = self.state.journal.detail(step.task)
         if self.state.journal.key(step.task) is None or not known or "config" not in known:
             return False
-        before, now = json.loads(known["config"] or "{}"), json.loads(step.config or "{}")
         return (
-            # The parts that both have. The versions of another environment are among the inputs instead.
-            all(before[part] == now[part] for part in before.keys() & now.keys() if part != _PER_CELL)
-            and self.state.unchanged(known["inputs"])
-            and self.state.unchanged(known["outputs"])
+            self._is_unchanged(known, step)
             and (step.group != "verify" or self._is_exported(step, step.cell))
             and (not step.check or self._is_made(step, known["inputs"]))
+        )
+
+    def _is_unchanged(self, known: Mapping[str, Any], step: Step, *, only: Collection[str] = ()) -> bool:
+        """Return whether the files of a recorded step are unchanged and its configuration equals that of `step`, in the
+        parts `only` or in all that both have. The versions of another environment are among the inputs instead."""
+        before, now = json.loads(known["config"] or "{}"), json.loads(step.config or "{}")
+        both = before.keys() & now.keys() - {_PER_CELL}
+        return (
+            all(before[part] == now[part] for part in both if not only or part in only)
+            and self.state.unchanged(known["inputs"])
+            and self.state.unchanged(known["outputs"])
         )
 
     def _is_made(self, step: Step, inputs: Iterable[str]) -> bool:
@@ -120,14 +128,7 @@ class _Journal:
     def _is_compiled(self, operator: str, torch: str | None) -> bool:
         known = self.state.journal.detail(f"compile:{operator}@torch{torch}")
         planned = self.steps.get(f"compile:{operator}")
-        if not known or not planned:
-            return True
-        before, now = json.loads(known["config"]), json.loads(planned.config or "{}")
-        return (
-            all(before[part] == now[part] for part in _PER_COMPILER if part in before and part in now)
-            and self.state.unchanged(known["inputs"])
-            and self.state.unchanged(known["outputs"])
-        )
+        return not known or not planned or self._is_unchanged(known, planned, only=_PER_COMPILER)
 
     def _is_exported(self, step: Step, cell: Cell | None) -> bool:
         """Return whether the model is up to date. If this run plans its export, that has run by now."""

@@ -13,7 +13,7 @@ from pathlib import Path
 Mark = tuple[int, int, int, int]
 
 _SECOND = 1_000_000_000
-_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def mark(path: str) -> Mark | None:
@@ -23,6 +23,8 @@ def mark(path: str) -> Mark | None:
     except OSError as error:
         if error.errno not in _NO_FILE:
             raise
+        return None
+    except ValueError:  # a null byte: a power failure may fill a list of inputs with them
         return None
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 

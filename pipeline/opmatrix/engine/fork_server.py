@@ -22,14 +22,14 @@ from opmatrix.processes import children, kill_group, memory
 from opmatrix.step_log import MOST_BYTES, shorten
 
 _GRACE = 1.0  # seconds between SIGABRT, which writes the Python stack to the log, and SIGKILL
-# Seconds between two looks at what steps hold and print; a runaway kernel allocates or prints some 100 MB in this time.
+# Seconds between two checks of the memory and the output of steps. A kernel can allocate or print 100 MB in this time.
 _POLL = 0.1
 
 
 @dataclass(kw_only=True)
 class _Running:
     answer: int
-    done: int  # the reading end of the pipe in which the step says that it is done
+    done: int  # the reading end of the pipe to which the step writes DONE
     log: Path
     started: float
     limit: float

@@ -4,7 +4,7 @@ A plan depends on the content of declarations, cases and settings, on the names 
 package, and on what is installed, declared third-party headers included. It does not depend on the content of other
 inputs of steps: an edited kernel keeps the plan.
 
-The file is JSON, so that one which something else wrote is no program: doit reads it before all else.
+The file is JSON and not a pickle: every doit command reads it, and reading a pickle can run any code.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
 
 
 def _as_json(step: Step) -> dict[str, Any]:
-    """Return the fields of a step that have not their default."""
+    """Return the fields of a step that differ from their defaults."""
     given = {name: value for name, value in vars(step).items() if value != _DEFAULTS[name]}
     return given | {"cell": vars(step.cell)} if step.cell else given
 
 
 def _step(given: dict[str, Any]) -> Step:
-    """Return the step of what `_as_json` returned."""
+    """Return the step from which `_as_json` made `given`."""
     for name, value in given.items():
         if isinstance(value, list):
             given[name] = tuple(value)

@@ -105,7 +105,8 @@ class Pool:
                 os.close(writing)
             if ending := answer.read():
                 return Ending(**json.loads(ending))
-        self._clients.pop(name, None)
+        if self._clients.get(name) is client:  # else another thread has started a new server
+            del self._clients[name]
         raise ServerError(f"the {name} server ended while the step ran. Log: {client.log}. Run doit again")
 
     def close(self) -> None:

@@ -111,8 +111,8 @@ def read_output(log: Path) -> str:
 
 
 def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
-    """Write the verdict or check record of a step that died or wrote none. A step that failed by its own judgement
-    wrote its own, with a wrong outcome."""
+    """Write a failed verdict or check record for a step, unless the step itself wrote one with a wrong outcome and did
+    not die after that."""
     if step.verdict is None:
         return
     path = Path(step.verdict)
@@ -122,13 +122,28 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
         return
     cause = failure.cause.step if isinstance(failure, StepBlocked) else None
     blocked_by = verdict.FailedStep(group=cause.group, name=cause.name) if cause else None
-    why = {"outcome": "failed", "detail": failure.detail, "blocked_by": blocked_by}
+    found: verdict.Found
     if step.lowering and step.cell:
-        of = {"op": step.operator, "lowering": step.lowering, "cell": step.cell}
-        verdict.write(path, verdict.Verdict(**of, **why))  # type: ignore[arg-type]
+        found = verdict.Verdict(
+            op=step.operator,
+            lowering=step.lowering,
+            cell=step.cell,
+            outcome="failed",
+            detail=failure.detail,
+            blocked_by=blocked_by,
+        )
     else:
         key = step.check or CheckKey(step.operator, step.group)
-        verdict.write(path, verdict.CheckRecord(**key._asdict(), **why))  # type: ignore[arg-type]
+        found = verdict.CheckRecord(
+            op=key.op,
+            check=key.check,
+            lowering=key.lowering,
+            torch=key.torch,
+            outcome="failed",
+            detail=failure.detail,
+            blocked_by=blocked_by,
+        )
+    verdict.write(path, found)
 
 
 def _outcome(path: Path) -> str | None:

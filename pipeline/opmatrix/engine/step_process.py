@@ -18,8 +18,8 @@ from opmatrix.step_log import LOGGED
 
 Entry = Callable[[Sequence[str]], int]
 
-# What a step writes to its pipe after its entry returned 0. The exit code says less: any code that a step runs, such as
-# a kernel, may end the process with 0.
+# A step writes this to its pipe after its entry returned 0. Exit code 0 is not enough: any code that a step runs, such
+# as a kernel, may end the process with 0.
 DONE = b"done"
 
 _PR_SET_PDEATHSIG = 1

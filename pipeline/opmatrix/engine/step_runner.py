@@ -87,14 +87,14 @@ class StepRunner(Runner):
             self._handle_task_error(node, StepBlocked(node.task.name, self._cause(node)))
             return False
         chosen = bool(super().select_task(node, tasks_dict))
-        if chosen and isinstance(node.task, StepTask):
+        if not isinstance(node.task, StepTask):
+            return chosen
+        if node.run_status == "up-to-date":
+            self.dep_manager.remove_failure(node.task)
+        if chosen:
             if self._step_reporter:
                 self._step_reporter.step_begins()
             self.dep_manager.begin(node.task)
-            step = node.task.step
-            for path in (step.verdict, self._layout.failure_record(step.operator, step.task)):
-                if path:
-                    Path(path).unlink(missing_ok=True)
             self._pool.prepare()
         return chosen
 
@@ -108,12 +108,11 @@ class StepRunner(Runner):
         from opmatrix.files import write_text  # imported here, as in `_pool`
 
         earlier = valid_earlier_verdicts(self._layout, tasks, self.dep_manager)
-        recorded = {task.step.verdict for task in tasks if isinstance(task, StepTask) and is_reported(task.step)}
-        failures = {path for path in recorded if path and Path(path).is_file()}
-        covered = sorted(
-            {*task.step.reads, *map(str, earlier.verdicts), *failures}
-        )  # in an order that no choice changes
-        write_text(Path(task.step.discovered_inputs), "".join(f"{path}\n" for path in covered))
+        verdicts = {one.step.verdict for one in tasks if isinstance(one, StepTask) and is_reported(one.step)}
+        written = (path for path in verdicts if path and Path(path).is_file())
+        covered = {*task.step.reads, *map(str, earlier.verdicts), *written}
+        listed = sorted(covered)  # so that the order does not depend on the choice of cells
+        write_text(Path(task.step.discovered_inputs), "".join(f"{path}\n" for path in listed))
         if (stale := earlier.stale) and self._step_reporter:
             names = ", ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
             self._step_reporter.note(f"not in the report, for what earlier runs verified is out of date: {names}")

@@ -95,27 +95,36 @@ class State(Dependency):
         self.journal.record(task.name, key=_key(detail), detail=detail)
 
     def begin(self, task: StepTask) -> None:
-        """Forget the success of a step that is about to run, remove outputs of which it must not inherit the content
-        (`remove_outputs`), and note the marks of its inputs. Raises OSError."""
+        """Forget the success of a step that is about to run, remove what could be taken for its result, and note the
+        marks of its inputs. Raises OSError."""
         self._cache_digests = False
         declared = {path: self._marks_when_planned[path] for path in task.step.declared}
         self._marks_at_start[task.name] = {path: mark(path) for path in task.file_dep} | declared
         self.journal.forget(task.name)
-        self.remove_outputs(task)
+        self._remove_results(task)
 
-    def remove_outputs(self, task: StepTask) -> None:
-        """Remove each output that is not what the step itself left when it last succeeded, and each record of it.
+    def _remove_results(self, task: StepTask) -> None:
+        """Remove the records of a step and each output that it did not leave in this state.
 
-        ninja would take a damaged or foreign library that is newer than its sources for its own. Other outputs stay, as
-        ninja compiles again what was written again. A record (JSON: a verdict, a manifest) says what the step found, so
-        it is gone while the step runs; but the report compares itself with its last one.
+        The other outputs stay: ninja compares their time stamps. The report's files stay, too, because the new report
+        lists the changes since the last one.
         """
         if task.name == REPORT:
             return
         known = (self.journal.detail(task.name) or {}).get("outputs", {})
-        for path, digest in self._outputs(task).items():
-            if digest is not None and (digest != known.get(path) or path.endswith(".json")):
-                Path(self._prefix, path).unlink(missing_ok=True)
+        found = self._outputs(task).items()
+        foreign = (path for path, digest in found if digest is not None and digest != known.get(path))
+        for path in (*task.step.records, *foreign):
+            Path(self._prefix, path).unlink(missing_ok=True)
+
+    def remove_failure(self, task: StepTask) -> None:
+        """Remove the record of a failure of a step that is up to date.
+
+        A step that lacked an input, or was blocked, has such a record and did not run. It is up to date again when the
+        input is restored.
+        """
+        if task.step.verdict and task.step.verdict not in task.step.writes:
+            Path(task.step.verdict).unlink(missing_ok=True)
 
     def remove_success(self, task: Task) -> None:
         """Do nothing: `begin` forgot a step that ran, and a step that was blocked may be up to date later."""

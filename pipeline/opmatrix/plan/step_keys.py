@@ -261,10 +261,10 @@ class OperatorPlan:
         return (library,) if has_torch_library(self.spec) else self.torch_op
 
     def torch_interface(self, torch: str) -> tuple[Path, ...]:
-        """What torch knows of the operator: schema, fake kernel, gradient, and its library without the kernel's object.
+        """The files from which torch gets the operator's schema, fake kernel and gradient, without the kernel.
 
-        What the kernel could change in the results, "kernel" and "search" judge, which read the library: that it leaves
-        its inputs alone, and gives the declared dtypes and shapes.
+        The parts "kernel" and "search", which read the library, test the kernel: it must not change its inputs, and
+        its outputs must have the declared dtypes and shapes.
         """
         return (*self.export_modules, *self.binding_objects(torch), *self.torch_op)
 

@@ -86,20 +86,22 @@ def lost_headers(paths: Paths) -> list[str]:
     try:
         found = json.loads(paths.ort_headers.read_text())
         listed = {Path(found["path"]) / name: digest for name, digest in found["files"].items()}
-    except (FileNotFoundError, ValueError, KeyError):  # no file, or an edited one: the step writes it again
-        return []
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):  # no file, or an edited one
+        return []  # the step writes it again
     return [p.name for p, d in listed.items() if not p.is_file() or hashlib.sha256(p.read_bytes()).hexdigest() != d]
 
 
 def settings(paths: Paths, table: str) -> Mapping[str, Any]:
-    """Return the table [tool.opmatrix.<table>] of the project's pyproject.toml, or an empty one."""
+    """Return the table [tool.opmatrix.<table>] of the project's pyproject.toml, or an empty one. Raises UsageError."""
     try:
         read = tomllib.loads((paths.root / "pyproject.toml").read_text())
     except FileNotFoundError:
         return {}
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"pyproject.toml: {error}") from error
-    found: Mapping[str, Any] = read.get("tool", {}).get("opmatrix", {}).get(table, {})
+    found = read.get("tool", {}).get("opmatrix", {}).get(table, {})
+    if not isinstance(found, dict):
+        raise UsageError(f"pyproject.toml: [tool.opmatrix]: {table}: found {found!r}, allowed: a table")
     return found
 
 

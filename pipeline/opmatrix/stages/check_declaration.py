@@ -1,4 +1,4 @@
-"""Print what is wrong with the files of an operator, as doit finds it when it plans."""
+"""Print the mistakes in an operator's files, as doit finds them when it plans."""
 
 from __future__ import annotations
 

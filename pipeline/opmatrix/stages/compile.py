@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import subprocess
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import (
@@ -21,7 +22,7 @@ from opmatrix.declaration.torch_signature import (
     stable_abi_since,
 )
 from opmatrix.errors import CompileError, missing
-from opmatrix.files import write_text
+from opmatrix.files import sha256, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import OpSpec
 from opmatrix.toolchain import digests, elf_symbols, ninja_file, ort_headers, third_party_headers
@@ -122,16 +123,18 @@ def _remove_stale_objects(layout: Paths, spec: OpSpec, folder: Path) -> None:
     which the compiler may find before one that an object was compiled with.
     """
     path = folder / FINGERPRINTS
-    before = json.loads(path.read_text()) if path.exists() else {}
+    try:
+        before, others = (json.loads(p.read_text()) if p.exists() else {} for p in (path, folder / OTHERS))
+    except ValueError:  # damaged, as by a power failure: then each source counts as a new one
+        before, others = {}, {}
     generated = (p for p in layout.generated(spec.name).iterdir() if p.suffix in (".h", ".cc"))
     sources = (*layout.native_sources(spec.name), *third_party_headers.files(spec, layout.root), *sorted(generated))
-    now = {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in sources}
+    now = {str(p): sha256(p) for p in sources}
     objects = list(folder.glob("*.o"))
     built = max((p.stat().st_mtime_ns for p in objects), default=0)
     changed = [p for p, digest in now.items() if before.get(p) != digest]
     unseen = any(p not in before or Path(p).stat().st_mtime_ns <= built for p in changed)
-    others = folder / OTHERS
-    if unseen or (others.exists() and any(_mark(p) != m for p, m in json.loads(others.read_text()).items())):
+    if unseen or any(_mark(p) != m for p, m in others.items()):
         for compiled in objects:
             compiled.unlink()
     write_text(path, json.dumps(now, indent=1))
@@ -186,5 +189,8 @@ def _write_compile_commands(layout: Paths, toolchain: Toolchain, folder: Path) -
     for entry in entries:  # without the shell commands that move the object
         entry["command"] = entry["command"].partition(" && ")[0].replace(".o.new", ".o")
     write_text(folder / COMMANDS, json.dumps(entries, indent=1) + "\n")
-    every = [json.loads(p.read_text()) for p in sorted(folder.parent.glob(f"*/{COMMANDS}"))]
-    write_text(layout.build / COMMANDS, json.dumps([entry for of_one in every for entry in of_one], indent=1) + "\n")
+    every: list[Any] = []
+    for path in sorted(folder.parent.glob(f"*/{COMMANDS}")):
+        with suppress(ValueError):  # that of another operator is damaged
+            every += json.loads(path.read_text())
+    write_text(layout.build / COMMANDS, json.dumps(every, indent=1) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from opmatrix.declaration.model_inputs import GraphInput, case_arguments, graph_
 from opmatrix.declaration.size_expressions import attribute_sizes, named_sizes, size
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
 from opmatrix.errors import DataError
-from opmatrix.files import write_text
+from opmatrix.files import digests_by_path, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Dims, FromKernel, Model, OpSpec, SameAs, shape_of
 from opmatrix.testdata import onnx_dataset
@@ -109,8 +108,7 @@ def _check_shapes(spec: OpSpec, fed: Sequence[GraphInput], known: Mapping[str, i
 def _write_manifest(path: Path, folders: Iterable[Path]) -> None:
     """Write the hash of every file: the steps of all cells read this one instead of hundreds."""
     files = sorted(file for folder in folders for file in folder.iterdir())
-    digests = {str(f.relative_to(path.parent)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
-    write_text(path, json.dumps(digests, indent=1) + "\n")
+    write_text(path, json.dumps(digests_by_path(files, path.parent), indent=1) + "\n")
 
 
 def _remove_surplus(written: Mapping[Path, DataSet]) -> None:

@@ -80,7 +80,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified:
 
 
 def _verified(layout: Paths, operators: Sequence[Operator], cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return what dist.json says of the verification: the versions, and what `verified.check` returns."""
+    """Return the field "verified" of dist.json: the versions, and the result of `verified.check`."""
     found = installed()
     proof = verified.check(layout, operators, cells)
     return {"torch": found.torch, "onnxruntime": found.onnxruntime, **proof}

@@ -22,7 +22,7 @@ def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
     specs = [o.spec for o in operators if has_kernel(o.spec)]
     libraries = {side: layout.linked_library(dist.name, side) for side in sides(operators)}
     for made in (*layout.link_folder.glob("*.o"), *libraries.values()):
-        made.unlink(missing_ok=True)  # ninja compares only time stamps, so it would keep what somebody else wrote
+        made.unlink(missing_ok=True)  # ninja compares only time stamps: what it reads may be older and yet have changed
     link(layout, specs, libraries, display_name=dist.name)
     objects = [path for spec in specs for path in layout.objects(spec.name, *shared_objects(spec))]
     digests.write(layout.linked_record, layout.root, objects=objects, libraries=libraries.values())

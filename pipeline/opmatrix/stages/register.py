@@ -12,38 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from opmatrix import step_log, verdict
+from opmatrix.declaration.checks import Part, register_parts
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
 from opmatrix.project.paths import Paths
 from opmatrix.testdata.onnx_dataset import read
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
-from opmatrix.torch_library import features, load_library, user_python
+from opmatrix.torch_library import features, load_library
 from opmatrix.torch_library.call import torch_minor
 from opmatrix.verdict import CheckRecord
 
-Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
-
 
 def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = None) -> tuple[Part, ...]:
-    """Return the parts that are `asked` for, else those that the operator has, in an order that one process can run.
+    """Return the parts that are `asked` for, else those that doit plans, in an order that one process can run.
 
     "gradient" comes first: it defines the operator with the reference as its kernel and then removes the definition,
     which torch allows only before the compiled library is loaded. A library stays loaded.
     """
-    found: list[Part] = [*asked] if asked else ["schema", "kernel"]
-    if not asked:
-        if operator.spec.torch and not operator.spec.torch.overrides:
-            found += ["nodes", "search"]
-        if user_python.gradient(layout, operator.spec):
-            found.append("gradient")
+    found = asked or register_parts(layout, operator, torch_minor()) or ("schema",)  # which says why there is none
     return tuple(sorted(dict.fromkeys(found), key=lambda part: part != "gradient"))
 
 
 def run(layout: Paths, operator: Operator, *, part: Part) -> None:
-    """Test one part and write its record. Raises RegisterError with what is wrong, which the record has too."""
+    """Test one part and write its record. Raises RegisterError, whose message is in the record, too."""
     path = layout.register_manifest(operator.name, part, torch=torch_minor())
     record = CheckRecord(op=operator.name, check=part, torch=torch_minor(), outcome="failed")
     try:

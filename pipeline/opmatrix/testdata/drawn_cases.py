@@ -1,6 +1,6 @@
 """Drawn cases with the reference's outputs: written by draw-inputs, read by the property test and ort-fuzz.
 
-The file is one line of JSON, and after it the bytes of all arrays in the same order. To read it executes nothing of it.
+The file is one line of JSON, and after it the bytes of all arrays in the same order. Reading it runs no code from it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf has no annotations
 from onnx import numpy_helper
 
 from opmatrix.errors import DataError, missing

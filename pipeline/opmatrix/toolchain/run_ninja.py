@@ -1,25 +1,23 @@
-"""Run ninja in a folder in which it makes every object and library."""
+"""Run ninja in a folder that contains no objects and libraries but ninja's own."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from opmatrix.files import write_text
+from opmatrix.files import digests_by_path, write_text
 
-MADE = "made.json"  # digests of what the last ninja left
+MADE = "made.json"  # the digests of the objects and libraries after ninja last ran
 _OUTPUTS = ("*.o", "*.so", "stub/*.so")
 
 
 def run_ninja(ninja: str, folder: Path, *, jobs: str) -> subprocess.CompletedProcess[str]:
-    """Print the command and run it, after removing each object and library that the last ninja did not leave so.
+    """Remove each object and library that changed since ninja last ran, print the command, and run it.
 
-    ninja compares time stamps alone: what is damaged, or was put there by something else, and is newer than its sources
-    would stay, and be linked and shipped.
+    ninja compares only time stamps. It would keep and link a damaged file that is newer than its sources.
     """
     record, made = folder / MADE, dict[str, str]()
     with suppress(OSError, ValueError):
@@ -36,4 +34,4 @@ def run_ninja(ninja: str, folder: Path, *, jobs: str) -> subprocess.CompletedPro
 
 def _digests(folder: Path) -> dict[str, str]:
     paths = sorted(path for pattern in _OUTPUTS for path in folder.glob(pattern))
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return digests_by_path(paths, folder)

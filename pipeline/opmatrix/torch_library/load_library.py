@@ -95,7 +95,7 @@ def _load_library(layout: Paths, operator: Operator) -> None:
             )
         fits = f"torch {compiled_for} alone"
     try:
-        torch.ops.load_library(path)  # type: ignore[no-untyped-call]
+        torch.ops.load_library(path)  # type: ignore[no-untyped-call]  # torch has no annotations there
     except OSError as error:
         raise RegisterError(
             f"{path} does not load in torch {torch.__version__}: {error}. It fits {fits}. "
