@@ -49,13 +49,6 @@ def test_a_server_step_shows_its_last_lines_and_a_light_step_all(tmp_path: Path)
     assert whole.output.splitlines() == [f"line {i}" for i in range(100)] and not whole.died
 
 
-def test_a_signal_without_a_name(tmp_path: Path) -> None:
-    """Such as a real-time one."""
-    assert (
-        failure_of(step(tmp_path), ending(-40, 0.42, ""), tmp_path / "none").summary == "died of signal 40 after 0.4 s"
-    )
-
-
 def test_a_time_limit(tmp_path: Path) -> None:
     failure = failure_of(step(tmp_path), ending(-6, 2.1, "time"), tmp_path / "none")
     assert (failure.summary, failure.output) == ("did not end within 2 s and was stopped", "")
