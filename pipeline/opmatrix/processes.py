@@ -1,4 +1,4 @@
-"""What Linux tells about a process and those that it started: their memory, their ids. Kill them together."""
+"""Measure the memory of a process and its descendants, find their ids, and kill them together."""
 
 from __future__ import annotations
 

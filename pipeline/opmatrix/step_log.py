@@ -15,9 +15,9 @@ from pathlib import Path
 SAY_DONE = "OPMATRIX_SAY_DONE"  # a descriptor, to which `python -m opmatrix STAGE` writes after the stage returned
 LOGGED = "OPMATRIX_LOGGED"  # set in the environment of a step whose output goes to a log
 
-# A step that prints more is stopped: a kernel that prints its input prints gigabytes, and what a person reads is less.
+# A step that prints more is stopped: a kernel that prints its input prints gigabytes, which nobody reads.
 MOST_BYTES = 100_000_000
-_KEPT = 1_000_000  # bytes at the beginning and at the end of a longer log, which stay when the step has ended
+_KEPT = 1_000_000  # bytes at the beginning and at the end of a longer log, which remain when the step has ended
 
 _MARK = "# "
 _RUNNING = "# at "
@@ -81,7 +81,7 @@ def last_running(log: str) -> str:
 
 
 def shorten(log: Path) -> None:
-    """Cut the middle out of a long log, and keep of it what ran last (`now_running`). Raises OSError."""
+    """Cut the middle out of a long log, and keep the line of what ran last (`now_running`). Raises OSError."""
     import mmap  # imported here: a run with nothing to do does without
 
     size = log.stat().st_size

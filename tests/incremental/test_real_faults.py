@@ -123,7 +123,7 @@ def test_killed_at_random_moments_of_real_stages(real: RealProject) -> None:
     the bytes of an undisturbed build, in every file that a step writes."""
     dice, hit = random.Random(SEED), list[str]()
     print(f"OPMATRIX_KILLS={KILLS} OPMATRIX_SEED={SEED}")
-    shutil.rmtree(real.root / "build")  # other tests of this project may have built models that no step here makes again
+    shutil.rmtree(real.root / "build")  # other tests may have built models that no step here makes again
     finish(real)
     undisturbed = written(real)
     assert len(undisturbed) > 60

@@ -97,8 +97,8 @@ def resume_in(root: Path, arguments: Sequence[str]) -> None:
 
 
 def _with_unverified(words: Sequence[str]) -> list[str]:
-    """Return the words of a command with the step that ``dist --unverified`` is: doit takes options of a task, but the
-    task would wait for the same other tasks with them."""
+    """Replace ``dist --unverified`` in a command by its step, ``dist:unverified``: as an option of the task, it would
+    not change the tasks on which ``dist`` depends."""
     found: list[str] = []
     for word in words:
         if word == "--unverified" and found[-1:] == [DIST]:
@@ -109,7 +109,7 @@ def _with_unverified(words: Sequence[str]) -> list[str]:
 
 
 def _require_wheel_steps(words: Sequence[str], tasks: Sequence[Task]) -> None:
-    """Raise UsageError where steps of a wheel are asked for, and the choice of cells has none."""
+    """Raise UsageError if steps of a wheel are selected, and the choice of cells has none."""
     asked = any(word.partition(":")[0] in (DIST, LINK) for word in words)
     if asked and not any(isinstance(task, StepTask) and task.step.group == DIST for task in tasks):
         raise UsageError("a wheel ships what is verified in the default cells: run `doit dist` without torch=, ort=, "

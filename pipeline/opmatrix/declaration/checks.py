@@ -1,6 +1,6 @@
 """Which checks an operator has besides its cells: the parts of register in each torch, and the agreement of exports.
 
-The plan makes a step of each, and the report expects a record of each.
+The plan has a step for each, and the report expects a record of each.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ def torches(cells: Iterable[Cell]) -> tuple[str, ...]:
 
 
 def register_parts(layout: Paths, operator: Operator, torch: str) -> tuple[str, ...]:
-    """Return the parts of register that this torch checks: none where it has nothing of the operator."""
+    """Return the parts of register that this torch checks: none if this torch has no operator to check."""
     declared = operator.spec.torch
     if not declared or (declared.overrides and not overridden_in(operator.spec, torch)):
         return ()
     own = () if declared.overrides else ("nodes", "search")
-    # Even where it defines the operator: only the file itself says whether it has a gradient.
+    # Even where it defines the operator: only the executed file shows whether it has a gradient.
     gradient = ("gradient",) if layout.torch_op(operator.name).is_file() else ()
     return ("schema", "kernel", *own, *gradient)
 
 
 def agreement(operator: Operator, cells: Sequence[Cell]) -> str | None:
     """Return the versions of torch whose exports in `cells` are compared, as "2.9+2.13", or None: a single export has
-    nothing to agree with."""
+    no other to be compared with."""
     several = len({cell.export_name for cell in cells}) > 1
     return "+".join(torches(cells)) if several and operator.spec.torch else None
 

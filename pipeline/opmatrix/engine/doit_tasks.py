@@ -41,7 +41,7 @@ DEFAULT = tuple(
 
 
 def is_reported(step: Step) -> bool:
-    """Return whether the report covers what a step leaves. What sanitizers find is asked for apart from it."""
+    """Return whether the report covers the results of a step. It does not cover those of the sanitizers."""
     return step.verdict is not None and step.group != "sanitize"
 
 

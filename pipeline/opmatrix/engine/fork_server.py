@@ -22,14 +22,14 @@ from opmatrix.processes import children, kill_group, memory
 from opmatrix.step_log import MOST_BYTES, shorten
 
 _GRACE = 1.0  # seconds between SIGABRT, which writes the Python stack to the log, and SIGKILL
-# Seconds between two looks at what steps hold and print; a runaway kernel allocates or prints some 100 MB in this time.
+# Seconds between two checks of the memory and output of steps; a kernel can allocate or print some 100 MB meanwhile.
 _POLL = 0.1
 
 
 @dataclass(kw_only=True)
 class _Running:
     answer: int
-    done: int  # the reading end of the pipe in which the step says that it is done
+    done: int  # the reading end of the pipe in which the step reports that it is done
     log: Path
     started: float
     limit: float
@@ -73,7 +73,7 @@ class Server:
         request = json.loads(message)
         started, server = time.monotonic(), os.getpid()
         done, say_done = os.pipe()
-        os.set_blocking(done, False)  # a process that the step left behind may hold the other end
+        os.set_blocking(done, False)  # a process that the step left behind may keep the other end open
         process = os.fork()
         if process == 0:
             run_step(self._entry, request, server, say_done)
@@ -161,7 +161,7 @@ class Server:
 
 
 def _printed(process: int, log: Path) -> int:
-    """Return the size in bytes of the log of a step, or, if more, of the file that gets its output for a while."""
+    """Return the size in bytes of the log of a step, or, if larger, of the file that has its output for a while."""
     sizes = [0]
     for path in (log, Path(f"/proc/{process}/fd/1")):  # `step_log.capture_stdout` changes the latter
         with suppress(OSError):

@@ -4,7 +4,7 @@ A plan depends on the content of declarations, cases and settings, on the names 
 package, and on what is installed, declared third-party headers included. It does not depend on the content of other
 inputs of steps: an edited kernel keeps the plan.
 
-The file is JSON, so that one which something else wrote is no program: doit reads it before all else.
+The file is JSON, so that reading it never executes code, even if another program wrote it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
         if cached["key"] == repr(key) and cached["headers"] == repr(_headers(paths, known)):
             return [_step(step) for step in cached["steps"]]
     steps, declared = _plan(paths, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
-    # Why an operator cannot be used may be anything, such as a module elsewhere that it imports or a busy machine.
+    # An operator may fail for a reason outside the key, such as a module elsewhere that it imports or a busy machine.
     failed = any(step.group == "declaration" for step in steps)
     if not failed and all(settled(found, read_at) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that is not writable has no cache
@@ -69,13 +69,13 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
 
 
 def _as_json(step: Step) -> dict[str, Any]:
-    """Return the fields of a step that have not their default."""
+    """Return the fields of a step that differ from their defaults."""
     given = {name: value for name, value in vars(step).items() if value != _DEFAULTS[name]}
     return given | {"cell": vars(step.cell)} if step.cell else given
 
 
 def _step(given: dict[str, Any]) -> Step:
-    """Return the step of what `_as_json` returned."""
+    """Return the step from the result of `_as_json`."""
     for name, value in given.items():
         if isinstance(value, list):
             given[name] = tuple(value)

@@ -18,8 +18,8 @@ from opmatrix.step_log import LOGGED
 
 Entry = Callable[[Sequence[str]], int]
 
-# What a step writes to its pipe after its entry returned 0. The exit code says less: any code that a step runs, such as
-# a kernel, may end the process with 0.
+# What a step writes to its pipe after its entry returned 0. The exit code does not suffice: any code that a step
+# runs, such as a kernel, may end the process with 0.
 DONE = b"done"
 
 _PR_SET_PDEATHSIG = 1

@@ -39,8 +39,8 @@ from opmatrix.wheel.settings import Dist
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the step graph is made from. `choice` holds the doit variables as they were given, `failed` the mistakes of
-    the operators that cannot be used."""
+    """The inputs of the step graph. `choice` contains the doit variables as given, `failed` the mistakes of the
+    operators that cannot be used."""
 
     layout: Paths
     operators: Sequence[Operator]
@@ -261,10 +261,10 @@ class OperatorPlan:
         return (library,) if has_torch_library(self.spec) else self.torch_op
 
     def torch_interface(self, torch: str) -> tuple[Path, ...]:
-        """What torch knows of the operator: schema, fake kernel, gradient, and its library without the kernel's object.
+        """The operator's registration in torch: schema, fake kernel, gradient, and the library without the kernel.
 
-        What the kernel could change in the results, "kernel" and "search" judge, which read the library: that it leaves
-        its inputs alone, and gives the declared dtypes and shapes.
+        What the kernel can change in the results, the parts "kernel" and "search" check, which read the library: that
+        it does not write to its inputs, and returns the declared dtypes and shapes.
         """
         return (*self.export_modules, *self.binding_objects(torch), *self.torch_op)
 
@@ -288,11 +288,11 @@ class OperatorPlan:
         )
 
     def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
-        """Return the models of a cell; one that a lowering refuses is a file as well."""
+        """Return the models of a cell; one that a lowering refuses is also a file."""
         return tuple(self.layout.model(self.name, lowering, cell, model.name) for model in self.operator.models)
 
     def data_links(self, lowering: Lowering, cell: Cell) -> Iterator[str]:
-        """Yield the links from a cell's models to the data sets of their cases, as strings: they are thousands."""
+        """Yield the links from a cell's models to the data sets of their cases, as strings: there are thousands."""
         for model in self.operator.models:
             folder = self.layout.model(self.name, lowering, cell, model.name).parent
             yield from (f"{folder}/{DATA_SET}{index}" for index in range(len(model.cases)))

@@ -20,8 +20,8 @@ UNVERIFIED = "unverified"
 
 
 def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps; `made` are all others. Where the project declares no wheel, only `dist`, whose message says what
-    to write; with a choice of cells none, since a wheel needs the default ones."""
+    """Yield the steps; `made` are all others. If the project declares no wheel, yield only `dist`, whose message
+    explains what to write; with a choice of cells nothing, because a wheel needs the default ones."""
     if plan.choice != Choice():
         return
     if not plan.dist:
@@ -61,11 +61,11 @@ def _link_wheel(plan: Plan, dist: Dist) -> Step:
 
 
 def _dist(plan: Plan, dist: Dist, *, proofs: Sequence[Step] | None) -> Step:
-    """Return the step that packs what `proofs` verify, or, with None, what nobody verified."""
+    """Return the step that packs the operators that `proofs` verify, or, with None, unverified ones."""
     layout, chosen = plan.layout, dist.chosen(plan.operators)
     licenses = [*dist.licenses, *(file for files in dist.third_party.values() for file in files)]
     kind = [] if proofs is not None else [UNVERIFIED]
-    # What the cases are that are run from the wheel, and in which cells their operators are verified.
+    # The cases that run from the wheel, with their tolerances and models.
     cases = [[as_data(o.spec.tolerances), [as_data(model) for model in o.models]] for o in chosen]
     return make_step(
         plan,
@@ -101,7 +101,7 @@ def _dist(plan: Plan, dist: Dist, *, proofs: Sequence[Step] | None) -> Step:
 
 
 def _evidence(plan: Plan, dist: Dist, proofs: Sequence[Step]) -> Iterator[Path]:
-    """Yield the files by which the wheel is proved to be of verified operators."""
+    """Yield the files that show that the wheel's operators are verified."""
     layout = plan.layout
     yield layout.linked_record
     for operator in dist.chosen(plan.operators):

@@ -16,13 +16,13 @@ from opmatrix.wheel.settings import Dist
 
 
 def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
-    """Write both libraries to build/linked/, and the digests of what they are linked of. Raises CompileError, and
-    DistError for a placeholder."""
+    """Write both libraries to build/linked/, and the digests of their objects. Raises CompileError, and DistError for a
+    placeholder."""
     placeholders.require_filled(layout, [o.name for o in operators])
     specs = [o.spec for o in operators if has_kernel(o.spec)]
     libraries = {side: layout.linked_library(dist.name, side) for side in sides(operators)}
     for made in (*layout.link_folder.glob("*.o"), *libraries.values()):
-        made.unlink(missing_ok=True)  # ninja compares only time stamps, so it would keep what somebody else wrote
+        made.unlink(missing_ok=True)  # ninja compares only time stamps, so it would keep another program's file
     link(layout, specs, libraries, display_name=dist.name)
     objects = [path for spec in specs for path in layout.objects(spec.name, *shared_objects(spec))]
     digests.write(layout.linked_record, layout.root, objects=objects, libraries=libraries.values())

@@ -43,7 +43,7 @@ def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = N
 
 
 def run(layout: Paths, operator: Operator, *, part: Part) -> None:
-    """Test one part and write its record. Raises RegisterError with what is wrong, which the record has too."""
+    """Test one part and write its record. Raises RegisterError with the faults, which the record also contains."""
     path = layout.register_manifest(operator.name, part, torch=torch_minor())
     record = CheckRecord(op=operator.name, check=part, torch=torch_minor(), outcome="failed")
     try:
@@ -55,7 +55,7 @@ def run(layout: Paths, operator: Operator, *, part: Part) -> None:
 
 
 def _judged(part: Part, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the outcome of a part in which nothing is wrong, and why nothing was checked if so."""
+    """Return the outcome of a part without faults, and, if nothing was checked, the reason."""
     skipped = [str(result["skipped"]).removeprefix("skipped: ") for result in results if "skipped" in result]
     if part == "gradient" and not results:
         skipped = ["torch_op.py has no gradient"]

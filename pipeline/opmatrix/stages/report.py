@@ -92,7 +92,7 @@ def _wrong(records: Sequence[Found], noun: str) -> str:
 
 
 def _others(layout: Paths, expected: Set[Path]) -> Iterator[Found]:
-    """Yield what else the engine lists: valid verdicts and records of earlier runs, and failures of steps."""
+    """Yield the other files that the engine lists: valid verdicts and records of earlier runs, failures of steps."""
     with suppress(FileNotFoundError):
         for path in map(Path, layout.verdict_list.read_text().splitlines()):
             if path not in expected:

@@ -1,4 +1,4 @@
-"""The digests of objects, and of the libraries that are linked of them: by them a wheel proves what it is linked of."""
+"""Digests of objects and of the libraries linked from them, with which dist checks a wheel."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ _OUTPUTS = ("*.o", "*.so", "stub/*.so")
 
 
 def run_ninja(ninja: str, folder: Path, *, jobs: str) -> subprocess.CompletedProcess[str]:
-    """Print the command and run it, after removing each object and library that the last ninja did not leave so.
+    """Print the command and run it, after removing each object and library that differs from what the last ninja left.
 
-    ninja compares time stamps alone: what is damaged, or was put there by something else, and is newer than its sources
+    ninja compares only time stamps: a file that is damaged, or written by another program, and newer than its sources
     would stay, and be linked and shipped.
     """
     record, made = folder / MADE, dict[str, str]()

@@ -3,8 +3,8 @@
     torch   import it, run every case, its fake kernels and gradients, and export every model with both exporters
     ort     run every case of those models in ONNX Runtime; torch is not importable
 
-Imports nothing of opmatrix, and makes it impossible to import: what the wheel lacks is then missing here too. Writes
-the outputs of each case as TensorProtos; ends with 1 and one line on stderr where the wheel does not work.
+Imports nothing of opmatrix and blocks its import, so that a module that the wheel lacks is missing here as well. Writes
+the outputs of each case as TensorProtos; ends with 1 and one line on stderr if the wheel does not work.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def check_gradient(name: str, operator: Job) -> None:
 
 
 def write_model(job: Job, wheel: Any, export: Job) -> None:
-    """Export the models in one graph. Where that fails, export those of each operator, to name the one at fault."""
+    """Export the models in one graph. If that fails, export those of each operator, to find the wrong one."""
     try:
         _export(job, wheel, export, export["operators"])
     except Exception as whole:  # an exporter may raise anything

@@ -48,7 +48,7 @@ _DEEPEST = 80  # brackets in a path
 
 
 def _unwritable(text: str) -> str | None:
-    """Return why a text cannot be part of a generated file, or None."""
+    """Return why a string cannot be part of a generated file, or None."""
     try:
         text.encode()
     except UnicodeEncodeError:
