@@ -1,4 +1,4 @@
-"""What a wheel is linked of is compared with what was verified, by files alone: each difference is one sentence."""
+"""A wheel's objects are compared with the verified ones, only by files: each difference is one message."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_verified_passes(built: Paths) -> None:
 
 
 def again(paths: Paths) -> None:
-    """Link again, of the objects that there are."""
+    """Link again, from the present objects."""
     objects = paths.objects(NAME, "kernel", "torch", "ort", "runtime")
     linked = [paths.linked_library("my_ops", side) for side in ("torch", "ort")]
     digests.write(paths.linked_record, paths.root, objects=objects, libraries=linked)
@@ -79,7 +79,7 @@ def swapped_library(paths: Paths) -> None:
 
 
 def compiled_again(paths: Paths) -> None:
-    """The kernel is another one, and nothing was verified since."""
+    """The kernel is another one, and was not verified since."""
     objects = paths.objects(NAME, "kernel", "torch", "ort", "runtime")
     libraries = [paths.torch_library(NAME), paths.ort_library(NAME)]
     libraries[1].write_text("another")
