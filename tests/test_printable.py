@@ -1,4 +1,4 @@
-"""What comes from a model, a schema or a process is shown with its control characters as escapes, and shortened."""
+"""Names and output from a model, a schema or a process are printed with escaped control characters, and shortened."""
 
 from __future__ import annotations
 

@@ -302,7 +302,7 @@ STAGES: Mapping[str, Stage] = {
     "link-wheel": ("link the operators that ship into one pair of libraries",),
     "dist": (
         "build a wheel of the operators that ship, and run them from it",
-        _flag("--unverified", "whatever is verified; the wheel's version and dist.json say so"),
+        _flag("--unverified", "skip the verification; the wheel's version and dist.json show that"),
     ),
     "report": (
         "show and write what is known about every cell",

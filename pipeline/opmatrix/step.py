@@ -25,7 +25,7 @@ class Fingerprint(str):
 
 
 class Config(str):
-    """The configuration of a step as a string, with the fingerprints in it. The kept plan has the string alone."""
+    """The configuration of a step as a string, with the fingerprints in it. The cached plan has only the string."""
 
     fingerprints: tuple[Fingerprint, ...]
 

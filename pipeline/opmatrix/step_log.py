@@ -17,7 +17,7 @@ LOGGED = "OPMATRIX_LOGGED"  # set in the environment of a step whose output goes
 
 # The engine stops a step that prints more: a kernel that prints its input would fill the disk.
 MOST_BYTES = 100_000_000
-_KEPT = 1_000_000  # bytes at the beginning and at the end of a longer log, which stay when the step has ended
+_KEPT = 1_000_000  # bytes at the beginning and at the end of a longer log, which remain when the step has ended
 
 _MARK = "# "
 _RUNNING = "# at "

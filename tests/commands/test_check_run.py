@@ -1,4 +1,4 @@
-"""The runner of `doit check`, with a function of this file for its parts: their answers count, not exit codes."""
+"""The runner of `doit check`, with a function of this file for its parts: their results count, not their exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opmatrix.project.paths import Paths
 
 
 def entry(arguments: Sequence[str]) -> int:
-    """Do what the file `what` says in place of a part of the check."""
+    """Do what the file `what` names in place of a part of the check."""
     part, folder = arguments[0].removeprefix("check-"), Path(arguments[arguments.index("--into") + 1])
     match Path("what").read_text():
         case "end":

@@ -1,4 +1,4 @@
-"""Whatever the files of an operator do, reading them ends with one sentence, and the other operators are read."""
+"""Any fault in the files of an operator ends in one message, and the other operators are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.declaration.test_load import CASES, SPEC, project
 ROOT = Path(__file__).parents[2]
 OTHER = SPEC.replace("group_norm", "other").replace("mydomain", "other").replace("mygroupnorm", "Other")
 ONLY = "while it was read. It only has to define values"
-# Makes the first model's only input something else, behind the text of cases.py.
+# Makes the first model's only input something else, at the end of cases.py.
 WITH_INPUT = """
 from dataclasses import replace
 MODELS = (replace(MODELS[0], cases=(replace(MODELS[0].cases[0], inputs=MODELS[0].cases[0].inputs | {{"x": {0}}}),)),)

@@ -100,7 +100,7 @@ def test_a_build_folder_of_an_older_opmatrix_is_removed_with_one_sentence(
 def test_a_damaged_byte_of_the_header_costs_the_state_and_never_a_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every byte of the first 100. What SQLite says of some is that the file is read-only or of a newer format."""
+    """Every byte of the first 100. For some, SQLite reports that the file is read-only or of a newer format."""
     path = tmp_path / "build/state.db"
     sound = Journal(str(path), None)
     for name in "ab":

@@ -52,7 +52,7 @@ def test_changed_files(before: dict[str, str], now: dict[str, str | None], sente
     "before, now, sentence",
     [
         ({"a.so": "1"}, {"a.so": None}, "a.so is missing"),
-        ({"a.so": "1"}, {"a.so": "2"}, "a.so was written by something else"),
+        ({"a.so": "1"}, {"a.so": "2"}, "a.so changed since this step last succeeded"),
         ({}, {"a.so": None}, "a.so is missing"),
         ({}, {"a.so": "1"}, "a.so is to be written, too"),
         ({"a.so": "1"}, {}, "a.so is no longer to be written"),

@@ -201,7 +201,7 @@ def test_a_damaged_state_database(chain: Project, how: str) -> None:
 
 @pytest.mark.parametrize("command", ["why", "run"])
 def test_a_state_database_damaged_at_a_byte_that_opens(chain: Project, command: str) -> None:
-    """Byte 20: how much of each page SQLite leaves free. The damage shows at the first page that is read or written."""
+    """Byte 20 is the space that SQLite leaves free in a page. SQLite notices at the first page that it reads."""
     state = chain.root / "build/state.db"
     content = state.read_bytes()
     state.write_bytes(content[:20] + b"\xff" + content[21:])

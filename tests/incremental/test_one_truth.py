@@ -104,8 +104,8 @@ DODO = conftest.DODO.replace("import Step\n", "import CheckKey, Step\n").replace
 
 
 @dataclass(frozen=True)
-class Told:
-    """What one output says: how many records there are, and the names of the wrong ones."""
+class Content:
+    """The content of one output: how many records it has, and the names of the wrong ones."""
 
     cells: int
     checks: int
@@ -148,7 +148,7 @@ class Planted:
         yield step("compile:my_op", "make", library, generated, layout.ort_headers)
         yield step("data:my_op", "make", data)
         yield step("draw-inputs:my_op", "make", drawn)
-        # Nothing that has a record needs this one, so that the plan gives it one.
+        # No step with a record depends on this one, so the plan gives it a record.
         lonely = layout.failure_record("lonely", "codegen:lonely")
         yield step("codegen:lonely", "make", layout.generated("lonely") / "x.h", root / "lonely.txt",
                    check=["lonely", "codegen"], verdict=str(lonely.relative_to(root)))  # fmt: skip
@@ -176,13 +176,13 @@ class Planted:
         report["command"] = ["report_real", *cells]
         yield report | {"discovered_inputs": str(layout.verdict_list.relative_to(root))}
 
-    def told(self) -> dict[str, Told]:
-        """Return what each file of the report says."""
+    def read(self) -> dict[str, Content]:
+        """Return the content of each file of the report."""
         data, xml, summary, html = self.layout.report_files
         return {"json": in_json(data), "junit": in_junit(xml), "summary": in_summary(summary), "page": in_page(html)}
 
 
-def in_json(path: Path) -> Told:
+def in_json(path: Path) -> Content:
     found = json.loads(path.read_text())
     names = {f"{c['op']}-custom@torch{c['torch']}-{c['exporter']}-opset{c['opset']}-ort{c['ort']}": c
              for c in found["cells"]}  # fmt: skip
@@ -192,16 +192,16 @@ def in_json(path: Path) -> Told:
     wrong = frozenset(name for name, c in names.items() if c["outcome"] in ("failed", "mismatched"))
     counts, checks = found["counts"], found["check_counts"]
     assert sum(c["failed"] + c["mismatched"] for c in (counts, checks)) == len(wrong)
-    return Told(counts["cells"], checks["checks"], wrong)
+    return Content(counts["cells"], checks["checks"], wrong)
 
 
-def in_junit(path: Path) -> Told:
+def in_junit(path: Path) -> Content:
     root = ElementTree.fromstring(path.read_text())
     suites = {suite.get("name", ""): suite for suite in root.iter("testsuite")}
     wrong = {name for name, s in suites.items() if int(s.get("errors", 0)) + int(s.get("failures", 0))}
     assert int(root.get("errors", 0)) + int(root.get("failures", 0)) == len(wrong)
     cells = sum("-opset" in name for name in suites)
-    return Told(cells, len(suites) - cells, frozenset(wrong))
+    return Content(cells, len(suites) - cells, frozenset(wrong))
 
 
 TOTALS = re.compile(r"(\d+) cells: ([\w, ]+); (\d+) checks: ([\w, ]+)$", re.MULTILINE)
@@ -215,16 +215,16 @@ def in_totals(text: str) -> tuple[int, int, int]:
     return int(found[1]), int(found[3]), wrong
 
 
-def in_summary(path: Path) -> Told:
+def in_summary(path: Path) -> Content:
     text = path.read_text()
     cells, checks, wrong = in_totals(text.splitlines()[0])
     listed = text.partition("### What is wrong")[2].partition("### ")[0]
     names = frozenset(re.findall(r"^- `(\S+)`$", listed, re.MULTILINE))
     assert wrong == len(names)
-    return Told(cells, checks, names)
+    return Content(cells, checks, names)
 
 
-def in_page(path: Path) -> Told:
+def in_page(path: Path) -> Content:
     text = path.read_text()
     found = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
 
@@ -237,12 +237,12 @@ def in_page(path: Path) -> Told:
     named = [(f"{op}-custom@torch{torch}-{e}-opset{opset}-ort{ort}", o) for op, torch, e, opset, ort, o in rows]
     named += [(check["name"], check["outcome"]) for check in found["checks"]]
     wrong = frozenset(name for name, outcome in named if outcome in ("failed", "mismatched"))
-    return Told(len(outcomes), len(found["checks"]), wrong)
+    return Content(len(outcomes), len(found["checks"]), wrong)
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
-    """A project that is up to date. Each test plants a failure of its own in what the test before left."""
+    """A project that is up to date. Each test plants its own failure in the project that the previous test left."""
     made = Planted(tmp_path_factory.mktemp("truth"))
     done = made.run()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -252,7 +252,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
 def test_a_run_without_a_failure(planted: Planted) -> None:
     done = planted.run()
     assert done.returncode == 0
-    assert set(planted.told().values()) == {Told(2, 6, frozenset())}
+    assert set(planted.read().values()) == {Content(2, 6, frozenset())}
 
 
 REGISTER = "register:my_op-{}@torch2.13"
@@ -263,7 +263,7 @@ WITH_LIBRARY = CELLS | CHECKS - {"my_op-gradient@torch2.13"}
 NODES, KERNEL, SEARCH = (f"my_op-{part}@torch2.13" for part in ("nodes", "kernel", "search"))
 ON_LEGACY, ON_DYNAMO = VERIFY
 EXPORT = "export:my_op-custom@torch2.13-dynamo-opset18"
-# By name: the commands of the steps that fail, by task, and the names of what is wrong then.
+# By name: the commands of the steps that fail, by task, and the names of the wrong cells and checks.
 FAILURES: dict[str, tuple[dict[str, str], set[str]]] = {
     "headers": ({"headers": "throw"}, WITH_LIBRARY),
     "codegen": ({"codegen:my_op": "throw"}, CELLS | CHECKS | {AGREEMENT}),
@@ -283,7 +283,7 @@ FAILURES: dict[str, tuple[dict[str, str], set[str]]] = {
     "writes another record": ({RECORDED[NODES]: "other", VERIFY[ON_LEGACY]: "other"}, {NODES, ON_LEGACY}),
     "checks nothing": (dict.fromkeys(RECORDED.values(), "prove_nothing"), {*RECORDED}),
 }
-# These steps end well: the report finds what is wrong with their records.
+# These steps succeed: the report finds the faults of their records.
 FOUND_BY_REPORT = {"damage", "other", "prove_nothing"}
 
 
@@ -294,7 +294,7 @@ def test_every_output_names_the_same_failures(planted: Planted, name: str) -> No
     said = done.stdout
     assert done.returncode != 0
     checks = 6 + len(wrong & {"lonely-codegen"})
-    assert planted.told() == dict.fromkeys(("json", "junit", "summary", "page"), Told(2, checks, frozenset(wrong)))
+    assert planted.read() == dict.fromkeys(("json", "junit", "summary", "page"), Content(2, checks, frozenset(wrong)))
     assert in_totals(said) == (2, checks, len(wrong))
     assert all(re.search(rf"^[✗≠X!=]+ (failed|mismatched) {re.escape(name)}$", said, re.MULTILINE) for name in wrong)
     failed = sorted(["report", *([] if {*commands.values()} & FOUND_BY_REPORT else commands)])
@@ -312,13 +312,13 @@ def test_the_last_line_of_a_run_without_a_report_names_what_failed(planted: Plan
     assert last.endswith(" failed (register:my_op-kernel@torch2.13)") or " (register:my_op-kernel@torch2.13)," in last
     assert before == "build/report/ is of an earlier run; `doit` writes it with these results"
     assert planted.run("--continue", **{REGISTER.format("kernel").replace(":", "__"): "judge"}).returncode != 0
-    assert planted.told()["json"].wrong == {"my_op-kernel@torch2.13"}
+    assert planted.read()["json"].wrong == {"my_op-kernel@torch2.13"}
 
 
 def test_a_failure_that_is_repaired_leaves_no_record(planted: Planted) -> None:
     planted.run("--continue", codegen__lonely="throw")
     assert planted.run().returncode == 0
-    assert set(planted.told().values()) == {Told(2, 6, frozenset())}
+    assert set(planted.read().values()) == {Content(2, 6, frozenset())}
 
 
 def test_an_input_that_is_restored_leaves_no_record_that_it_was_missing(planted: Planted) -> None:
@@ -340,12 +340,12 @@ def test_records_of_earlier_runs_are_in_the_report_while_they_are_valid(tmp_path
     assert planted.run().returncode == 0
     planted.torch = "2.13"
     done = planted.run()
-    assert "\nbeside them, of earlier runs: 2 cells: 2 verified; 6 checks: 6 verified\n" in done.stdout
-    assert set(planted.told().values()) == {Told(4, 12, frozenset())}
+    assert "\nfrom earlier runs: 2 cells: 2 verified; 6 checks: 6 verified\n" in done.stdout
+    assert set(planted.read().values()) == {Content(4, 12, frozenset())}
     # The cells and the kernel's check read the data; the other checks of torch 2.9 do not.
     done = planted.run(data__my_op="vary")
     assert "out of date: my_op-kernel@torch2.9, torch2.9-dynamo-opset18-ort1.31" in done.stdout
-    assert set(planted.told().values()) == {Told(2, 11, frozenset())}
+    assert set(planted.read().values()) == {Content(2, 11, frozenset())}
 
 
 def test_a_failed_record_of_an_earlier_run_stays(tmp_path: Path) -> None:
@@ -354,4 +354,4 @@ def test_a_failed_record_of_an_earlier_run_stays(tmp_path: Path) -> None:
     assert planted.run("--continue", **{"register__my_op-nodes@torch2.9": "judge"}).returncode != 0
     planted.torch = "2.13"
     assert planted.run().returncode == 0, "what was asked for is verified"
-    assert set(planted.told().values()) == {Told(4, 12, frozenset({"my_op-nodes@torch2.9"}))}
+    assert set(planted.read().values()) == {Content(4, 12, frozenset({"my_op-nodes@torch2.9"}))}

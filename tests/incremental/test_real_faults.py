@@ -44,7 +44,7 @@ def test_a_new_header_earlier_in_the_include_path(real: RealProject, place: str)
 
 
 def test_a_header_of_onnx_runtime_is_edited(real: RealProject, tmp_path: Path) -> None:
-    """They are outside the checkout, where the step sdk found them."""
+    """They are outside the checkout, where the step headers found them."""
     assert real.run().returncode == 0
     found = Path(json.loads(real.layout.ort_headers.read_text())["path"])
     folder = shutil.copytree(found, tmp_path / "headers")
@@ -186,8 +186,8 @@ def finish(real: RealProject) -> None:
 
 
 def written(real: RealProject) -> dict[str, bytes]:
-    """Return the content of every file that a step wrote, without the seconds that it took. Of the report, which also
-    says what changed since the last one, the records."""
+    """Return the content of every file that a step wrote, without its duration. For the report, which also
+    contains the changes since the last one, return only the records."""
     database = sqlite3.connect(real.root / "build/state.db")
     rows = database.execute("select detail from step where key is not null").fetchall()
     database.close()

@@ -80,7 +80,7 @@ def test_an_output_that_another_program_wrote(chain: Project, text: str) -> None
 
 
 def test_an_output_that_something_else_wrote_is_made_again(chain: Project) -> None:
-    """By a step that leaves what is newer than its source, and with a state that knows nothing of the file."""
+    """By a step that keeps a file newer than its source, and with a state that has no record of the file."""
     chain.steps[1]["command"][0] = "keep"
     assert chain.doit().returncode == 0
     for state in ("build/state.db", "ran"):
@@ -91,7 +91,7 @@ def test_an_output_that_something_else_wrote_is_made_again(chain: Project) -> No
 
 
 def test_an_output_that_the_step_itself_wrote_stays(chain: Project) -> None:
-    """An edit that does not change it, and a failure: ninja takes a file that was written again for a new one."""
+    """After an edit that does not change it, and after a failure: for ninja, a file written again is new."""
     chain.steps[1]["command"][0] = "keep"
     assert chain.doit().returncode == 0
     before = (chain.root / "build/a.so").stat()
@@ -103,7 +103,7 @@ def test_an_output_that_the_step_itself_wrote_stays(chain: Project) -> None:
 
 
 def test_a_record_is_gone_while_its_step_runs(chain: Project) -> None:
-    """The record of what an earlier run found is no result of a step that ends in its middle."""
+    """A step that ends early must not leave the record of an earlier run as its result."""
     record = chain.step("register:a", "copy", "build/a.so", "build/register/a.json")
     assert chain.doit().returncode == 0 and (chain.root / "build/register/a.json").exists()
     record["command"][0] = "end"

@@ -330,7 +330,7 @@ def test_a_finding_is_one_line_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> N
     assert shown[Plain].splitlines() == [
         "  X nodes             it is so. Do that",
         "  ok runs              fast",
-        "1 wrong, 1 right",
+        "1 failed, 1 passed",
     ]
 
 

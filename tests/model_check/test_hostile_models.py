@@ -1,4 +1,4 @@
-"""`doit check` on models that nobody exported: each fault is one finding or one sentence, in bounded time."""
+"""`doit check` on malformed models: each fault is one finding or one message, in bounded time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def recursive() -> ModelProto:
 
 
 def checked(made: ModelProto | bytes, root: Path, folder: Path) -> tuple[list[Finding], str]:
-    """Return what check-read finds, and the sentence with which it refuses the file."""
+    """Return what check-read finds, and the message with which it rejects the file."""
     from opmatrix.stages import check_read
 
     path = folder / "model.onnx"

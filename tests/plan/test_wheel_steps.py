@@ -36,7 +36,7 @@ def test_dist_comes_after_all_that_verifies_its_operators(root: Path) -> None:
 
 
 def test_the_stage_looks_for_the_same_records(root: Path) -> None:
-    """Run by hand it knows no plan."""
+    """Run by hand, it has no plan."""
     layout = Paths(root)
     plan, found = planned(layout)
     torch = minor(plan.versions.torch)

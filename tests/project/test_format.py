@@ -47,7 +47,7 @@ def test_a_path_in_which_nothing_can_be_built_is_refused_before_anything_is_made
     project(folder, f"[tool.opmatrix]\nformat = {FORMAT}\n")
     done = subprocess.run([*DOIT, "list"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"the path of the project holds {found}: '")
+    assert done.stderr.startswith(f"the path of the project contains {found}: '")
     assert done.stderr.endswith("'. Nothing can be built there. Rename the folder\n") and done.stderr.count("\n") == 1
     assert not (folder / "build").exists()
 

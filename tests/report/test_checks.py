@@ -83,7 +83,7 @@ def test_a_record_that_proves_nothing_has_failed(layout: Paths, found: CheckReco
 
 
 def test_the_declaration_of_an_operator_without_cells_fails_the_report(layout: Paths) -> None:
-    """The engine lists the record: nothing else says that such an operator exists."""
+    """The engine lists the record: no other file shows that such an operator exists."""
     failed = CheckRecord(op="op", check="declaration", outcome="failed", detail="ops/op/spec.py:3: SyntaxError")
     verdict.write(layout.declaration_record("op"), failed)
     layout.report.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The file of drawn cases: it keeps every bit, equal content gives equal bytes, and no file of it runs code."""
+"""The file of drawn cases: it keeps every bit, equal content gives equal bytes, and reading it runs no code."""
 
 from __future__ import annotations
 

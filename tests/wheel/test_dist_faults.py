@@ -97,7 +97,7 @@ def by_hand(project: Project, *arguments: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=project.root, capture_output=True, text=True)
 
 
-# What follows plants faults in a wheel that is packed already, of group_norm of the seeds, with one exporter.
+# These tests plant faults in a packed wheel of the seeds' group_norm, with one exporter.
 
 
 def packed(wheel: Path, plant: Callable[[str, bytes], bytes]) -> bytes:
@@ -121,7 +121,7 @@ def replaced(file: str, old: str, new: str) -> Callable[[str, bytes], bytes]:
 
 
 def without_operators(name: str, content: bytes) -> bytes:
-    """A library for ONNX Runtime that registers nothing, as of a RegisterCustomOps that forgot them."""
+    """A library for ONNX Runtime that registers nothing, as if RegisterCustomOps lacked its operators."""
     if not name.endswith("_ort.so"):
         return content
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What a wheel is linked of is compared with what was verified, by files alone: each difference is one sentence."""
+"""A wheel's objects are compared with the verified ones, only by files: each difference is one message."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class ModelCheck:
         self, part: str, model: str, folder: Path, *options: str, server: str | None = None
     ) -> tuple[list[Finding], Mapping[str, Any], str]:
         """Run one part in a server, None: the light one; return its findings, its other results, and how it died.
-        Raises UsageError if it cannot read the model. A part without an answer died, whatever its exit code."""
+        Raises UsageError if it cannot read the model. A part without results has died, with any exit code."""
         path = folder / f"{part}.json"
         path.unlink(missing_ok=True)
         log = self._paths.log(

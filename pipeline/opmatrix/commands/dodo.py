@@ -109,7 +109,7 @@ def _with_unverified(words: Sequence[str]) -> list[str]:
 
 
 def _require_wheel_steps(words: Sequence[str], tasks: Sequence[Task]) -> None:
-    """Raise UsageError where steps of a wheel are asked for, and the choice of cells has none."""
+    """Raise UsageError if steps of a wheel are selected, and the choice of cells has none."""
     asked = any(word.partition(":")[0] in (DIST, LINK) for word in words)
     if asked and not any(isinstance(task, StepTask) and task.step.group == DIST for task in tasks):
         raise UsageError("a wheel ships what is verified in the default cells: run `doit dist` without torch=, ort=, "

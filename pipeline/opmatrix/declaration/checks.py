@@ -1,6 +1,6 @@
 """Which checks an operator has besides its cells: the parts of register in each torch, and the agreement of exports.
 
-The plan makes a step of each, and the report expects a record of each.
+The plan has a step for each, and the report expects a record of each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def register_parts(layout: Paths, operator: Operator, torch: str) -> tuple[Part,
 
 def agreement(operator: Operator, cells: Sequence[Cell]) -> str | None:
     """Return the versions of torch whose exports in `cells` are compared, as "2.9+2.13", or None: a single export has
-    nothing to agree with."""
+    no other to be compared with."""
     several = len({cell.export_name for cell in cells}) > 1
     return "+".join(torches(cells)) if several and operator.spec.torch else None
 

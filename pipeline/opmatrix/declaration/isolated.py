@@ -1,4 +1,4 @@
-"""Read the operators of a project in a child process, so that nothing that their files do reaches this one.
+"""Read the operators of a project in a child process, so that their files cannot end, block or change this one.
 
 spec.py and cases.py are code of the project: they can end the process, never end, or take all memory. A child reads one
 operator after the other and sends each through a pipe. When it dies, exceeds a limit, or stops answering, the operator
@@ -32,8 +32,8 @@ from opmatrix.processes import kill_group, memory, signal_name
 from opmatrix.project.paths import Paths
 
 SECONDS = 30  # for one operator; the slowest of this repository takes 2 ms, an import of torch 2 s
-MEGABYTES = 2000  # that the child and what it starts may take beyond what this process has
-_POLL = 0.05  # seconds between two looks at the child while it is silent
+MEGABYTES = 2000  # for the child and its processes, in addition to the memory of this process
+_POLL = 0.05  # seconds between two checks of the child while it sends nothing
 _LENGTH = 8  # bytes of the length before each message
 
 Result = tuple[str, Operator | None, list[str]]  # the folder, and the operator or its mistakes
@@ -48,7 +48,7 @@ _deaths: dict[Path, tuple[Marks, Result]] = {}
 def read_operators(layout: Paths, *, seconds: float = SECONDS, megabytes: float = MEGABYTES) -> Declared:
     """Return the operators, for planning, and the mistakes of those that cannot be used.
 
-    A function in a declaration, such as `Model.around`, comes without the names that it uses, so it must not be called.
+    A function in a declaration, such as `Model.around`, has lost the names that it uses, so it must not be called.
     """
     return start_reading(layout, seconds=seconds, megabytes=megabytes)()
 
@@ -141,7 +141,7 @@ class _Child:
         self._poll.register(self._pipe)
 
     def receive(self, deadline: float) -> Any:
-        """Return the next message: the file that the child is at, the result of an operator, or a _Death."""
+        """Return the next message: the file that the child reads, the result of an operator, or a _Death."""
         while (message := self._message()) is None:
             if self._poll.poll(_POLL * 1000):
                 if data := os.read(self._pipe, 1 << 20):
@@ -208,7 +208,7 @@ def _serve(layout: Paths, names: Sequence[str], pipe: int, seconds: float) -> No
     try:
         _prepare(pipe)
         for name in names:
-            signal.alarm(int(seconds) + 5)  # ends this process also where its parent was killed
+            signal.alarm(int(seconds) + 5)  # ends this process even if its parent was killed
             send(_result(*read(layout, name, at=lambda file: send(pickle.dumps(file)))))
         status = 0
     finally:
@@ -216,7 +216,7 @@ def _serve(layout: Paths, names: Sequence[str], pipe: int, seconds: float) -> No
 
 
 def _prepare(pipe: int) -> None:
-    os.setpgid(0, 0)  # Ctrl-C goes to the parent alone, which ends this process
+    os.setpgid(0, 0)  # Ctrl-C reaches only the parent, which ends this process
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
@@ -260,7 +260,7 @@ _PICKLED_BY_NAME: set[type] = {*_CLASSES, *(plain for _, plain, _ in _PLAIN)}
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles a declaration as plain values, so that what arrives runs no code and needs no module of the project."""
+    """Pickles a declaration as plain values, so that loading them runs no code and needs no module of the project."""
 
     def reducer_override(self, value: Any) -> Any:
         kind = type(value)

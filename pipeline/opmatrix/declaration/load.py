@@ -118,8 +118,8 @@ def unknown_operator(name: str, names: Iterable[str]) -> UsageError:
 
 
 def declared(found: Iterable[tuple[str, Operator | None, Sequence[str]]]) -> Declared:
-    """Return what follows from the folders of ops/, each with its operator or its mistakes: names that several declare,
-    and operators that use one that failed, are mistakes too."""
+    """Return what follows from the folders of ops/, each with its operator or its mistakes: names that several
+    operators declare, and operators that use a failed one, are mistakes too."""
     operators: dict[str, Operator] = {}
     failed: dict[str, list[str]] = {}
     for folder, operator, wrong in found:
@@ -143,7 +143,7 @@ def declared(found: Iterable[tuple[str, Operator | None, Sequence[str]]]) -> Dec
 
 
 def _uses(operators: Mapping[str, Operator], failed: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the operators that use one that is not there or that has no node, each with the mistake."""
+    """Yield the operators that use one that does not exist or that has no node, each with the mistake."""
     for name, operator in operators.items():
         for used in operator.spec.uses:
             if used not in operators and used not in failed:
@@ -156,7 +156,7 @@ def _uses(operators: Mapping[str, Operator], failed: Collection[str]) -> Iterato
 def read(layout: Paths, name: str, at: Callable[[str], object] = len) -> tuple[Operator | None, list[str]]:
     """Return the operator of a folder in ops/, or None and its mistakes, whatever its files raise.
 
-    `at` is called with each file before it is executed; `len` does nothing with it.
+    `at` is called with each file before it is executed; the default, `len`, has no effect.
     """
     try:
         operator, mistakes = _read(layout, name, at)

@@ -20,12 +20,12 @@ _OF_OTHERS = re.compile(r"__init__\.py|conftest\.py|bench\.py|test_\w+\.py|\w+_t
 
 def is_operator(folder: Path) -> bool:
     """Return whether a folder of ops/ is an operator: it has a spec.py of any kind, or another file that only an
-    operator has, or a misspelt spec.py. Otherwise an operator would vanish without a word."""
+    operator has, or a misspelt spec.py. Otherwise an operator would be missing without a message."""
     try:
         found = os.listdir(folder)  # noqa: PTH208 - names, where iterdir makes paths
     except NotADirectoryError:
         return False
-    except OSError:  # no permission, or a link to nowhere or to itself: reading it says so
+    except OSError:  # no permission, or a link to nowhere or to itself: `read` reports it
         return True
     return any(name in PYTHON or (name.endswith(".py") and did_you_mean(name, PYTHON[:1])) for name in found)
 

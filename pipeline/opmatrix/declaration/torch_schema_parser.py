@@ -78,7 +78,7 @@ class Schema:
 
 
 def refuse(what: str, text: str, places: Iterable[tuple[int, str]]) -> NoReturn:
-    """Raise UsageError with each reason below its position in `text`; of a long text, with what is around it."""
+    """Raise UsageError with each reason below its position in `text`; of a long schema, only the part around it."""
     found = sorted(places)
     lines = [what] if len(text) > _LONG else [what, f"  {text}"]
     for at, reason in found[:_MOST]:
@@ -91,9 +91,9 @@ def refuse(what: str, text: str, places: Iterable[tuple[int, str]]) -> NoReturn:
     raise UsageError("\n".join(lines))
 
 
-# What is shown of a schema that no terminal can show: characters, and mistakes.
+# Limits of the message for a schema that is too long to print: characters, and mistakes.
 _LONG, _AROUND, _MOST = 1000, 60, 20
-# More than any schema of torch has: brackets within brackets, and items of a list with a default for each.
+# More than any schema of torch has: nested brackets, and items of a list with a default for each.
 _DEEPEST, _LONGEST = 20, 1000
 
 

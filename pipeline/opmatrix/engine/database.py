@@ -175,8 +175,8 @@ class Journal:
 def is_damage(error: Exception, state: Path) -> bool:
     """Return whether the state database is damaged, and not only its disk full or its folder read-only.
 
-    Python's sqlite3 raises OperationalError also for what cannot be decoded, and for damaged bytes in the header that
-    seem to forbid writing.
+    Python's sqlite3 also raises OperationalError for bytes that cannot be decoded, and for damaged bytes in the header
+    that read as a ban on writing.
     """
     if not isinstance(error, sqlite3.OperationalError):
         return not isinstance(error, OSError)

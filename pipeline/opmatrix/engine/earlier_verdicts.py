@@ -117,8 +117,8 @@ class _Journal:
         )
 
     def _is_made(self, step: Step, inputs: Iterable[str]) -> bool:
-        """Return whether what other steps made for this check's versions of torch alone is up to date: the exports that
-        it compares, and a library that is compiled for one torch."""
+        """Return whether the files that other steps made only for this check's versions of torch are up to date: the
+        exports that it compares, and a library that is compiled for one torch."""
         assert step.check
         manifests = {self.state.relative(str(self.paths.manifest(step.operator, step.lowering or "", cell))): cell
                      for cell in all_cells()} if step.lowering else {}  # fmt: skip

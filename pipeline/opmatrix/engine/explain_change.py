@@ -43,7 +43,7 @@ def _files(before: Mapping[str, str], now: Mapping[str, str | None]) -> Iterator
 def _outputs(before: Mapping[str, str], now: Mapping[str, str | None]) -> Iterator[str]:
     yield from _few([f"{path} is missing" for path, digest in now.items() if digest is None])
     edited = [path for path, digest in now.items() if digest and path in before and before[path] != digest]
-    yield from _few([f"{path} was written by something else" for path in edited])
+    yield from _few([f"{path} changed since this step last succeeded" for path in edited])
     yield from _few([f"{path} is to be written, too" for path, d in now.items() if d and path not in before])
     yield from _few([f"{path} is no longer to be written" for path in before if path not in now])
 

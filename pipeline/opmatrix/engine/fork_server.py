@@ -73,7 +73,7 @@ class Server:
         request = json.loads(message)
         started, server = time.monotonic(), os.getpid()
         done, say_done = os.pipe()
-        os.set_blocking(done, False)  # a process that the step left behind may hold the other end
+        os.set_blocking(done, False)  # a process that the step left behind may keep the other end open
         process = os.fork()
         if process == 0:
             run_step(self._entry, request, server, say_done)
@@ -161,7 +161,7 @@ class Server:
 
 
 def _printed(process: int, log: Path) -> int:
-    """Return the size in bytes of the log of a step, or, if more, of the file that gets its output for a while."""
+    """Return the size in bytes of the log of a step, or, if larger, of the file that has its output for a while."""
     sizes = [0]
     for path in (log, Path(f"/proc/{process}/fd/1")):  # `step_log.capture_stdout` changes the latter
         with suppress(OSError):

@@ -58,7 +58,7 @@ def load_or_plan(paths: Paths, *, choice: Choice, environ: Mapping[str, str]) ->
         if cached["key"] == repr(key) and cached["headers"] == repr(_headers(paths, known)):
             return [_step(step) for step in cached["steps"]]
     steps, declared = _plan(paths, choice=choice, environ=environ, versions=versions, toolchain=toolchain)
-    # Why an operator cannot be used may be anything, such as a module elsewhere that it imports or a busy machine.
+    # An operator may fail for a reason outside the key, such as a module elsewhere that it imports or a busy machine.
     failed = any(step.group == "declaration" for step in steps)
     if not failed and all(settled(found, read_at) for found in marks.values() if found):
         with suppress(OSError):  # a checkout that is not writable has no cache

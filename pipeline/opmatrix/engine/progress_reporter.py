@@ -146,7 +146,7 @@ class Progress(StepReporter):
         self._counts["up to date"] += isinstance(task, StepTask)
         self._ended.add(task.name)
         if task.name == REPORT:
-            self._recorded = False  # what ran before it had the same results
+            self._recorded = False  # the steps before it had the same results
         if isinstance(task, StepTask) and task.step.group == DIST:
             self.note(_output(task.name))
 
@@ -192,7 +192,7 @@ class Progress(StepReporter):
         return f"{steps} in {time.monotonic() - self._began:.1f} s: {parts}"
 
     def _named(self) -> str:
-        """Return the failed steps, in parentheses, or nothing: the last line says what is wrong."""
+        """Return the failed steps in parentheses, for the last line, or an empty string."""
         failed = sorted(failure.step.task for failure in self._failed)
         more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
         return f" ({', '.join(failed[:_NAMED])}{more})" if failed else ""

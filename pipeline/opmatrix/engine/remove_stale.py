@@ -12,7 +12,7 @@ from opmatrix.engine.database import Journal
 from opmatrix.engine.doit_tasks import DIST, ENVIRONMENT, StepTask
 from opmatrix.project.paths import Paths
 
-# Steps whose name is not that of an operator, but of an environment, or of a kind of wheel.
+# Groups whose steps have the name of an environment or of a kind of wheel instead of an operator.
 _NO_OPERATORS = (f"{ENVIRONMENT}:", "probe:", f"{DIST}:")
 
 

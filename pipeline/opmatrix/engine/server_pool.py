@@ -34,7 +34,7 @@ class ServerError(OpmatrixError):
 class Ending:
     """How a step ended.
 
-    `done`: its entry returned 0, as the step itself says; nothing else is a success. `status`: the exit code or minus
+    `done`: the step reported that its entry returned 0; nothing else is a success. `status`: the exit code or minus
     the signal; 0 without `done` is a step whose code ended its process. `stopped`: the limit that it exceeded, "time",
     "memory" or "log", or "".
     """

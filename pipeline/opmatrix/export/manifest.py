@@ -30,7 +30,7 @@ class Exported:
 
 
 def write(layout: Paths, operator: str, lowering: Lowering, cell: Cell, exported: Iterable[Exported]) -> None:
-    """Write model.onnx of each, then the manifest and the graphs that the report draws. A model that is refused is one
+    """Write model.onnx of each, then the manifest and the graphs that the report draws. A refused model is written
     without a graph."""
     of = (operator, lowering, cell)
     models: dict[str, Any] = {}

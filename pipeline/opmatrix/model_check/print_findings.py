@@ -8,7 +8,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from opmatrix.errors import printable
+from opmatrix.errors import many, printable
 from opmatrix.model_check.finding import Finding, Mark
 
 # The mark, the mark for a terminal without Unicode, and the colour; rich honours NO_COLOR.
@@ -42,6 +42,6 @@ class FindingPrinter:
 
     def print_summary(self) -> None:
         """Print how many findings there are of each mark."""
-        notes = f", {self.counts['note']} to know" if self.counts["note"] else ""
-        wrong = f"{self.counts['wrong']} wrong, " if self.counts["wrong"] else "all is well: "
-        self._console.print(Text(f"{wrong}{self.counts['ok']} right{notes}"), soft_wrap=True)
+        notes = f", {many(self.counts['note'], 'note')}" if self.counts["note"] else ""
+        failed = f"{self.counts['wrong']} failed, " if self.counts["wrong"] else "OK: "
+        self._console.print(Text(f"{failed}{self.counts['ok']} passed{notes}"), soft_wrap=True)

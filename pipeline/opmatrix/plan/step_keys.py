@@ -39,8 +39,8 @@ from opmatrix.wheel.settings import Dist
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the step graph is made from. `choice` holds the doit variables as they were given, `failed` the mistakes of
-    the operators that cannot be used."""
+    """The inputs of the step graph. `choice` contains the doit variables as given, `failed` the mistakes of the
+    operators that cannot be used."""
 
     layout: Paths
     operators: Sequence[Operator]
@@ -288,11 +288,11 @@ class OperatorPlan:
         )
 
     def model_files(self, lowering: Lowering, cell: Cell) -> tuple[Path, ...]:
-        """Return the models of a cell; one that a lowering refuses is a file as well."""
+        """Return the models of a cell; one that a lowering refuses is also a file."""
         return tuple(self.layout.model(self.name, lowering, cell, model.name) for model in self.operator.models)
 
     def data_links(self, lowering: Lowering, cell: Cell) -> Iterator[str]:
-        """Yield the links from a cell's models to the data sets of their cases, as strings: they are thousands."""
+        """Yield the links from a cell's models to the data sets of their cases, as strings: there are thousands."""
         for model in self.operator.models:
             folder = self.layout.model(self.name, lowering, cell, model.name).parent
             yield from (f"{folder}/{DATA_SET}{index}" for index in range(len(model.cases)))

@@ -73,8 +73,8 @@ def _reported(plan: Plan) -> Iterator[Step]:
 
 
 def _record_failures(plan: Plan, made: Sequence[Step]) -> list[Step]:
-    """Give a file for the record of its failure to each step that no record depends on. The failure of any other step
-    is in the records of the steps that it blocks."""
+    """Give each step on which no record depends a file for the record of its failure. The failure of any other step is
+    in the records of the steps that it blocks."""
     by_task = {step.task: step for step in made}
     writers = {path: step.task for step in made for path in step.writes}
     shown: set[str] = set()
@@ -402,7 +402,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
 
 def _report(plan: Plan, made: Sequence[Step]) -> Step:
     """Keyed by verdicts and check records: when a graph drawing changes, so does its verdict. A drawing that a
-    failed export did not write does not prevent the report. The engine lists the records that only a failure writes.
+    failed export did not write does not prevent the report. The engine lists the records that only failures write.
 
     Not keyed by the choice of cells: the report also covers the other verdicts, and is the same for every choice.
     """

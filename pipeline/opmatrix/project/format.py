@@ -34,20 +34,20 @@ def read_format(root: Path) -> int:
 
 
 def check_path(root: Path) -> None:
-    """Raise UsageError if build.ninja, the compiler's depfiles or the state cannot hold the path of a project."""
+    """Raise UsageError if build.ninja, the compiler's depfiles or the state cannot contain the path of a project."""
     path = str(root)
     found = next((repr(c) for c in "\n\r|" if c in path), None)
     if not path.isascii() and path.encode(errors="ignore").decode() != path:
         found = "bytes that are no UTF-8"
     if found:
         raise UsageError(
-            f"the path of the project holds {found}: {path!a}. Nothing can be built there. Rename the folder"
+            f"the path of the project contains {found}: {path!a}. Nothing can be built there. Rename the folder"
         )
 
 
 def check_format(root: Path) -> None:
-    """Raise UsageError if the project in `root` has another format than this opmatrix reads, or a path that it cannot
-    build in."""
+    """Raise UsageError if the project in `root` has another format than this opmatrix reads, or a path in which
+    nothing can be built."""
     check_path(root)
     found = read_format(root)
     if found < FORMAT:

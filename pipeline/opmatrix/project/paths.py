@@ -167,7 +167,7 @@ class Paths:
         """Object files of an operator, for its libraries, those of operators that use it, and those of a wheel."""
         return tuple(self.compile_folder(name, torch=torch) / f"{stem}.o" for stem in stems)
 
-    # The digests of an operator's objects, and of the libraries that its compile step linked of them.
+    # The digests of an operator's objects, and of the libraries that its compile step linked from them.
     compiled_record = _named("build/compile/{}/compiled.json")
 
     def data(self, name: str, model: str, case: int) -> Path:
@@ -189,7 +189,7 @@ class Paths:
     declaration_record = _named("build/declaration/{}/record.json")
 
     def failure_record(self, operator: str, task: str) -> Path:
-        """The record of the failure of a step that no record of a cell or check would show."""
+        """The record of the failure of a step that no record of a cell or check shows."""
         return self.build / "failed" / operator / f"{task.replace(':', '-')}.json"
 
     def check_record(self, op: str, check: str, lowering: str | None, torch: str | None) -> Path:
@@ -280,7 +280,7 @@ class Paths:
         """The library of the wheel `name` for the `side` "torch" or "ort"."""
         return self.link_folder / f"lib{name}_{side}.so"
 
-    # The digests of these libraries, and of the objects that they are linked of.
+    # The digests of these libraries, and of the objects from which they are linked.
     linked_record = _fixed("build/linked/linked.json")
     # The folder that contains only the wheel.
     dist = _fixed("build/dist")
@@ -288,6 +288,6 @@ class Paths:
     dist_record = _fixed("build/dist.json")
     # A list of the wheels in `dist`, whose names are known only after they are built.
     wheel_list = _fixed("build/dist.txt")
-    # The same of a wheel that was built with --unverified.
+    # The same for a wheel that was built with --unverified.
     unverified_record = _fixed("build/dist-unverified.json")
     unverified_list = _fixed("build/dist-unverified.txt")

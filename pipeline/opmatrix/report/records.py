@@ -151,7 +151,7 @@ def as_json(found: Verdict) -> dict[str, Any]:
 
 
 def check_as_json(found: CheckRecord) -> dict[str, Any]:
-    """Return a check record as one of report.json. What was checked stays in the file of the record."""
+    """Return a check record as one of report.json. The details of what was checked remain in the file of the record."""
     return {
         "op": found.op or None,
         "check": found.check,

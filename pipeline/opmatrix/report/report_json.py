@@ -22,7 +22,7 @@ MAIN = "main"
 Environments = Mapping[str, Mapping[str, str]]
 """Versions by package (and "python"), by the name of the environment."""
 
-_READABLE = (2, 3, SCHEMA)  # what a comparison reads of cells is the same in all
+_READABLE = (2, 3, SCHEMA)  # all have the keys of cells that a comparison reads
 _CELL = ("op", "lowering", "torch", "exporter", "opset", "ort")  # the fields that name a cell
 _CHECK = ("op", "check", "lowering", "torch")
 _LISTS = ("cells", "checks")

@@ -138,7 +138,7 @@ def unsupported_cases(verdicts: Sequence[Verdict]) -> dict[str, list[str]]:
 def _indented(detail: str, found: Found) -> str:
     lines = detail.splitlines()
     if len(lines) > _LINES:
-        # The stack of a crash is long, and what follows it are the commands that repeat it.
+        # The stack of a crash is long, and the commands that repeat it follow it.
         commands = [line for line in lines[_LINES:] if line.startswith(_COMMANDS)]
         lines = [*lines[:_LINES], f"({len(lines) - _LINES - len(commands)} more lines in report.json)", *commands]
     if command := replay(found):

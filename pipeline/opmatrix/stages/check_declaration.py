@@ -8,8 +8,8 @@ from opmatrix.project.paths import Paths
 
 
 def run(layout: Paths, *, name: str, planned: bool) -> None:
-    """Raise SpecError with the mistakes of an operator. With `planned`, doit planned no other step of it, so that this
-    one must not succeed even if the files are right by now."""
+    """Raise SpecError with the mistakes of an operator. With `planned`, doit planned no other step of it, so this
+    one fails even if the files are right by now."""
     require_usable(layout, name)
     if planned:
         raise SpecError(f"ops/{name}: its files could not be used when doit planned, and can be by now. Run doit again")

@@ -63,7 +63,7 @@ def run(layout: Paths, operator: Operator, *, debug: bool = False, torch: Path |
 
 
 def _record(layout: Paths, operator: Operator) -> None:
-    """Write the digests of the libraries and of the objects that a wheel's libraries are linked of as well."""
+    """Also write the digests of the libraries and of the objects from which a wheel's libraries are linked."""
     name, spec = operator.name, operator.spec
     objects = [path for used in spec.uses for path in layout.objects(used, *ninja_file.OBJECTS)]
     if not spec.uses and has_kernel(spec):

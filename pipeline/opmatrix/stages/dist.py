@@ -1,6 +1,6 @@
 """Build the wheel of the chosen operators, with the libraries of the stage link-wheel, and run it before it is written.
 
-`opmatrix.wheel.verified` compares what it is linked of with what was verified, `opmatrix.wheel.run_unpacked` runs it.
+`opmatrix.wheel.verified` compares its objects with the verified ones, `opmatrix.wheel.run_unpacked` runs it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from opmatrix.wheel.settings import Dist
 def run(layout: Paths, dist: Dist, operators: Sequence[Operator], *, unverified: bool = False) -> None:
     """Write the wheel to build/dist/, and its record to build/dist.json. Raises DistError, and then writes nothing.
 
-    With `unverified` the wheel is neither compared with what was verified nor run, and its version says so.
+    With `unverified`, the wheel is neither compared nor run, and its version ends in ``+unverified``.
     """
     cells = chosen_cells(layout)
     proof: dict[str, Any] | None = None

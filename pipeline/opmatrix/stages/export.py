@@ -81,7 +81,7 @@ def _write_function(layout: Paths, expected: ExpectedModel, generated: Generated
         problem = "is missing, which gets a function body"
         raise ExportError(f"{expected}: {missing(custom, run=replay, problem=problem)}") from error
     path = layout.function_model(expected.spec.name, expected.cell, expected.model.name)
-    if not proto.HasField("graph"):  # the custom lowering refuses the model, and the file says why
+    if not proto.HasField("graph"):  # the custom lowering refuses the model, and the file has the reason
         manifest.write_refused(path, proto.doc_string)
         return
     made = with_function(proto, replace(expected, lowering="custom"), lowered_nodes(expected, generated))

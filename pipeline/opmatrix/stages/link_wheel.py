@@ -16,8 +16,8 @@ from opmatrix.wheel.settings import Dist
 
 
 def run(layout: Paths, dist: Dist, operators: Sequence[Operator]) -> None:
-    """Write both libraries to build/linked/, and the digests of what they are linked of. Raises CompileError, and
-    DistError for a placeholder."""
+    """Write both libraries to build/linked/, and the digests of their objects. Raises CompileError, and DistError for a
+    placeholder."""
     placeholders.require_filled(layout, [o.name for o in operators])
     specs = [o.spec for o in operators if has_kernel(o.spec)]
     libraries = {side: layout.linked_library(dist.name, side) for side in sides(operators)}

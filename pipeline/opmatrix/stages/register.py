@@ -49,7 +49,7 @@ def run(layout: Paths, operator: Operator, *, part: Part) -> None:
 
 
 def _judged(part: Part, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the outcome of a part in which nothing is wrong, and why nothing was checked if so."""
+    """Return the outcome of a part without faults, and, if nothing was checked, the reason."""
     skipped = [str(result["skipped"]).removeprefix("skipped: ") for result in results if "skipped" in result]
     if part == "gradient" and not results:
         skipped = ["torch_op.py has no gradient"]

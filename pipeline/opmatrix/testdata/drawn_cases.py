@@ -71,7 +71,7 @@ def write(path: Path, found: Sequence[DrawnCase]) -> None:
 
 
 def read(path: Path, operator: str) -> list[DrawnCase]:
-    """Read what `write` wrote. Raises DataError for a missing, damaged or foreign file."""
+    """Read a file of `write`. Raises DataError if it is missing, damaged or of another program."""
     try:
         return [*_parsed(path.read_bytes())]
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError) as error:
@@ -127,5 +127,5 @@ def _from_json(data: Any) -> Any:
     ((kind, items),) = data.items()
     pairs = items.items() if kind else items
     found = {name: _from_json(item) if isinstance(item, _NESTED) else item for name, item in pairs}
-    # Not called as in a declaration, where a constructor also looks for mistakes.
+    # Without the constructor, which in a declaration also looks for mistakes.
     return type.__call__(_CLASSES[kind], **found) if kind else found

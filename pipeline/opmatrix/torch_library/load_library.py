@@ -67,7 +67,7 @@ def library_digest(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
 def _one_torch(layout: Paths, operator: Operator) -> str | None:
     """Return the running torch where it has a library of its own."""
     spec, running = operator.spec, torch_minor()
-    # A torch.cc by hand fits one version alone; that of the environment that builds it has no version in its path.
+    # A handwritten torch.cc fits only one version; for the environment that builds it, the path has no version.
     own = is_own(OWN_TORCH, spec, operator.handwritten_files)
     of_this_torch = layout.torch_library(spec.name, torch=running).is_file() if own else is_classic(spec, running)
     return running if of_this_torch else None

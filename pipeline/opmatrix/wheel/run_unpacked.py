@@ -1,7 +1,7 @@
 """Run a packed wheel before it is written: every case, in torch and in ONNX Runtime, from the unpacked files.
 
-`opmatrix.wheel.use_unpacked` is the program that uses it, in processes without opmatrix and without the project. They
-write outputs, which are compared here with the data sets at the declared tolerances. Imports no framework but onnx.
+Its processes, which run `opmatrix.wheel.use_unpacked`, import neither opmatrix nor the project. They write outputs,
+which this module compares with the data sets at the declared tolerances. Of the frameworks, it imports only onnx.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _KEPT_LINES = 1000  # the last that the program printed, for the log
 
 @dataclass(frozen=True, kw_only=True)
 class _CaseRun:
-    """One case: what to compare its outputs with. `out` has a folder of outputs for each run, by its label."""
+    """One case, with the data to compare its outputs with. `out` has a folder of outputs for each run, by its label."""
 
     spec: OpSpec
     model: Model
@@ -72,7 +72,7 @@ class _CaseRun:
 
 @dataclass(frozen=True, kw_only=True)
 class WheelRun:
-    """The operators of one wheel, the cells that they are verified in, and a folder for what its use writes."""
+    """The operators of one wheel, the cells that they are verified in, and a folder for the program's files."""
 
     paths: Paths
     name: str
@@ -83,7 +83,7 @@ class WheelRun:
     runs: list[_CaseRun] = field(default_factory=list)
 
     def job(self) -> dict[str, Any]:
-        """Return all that the program needs to know, as JSON data."""
+        """Return the program's input, as JSON data."""
         numbers = count()
         made = [self._operator(operator, numbers) for operator in self.operators]
         packages = [path for path in sys.path if Path(path).name in _SITE]
@@ -256,7 +256,7 @@ def _death(status: int, said: _Said) -> str:
 
 
 def _inputs_of_operator(run: _CaseRun, reference: Reference) -> dict[str, Array]:
-    """Return what `Model.around` gives the operator, by the names of the case's inputs."""
+    """Return the inputs that `Model.around` passes to the operator, by the names of the case's inputs."""
     seen: list[Sequence[Argument]] = []
     attributes, one = reference_attributes(run.spec, run.model), len(run.spec.outputs) == 1
 
@@ -271,7 +271,7 @@ def _inputs_of_operator(run: _CaseRun, reference: Reference) -> dict[str, Array]
 
 
 def _around(run: _CaseRun, found: Sequence[Array]) -> Sequence[Array]:
-    """Return the outputs of the model: those that the wheel gave, or `Model.around` with the operator giving these."""
+    """Return the outputs of the model: those from the wheel, or those of `Model.around` if it gets these."""
     if not run.model.around:
         return found
     one = len(found) == 1

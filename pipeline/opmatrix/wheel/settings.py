@@ -58,7 +58,7 @@ def read(paths: Paths, operators: Sequence[Operator]) -> Dist | None:
 
 
 def unusable(paths: Paths, failed: Iterable[str]) -> tuple[str, ...]:
-    """Return those of `failed`, operators that cannot be used, that the wheel holds: it waits for them."""
+    """Return the operators of the wheel that are in `failed`, those that cannot be used."""
     table = settings(paths, "dist")
     asked = table.get("operators") if table else ()
     return tuple(name for name in failed if asked is None or (isinstance(asked, list) and name in asked))

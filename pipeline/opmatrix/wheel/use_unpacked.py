@@ -177,7 +177,7 @@ def check_gradient(name: str, operator: Job) -> None:
 
 
 def write_model(job: Job, wheel: Any, export: Job) -> None:
-    """Export the models in one graph. Where that fails, export those of each operator, to name the one at fault."""
+    """Export the models in one graph. If that fails, export those of each operator, to find the wrong one."""
     try:
         _export(job, wheel, export, export["operators"])
     except Exception as whole:  # an exporter may raise anything

@@ -1,7 +1,7 @@
-"""Whether what a wheel is linked of is what was verified, by files alone: objects, libraries, records and verdicts.
+"""Check that a wheel is linked from verified objects, only by files: objects, libraries, records and verdicts.
 
-compile writes the digests of its objects and of the libraries that it linked of them, link-wheel those of the objects
-that it took. verify and register write the digest of the library that they loaded. Imports no framework.
+compile writes the digests of its objects and of the libraries that it linked from them, link-wheel those of the objects
+that it linked. verify and register write the digest of the library that they loaded. Imports no framework.
 """
 
 from __future__ import annotations
