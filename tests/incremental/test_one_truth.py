@@ -327,10 +327,10 @@ def test_an_input_that_is_restored_leaves_no_record_that_it_was_missing(planted:
     assert planted.run().returncode == 0
     source.unlink()
     assert planted.run("--continue").returncode != 0
-    assert planted.told()["json"].wrong == {"lonely-codegen"}
+    assert planted.read()["json"].wrong == {"lonely-codegen"}
     source.touch()
     assert planted.run().returncode == 0
-    assert set(planted.told().values()) == {Told(2, 6, frozenset())}
+    assert set(planted.read().values()) == {Content(2, 6, frozenset())}
 
 
 def test_records_of_earlier_runs_are_in_the_report_while_they_are_valid(tmp_path: Path) -> None:
