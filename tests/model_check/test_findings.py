@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,8 @@ def damaged(kind: str) -> bytes:
         "npy": content,
         "cut off": content[:-9],
         "another byte": content.replace(b"descr", b"descs"),
-        "a new version": content.replace(b"\x2d\x00", b"\xff\x00"),
+        # In the central directory: the version of the format that a reader needs.
+        "a new version": re.sub(rb"(PK\x01\x02..)..", b"\\1\xff\x00", content, flags=re.DOTALL),
     }[kind]
 
 
