@@ -13,7 +13,7 @@ from opmatrix.project.paths import Paths
 from tests.support.building import build, copy_project
 from tests.support.wrong_calls import CALL_ALL, messages
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 # The call, as Python, and the whole message.
 TORCH = {

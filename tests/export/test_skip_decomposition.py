@@ -17,7 +17,7 @@ from opmatrix.spec import Lowering
 from tests.support.forked import forked
 from tests.support.projects import Project
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 CELL = Cell(torch="2.13", exporter="dynamo", opset=20, ort="1.31")
 

@@ -11,7 +11,7 @@ from opmatrix.engine.plan_cache import load_or_plan
 from opmatrix.matrix.cells import Choice
 from tests.incremental.real import RealProject
 
-pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.incremental, pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 # Files that no step lists, by pattern, each with the reason.
 UNLISTED = {

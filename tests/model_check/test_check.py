@@ -24,7 +24,7 @@ from opmatrix.stages import link_together
 from tests.support.forked import forked
 from tests.support.projects import Project, edited
 
-pytestmark = [pytest.mark.compile, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.ort, pytest.mark.slow]
 
 OPERATORS = ("group_norm", "inverse", "custom_op_one", "custom_op_two")
 KERNELS = ("group_norm", "custom_op_one", "custom_op_two")

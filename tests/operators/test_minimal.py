@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.projects import ROOT, Project
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 MINIMAL = ROOT / "tests/projects/minimal"
 SEEDS = 306  # lines of the seeds' operator: seven files of onnx/tutorials, PyTorchCustomOperator

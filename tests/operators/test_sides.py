@@ -19,7 +19,7 @@ from tests.support.building import build, copy_project
 from tests.support.forked import forked
 from tests.support.projects import ROOT
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 CELL = Cell(torch="2.13", exporter="legacy", opset=18, ort=minor(installed().onnxruntime))
 # The arguments that the generated bindings pass to the kernel.

@@ -435,6 +435,7 @@ def test_the_policy_stops_code_and_requests_of_a_text(shown: Page) -> None:
         shown.driver.get_log(log)
 
 
+@pytest.mark.slow
 def test_ten_thousand_cells_open_in_two_seconds(
     driver: webdriver.Chrome, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

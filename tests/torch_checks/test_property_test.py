@@ -13,7 +13,7 @@ from tests.support.building import build, copy_project
 from tests.support.forked import forked
 from tests.support.projects import edited
 
-pytestmark = [pytest.mark.torch, pytest.mark.compile]
+pytestmark = [pytest.mark.torch, pytest.mark.compile, pytest.mark.slow]
 
 NORMALIZE = "const double factor = rate * static_cast<double>(scale.data[c]);"
 MOMENTS = "const double shift = x[0];"

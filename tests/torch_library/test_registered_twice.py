@@ -19,7 +19,7 @@ from tests.support.building import build, copy_project
 from tests.support.forked import forked
 from tests.support.projects import Project
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 LEGACY = Cell(torch="2.13", exporter="legacy", opset=20, ort="1.31")
 DYNAMO = Cell(torch="2.13", exporter="dynamo", opset=20, ort="1.31")
