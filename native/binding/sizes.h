@@ -24,7 +24,7 @@ constexpr std::int64_t axis_size(Sizes sizes, std::int64_t axis) {
 }
 
 /// The sizes without `front` at the beginning and `back` at the end: those of "...".
-constexpr Sizes middle(Sizes sizes, std::int64_t front, std::int64_t back) {
+constexpr Sizes sizes_between(Sizes sizes, std::int64_t front, std::int64_t back) {
   return {sizes.data + front, sizes.rank - front - back};
 }
 

@@ -73,10 +73,10 @@ class SizeCode:
         part = further_input(self.spec)
         assert part is not None
         front, back = around(part)
-        return f"middle({self.shape(part.name)}, {front}, {back})"
+        return f"sizes_between({self.shape(part.name)}, {front}, {back})"
 
 
-HELPERS = ("floor_divide(", "axis_size(", "middle(", "AnyRank(")
+HELPERS = ("floor_divide(", "axis_size(", "sizes_between(", "AnyRank(")
 """What C++ with sizes can use of sizes.h."""
 
 

@@ -73,10 +73,11 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
                 rank, dims = len(shape.dims), [dim for dim in kernel_dims(spec, shape) if dim is not None]
                 decided = dict(kernel_axes(spec, given))
                 known = [f"&kernel_{decided[n]}" if n in decided else f"&{name}_sizes[{n}]" for n in range(rank)]
-                numbers, ort_numbers = (
-                    ["0" if dim is None else code(dim) for dim in kernel_dims(spec, shape)] for code in (torch, ort)
-                )
-                sizes = f"Sizes{{{name}_sizes, {rank}}}"
+                if dims:
+                    numbers, ort_numbers = (
+                        ["0" if dim is None else code(dim) for dim in kernel_dims(spec, shape)] for code in (torch, ort)
+                    )
+                    sizes = f"Sizes{{{name}_sizes, {rank}}}"
     return OutputPart(
         name=name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
         new=isinstance(shape, FromKernel), rank=rank, sizes=f"{name}_sizes.sizes()" if steps else sizes,

@@ -29,7 +29,7 @@ def shape(spec: OpSpec, output: Output) -> OnnxSizes:
             changed = [
                 f"({_axis(spec, key)}, {'None' if dim is None else size(spec, dim)})" for key, dim in replace.items()
             ]
-            return OnnxSizes(all=f"replaced(context, {_index(spec, name)}, {', '.join(changed)})")
+            return OnnxSizes(all=f"with_replaced(context, {_index(spec, name)}, {', '.join(changed)})")
         case Dims(dims=dims) if FURTHER in dims:
             split = dims.index(FURTHER)
             before, behind = ([size(spec, dim) for dim in part] for part in (dims[:split], dims[split + 1 :]))
@@ -67,14 +67,14 @@ def _variable(key: str) -> str:
 def _term(spec: OpSpec, term: Term) -> str:
     match term.kind:
         case "product":
-            return f"product({_further(spec)})"
+            return f"product_of({_further(spec)})"
         case "rank":
-            return f"rank(context, {_index(spec, term.of)})"
+            return f"rank_of(context, {_index(spec, term.of)})"
         case "size":
             return f"size(context, {_index(spec, term.of)}, {_axis(spec, term.at)})"
         case "item":
             default = next(a.default for a in spec.attributes if a.name == term.of)
-            return f"item(context, {literal(term.of)}, {term.at}, {literal(default)})"
+            return f"item_of(context, {literal(term.of)}, {term.at}, {literal(default)})"
     return _name(spec, term.key)
 
 
@@ -91,7 +91,7 @@ def _axis(spec: OpSpec, at: int | str) -> str:
     if isinstance(at, int):
         return str(at)
     default = next(a.default for a in spec.attributes if a.name == at)
-    return f"axis(context, {literal(at)}, {default})"
+    return f"axis_of(context, {literal(at)}, {default})"
 
 
 def _index(spec: OpSpec, name: str) -> int:
@@ -102,4 +102,4 @@ def _further(spec: OpSpec) -> str:
     part = further_input(spec)
     assert part is not None
     front, back = around(part)
-    return f"further(context, {_index(spec, part.name)}, {front}, {back})"
+    return f"further_of(context, {_index(spec, part.name)}, {front}, {back})"

@@ -91,7 +91,7 @@ def output_shape(spec: OpSpec, output: Output, like: Input) -> str:
                 f"{python.attribute(key) if isinstance(key, str) else key}: {None if dim is None else python(dim)}"
                 for key, dim in replace.items()
             ]
-            return f"replaced({like.name}.shape, {{{', '.join(changed)}}})"
+            return f"with_replaced({like.name}.shape, {{{', '.join(changed)}}})"
         case Dims(dims=dims):
             return python_tuple([f"*{python.further()}" if dim == FURTHER else python(dim) for dim in dims])
         case FromKernel(dims=None, rank=rank):
@@ -160,7 +160,7 @@ def _axis_fault(check: AxisCheck, python: _Code) -> Refusal:
             condition=condition, message=f"{name} must have an axis {at}, got {{tuple({name}.shape)}}", of=None
         )
     axis = python.attribute(at)
-    message = f"{at} must be an axis of {name}, which has {{{rank}}}, got {{{axis}}}"
+    message = f"{at} must be an axis of {name}, which has {{{rank}}} axes, got {{{axis}}}"
     return Refusal(condition=f"not -{rank} <= {axis} < {rank}", message=message, of=None)
 
 

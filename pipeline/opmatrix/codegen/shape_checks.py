@@ -80,7 +80,7 @@ def _axis(spec: OpSpec, check: AxisCheck) -> Check:
         return Check(arguments=[condition, quoted(f"{spec.name}: {name} must have an axis {at}, got "), name])
     text = quoted(f"{spec.name}: {at} must be an axis of {name}, which has ")
     condition = f"{at} >= -{name}.rank && {at} < {name}.rank"
-    return Check(arguments=[condition, text, f"{name}.rank", quoted(", got "), at])
+    return Check(arguments=[condition, text, f"{name}.rank", quoted(" axes, got "), at])
 
 
 def _same_shape(spec: OpSpec, given: Input, other: str) -> Check:

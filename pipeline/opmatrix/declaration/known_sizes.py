@@ -89,7 +89,7 @@ class Known:
                 return None
             axis = found
             if not -len(shape) <= axis < len(shape):
-                raise ValueError(f"{term.at} must be an axis of {term.of}, which has {len(shape)}, got {axis}")
+                raise ValueError(f"{term.at} must be an axis of {term.of}, which has {len(shape)} axes, got {axis}")
         return None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
 
     def _shown(self, expression: str) -> dict[str, int]:
@@ -129,7 +129,7 @@ class Known:
             if not isinstance(axis, int):
                 return None
             if not -len(shape) <= axis < len(shape):
-                raise ValueError(f"{key} must be an axis of {name}, which has {len(shape)}, got {axis}")
+                raise ValueError(f"{key} must be an axis of {name}, which has {len(shape)} axes, got {axis}")
             axis %= len(shape)
             found[axis] = None if dim is None else self.size(dim)
             removed |= {axis} if dim is None else set()

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.model_inputs import GraphInput, graph_inputs
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
+from opmatrix.errors import ExportError
 from opmatrix.spec import DType, Model, OpSpec, Output, shape_of
 
 Shape = tuple[int | str | None, ...]
@@ -70,7 +71,10 @@ def _input_shape(model: Model, feed: GraphInput) -> Shape:
 
 
 def _output_shape(output: Output, known: Known) -> Shape:
-    sizes = known.output(output)
-    if sizes is None:
-        raise ValueError(f"output {output.name!r} has no shape rule")
+    """Return the sizes of an output. Raises ExportError where attributes or inputs give none."""
+    try:
+        sizes = known.output(output)
+    except ValueError as error:
+        raise ExportError(f"output {output.name!r} has no shape: {error}") from error
+    assert sizes is not None, "every input has its shape"
     return tuple(sizes)
