@@ -1,9 +1,24 @@
 """Models with static and dynamic sizes; in one of them a Linear follows the sizes that the kernel decides."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 from opmatrix.spec import Case, Model, Random, Values
 
 
-def case(name, *batch, size=5, taps=3, groups=1, ends=4, pads=None, first=None, second=None):
+def case(
+    name: str,
+    *batch: int,
+    size: int = 5,
+    taps: int = 3,
+    groups: int = 1,
+    ends: int = 4,
+    pads: tuple[int, ...] | None = None,
+    first: int | None = None,
+    second: int | None = None,
+) -> Case:
     """Return a case of these sizes."""
     return Case(
         name=name,
@@ -19,9 +34,9 @@ def case(name, *batch, size=5, taps=3, groups=1, ends=4, pads=None, first=None, 
     )
 
 
-def with_linear(strided, x, weight, factors, counts, pads, first, second):
+def with_linear(strided: Callable[..., Any], x: Any, weight: Any, factors: Any, *others: Any) -> tuple[Any, ...]:
     """Multiply the kept rows by a matrix, which needs their static size."""
-    y, largest, repeated, flat, kept, rows = strided(x, weight, factors, counts, pads, first, second)
+    y, largest, repeated, flat, kept, rows = strided(x, weight, factors, *others)
     return y, largest, repeated, flat, kept @ factors, rows
 
 
@@ -39,6 +54,12 @@ MODELS = (
         attributes={"dim": 1},
         dynamic={"x": ("B", "H", None)},
         cases=(case("three", 2, 3), case("more", 3, 5), case("one", 1, 2)),
+    ),
+    Model(
+        name="computed",
+        attributes={"stride": (2,), "padding": (1,)},
+        dynamic={"x": ("B", "L"), "weight": ("G",), "factors": ("L", "L"), "counts": ("E",)},
+        cases=(case("computed", 2, size=9, taps=4), case("computed_more", 3, size=4, taps=6), case("few", 1, ends=1)),
     ),
     Model(
         name="linear",

@@ -1,11 +1,28 @@
 """What `strided` computes, in NumPy."""
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
-def strided(x, weight, factors, counts, pads, first, second, *, dim, groups, k, padding, stride, dilation):
+def strided(
+    x: NDArray[np.float32],
+    weight: NDArray[np.float32],
+    factors: NDArray[np.float32],
+    counts: NDArray[np.int64],
+    pads: NDArray[np.int64] | None,
+    first: NDArray[np.float32] | None,
+    second: NDArray[np.float32] | None,
+    *,
+    dim: int,
+    groups: int,
+    k: int,
+    padding: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> tuple[NDArray[Any], ...]:
     """Return a convolution along the last axis, and five outputs whose sizes depend on others."""
     size, taps = x.shape[-1], len(weight) // groups
     length = (size + 2 * padding[0] - dilation[0] * (taps - 1) - 1) // stride[0] + 1

@@ -1,4 +1,4 @@
-"""Every kind of size in one operator: "..." in front, a convolution's formula, N + 1, an axis by attribute, the rank."""
+"""Every kind of size in one operator: "..." in front, a convolution's formula, N + 1, an axis by attribute, a rank."""
 
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
