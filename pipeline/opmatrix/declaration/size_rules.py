@@ -196,6 +196,15 @@ def expressions(spec: OpSpec) -> Iterator[str | int]:
                 yield from (dim for dim in kernel_dims(spec, rule) if dim is not None)
 
 
+def computes(spec: OpSpec) -> bool:
+    """Return whether a size of an output is not just one of an input, a number or the kernel's."""
+    replaced = any(isinstance(o.shape, SameAs) and o.shape.replace for o in spec.outputs)
+    partly = any(isinstance(o.shape, FromKernel) and o.shape.dims is not None for o in spec.outputs)
+    further = any(isinstance(o.shape, Dims) and FURTHER in o.shape.dims for o in spec.outputs)
+    names = owners(spec)
+    return replaced or partly or further or any(isinstance(e, str) and e not in names for e in expressions(spec))
+
+
 def size_items(spec: OpSpec) -> dict[str, int]:
     """Return how many items each attribute of kind ints must have for the expressions that use them."""
     found: dict[str, int] = {}
