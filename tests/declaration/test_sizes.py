@@ -252,6 +252,10 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
         ["found 'NN', allowed: sizes that other inputs have: N, C", "did you mean 'N'?"],
     ),
     ({"dims": ("Q",), "optional": True}, []),
+    (
+        {"rank": "Q", "optional": True, "dims": ("Q", "...")},
+        ["inputs[1].rank: found 'Q', which only inputs that may be absent have; allowed: the rank of a required"],
+    ),
 ]
 
 

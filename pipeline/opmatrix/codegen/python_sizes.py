@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opmatrix.codegen.shape_checks import shape_text
+from opmatrix.declaration.declared_sizes import kernel_dims, kernel_names
 from opmatrix.declaration.size_checks import (
     AxisCheck,
     ItemCheck,
@@ -18,7 +19,7 @@ from opmatrix.declaration.size_checks import (
     size_checks,
 )
 from opmatrix.declaration.size_expressions import FURTHER, Term
-from opmatrix.declaration.size_rules import around, axes, code, further_input, has_further, kernel_dims, kernel_names
+from opmatrix.declaration.size_rules import around, axes, code, further_input, has_further
 from opmatrix.declaration.torch_signature import torch_name
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs
 

@@ -12,12 +12,12 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
+from opmatrix.declaration.declared_sizes import computes
 from opmatrix.declaration.known_sizes import Known, rule_text
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs, node_inputs
 from opmatrix.declaration.schema_versions import version_at
 from opmatrix.declaration.size_expressions import Size
-from opmatrix.declaration.size_rules import computes
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
 from opmatrix.errors import RegisterError
 from opmatrix.export.generated_modules import GeneratedModules
@@ -37,7 +37,7 @@ OPSET = 18
 def results(operator: Operator, overload: Callable[..., Any], generated: GeneratedModules) -> list[dict[str, str]]:
     """Return the cases whose shapes agree. Raises RegisterError for the first one that differs."""
     spec, found = operator.spec, []
-    for model, case in ((model, case) for model in operator.models for case in model.cases if computes(spec)):
+    for model, case in [(m, c) for m in operator.models for c in m.cases if computes(spec)]:
         shapes = {feed.part.name: shape_of(feed.tensor) for feed in reversed(graph_inputs(spec, model, case))}
         known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))
         wanted = [known.output(output) for output in spec.outputs]
