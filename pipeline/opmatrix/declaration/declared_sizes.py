@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from opmatrix.declaration.size_expressions import FURTHER, terms
-from opmatrix.declaration.size_rules import axes, definitions, owners, size_attributes
-from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
+from opmatrix.declaration.size_rules import axes, definitions, once, owners, resolved, size_attributes
+from opmatrix.spec import Attribute, Dims, FromKernel, OpSpec, Output, SameAs
 
 
 def kernel_dims(spec: OpSpec, rule: FromKernel) -> list[str | int | None]:
@@ -54,6 +55,18 @@ def computes(spec: OpSpec) -> bool:
     return replaced or partly or further or any(isinstance(e, str) and e not in names for e in expressions(spec))
 
 
+def divisors(spec: OpSpec) -> list[Attribute]:
+    """Return the attributes that a size is divided by."""
+    found = {
+        term.of
+        for one in expressions(spec)
+        for node in ast.walk(resolved(spec, one))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
+        for term in terms(ast.unparse(node.right))
+    }
+    return [a for a in spec.attributes if a.name in found]
+
+
 def size_items(spec: OpSpec) -> dict[str, int]:
     """Return how many items each attribute of kind ints must have for the expressions that use them."""
     found: dict[str, int] = {}
@@ -63,6 +76,7 @@ def size_items(spec: OpSpec) -> dict[str, int]:
     return found
 
 
+@once
 def checked_axes(spec: OpSpec) -> list[tuple[str, int | str]]:
     """Return each input with an axis that a call must have: a number, or the attribute that names it."""
     found: dict[tuple[str, int | str], None] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import TypeVar
 
 from opmatrix.declaration.size_expressions import (
@@ -22,6 +23,19 @@ from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Attribute, Input, OpSpec
 
 T = TypeVar("T")
+
+
+def once(function: Callable[[OpSpec], T]) -> Callable[[OpSpec], T]:
+    """Keep the result for the last declaration, by identity: each drawn size asks again, and an OpSpec has no hash."""
+    last: list[tuple[OpSpec, T]] = []
+
+    @wraps(function)
+    def remembered(spec: OpSpec) -> T:
+        if not last or last[0][0] is not spec:
+            last[:] = [(spec, function(spec))]
+        return last[0][1]
+
+    return remembered
 
 
 def axes(part: Input) -> list[tuple[int, str | int]]:
@@ -51,7 +65,8 @@ def further_input(spec: OpSpec) -> Input | None:
     return next((part for part in required(spec) if FURTHER in (part.dims or ())), None)
 
 
-def size_attributes(spec: OpSpec) -> dict[str, Attribute]:
+@once
+def size_attributes(spec: OpSpec) -> Mapping[str, Attribute]:
     """Return the attributes that an expression can name: ints and lists of ints >= 0 that ONNX has.
 
     A name of a size has precedence.
@@ -79,7 +94,8 @@ def is_positive(spec: OpSpec) -> Callable[[Term], bool]:
     return lambda term: term.kind in ("name", "item") and ((a := known.get(term.of)) is not None and a.minimum >= 1)  # type: ignore[operator]  # size_attributes have one
 
 
-def definitions(spec: OpSpec) -> dict[str, tuple[str, ...]]:
+@once
+def definitions(spec: OpSpec) -> Mapping[str, tuple[str, ...]]:
     """Return, for each name of a size or a rank, the expressions that have its value, required inputs first.
 
     A name that is nowhere the whole size of an axis follows from an expression: N of "N + 1" is ``x.shape[0] - 1``.
@@ -91,14 +107,14 @@ def definitions(spec: OpSpec) -> dict[str, tuple[str, ...]]:
         for at, dim in axes(part):
             if isinstance(dim, str) and dim.isidentifier():
                 found.setdefault(dim, []).append(f"{part.name}.shape[{at}]")
-    attributes, positive, before = size_attributes(spec), is_positive(spec), -1
+    declared, positive, before = {a.name for a in spec.attributes}, is_positive(spec), -1
     while len(found) > before:
         before = len(found)
         for part in required(spec):
             for at, dim in axes(part):
                 if isinstance(dim, int) or dim.isidentifier() or why_no_size(dim, positive):
                     continue
-                names = [t.key for t in terms(dim) if t.kind == "name" and t.key not in (*found, *attributes)]
+                names = [t.key for t in terms(dim) if t.kind == "name" and t.key not in declared | {*found}]
                 value = solve(dim, names[0], f"{part.name}.shape[{at}]", positive) if len(names) == 1 else None
                 if value is not None:
                     found[names[0]] = [value]

@@ -142,7 +142,7 @@ def _name(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) 
     if term.key in {a.name for a in spec.attributes} and term.key not in known:
         allowed = "one of kind int that ONNX has, with minimum= from 0 on: it is a size"
         return Mistake(field, f"found {term.key!r}, an attribute, allowed: {allowed}")
-    if given and term.key not in known and not did_you_mean(term.key, usable):
+    if given and term.key not in known and not did_you_mean(term.key, [*usable, *sized]):
         remedy = "Declare it as the size of an axis of a required input, or as an int attribute with minimum= from 0 on"
         return Mistake(field, f"found {term.key!r} in {dim!r}, and nothing gives its value. {remedy}")
     listed = ", ".join([*usable, *(name for name, a in sized.items() if a.kind == "int")])
