@@ -84,12 +84,15 @@ class _Choice:
 
     def choose(self) -> None:
         waiting = list(self.spec.inputs)
+        counts = {
+            part.name: pick(self.draw, (1, 0) if part.optional else (1, 2, 3) if part.variadic else (1,))
+            for part in waiting
+        }
         while waiting:
             later: list[Input] = []
             for part in waiting:
                 try:
-                    count = pick(self.draw, (1, 0) if part.optional else (1, 2, 3) if part.variadic else (1,))
-                    self.shapes[part.name] = [self._shape(part) for _ in range(count)]
+                    self.shapes[part.name] = [self._shape(part) for _ in range(counts[part.name])]
                 except _LaterError:
                     later.append(part)
             if len(later) == len(waiting):
