@@ -30,7 +30,7 @@ def sizes(array: Any) -> Iterator[str]:
         yield f"size {size}" if size < 3 else "a prime size" if size in PRIMES else "another size"
 
 
-def _is_far(array: Array) -> bool:
+def _is_far(array: Any) -> bool:
     """Return whether all values are finite, and their mean is far from 0 for how they differ."""
     return array.size > 1 and bool(np.isfinite(array).all() and np.abs(array).min() > 100 * np.ptp(array))
 
