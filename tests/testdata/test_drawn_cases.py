@@ -30,6 +30,11 @@ def sizes(array: Any) -> Iterator[str]:
         yield f"size {size}" if size < 3 else "a prime size" if size in PRIMES else "another size"
 
 
+def _is_far(array: Any) -> bool:
+    """Return whether all values are finite, and their mean is far from 0 for how they differ."""
+    return array.size > 1 and bool(np.isfinite(array).all() and np.abs(array).min() > 100 * np.ptp(array))
+
+
 def numbers(array: Any) -> Iterator[str]:
     """Yield the kinds of values in an array, with its dtype."""
     dtype = array.dtype
@@ -46,7 +51,7 @@ def numbers(array: Any) -> Iterator[str]:
             "-0.0": (array == 0) & np.signbit(array),
             "huge": (size > math.sqrt(limits.max) / 100) & np.isfinite(array),
             "tiny": (size > 0) & (size < math.sqrt(limits.tiny) * 10),
-            "a mean far from 0": np.atleast_1d(size.size > 1 and size.min() > 100 * np.ptp(array)),
+            "a mean far from 0": np.atleast_1d(_is_far(array)),
         }
     else:
         found = {str(value): array == value for value in (True, False)}

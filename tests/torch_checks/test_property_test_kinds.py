@@ -75,7 +75,7 @@ NUMBERS = {
 # For a tensor of rank 2 and more: how the strides of each layout differ from those of all others.
 STRIDES = {
     "transposed": "rank > 2 && s[rank - 2] == 1 && s[rank - 1] > 1 && s[0] > 1",
-    "sliced": "rank > 1 && s[rank - 1] == 2 && s[0] > 2",
+    "sliced": "rank > 1 && s[rank - 1] == 2 && s[rank - 2] != 1 && s[0] > 2",
     "expanded": "s[0] == 0 || (rank > 1 && s[1] == 0)",
     "flipped": "rank > 2 && s[0] == 1 && s[1] == sizes_[0] && s[rank - 1] > 1",
 }
