@@ -59,19 +59,24 @@ def size(expression: str | int, sizes: Mapping[str, int]) -> int:
     Allowed are names, integers, parentheses and ``+ - * //``. Raises ValueError for anything else, an unknown name,
     a division by zero and a negative size.
     """
+    found = value(expression, sizes)
+    if found < 0:
+        raise ValueError(f"{expression!r} is {found} with {dict(sizes)}")
+    return found
+
+
+def value(expression: str | int, sizes: Mapping[str, int]) -> int:
+    """Return the value of an expression, which may be negative. Raises ValueError as `size` does."""
     if isinstance(expression, int):
         return expression
     try:
-        found = _evaluate(ast.parse(expression, mode="eval").body, sizes)
+        return _evaluate(ast.parse(expression, mode="eval").body, sizes)
     except SyntaxError as error:
         raise ValueError(f"{expression!r} is no expression of sizes") from error
     except KeyError as error:
         raise ValueError(f"no input that is there has the size {error} of {expression!r}") from error
     except ZeroDivisionError as error:
         raise ValueError(f"{expression!r} divides by zero with {dict(sizes)}") from error
-    if found < 0:
-        raise ValueError(f"{expression!r} is {found} with {dict(sizes)}")
-    return found
 
 
 def with_names(expression: str | int, names: Mapping[str, str]) -> ast.expr:
