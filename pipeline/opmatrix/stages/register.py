@@ -4,7 +4,7 @@
 "nodes"     the nodes that the exporters write for it
 "kernel"    its outputs, compared with the expected ones
 "search"    property test: its outputs for inputs that hypothesis draws, compared with the reference
-"forbidden" it rejects invalid calls: only when asked for, as the sanitizers do
+"forbidden" it rejects invalid calls: where values have rules, and when asked for, as the sanitizers do
 "gradient"  the gradient formula of torch_op.py, if there is one; loads no library
 """
 
@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from opmatrix import step_log, verdict
+from opmatrix.declaration.checks import refuses_in_torch
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
 from opmatrix.project.paths import Paths
@@ -37,6 +38,8 @@ def parts(layout: Paths, operator: Operator, *, asked: Sequence[Part] | None = N
     if not asked:
         if operator.spec.torch and not operator.spec.torch.overrides:
             found += ["nodes", "search"]
+        if refuses_in_torch(operator):
+            found.append("forbidden")
         if user_python.gradient(layout, operator.spec):
             found.append("gradient")
     return tuple(sorted(dict.fromkeys(found), key=lambda part: part != "gradient"))

@@ -43,8 +43,8 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
     return Random(shape=shape, mean=mean, deviation=deviation, specials=specials, layout=layout)
 
 
-# Mean and deviation for a range (see ruled_values.py): all its values alike, mostly its ends, one end, its middle.
-_SPREADS = ((0.0, 1.0), (0.0, 10.0), (-1000.0, 0.0), (1000.0, 0.0), (0.0, 0.0))
+# Mean and deviation for a range (see ruled_values.py): uniform in it, mostly its ends, all at one end.
+_SPREADS = ((0.0, 1.0), (0.0, 1.0), (0.0, 10.0), (0.0, 10.0), (-1000.0, 0.0), (1000.0, 0.0))
 
 
 def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DType, shape: tuple[int, ...]) -> Tensor:
