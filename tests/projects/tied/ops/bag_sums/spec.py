@@ -6,7 +6,7 @@ SPEC = OpSpec(
     name="bag_sums",
     summary="Sum the rows of each bag: from its offset to the next one.",
     torch=TorchOp(name="tied::bag_sums"),
-    onnx=OnnxOp(domain="tied", op_type="BagSums"),
+    onnx=OnnxOp(domain="tied.BagSums", op_type="BagSums"),
     inputs=(
         Input(name="x", type="float64", dims=("N", "C"), values=ValueRule(finite=True, non_empty=True), doc="rows"),
         Input(

@@ -8,7 +8,7 @@ SPEC = OpSpec(
     name="gather_rows",
     summary="Copy rows of a matrix, in the order of an index.",
     torch=TorchOp(name="tied::gather_rows"),
-    onnx=OnnxOp(domain="tied", op_type="GatherRows"),
+    onnx=OnnxOp(domain="tied.GatherRows", op_type="GatherRows"),
     types={"T": ("float32", "float64")},
     inputs=(
         Input(name="x", type="T", dims=("N", "C"), doc="the matrix"),
