@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.projects import ROOT, Project, edited
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
 # Calls in torch and in ONNX Runtime, as Python, and their message.
 CALLS = {
