@@ -129,7 +129,7 @@ def test_drawn_inputs_obey(project: Project) -> None:
     """None of them is refused, and at least 30 shapes are drawn that no case has."""
     from opmatrix.testdata import drawn_cases
 
-    for name in ("gather_rows", "bag_sums"):
+    for name in ("gather_rows", "bag_sums", "permute_rows"):
         found = drawn_cases.read(project.layout.drawn_inputs(name), name)
         assert sum(one.expected is None for one in found) == 0
         assert len({tuple(array.shape for array in one.arrays) for one in found}) > 40
@@ -163,6 +163,14 @@ def test_a_binding_that_forgets_a_check_is_found(project: Project, fault: str) -
     assert done.returncode != 0
     assert f"{name} in torch computes what its declaration forbids: {call}" in done.stdout + done.stderr
     assert f"{name} in ONNX Runtime computes what its declaration forbids: {call}" in done.stdout + done.stderr
+
+
+def test_a_kernel_that_forgets_what_it_has_to_check_is_found(project: Project) -> None:
+    with edited(project.root / "native/permute_rows/kernel.h", " && seen[static_cast<std::size_t>(from)] == 0,", ","):
+        done = project.doit("opsets=18", "register:permute_rows-forbidden@torch2.13", "verify:permute_rows*")
+    for side in ("torch", "ONNX Runtime"):
+        text = f"permute_rows in {side} computes what its declaration forbids: order repeated: "
+        assert text in done.stdout + done.stderr
 
 
 def test_an_operator_that_only_onnx_has_is_asked_too(project: Project) -> None:

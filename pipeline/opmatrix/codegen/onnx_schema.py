@@ -60,7 +60,7 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
     """Return the arguments of a FormalParameter."""
     doc = part.doc
     if isinstance(part, Input) and part.values:  # an ONNX schema has no other place for it
-        doc = "; ".join(filter(None, (doc, f"values: {summary(part.values)}")))
+        doc = "; ".join(filter(None, (doc.rstrip("."), f"values: {summary(part.values)}")))
     arguments = [literal(part.name), literal(onnx_type(spec, part.type)), literal(doc)]
     if isinstance(part, Input) and part.variadic:
         return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Variadic", "min_arity=0"]
