@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ort.h"
+#include "sizes.h"
 
 namespace opmatrix::ort {
 
@@ -38,8 +39,10 @@ class Values {
 template <typename T>
 class NewOutput {
  public:
-  NewOutput(const Context& context, const char* op, const char* name, std::size_t index, std::int64_t rank)
-      : context_(context), op_(op), name_(name), index_(index), rank_(rank) {}
+  /// `known` has a pointer to each size that the declaration names; null: only the rank is known.
+  NewOutput(const Context& context, const char* op, const char* name, std::size_t index, std::int64_t rank,
+            std::int64_t* const* known = nullptr)
+      : context_(context), op_(op), name_(name), index_(index), rank_(rank), known_(known) {}
 
   NewTensor<T> tensor() {
     const auto make = [](void* owner, Sizes sizes) -> void* { return static_cast<NewOutput*>(owner)->make(sizes); };
@@ -53,6 +56,7 @@ class NewOutput {
   T* make(Sizes sizes) {
     KERNEL_CHECK(!made_, op_, ": the kernel made ", name_, " twice");
     KERNEL_CHECK(sizes.rank == rank_, op_, ": the kernel must make ", name_, " with ", rank_, " axes, got ", sizes);
+    if (known_ != nullptr) compare_sizes(op_, name_, sizes, known_);
     made_ = true;
     return context_.output<T>(index_, sizes).data;
   }
@@ -62,6 +66,7 @@ class NewOutput {
   const char* name_;
   std::size_t index_;
   std::int64_t rank_;
+  std::int64_t* const* known_;
   bool made_ = false;
 };
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "sizes.h"
 #include "torch_lists.h"
 
 namespace opmatrix::torch {
@@ -88,9 +89,11 @@ class Inputs {
 template <typename T>
 class NewOutput {
  public:
-  /// The output is on the device of `like`.
-  NewOutput(const Input& like, const char* op, const char* name, std::int64_t rank)
-      : like_(like), op_(op), name_(name), rank_(rank) {}
+  /// The output is on the device of `like`. `known` has a pointer to each size that the declaration names; null: only
+  /// the rank is known.
+  NewOutput(const Input& like, const char* op, const char* name, std::int64_t rank,
+            std::int64_t* const* known = nullptr)
+      : like_(like), op_(op), name_(name), rank_(rank), known_(known) {}
 
   NewTensor<T> tensor() {
     const auto make = [](void* owner, Sizes sizes) -> void* { return static_cast<NewOutput*>(owner)->make(sizes); };
@@ -107,6 +110,7 @@ class NewOutput {
   T* make(Sizes sizes) {
     KERNEL_CHECK(!made_.defined(), op_, ": the kernel made ", name_, " twice");
     KERNEL_CHECK(sizes.rank == rank_, op_, ": the kernel must make ", name_, " with ", rank_, " axes, got ", sizes);
+    if (known_ != nullptr) compare_sizes(op_, name_, sizes, known_);
     made_ = like_.new_tensor(sizes, dtype_of<T>);
     return made_.data<T>();
   }
@@ -115,6 +119,7 @@ class NewOutput {
   const char* op_;
   const char* name_;
   std::int64_t rank_;
+  std::int64_t* const* known_;
   Tensor made_;
 };
 

@@ -90,11 +90,15 @@ class Input(metaclass=_KeepsMistakes):
     """One input tensor.
 
     `type` is a dtype or the name of a type variable of `OpSpec.types`. `dims` describes the sizes: a name means one
-    size wherever it appears, an int is that size, and ``"..."`` at the end means any number of further sizes; None
-    accepts every shape. Instead of `dims`, `same_as` names an earlier input that has the same shape.
+    size wherever it appears, an int is that size, an expression such as ``"2*G*K"`` is computed, and ``"..."``, once,
+    means any number of further sizes, in each input its own; None accepts every shape. Instead of `dims`, `same_as`
+    names an earlier input that has the same shape. Expressions are described at `Dims`.
 
     Example:
         >>> x = Input(name="x", type="T", dims=("N", "C", "..."))
+        >>> last = Input(name="x", type="T", dims=("...", "C"), rank="R")
+        >>> offsets = Input(name="offsets", type="int64", dims=("N + 1",))
+        >>> pads = Input(name="pads", type="int64", dims=("2*R",))
         >>> scale = Input(name="scale", type="T", dims=("C",), optional=True)
         >>> mask = Input(name="mask", type="bool", same_as="x")
     """
@@ -104,9 +108,11 @@ class Input(metaclass=_KeepsMistakes):
     type: str
     """A dtype such as ``"float32"``, or a name of `OpSpec.types`."""
     dims: tuple[str | int, ...] | None = None
-    """Sizes: names, integers >= 0, and ``"..."`` at the end; None: any shape."""
+    """Sizes: names, integers >= 0, expressions, and once ``"..."``; None: any shape."""
     same_as: str | None = None
     """An earlier input that has the same shape; instead of `dims`."""
+    rank: str | None = None
+    """A name for its number of axes, for use in expressions."""
     optional: bool = False
     """Whether it may be absent: ``Tensor?`` in torch, an empty name in ONNX."""
     variadic: bool = False
@@ -155,40 +161,65 @@ class Attribute(metaclass=_KeepsMistakes):
 
 @dataclass(frozen=True, kw_only=True)
 class SameAs(metaclass=_KeepsMistakes):
-    """Shape rule: the shape of an input.
+    """Shape rule: the shape of an input, or the same with other axes.
+
+    `replace` maps an axis to its size, or to None for an axis that is removed. An axis is a number, negative from the
+    back, or the name of an attribute of kind int that names it.
 
     Example:
         >>> y = Output(name="y", type="T", shape=SameAs(input="x"))
+        >>> largest = Output(name="largest", type="T", shape=SameAs(input="x", replace={"dim": "k"}))
+        >>> indices = Output(name="indices", type="int64", shape=SameAs(input="x", replace={"dim": None}))
     """
 
     input: str
     """The name of a required input."""
+    replace: Mapping[int | str, str | int | None] = field(default_factory=dict)
+    """Axes that differ: ``{"dim": "K"}``, ``{-1: "2*K"}``, ``{0: None}``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dims(metaclass=_KeepsMistakes):
     """Shape rule: sizes by name (as in `Input.dims`), number, or an expression of them such as ``"2*N + 1"``.
 
-    It can also name an attribute of kind int whose `minimum` is 0 or more: ``("N", "C", "pooled_height")``.
+    An expression computes with ``+ - * //`` and parentheses from
+
+    - names of sizes and ranks of inputs;
+    - attributes of kind int, and elements of attributes of kind ints, such as ``stride[0]``, if their `minimum` is 0 or
+      more;
+    - ``x.shape[dim]``: the size of the axis that an attribute of kind int names, negative from the back;
+    - ``prod(...)``: the product of the sizes of ``"..."``.
+
+    It may divide by a number, or by an attribute or element whose `minimum` is 1 or more. ``"..."``, in an output and
+    in ``prod(...)``, means the sizes of the first required input that has it.
 
     Example:
         >>> y = Output(name="y", type="T", shape=Dims(dims=("N", "2*C + 1", 3)))
+        >>> flat = Output(name="flat", type="T", shape=Dims(dims=("prod(...)", "C")))
+        >>> conv = Dims(dims=("...", "(L + 2*padding[0] - dilation[0]*(K - 1) - 1) // stride[0] + 1"))
     """
 
     dims: tuple[str | int, ...]
-    """Names of sizes of required inputs, numbers, or expressions with ``+ - * //`` and parentheses."""
+    """Names of sizes, numbers, expressions, and once ``"..."``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FromKernel(metaclass=_KeepsMistakes):
-    """Shape rule: the sizes depend on the data, and the kernel returns them. Only `rank` is known before.
+    """Shape rule: the sizes depend on the data, and the kernel returns them.
+
+    With `rank`, only the number of axes is known before. With `dims`, some sizes are: numbers, names and expressions as
+    in `Dims`. A name that no input and no attribute has is a size that the kernel decides, the same in all outputs.
 
     Example:
         >>> kept = Output(name="kept", type="int64", shape=FromKernel(rank=1))
+        >>> edges = Output(name="edges", type="int64", shape=FromKernel(dims=("E", 2)))
+        >>> features = Output(name="features", type="T", shape=FromKernel(dims=("E", "C")))
     """
 
-    rank: int
-    """The number of axes."""
+    rank: int | None = None
+    """The number of axes; instead of `dims`."""
+    dims: tuple[str | int, ...] | None = None
+    """A size for each axis; instead of `rank`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -190,11 +190,11 @@ def test_a_size_below_0_is_checked_in_both_bindings() -> None:
 
 
 def test_expressions_of_sizes_become_cpp() -> None:
-    known = {"N": "x.sizes()[0]"}
-    assert cpp.sizes("2*(N+1)", known) == "2 * (x.sizes()[0] + 1)"
-    assert cpp.sizes("N // 2", known) == "x.sizes()[0] / 2"
-    assert cpp.sizes("(N - 3) // 2", known) == "floor_divide(x.sizes()[0] - 3, 2)"
-    assert cpp.sizes("2 * (N // 2)", known) == "2 * (x.sizes()[0] / 2)"
+    size = cpp.SizeCode(spec=windows(), shape=lambda name: f"{name}.sizes()", attribute=str)
+    assert size("2*(N+1)") == "2 * (x.sizes()[0] + 1)"
+    assert size("N // 2") == "x.sizes()[0] / 2"
+    assert size("(N - 3) // 2") == "floor_divide(x.sizes()[0] - 3, 2)"
+    assert size("2 * (N // 2)") == "2 * (x.sizes()[0] / 2)"
 
 
 def test_a_long_call_has_one_argument_per_line() -> None:

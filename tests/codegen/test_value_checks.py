@@ -67,6 +67,15 @@ def test_limits_are_sizes_and_attributes_of_each_binding() -> None:
     assert '#include "sizes.h"' not in text(ruled(INDEX), "checks.h")
 
 
+def test_limits_are_in_the_language_of_sizes() -> None:
+    attributes = (Attribute(name="stride", kind="ints", minimum=1),)
+    spec = ruled(ValueRule(maximum="x.shape[-1]*stride[0] + v.rank"), attributes=attributes)
+    checks = text(spec, "checks.h")
+    assert "void check_v_values(const TensorView<const T>& v, Sizes x, List<std::int64_t> stride) {" in checks
+    assert "NoLimit{}, x[x.rank - 1] * stride[0] + v.sizes.rank)" in checks
+    assert "check_v_values(v_values, x.sizes(), stride_.list());" in text(spec, "ort.cc")
+
+
 def test_what_a_kernel_checks_is_in_no_binding() -> None:
     rule = ValueRule(index_into="N", unique=True, checked_by="kernel")
     assert not [name for name, code in cpp_bindings.render(ruled(rule)).items() if "v_values" in code]

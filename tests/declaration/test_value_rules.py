@@ -24,12 +24,12 @@ MISTAKES = [
     ({"negative": True, "minimum": 0}, "int64", "values.negative: stands without index_into"),
     ({"negative": True, "index_into": "N"}, "I", "values.negative: stands at uint8, int32, allowed: at signed integers"),
     ({"index_into": "N"}, "T", "values.index_into: stands at float32, float64, allowed: at integers"),
-    ({"index_into": "P"}, "int64", "values.index_into: found 'P', allowed: sizes that required inputs have, and attributes: N, C, M, K, groups, limit"),
-    ({"index_into": "groop"}, "int64", "did you mean 'groups'?"),
+    ({"index_into": "P"}, "int64", "values.index_into: found 'P', allowed: sizes that required inputs have: N, C, M, K"),
+    ({"index_into": "stride[1]"}, "int64", "values.index_into: found 'stride[1]', allowed: an element of an attribute of kind ints"),
     ({"index_into": -3}, "int64", "values.index_into: found -3, allowed: a size"),
-    ({"maximum": "mode"}, "int64", "values.maximum: found 'mode', an attribute, allowed: a number of kind int or float that ONNX has too"),
-    ({"maximum": "limit"}, "int64", "values.maximum: found 'limit', in which 'limit' is a float, allowed: alone, as the limit of an input of floats; 'v' is int64"),
-    ({"maximum": "limit + 1"}, "T", "values.maximum: found 'limit + 1', in which 'limit' is a float, allowed: alone"),
+    ({"maximum": "mode"}, "int64", "values.maximum: found 'mode', an attribute, allowed: one of kind int that ONNX has, with minimum= from 0 on"),
+    ({"maximum": "limit"}, "int64", "values.maximum: found 'limit', which is a float, allowed: as the limit of an input of floats; 'v' is int64"),
+    ({"maximum": "limit + 1"}, "T", "values.maximum: found 'limit', an attribute, allowed: one of kind int"),
     ({"maximum": "N % 2"}, "int64", "values.maximum: found 'N % 2': 'N % 2' is none of: names of sizes"),
     ({"maximum": "N // C"}, "int64", "values.maximum: found 'N // C': it divides by 'C'"),
     ({"maximum": "N +"}, "int64", "values.maximum: found 'N +': no expression"),
@@ -65,6 +65,7 @@ def test_a_mistake_in_a_rule(fields: dict[str, object], type: str, expected: str
         (ValueRule(minimum=0, maximum="N*C - 1"), "I"),
         (ValueRule(minimum="limit", finite=True), "T"),
         (ValueRule(maximum="N"), "T"),
+        (ValueRule(maximum="x.shape[-1] + x.rank"), "int64"),
         (ValueRule(unique=True, checked_by="kernel"), "int64"),
         (ValueRule(non_empty=True), "bool"),
         (ValueRule(allowed=(-1, 0, 5)), "int8"),
@@ -107,10 +108,11 @@ def test_limits_are_numbers_for_given_sizes_and_attributes() -> None:
     spec = ruled(ValueRule(index_into="N*groups", negative=True))
     x, _, v = spec.inputs
     numbers = known_numbers(spec, [(x, (3, 4)), (v, (1, 1))], {"groups": -2})
-    assert numbers == {"N": 3, "C": 4, "M": 1, "K": 1, "groups": -2, "limit": 0.5}
+    assert numbers == {"N": 3, "groups": -2}
     found = limits(ValueRule(index_into="N*groups", negative=True), numbers)
     assert (found.minimum, found.maximum) == (6, -7), "which no value has"
-    found = limits(ValueRule(minimum="limit", maximum="groups"), numbers)
+    rule = ValueRule(minimum="limit", maximum="groups")
+    found = limits(rule, known_numbers(ruled(rule), [(x, (3, 4)), (v, (1, 1))], {"groups": -2}))
     assert (found.minimum, found.maximum) == (0.5, -2)
 
 

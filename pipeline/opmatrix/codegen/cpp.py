@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from opmatrix.declaration.python_source import bracket
-from opmatrix.declaration.size_expressions import with_names
-from opmatrix.spec import DType
+from opmatrix.declaration.size_expressions import Term
+from opmatrix.declaration.size_rules import around, code, further_input
+from opmatrix.spec import DType, OpSpec
 
 # C++ has no types for float16 and bfloat16 before C++23.
 CPP_TYPES: Mapping[DType, str] = {
@@ -37,9 +39,45 @@ def literal(value: Any, suffix: str = "") -> str:
     return str(value) if isinstance(value, int) else f"{value!r}{suffix}"
 
 
-def sizes(expression: str | int, names: Mapping[str, str]) -> str:
-    """Return a size of `Dims` in C++; `names` has the C++ of each name."""
-    return ast.unparse(_CppDivision().visit(with_names(expression, names)))
+@dataclass(frozen=True, kw_only=True)
+class SizeCode:
+    """The C++ of size expressions: `shape` returns that of the sizes of an input, `attribute` that of an attribute."""
+
+    spec: OpSpec
+    shape: Callable[[str], str]
+    attribute: Callable[[str], str]
+
+    def __call__(self, expression: str | int) -> str:
+        """Return the C++ of an expression."""
+        return ast.unparse(_CppDivision().visit(code(self.spec, expression, self.term)))
+
+    def term(self, term: Term) -> str:
+        """Return the C++ of a term that is no name of a size."""
+        if term.kind == "product":
+            return f"numel({self.further()})"
+        if term.kind == "rank":
+            return f"{self.shape(term.of)}.rank"
+        if term.kind == "size":
+            return self.axis(term.of, term.at)
+        return self.attribute(term.of) + (f"[{term.at}]" if term.kind == "item" else "")
+
+    def axis(self, name: str, at: int | str) -> str:
+        """Return the size of an axis: a number, negative from the back, or the attribute that names it."""
+        sizes = self.shape(name)
+        if isinstance(at, str):
+            return f"axis_size({sizes}, {self.attribute(at)})"
+        return f"{sizes}[{at}]" if at >= 0 else f"{sizes}[{sizes}.rank - {-at}]"
+
+    def further(self) -> str:
+        """Return the sizes of "..."."""
+        part = further_input(self.spec)
+        assert part is not None
+        front, back = around(part)
+        return f"sizes_between({self.shape(part.name)}, {front}, {back})"
+
+
+HELPERS = ("floor_divide(", "axis_size(", "sizes_between(", "AnyRank(")
+"""What C++ with sizes can use of sizes.h."""
 
 
 class _CppDivision(ast.NodeTransformer):

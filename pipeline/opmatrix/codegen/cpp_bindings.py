@@ -8,20 +8,19 @@ from typing import Any
 
 import jinja2
 
-from opmatrix.codegen import generated_files, jinja
+from opmatrix.codegen import cpp, generated_files, jinja
 from opmatrix.codegen.cpp import CPP_TYPES, call, quoted
-from opmatrix.codegen.cpp_checks import shape_checks, shape_parameters
+from opmatrix.codegen.cpp_outputs import OutputPart, decided_sizes, output_part
 from opmatrix.codegen.cpp_value_checks import value_checks
 from opmatrix.codegen.cpp_variables import (
     AttributePart,
     InputPart,
-    OutputPart,
     attribute_part,
     dtype_name,
     input_part,
     kernel_parameters,
-    output_part,
 )
+from opmatrix.codegen.shape_checks import shape_attributes, shape_checks, shape_parameters
 from opmatrix.declaration.python_source import bracket
 from opmatrix.declaration.schema_versions import versions
 from opmatrix.declaration.torch_signature import (
@@ -87,13 +86,17 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "lists": any(a.is_list for a in attributes) or any(i.kind == "variadic" for i in inputs),
         "listed_shapes": any(i.dims and i.kind != "required" for i in inputs),
         "kinds": any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs),
-        "computed_sizes": any(o.falls for o in outputs),
+        "computed_sizes": any(o.needs_sizes for o in outputs),
+        "decided_sizes": decided_sizes(spec),
+        "checks_with_attributes": bool(shape_attributes(spec)),
+        "checks_with_sizes": any(h in " ".join(c.arguments) for c in shape_checks(spec) for h in cpp.HELPERS),
+        "listed_sizes": any(p.startswith("List<std") for p in shape_parameters(spec)),
         "shape_parameters": shape_parameters(spec),
         "shape_checks": list(shape_checks(spec)),
         "value_checks": checked,
         "own_views": {i.name: i.view.removesuffix(".list()") for i in inputs},
         "torch": _torch(spec, inputs, attributes, outputs, views) if has_torch_library(spec) else {},
-        "ort": _ort(inputs, attributes, outputs, views),
+        "ort": _ort(spec, inputs, attributes, outputs, views),
     }
 
 
@@ -114,12 +117,14 @@ def _torch(
     newer = any(i.kind == "variadic" for i in inputs) or any(a.is_list or a.is_text for a in attributes)
     more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
     since = ["torch::Since::torch_2_10"] if newer else []
+    checked = shape_attributes(spec)
     return {
         "namespace": namespace,
         "function": function,
         "schema": torch_schema(spec).removeprefix(f"{namespace}::"),
         "header": "torch_kinds.h" if more else "torch.h",
-        "sizes": [i.torch_sizes for i in inputs if i.dims],
+        "sizes": [i.torch_sizes for i in inputs if i.dims]
+        + [f"{a.torch_name}.list()" if a.is_list else a.torch_name for a in attributes if a.name in checked],
         "registration": [
             quoted(namespace),
             quoted(function),
@@ -142,16 +147,18 @@ def _torch(
 
 
 def _ort(
+    spec: OpSpec,
     inputs: Sequence[InputPart],
     attributes: Sequence[AttributePart],
     outputs: Sequence[OutputPart],
     views: Sequence[str],
 ) -> dict[str, Any]:
+    checked = shape_attributes(spec)
     return {
         "header": "ort_kinds.h"
         if any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
         else "ort.h",
-        "sizes": [i.ort_sizes for i in inputs if i.dims],
+        "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
         "inputs": [i.port for i in inputs],
         "outputs": [o.dtype for o in outputs],
         "compute_arguments": [*views]

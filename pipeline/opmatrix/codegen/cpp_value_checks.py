@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from opmatrix.codegen import cpp
-from opmatrix.codegen.cpp import literal, quoted
+from opmatrix.codegen.cpp import HELPERS, SizeCode, literal, quoted
+from opmatrix.declaration.size_rules import resolved_terms, sources
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.declaration.value_rules import Limit, Name, described, described_order, limit_expressions, names
-from opmatrix.spec import Input, OpSpec, ValueRule
+from opmatrix.spec import AttributeKind, Input, OpSpec, ValueRule
+
+_KINDS: Mapping[AttributeKind, str] = {"int": "std::int64_t", "float": "float", "ints": "List<std::int64_t>"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +39,20 @@ def value_checks(spec: OpSpec) -> Iterator[ValueCheck]:
 
 
 def _check(spec: OpSpec, part: Input, rule: ValueRule) -> ValueCheck:
-    used = names(spec, rule)
-    owners = list(dict.fromkeys(n.owner[0] for n in used if n.owner and n.owner[0] != part.name))
-    attributes = [n.attribute for n in used if n.attribute]
+    code = SizeCode(
+        spec=spec, shape=lambda name: f"{name}.sizes" if name == part.name else name, attribute=lambda name: name
+    )
+    used = [term for limit in limit_expressions(rule) if isinstance(limit, str) for term in resolved_terms(spec, limit)]
+    owners = list(dict.fromkeys(name for term in used for name in sources(spec, term) if name != part.name))
+    attributes = [a for a in spec.attributes if a.name in {name for term in used for name in (term.of, term.at)}]
     view = {True: f"{part.name}_values", False: f"*{part.name}_values"}[is_required(part)]
     if part.variadic:
         view = "item"
     wrong = "wrong"
     while wrong in {part.name, *owners, *(a.name for a in attributes)}:
         wrong += "_"
-    limits = [_limit(limit, used, part) for limit in limit_expressions(rule)]
+    limits = [_limit(limit, code) for limit in limit_expressions(rule)]
+    tensors = [view, *(f"{owner}.sizes()" for owner in owners)]
     return ValueCheck(
         input=part.name,
         loop=None
@@ -57,13 +63,13 @@ def _check(spec: OpSpec, part: Input, rule: ValueRule) -> ValueCheck:
         views=f"{part.name}_values",
         function=f"check_{part.name}_values",
         parameters=[f"const TensorView<const T>& {part.name}", *(f"Sizes {owner}" for owner in owners)]
-        + [f"{'std::int64_t' if a.kind == 'int' else 'float'} {a.name}" for a in attributes],
-        torch_arguments=[view, *(f"{owner}.sizes()" for owner in owners), *(a.name for a in attributes)],
-        ort_arguments=[view, *(f"{owner}.sizes()" for owner in owners), *(f"{a.name}_" for a in attributes)],
+        + [f"{_KINDS[a.kind]} {a.name}" for a in attributes],
+        torch_arguments=[*tensors, *(a.name for a in attributes)],
+        ort_arguments=[*tensors, *(f"{a.name}_{'.list()' * (a.kind == 'ints')}" for a in attributes)],
         wrong=wrong,
         find=_find(part.name, rule, limits),
-        checks=[*_checks(spec, part, rule, used, wrong)],
-        divides=any("floor_divide" in limit for limit in limits),
+        checks=[*_checks(spec, part, rule, code, wrong)],
+        divides=any(helper in limit for limit in limits for helper in HELPERS),
     )
 
 
@@ -81,46 +87,38 @@ def _find(name: str, rule: ValueRule, limits: Sequence[str]) -> list[str] | None
     return [name, allowed, order] if (allowed, order) != ("any_value()", "AnyOrder{}") else None
 
 
-def _checks(spec: OpSpec, part: Input, rule: ValueRule, used: Sequence[Name], wrong: str) -> Iterator[list[str]]:
+def _checks(spec: OpSpec, part: Input, rule: ValueRule, code: SizeCode, wrong: str) -> Iterator[list[str]]:
     start = f"{spec.name}: {part.name} must "
     if rule.non_empty:
         text = quoted(f"{start}have at least one element, got shape ")
         yield [f"{part.name}.numel() > 0", text, f"{part.name}.sizes"]
     if words := described(rule):
         got = [f"{wrong}.value()", quoted(" at "), f"{wrong}.place()"]
-        yield [f"{wrong}.value_is_right()", *_with_names(f"{start}be {words}", used, part), *got]
+        yield [f"{wrong}.value_is_right()", *_with_names(f"{start}be {words}", names(spec, rule), part, code), *got]
     if rule.sorted is not None:
         text = f"{start}be {described_order(rule)} along its last axis, got "
         yield [f"{wrong}.order_is_right()", quoted(text), f"{wrong}.value()", quoted(" after "), f"{wrong}.before()",
                quoted(" at "), f"{wrong}.place()"]  # fmt: skip
 
 
-def _with_names(text: str, used: Sequence[Name], part: Input) -> list[str]:
+def _with_names(text: str, used: Sequence[Name], part: Input, code: SizeCode) -> list[str]:
     """Return the parts of a message: the text, and the number for each name in it."""
     parts: list[str] = []
     separator = " with "
     for name in used:
-        parts += [quoted(f"{text}{separator}{name.name} = "), _in_cpp(name, part)]
-        text = f" as in {name.owner[0]}" if name.owner and name.owner[0] != part.name else ""
+        parts += [quoted(f"{text}{separator}{name.name} = "), code(name.name)]
+        text = "" if name.owner in ("", part.name) else f" as in {name.owner}"
         separator = " and "
     return [*parts, quoted(f"{text}, got ")]
 
 
-def _limit(limit: Limit, used: Sequence[Name], part: Input) -> str:
+def _limit(limit: Limit, code: SizeCode) -> str:
     if limit is None:
         return "NoLimit{}"
     if not isinstance(limit, str):
         return _number(limit)
-    found = cpp.sizes(limit, {n.name: _in_cpp(n, part) for n in used})
+    found = code(limit)
     return found.removeprefix("0 ") if found.startswith("0 - ") and " " not in found[4:] else found
-
-
-def _in_cpp(name: Name, part: Input) -> str:
-    """Return a name's number in the function that checks `part`."""
-    if name.owner is None:
-        return name.name
-    owner, axis = name.owner
-    return f"{owner}.sizes[{axis}]" if owner == part.name else f"{owner}[{axis}]"
 
 
 def _number(value: float) -> str:

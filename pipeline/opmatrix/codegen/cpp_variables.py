@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from opmatrix.codegen import cpp
 from opmatrix.codegen.cpp import CPP_TYPES, literal
-from opmatrix.codegen.cpp_checks import Check, limits, shape_counts
-from opmatrix.declaration.size_expressions import size_attributes, size_owners
+from opmatrix.codegen.cpp_checks import Check, limits
+from opmatrix.declaration.size_rules import shape_inputs
 from opmatrix.declaration.torch_signature import dtype_of, is_required, torch_name
-from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec, Output, SameAs
+from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec
 
 # The C++ type of a kernel's argument, or of an item of a list.
 _ITEMS: Mapping[AttributeKind, str] = {
@@ -34,23 +33,6 @@ class InputPart:
     torch_sizes: str
     ort_sizes: str
     view: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputPart:
-    """`new` is whether the kernel allocates it; otherwise `sizes` is the expression of its sizes, made of `numbers`."""
-
-    name: str
-    type: str
-    dtype: str
-    device: str  # the input on whose device torch allocates it
-    new: bool
-    rank: int
-    sizes: str
-    numbers: list[str] | None
-    ort_numbers: list[str] | None  # the same, with attributes as members of the node's class
-    falls: bool  # whether one of them can be negative
-    same_as: tuple[str, int] | None  # the input that has the same shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +85,7 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
     return InputPart(
         name=name,
         kind=kind,
-        dims=shape_counts(spec, given),
+        dims=given.name in shape_inputs(spec),
         leader=leader,
         allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
         port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
@@ -112,29 +94,6 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         ort_sizes=f"{name}.{ort_sizes[kind]}",
         view=f"{name}.{views[kind].format(cpp_name)}",
     )
-
-
-def output_part(spec: OpSpec, given: Output) -> OutputPart:
-    required = {i.name: n for n, i in enumerate(spec.inputs) if is_required(i)}
-    cpp_name = cpp_type(spec, given.type)
-    shape = given.shape
-    numbers, ort_numbers, same_as, sizes, rank, device, falls = None, None, None, "", 0, next(iter(required)), False
-    if isinstance(shape, SameAs):
-        same_as, device, sizes = (shape.input, required[shape.input]), shape.input, f"{shape.input}.sizes()"
-    elif isinstance(shape, FromKernel):
-        rank = shape.rank
-    else:
-        known = {size: f"{name}.sizes()[{axis}]" for size, (name, axis) in size_owners(spec).items()}
-        named = size_attributes(spec)
-        numbers = [cpp.sizes(dim, known | {name: name for name in named}) for dim in shape.dims]
-        ort_numbers = [cpp.sizes(dim, known | {name: f"{name}_" for name in named}) for dim in shape.dims]
-        falls = any("-" in str(dim) for dim in shape.dims)
-        sizes = f"Sizes{{{given.name}_sizes, {len(numbers)}}}" if numbers else "Sizes{}"
-    return OutputPart(
-        name=given.name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
-        new=isinstance(shape, FromKernel), rank=rank, sizes=sizes, numbers=numbers,
-        ort_numbers=ort_numbers, falls=falls, same_as=same_as,
-    )  # fmt: skip
 
 
 def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opmatrix.codegen import onnx_sizes
 from opmatrix.declaration import schema_versions
 from opmatrix.declaration.python_source import bracket, literal
-from opmatrix.declaration.size_expressions import size_attributes
 from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
 from opmatrix.declaration.value_rules import summary
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
@@ -26,12 +26,14 @@ class Inferred:
     element: str
     shape: str | None
     sizes: tuple[str, ...]
+    every: str | None  # the expression of all sizes, where the rank depends on an input
 
 
 def variables(spec: OpSpec) -> dict[str, Any]:
     """Return the variables of schema.py's template."""
     outputs = [_inferred(spec, output) for output in spec.outputs]
     attributes = [a for a in spec.attributes if not a.torch_only]
+    called = " ".join(text for output in outputs for text in (*output.sizes, output.every or ""))
     _, *later = schema_versions.versions(spec)
     return {
         "spec": spec,
@@ -45,9 +47,12 @@ def variables(spec: OpSpec) -> dict[str, Any]:
         "defaults": later or any(a.default is not None for a in attributes),
         "inferred": outputs,
         "reads_elements": any(output.element.startswith("element(") for output in outputs),
-        "reads_sizes": any("size(context" in s for output in outputs for s in output.sizes),
-        "reads_attributes": any("attribute(context" in s for output in outputs for s in output.sizes),
-        "computes": any(s.startswith("computed(") for output in outputs for s in output.sizes),
+        **{f"reads_{name}": f"{name}_of(" in called for name in ("axis", "item", "rank", "further", "product")},
+        **{f"reads_{name}": f"{name}(" in called for name in ("with_replaced", "with_further")},
+        "reads_sizes": "size(context" in called,
+        "reads_from_back": bool(re.search(r"size\(context, \d+, (-|axis)", called)),
+        "reads_attributes": "attribute(context" in called,
+        "computes": "computed(" in called,
     }
 
 
@@ -87,15 +92,24 @@ def _default(attribute: Attribute) -> str | None:
 def _inferred(spec: OpSpec, output: Output) -> Inferred:
     shape: str | None = None
     sizes: tuple[str, ...] = ()
+    every: str | None = None
     match output.shape:
-        case SameAs(input=name):
+        case SameAs(input=name, replace=replace) if not replace:
             rule = f"the shape of {name}"
             shape = f"context.get_input_type({[i.name for i in spec.inputs].index(name)}).tensor_type"
+        case SameAs(input=name):
+            rule = f"the shape of {name} with other axes"
         case Dims(dims=dims):
-            rule, sizes = f"the shape ({', '.join(map(str, dims))})", tuple(_size(spec, dim) for dim in dims)
-        case FromKernel(rank=rank):
-            rule, sizes = "a shape that the kernel finds", ("onnx.TensorShapeProto.Dimension()",) * rank
-    return Inferred(name=output.name, rule=rule, element=_element(spec, output.type), shape=shape, sizes=sizes)
+            rule = f"the shape ({', '.join(map(str, dims))})"
+        case FromKernel(dims=None):
+            rule = "a shape that the kernel finds"
+        case FromKernel(dims=dims):
+            rule = f"the shape ({', '.join(map(str, dims or ()))}), which the kernel finds in part"
+    if shape is None:
+        found = onnx_sizes.shape(spec, output)
+        sizes, every = found.sizes, found.all
+    element = _element(spec, output.type)
+    return Inferred(name=output.name, rule=rule, element=element, shape=shape, sizes=sizes, every=every)
 
 
 def _element(spec: OpSpec, declared: str) -> str:
@@ -107,26 +121,3 @@ def _element(spec: OpSpec, declared: str) -> str:
             return f"element(context, {', '.join(str(n) for _, n in of_type)})"
         return f"context.get_input_type({first}).tensor_type.elem_type"
     return f"onnx.TensorProto.{_ONNX_NAMES.get(declared, declared).upper()}"
-
-
-def _size(spec: OpSpec, dim: str | int) -> str:
-    if isinstance(dim, int):
-        return f"onnx.TensorShapeProto.Dimension(dim_value={dim})"
-    if dim.isidentifier():
-        return _named_size(spec, dim)
-    names = list(dict.fromkeys(re.findall(r"[A-Za-z_]\w*", dim)))
-    sizes = ", ".join(_named_size(spec, name) for name in names)
-    return f"computed(lambda {', '.join(names)}: {dim}, {sizes})"
-
-
-def _named_size(spec: OpSpec, name: str) -> str:
-    """Return the size of that name of the first input that has it, required inputs first, or of an attribute."""
-    if attribute := size_attributes(spec).get(name):
-        return f"attribute(context, {literal(name)}, {attribute.default})"
-    found = [
-        (not is_required(part), index, dims.index(name))
-        for index, part in enumerate(spec.inputs)
-        if name in (dims := part.dims or ())
-    ]
-    _, index, axis = min(found)
-    return f"size(context, {index}, {axis})"

@@ -53,12 +53,14 @@ def _fields(part: object) -> dict[str, Any]:
 
 def _rule(shape: SameAs | Dims | FromKernel) -> str:
     match shape:
-        case SameAs(input=name):
-            return f"as {name}"
+        case SameAs(input=name, replace=replace):
+            return f"as {name}" + "".join(f", {key}: {dim}" for key, dim in replace.items())
         case Dims(dims=dims):
             return f"({', '.join(map(str, dims))})"
-        case FromKernel(rank=rank):
+        case FromKernel(rank=rank, dims=None):
             return f"found by the kernel, of rank {rank}"
+        case FromKernel(dims=dims):
+            return f"({', '.join(map(str, dims or ()))}), found by the kernel in part"
 
 
 def text(found: Schema) -> str:

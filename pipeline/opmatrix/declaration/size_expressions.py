@@ -1,13 +1,23 @@
-"""Size expressions of `Dims`: where the sizes come from, their values, and which expressions are allowed."""
+"""Size expressions such as ``"2*groups*KH"``: their terms, their values, and the code that computes them.
+
+A term is what an expression computes with. Its key is its text: a name (``N``, ``groups``), an item of an attribute
+(``stride[0]``), a size of an input (``x.shape[dim]``, ``x.shape[-1]``), the rank of an input (``x.rank``), or the
+product of the sizes of "..." (``prod(...)``).
+"""
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
 
-from opmatrix.declaration.torch_signature import is_required
-from opmatrix.spec import Attribute, AttributeValue, Input, OpSpec
+FURTHER = "..."
+PRODUCT = "prod(...)"
+Size = int | str | None
+"""A size: a number, the name of a dynamic axis of a model, or None where nothing is known."""
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -17,116 +27,177 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
-def named_sizes(shapes: Iterable[tuple[Input, tuple[int, ...]]]) -> dict[str, int]:
-    """Return the size for each name of `Input.dims`: the first one that the shapes have."""
-    found: dict[str, int] = {}
-    for part, shape in shapes:
-        for dim, size in zip(part.dims or (), shape, strict=False):
-            if isinstance(dim, str) and dim != "...":
-                found.setdefault(dim, size)
-    return found
+@dataclass(frozen=True, kw_only=True)
+class Term:
+    """One term. `of` is the name of an input or attribute, `at` an axis or index, or the attribute that names the axis.
 
-
-def size_owners(spec: OpSpec) -> dict[str, tuple[str, int]]:
-    """Return, for each name of `Input.dims`, the first required input and axis of that size."""
-    found: dict[str, tuple[str, int]] = {}
-    for part in filter(is_required, spec.inputs):
-        for axis, dim in enumerate(part.dims or ()):
-            if isinstance(dim, str) and dim != "...":
-                found.setdefault(dim, (part.name, axis))
-    return found
-
-
-def size_attributes(spec: OpSpec) -> dict[str, Attribute]:
-    """Return the attributes that `Dims` can name: integers >= 0 of the node, without those that share a size's name."""
-    taken = {dim for part in spec.inputs for dim in part.dims or ()}
-    return {
-        a.name: a
-        for a in spec.attributes
-        if a.kind == "int" and not a.torch_only and a.minimum is not None and a.minimum >= 0 and a.name not in taken
-    }
-
-
-def attribute_sizes(spec: OpSpec, values: Mapping[str, AttributeValue]) -> dict[str, int]:
-    """Return the values of the attributes that `Dims` can name, from `values` or by default."""
-    found = {name: values.get(name, a.default) for name, a in size_attributes(spec).items()}
-    return {name: int(value) for name, value in found.items() if isinstance(value, int)}
-
-
-def size(expression: str | int, sizes: Mapping[str, int]) -> int:
-    """Return the value of an expression such as ``"2*N + 1"``.
-
-    Allowed are names, integers, parentheses and ``+ - * //``. Raises ValueError for anything else, an unknown name,
-    a division by zero and a negative size.
+    A "name" is a size, a rank or an attribute: the declaration says which.
     """
-    found = value(expression, sizes)
-    if found < 0:
-        raise ValueError(f"{expression!r} is {found} with {dict(sizes)}")
-    return found
+
+    key: str
+    kind: Literal["name", "item", "size", "rank", "product"]
+    of: str = ""
+    at: int | str = 0
 
 
-def value(expression: str | int, sizes: Mapping[str, int]) -> int:
-    """Return the value of an expression, which may be negative. Raises ValueError as `size` does."""
-    if isinstance(expression, int):
-        return expression
-    try:
-        return _evaluate(ast.parse(expression, mode="eval").body, sizes)
-    except SyntaxError as error:
-        raise ValueError(f"{expression!r} is no expression of sizes") from error
-    except KeyError as error:
-        raise ValueError(f"no input that is there has the size {error} of {expression!r}") from error
-    except ZeroDivisionError as error:
-        raise ValueError(f"{expression!r} divides by zero with {dict(sizes)}") from error
+@lru_cache(maxsize=1024)
+def parse(expression: str | int) -> ast.expr:
+    """Return the syntax tree, which must not be changed. Raises SyntaxError."""
+    return ast.parse(str(expression), mode="eval").body
 
 
-def with_names(expression: str | int, names: Mapping[str, str]) -> ast.expr:
-    """Return a size expression in which each name is replaced with the code that `names` has for it."""
+def term_of(node: ast.expr) -> Term | None:
+    """Return the term that a node of a syntax tree is, or None."""
+    match node:
+        case ast.Name(id=name):
+            return Term(key=name, kind="name", of=name)
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int() as index)):
+            return Term(key=ast.unparse(node), kind="item", of=name, at=index)
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=axis):
+            at = axis.id if isinstance(axis, ast.Name) else _whole(axis)
+            return None if at is None else Term(key=ast.unparse(node), kind="size", of=name, at=at)
+        case ast.Attribute(value=ast.Name(id=name), attr="rank"):
+            return Term(key=ast.unparse(node), kind="rank", of=name)
+        case ast.Call(func=ast.Name(id="prod"), args=[ast.Constant(value=value)], keywords=[]) if value is ...:
+            return Term(key=PRODUCT, kind="product")
+    return None
+
+
+def _whole(node: ast.expr) -> int | None:
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+            return -number
+    return None
+
+
+def terms(expression: str | int) -> tuple[Term, ...]:
+    """Return the terms of an expression, each once, in order. Raises SyntaxError."""
+    found: dict[str, Term] = {}
+
+    def visit(node: ast.expr) -> None:
+        if (term := term_of(node)) is not None:
+            found.setdefault(term.key, term)
+        else:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    visit(child)
+
+    visit(parse(expression))
+    return tuple(found.values())
+
+
+def replace_terms(expression: str | int, code: Callable[[Term], ast.expr]) -> ast.expr:
+    """Return a size expression in which each term is replaced."""
 
     class Replace(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return ast.parse(names[node.id], mode="eval").body
+        def visit(self, node: ast.AST) -> ast.AST:
+            term = term_of(node) if isinstance(node, ast.expr) else None
+            if term is not None:
+                return code(term)
+            return ast.NodeTransformer.generic_visit(self, node)
 
-    replaced: ast.expr = Replace().visit(ast.parse(str(expression), mode="eval").body)
+    replaced = Replace().visit(ast.parse(str(expression), mode="eval").body)
+    assert isinstance(replaced, ast.expr)
     return replaced
 
 
-def why_no_size(expression: str | int) -> str | None:
-    """Return why `Dims` cannot have this expression, or None: C++ and Python must compute the same for every size."""
+def subtracts(node: ast.expr) -> bool:
+    """Return whether a syntax tree can have a negative value: whether it has a minus, outside its terms."""
+    if term_of(node) is not None:
+        return False
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        return True
+    return any(subtracts(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+
+
+def evaluate(node: ast.expr, value: Callable[[Term], Size]) -> Size:
+    """Return the value of a syntax tree, None where that of a term is no number; of a term alone, what `value` returns.
+
+    Raises ValueError for what is no size expression, and ZeroDivisionError.
+    """
+    if (term := term_of(node)) is not None:
+        return value(term)
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            found = evaluate(operand, value)
+            return -found if isinstance(found, int) else None
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            first, second = evaluate(left, value), evaluate(right, value)
+            known = isinstance(first, int) and isinstance(second, int)
+            return _OPERATORS[type(op)](first, second) if known else None  # type: ignore[arg-type]  # they are ints
+    raise ValueError(f"{ast.unparse(node)!r} is no expression of sizes; allowed: names, numbers and + - * //")
+
+
+def why_no_size(expression: str | int, positive: Callable[[Term], bool] = lambda term: False) -> str | None:
+    """Return why no shape can have this expression, or None: C++ and Python must compute the same for every size.
+
+    `positive` is whether a term is always 1 or more, so that an expression may divide by it.
+    """
     if isinstance(expression, int):
         return None if expression >= 0 else "allowed: a number from 0 on"
     if expression.isidentifier():  # the most frequent kind; every doit command calls this
         return None
     try:
-        return _why_none(ast.parse(expression, mode="eval").body)
+        return _why_none(parse(expression), positive)
     except SyntaxError as error:
         return f"no expression: {error.msg}"
 
 
-def _why_none(node: ast.expr) -> str | None:
+def _why_none(node: ast.expr, positive: Callable[[Term], bool]) -> str | None:
+    if term_of(node) is not None:
+        return None
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return None
-        case ast.Name():
-            return None
-        case ast.BinOp(op=ast.FloorDiv(), right=right) if not _positive(right):
-            return f"it divides by {ast.unparse(right)!r}, allowed: by a number from 1 on"
+        case ast.BinOp(op=ast.FloorDiv(), right=right) if not _positive(right, positive):
+            allowed = "by a number from 1 on, or an attribute whose minimum is 1 or more"
+            return f"it divides by {ast.unparse(right)!r}, allowed: {allowed}"
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv(), right=right):
-            return _why_none(left) or _why_none(right)
+            return _why_none(left, positive) or _why_none(right, positive)
     return f"{ast.unparse(node)!r} is none of: names of sizes, whole numbers, and + - * // of them"
 
 
-def _positive(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value > 0
-
-
-def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> int:
+def _positive(node: ast.expr, positive: Callable[[Term], bool]) -> bool:
+    if (term := term_of(node)) is not None:
+        return positive(term)
     match node:
         case ast.Constant(value=int() as number):
-            return number
-        case ast.Name(id=name):
-            return sizes[name]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_evaluate(operand, sizes)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_evaluate(left, sizes), _evaluate(right, sizes))
-    raise ValueError(f"{ast.unparse(node)!r} is no expression of sizes; allowed: names, numbers and + - * //")
+            return number > 0
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _positive(left, positive) and _positive(right, positive)
+    return False
+
+
+def solve(expression: str, name: str, total: str, positive: Callable[[Term], bool]) -> str | None:
+    """Return the expression of `name` that follows from ``expression == total``, or None where it cannot be inverted.
+
+    ``solve("32*k", "k", "x.shape[0]")`` is "x.shape[0] // 32": it is right only if 32 divides the size.
+    """
+    node, found = parse(expression), parse(total)
+    while term_of(node) is None:
+        if not isinstance(node, ast.BinOp):
+            return None
+        if sum(_has(side, name) for side in (node.left, node.right)) != 1:
+            return None
+        inside, other = (node.left, node.right) if _has(node.left, name) else (node.right, node.left)
+        match node.op:
+            case ast.Add():
+                found = ast.BinOp(found, ast.Sub(), other)
+            case ast.Sub() if inside is node.left:
+                found = ast.BinOp(found, ast.Add(), other)
+            case ast.Sub():
+                found = ast.BinOp(other, ast.Sub(), found)
+            case ast.Mult() if _positive(other, positive):
+                found = ast.BinOp(found, ast.FloorDiv(), other)
+            case _:
+                return None
+        node = inside
+    return ast.unparse(found)
+
+
+def _has(node: ast.expr, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from opmatrix.declaration.size_expressions import named_sizes, size_owners, value
+from opmatrix.declaration.known_sizes import Known
+from opmatrix.declaration.size_expressions import Size, Term, evaluate, parse, terms
+from opmatrix.declaration.size_rules import definitions, sources
 from opmatrix.declaration.torch_signature import as_float32
 from opmatrix.spec import Attribute, AttributeValue, Input, OpSpec, ValueRule
 
@@ -23,11 +24,11 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Name:
-    """A name in the limits of a rule: the size of an axis of a required input, or an attribute."""
+    """A term in the limits of a rule, as it is written. `owner` is the input that it is computed from, or ""."""
 
     name: str
-    owner: tuple[str, int] | None
-    attribute: Attribute | None
+    owner: str
+    term: Term
 
 
 def ruled_inputs(spec: OpSpec) -> Iterator[tuple[Input, ValueRule]]:
@@ -44,50 +45,59 @@ def limit_expressions(rule: ValueRule) -> tuple[Limit, Limit]:
 
 
 def usable_attributes(spec: OpSpec) -> dict[str, Attribute]:
-    """Return the attributes that limits can name: numbers that ONNX has too, without those that share a size's name."""
-    sizes = size_owners(spec)
+    """Return the attributes that alone can be a limit: numbers that ONNX has too, without the name of a size."""
+    known = definitions(spec)
     return {
         a.name: a
         for a in spec.attributes
-        if a.kind in ("int", "float") and not a.torch_only and a.name not in sizes
+        if a.kind in ("int", "float") and not a.torch_only and a.name not in known
     }  # fmt: skip
 
 
 def names(spec: OpSpec, rule: ValueRule) -> list[Name]:
-    """Return the names in the limits of a valid rule, each once."""
-    found = [word for limit in limit_expressions(rule) if isinstance(limit, str) for word in words(limit)]
-    owners, attributes = size_owners(spec), usable_attributes(spec)
-    return [Name(name=n, owner=owners.get(n), attribute=attributes.get(n)) for n in dict.fromkeys(found)]
-
-
-def words(expression: str) -> list[str]:
-    """Return the names in an expression."""
-    return re.findall(r"[^\W\d]\w*", expression)
+    """Return the terms in the limits of a valid rule, each once."""
+    found = {t.key: t for limit in limit_expressions(rule) if isinstance(limit, str) for t in terms(limit)}
+    return [Name(name=key, owner=next(iter(sources(spec, t)), ""), term=t) for key, t in found.items()]
 
 
 def known_numbers(
     spec: OpSpec, shapes: Iterable[tuple[Input, tuple[int, ...]]], attributes: Mapping[str, AttributeValue]
 ) -> dict[str, float]:
-    """Return the number for each name that limits can have: sizes of the given shapes, attributes rounded as in ONNX.
+    """Return the number for each term in the limits of all rules, from the shapes and attributes of one call.
 
-    A missing attribute has its default.
+    A missing attribute has its default; floats are rounded as in ONNX. Raises ValueError for an axis that an input
+    lacks.
     """
-    usable = usable_attributes(spec)
-    values = {name: attributes.get(name, a.default) for name, a in usable.items()}
-    rounded = {name: as_float32(usable[name], v) for name, v in values.items() if v is not None}
-    numbers = {name: v for name, v in rounded.items() if isinstance(v, int | float)}
-    return numbers | named_sizes(shapes)
+    first = {part.name: shape for part, shape in reversed([*shapes])}
+    known, usable = Known(spec=spec, shapes=first, attributes=attributes), usable_attributes(spec)
+    found: dict[str, float] = {}
+    for name in (name for _, rule in ruled_inputs(spec) for name in names(spec, rule)):
+        number: object
+        if (attribute := usable.get(name.name)) is not None:
+            given = attributes.get(name.name, attribute.default)
+            number = None if given is None else as_float32(attribute, given)
+        else:
+            number = known.term(name.term)
+        if isinstance(number, int | float):
+            found[name.name] = number
+    return found
 
 
 def limits(rule: ValueRule, numbers: Mapping[str, float]) -> Limits:
-    """Return the limits as numbers; `numbers` has a number for each name."""
+    """Return the limits as numbers; `numbers` has a number for each term."""
+
+    def size(term: Term) -> Size:
+        number = numbers[term.key]
+        return number if isinstance(number, int) else None
 
     def number(limit: Limit) -> float | None:
         if not isinstance(limit, str):
             return limit
         if limit in numbers:  # perhaps a float
             return numbers[limit]
-        return value(limit, {name: n for name, n in numbers.items() if isinstance(n, int)})
+        found = evaluate(parse(limit), size)
+        assert isinstance(found, int), f"{limit!r} is no number with {numbers}"
+        return found
 
     minimum, maximum = limit_expressions(rule)
     return Limits(minimum=number(minimum), maximum=number(maximum))

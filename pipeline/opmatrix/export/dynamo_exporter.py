@@ -40,7 +40,7 @@ def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors
 
 def write(given: ExporterInput) -> ModelProto:
     """Capture the program with torch.export, then translate it."""
-    dims = {name: torch.export.Dim(name) for names in given.axes for name in names.values()}
+    dims = _dims(given)
     shapes: Any = tuple({axis: dims[name] for axis, name in names.items()} for names in given.axes)
     names_once: Any = tuple(_each_name_once(given.axes))
     if isinstance(given.module, OperatorModule):  # it takes *inputs, which torch counts as one argument
@@ -67,6 +67,21 @@ def write(given: ExporterInput) -> ModelProto:
         )
     assert exported is not None
     return strip(exported.model_proto)
+
+
+def _dims(given: ExporterInput) -> dict[str, Any]:
+    """Return torch's object for each dynamic axis: one with its range, or computed from another one."""
+    names = [*dict.fromkeys(name for names in given.axes for name in names.values())]
+    found: dict[str, Any] = {}
+    for name in sorted(names, key=lambda name: name in given.related and given.related[name].of is not None):
+        axis = given.related.get(name)
+        if axis is None:
+            found[name] = torch.export.Dim(name)
+        elif axis.of is None:
+            found[name] = torch.export.Dim(name, min=axis.minimum, max=axis.maximum)
+        else:
+            found[name] = found[axis.of] * axis.factor + axis.offset
+    return found
 
 
 def warm_up(module: OperatorModule, inputs: Tensors) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from onnx import TensorProto, helper
 
+from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.model_inputs import GraphInput, graph_inputs
-from opmatrix.declaration.size_expressions import attribute_sizes, named_sizes, size
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
-from opmatrix.spec import Dims, DType, FromKernel, Model, OpSpec, Output, SameAs, shape_of
+from opmatrix.errors import ExportError
+from opmatrix.spec import DType, Model, OpSpec, Output, shape_of
 
 Shape = tuple[int | str | None, ...]
 """Sizes: a number if static, else the name of a dynamic axis, or None for a dynamic size without a name."""
@@ -43,7 +42,8 @@ def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
     """Return the signature that a model must have in every exporter and opset."""
     fed = graph_inputs(spec, model, model.cases[0])
     shapes = [(feed, _input_shape(model, feed)) for feed in fed]
-    known = attribute_sizes(spec, attribute_values(spec, model))
+    first = {feed.part.name: shape for feed, shape in reversed(shapes)}
+    known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
 
     def dtype(declared: str) -> DType:
         return dtype_of(declared, model.types)
@@ -51,7 +51,7 @@ def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
     return GraphSignature(
         inputs=tuple(ValueInfo(name=f.name, dtype=dtype(f.part.type), shape=shape) for f, shape in shapes),
         outputs=tuple(
-            ValueInfo(name=model.names.get(o.name, o.name), dtype=dtype(o.type), shape=_output_shape(o, shapes, known))
+            ValueInfo(name=model.names.get(o.name, o.name), dtype=dtype(o.type), shape=_output_shape(o, known))
             for o in spec.outputs
         ),
     )
@@ -70,31 +70,11 @@ def _input_shape(model: Model, feed: GraphInput) -> Shape:
     return tuple(size if axis is None else axis for size, axis in zip(sizes, axes, strict=True))
 
 
-def _output_shape(output: Output, inputs: Sequence[tuple[GraphInput, Shape]], known: Mapping[str, int]) -> Shape:
-    match output.shape:
-        case SameAs(input=name):
-            return next(shape for feed, shape in inputs if feed.part.name == name)
-        case FromKernel(rank=rank):
-            return (None,) * rank
-        case Dims(dims=dims):
-            traced = {**known, **named_sizes([(feed.part, shape_of(feed.tensor)) for feed, _ in inputs])}
-            return tuple(_output_size(dim, traced, _named_sizes(inputs)) for dim in dims)
-    raise ValueError(f"output {output.name!r} has no shape rule")
-
-
-def _output_size(dim: str | int, traced: Mapping[str, int], named: Mapping[str, int | str | None]) -> int | str | None:
-    """Return a size of an output: a named size, or the value of an expression of static ones, else None."""
-    if dim in named:
-        return named[str(dim)]
-    dynamic = {name for name, axis in named.items() if not isinstance(axis, int)}
-    return None if dynamic.intersection(re.findall(r"[A-Za-z_]\w*", str(dim))) else size(dim, traced)
-
-
-def _named_sizes(inputs: Sequence[tuple[GraphInput, Shape]]) -> dict[str, int | str | None]:
-    """Return the size of each name of `Input.dims` in this model, preferably the name of a dynamic axis."""
-    found: dict[str, int | str | None] = {}
-    for feed, shape in inputs:
-        for dim, axis in zip(feed.part.dims or (), shape, strict=False):
-            if isinstance(dim, str) and dim != "..." and not isinstance(found.get(dim), str):
-                found[dim] = axis
-    return found
+def _output_shape(output: Output, known: Known) -> Shape:
+    """Return the sizes of an output. Raises ExportError where attributes or inputs give none."""
+    try:
+        sizes = known.output(output)
+    except ValueError as error:
+        raise ExportError(f"output {output.name!r} has no shape: {error}") from error
+    assert sizes is not None, "every input has its shape"
+    return tuple(sizes)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from onnx import ModelProto
 
 from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.export.dynamic_axes import DynamicAxis, dynamic_axes
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.lowering.call_lowering import Lowered
@@ -35,7 +36,7 @@ class ExporterInput:
     """A module, the inputs that it is traced with, and the lowerings of the operators that it calls.
 
     `versions` are those of custom domains. `axes` has the names of each input's dynamic axes by index, `output_axes`
-    those of each output, if known.
+    those of each output, if known. `related` has the axes that have a range, or follow from others.
     """
 
     module: torch.nn.Module
@@ -47,6 +48,7 @@ class ExporterInput:
     output_names: Sequence[str]
     axes: Sequence[Mapping[int, str]]
     output_axes: Sequence[Mapping[int, str]] = ()
+    related: Mapping[str, DynamicAxis] = field(default_factory=dict)
 
 
 def exporter_input(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ExporterInput:
@@ -62,6 +64,7 @@ def exporter_input(expected: ExpectedModel, generated: GeneratedModules, inputs:
         output_names=[v.name for v in out],
         axes=[v.axes for v in into],
         output_axes=[v.axes for v in out],
+        related=dynamic_axes(expected.spec, expected.model),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,12 +13,12 @@ import torch
 from numpy.typing import ArrayLike
 from torch.onnx import symbolic_helper
 
-from opmatrix.declaration.size_expressions import attribute_sizes, size
+from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.torch_signature import torch_arguments
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, Value
-from opmatrix.spec import AttributeValue, Dims, DType, FromKernel, Input, OpSpec, Output, SameAs
+from opmatrix.spec import AttributeValue, DType, Input, OpSpec, Output
 
 Sizes = Sequence[int | None]
 
@@ -182,12 +181,14 @@ def set_types(
 
     `inputs` has the present inputs by name, the first tensor of a variadic one; `attributes` may omit defaults.
     """
-    known = attribute_sizes(spec, attributes)
+    shapes = {name: sizes for name, value in inputs.items() if (sizes := _tensor_sizes(value)) is not None}
+    known = Known(spec=spec, shapes=shapes, attributes=attributes)
     for output, value in zip(spec.outputs, outputs, strict=True):
         if (dtype := _dtype(spec, output, inputs)) is not None:
             bare = torch._C.TensorType.get().with_dtype(dtype)
-            sizes = _sizes(spec, output, inputs, known)
-            value.setType(bare if sizes is None else bare.with_sizes(list(sizes)))
+            found = known.output(output)
+            sizes = None if found is None else [size if isinstance(size, int) else None for size in found]
+            value.setType(bare if sizes is None else bare.with_sizes(sizes))
 
 
 def _dtype(spec: OpSpec, output: Output, inputs: Mapping[str, Value]) -> Any:
@@ -197,31 +198,7 @@ def _dtype(spec: OpSpec, output: Output, inputs: Mapping[str, Value]) -> Any:
     return None if leader is None else leader.type().dtype()
 
 
-def _sizes(spec: OpSpec, output: Output, inputs: Mapping[str, Value], known: Mapping[str, int]) -> Sizes | None:
-    match output.shape:
-        case SameAs(input=name):
-            return _tensor_sizes(inputs.get(name))
-        case FromKernel(rank=rank):
-            return (None,) * rank
-        case Dims(dims=dims):
-            named = {**known, **_static_sizes(spec, inputs)}
-            names = [re.findall(r"[A-Za-z_]\w*", str(dim)) for dim in dims]
-            return [
-                size(dim, named) if named.keys() >= {*used} else None for dim, used in zip(dims, names, strict=True)
-            ]
-    return None
-
-
-def _static_sizes(spec: OpSpec, inputs: Mapping[str, Value]) -> dict[str, int]:
-    """Return the static sizes by their names in `Input.dims`."""
-    found: dict[str, int] = {}
-    for part in spec.inputs:
-        for dim, number in zip(part.dims or (), _tensor_sizes(inputs.get(part.name)) or (), strict=False):
-            if isinstance(dim, str) and dim != "..." and number is not None:
-                found.setdefault(dim, number)
+def _tensor_sizes(value: Value) -> Sizes | None:
+    """Return the sizes of a tensor, None for a dynamic size; None if its rank is unknown."""
+    found: Sizes | None = value.type().varyingSizes()
     return found
-
-
-def _tensor_sizes(value: Value | None) -> Sizes | None:
-    """Return the sizes of a tensor, None for a dynamic size; None if it is absent or its rank is unknown."""
-    return value.type().varyingSizes() if value is not None else None

@@ -109,6 +109,7 @@ def _attributes(spec: OpSpec) -> str:
 def _inputs(spec: OpSpec) -> str:
     def row(i: Input) -> tuple[str, ...]:
         shape = f"that of {code(i.same_as)}" if i.same_as else code(_dims(i.dims)) if i.dims is not None else "any"
+        shape += f", of rank {code(i.rank)}" if i.rank else ""
         count = "may be absent" if i.optional else "any number" if i.variadic else ""
         values = plain(summary(i.values)) if i.values else ""
         return code(i.name), code(onnx_type(spec, i.type)), shape, count, values, plain(i.doc)
@@ -125,12 +126,15 @@ def _outputs(spec: OpSpec) -> str:
 
 def _shape(output: Output) -> str:
     match output.shape:
-        case SameAs(input=name):
-            return f"that of {code(name)}"
+        case SameAs(input=name, replace=replace):
+            changed = ", ".join(f"axis {key}: {'none' if dim is None else dim}" for key, dim in replace.items())
+            return f"that of {code(name)}" + (f", but {changed}" if changed else "")
         case Dims(dims=dims):
             return code(_dims(dims))
-        case FromKernel(rank=rank):
+        case FromKernel(rank=rank, dims=None):
             return f"rank {rank}; the kernel finds its sizes"
+        case FromKernel(dims=dims):
+            return f"{code(_dims(dims or ()))}; the kernel finds the others of its sizes"
     return ""
 
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from opmatrix.declaration.known_sizes import Known, rule_text
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import GraphInput, case_arguments, graph_inputs
-from opmatrix.declaration.size_expressions import attribute_sizes, named_sizes, size
+from opmatrix.declaration.size_rules import kernel_axes
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
 from opmatrix.errors import DataError
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Case, Dims, FromKernel, Model, OpSpec, SameAs, shape_of
+from opmatrix.spec import AttributeValue, Case, Model, OpSpec, shape_of
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
@@ -55,7 +56,7 @@ def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> D
     fed = graph_inputs(spec, model, case)
     inputs = case_arrays(spec, model, case)
     expected = _expected(spec, model, reference, tuple(case_arguments(spec, case, inputs)))
-    _check_shapes(spec, fed, attribute_sizes(spec, attribute_values(spec, model)), expected)
+    _check_shapes(spec, fed, attribute_values(spec, model), expected)
     return DataSet(
         inputs={feed.name: made for feed, made in zip(fed, inputs, strict=True)},
         outputs={model.names.get(o.name, o.name): made for o, made in zip(spec.outputs, expected, strict=True)},
@@ -83,27 +84,30 @@ def _expected(spec: OpSpec, model: Model, reference: Reference, arguments: tuple
     return outputs
 
 
-def _check_shapes(spec: OpSpec, fed: Sequence[GraphInput], known: Mapping[str, int], expected: Sequence[Array]) -> None:
+def _check_shapes(
+    spec: OpSpec, fed: Sequence[GraphInput], attributes: Mapping[str, AttributeValue], expected: Sequence[Array]
+) -> None:
     """Raise DataError for an output whose shape differs from its shape rule."""
-    shapes = [(feed.part, shape_of(feed.tensor)) for feed in fed]
-    first = {part.name: shape for part, shape in reversed(shapes)}
+    shapes = {feed.part.name: shape_of(feed.tensor) for feed in reversed(fed)}
+    known = Known(spec=spec, shapes=shapes, attributes=attributes)
+    decided: dict[str, tuple[int, str]] = {}  # each size that the kernel decides, and the first output that has it
     for part, output in zip(spec.outputs, expected, strict=True):
-        match part.shape:
-            case SameAs(input=name):
-                wanted, rule = first.get(name), f"as input {name!r}"
-            case Dims(dims=dims):
-                try:
-                    named = {**known, **named_sizes(shapes)}
-                    wanted, rule = tuple(size(dim, named) for dim in dims), f"{dims}"
-                except ValueError as error:
-                    raise DataError(f"output {part.name!r}: the shape rule {dims} gives no shape: {error}") from error
-            case FromKernel(rank=rank):
-                wanted, rule = output.shape, f"rank {rank}"
-                if output.ndim != rank:
-                    raise DataError(f"the reference gives {part.name!r} the shape {output.shape}, declared: {rule}")
-        if output.shape != wanted:
+        rule = rule_text(part.shape)
+        try:
+            wanted = known.output(part)
+        except ValueError as error:
+            raise DataError(f"output {part.name!r}: the shape rule {rule} gives no shape: {error}") from error
+        if wanted is None or (output.ndim != len(wanted) and None in wanted):
+            raise DataError(f"the reference gives {part.name!r} the shape {output.shape}, declared: {rule}")
+        shown = "(" + ", ".join("?" if w is None else str(w) for w in wanted) + "," * (len(wanted) == 1) + ")"
+        if output.ndim != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, output.shape, strict=True)):
             raise DataError(f"the reference gives {part.name!r} the shape {output.shape}; the shape rule, {rule}, "
-                            f"gives {wanted}. Mend its `shape` in spec.py, or the reference")  # fmt: skip
+                            f"gives {shown}. Mend its `shape` in spec.py, or the reference")  # fmt: skip
+        for axis, name in kernel_axes(spec, part):
+            size, first = decided.setdefault(name, (output.shape[axis], part.name))
+            if size != output.shape[axis]:
+                raise DataError(f"the reference gives {part.name!r} the shape {output.shape}; its shape rule, {rule}, "
+                                f"has {name}, which is {size} in {first!r}")  # fmt: skip
 
 
 def _write_manifest(path: Path, folders: Iterable[Path]) -> None:

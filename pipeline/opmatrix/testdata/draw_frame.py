@@ -20,7 +20,6 @@ class Frame:
     operator: Operator
     template: tuple[Model, Case] | None
     sizes: dict[str, int] = field(default_factory=dict)
-    further: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of "...", the same in all inputs
 
 
 def pick(draw: DrawFn, values: Sequence[Any]) -> Any:

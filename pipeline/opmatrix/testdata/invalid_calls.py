@@ -9,10 +9,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
-from opmatrix.declaration.size_expressions import size_owners
-from opmatrix.declaration.torch_signature import DTYPES, dtype_of, is_required
+from opmatrix.declaration.size_expressions import terms
+from opmatrix.declaration.size_rules import axes, checked_axes, definitions, has_further, size_items
+from opmatrix.declaration.torch_signature import DTYPES, attribute_values, dtype_of, is_required
 from opmatrix.declaration.value_rules import known_numbers, names, ruled_inputs
 from opmatrix.errors import DataError
 from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, given
@@ -85,11 +87,11 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
             with np.errstate(all="ignore"):
                 changed = array.astype(dtype)
             yield InvalidCall(kind="dtype", part=part, found=dtype, call=_changed(call, index, changed))
-        for kind, shape in _wrong_shapes(operator.spec, part, array.shape):
+        for kind, shape in _wrong_shapes(operator.spec, part, array.shape, call):
             changed = np.resize(array, shape)
             yield InvalidCall(kind=kind, part=part, found=str(shape), call=_changed(call, index, changed))
     for attribute in operator.spec.attributes:
-        for item, value in _wrong_values(attribute):
+        for item, value in (*_wrong_values(attribute), *_wrong_for_sizes(operator.spec, attribute, call)):
             model = replace(call.model, attributes={**call.model.attributes, attribute.name: value})
             found = f"{item:g}" if isinstance(item, float) else str(item)
             yield InvalidCall(kind="value", part=attribute, found=found, call=replace(call, model=model))
@@ -150,15 +152,14 @@ def _shapes(spec: OpSpec, call: Call) -> Iterator[tuple[Input, tuple[int, ...]]]
 
 def _emptied(spec: OpSpec, call: Call, index: int) -> Call | None:
     """Return the call with a size of 0 in an input, and in all others that have this size; None if a rule uses it."""
-    dims = {part.name: part.dims for part in spec.inputs}
-    shapes = {part.name: dims[part.same_as] if part.same_as else part.dims for part in spec.inputs}
+    parts = {part.name: part for part in spec.inputs}
+    sized = [axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
     used = {name.name for _, rule in ruled_inputs(spec) for name in names(spec, rule)}
-    own = shapes[spec.inputs[index].name]
-    size = next((d for d in own or () if isinstance(d, str) and d.isidentifier() and d not in used), None)
+    size = next((d for _, d in sized[index] if isinstance(d, str) and d.isidentifier() and d not in used), None)
     if size is None:
         return None
-    for other, part in enumerate(spec.inputs):
-        for axis, dim in enumerate(shapes[part.name] or ()):
+    for other, found in enumerate(sized):
+        for axis, dim in found:
             if dim == size and isinstance(array := call.inputs[other], np.ndarray):
                 call = _changed(call, other, np.take(array, [], axis=axis))
     return call
@@ -182,22 +183,56 @@ def _wrong_dtypes(spec: OpSpec, part: Input, model: Model) -> list[DType]:
 
 
 def _wrong_shapes(
-    spec: OpSpec, part: Input, shape: tuple[int, ...]
+    spec: OpSpec, part: Input, shape: tuple[int, ...], call: Call
 ) -> Iterator[tuple[Literal["rank", "size"], tuple[int, ...]]]:
     if part.same_as is not None:
         yield "rank", (*shape, 1)
         yield "size", (shape[0] + 1, *shape[1:])
     if part.dims is None:
         return
-    fixed = [dim for dim in part.dims if dim != "..."]
-    if len(fixed) == len(part.dims):
+    fixed = axes(part)
+    if not has_further(part):
         yield "rank", (*shape, 1)
     if fixed:
         yield "rank", shape[: len(fixed) - 1]
-    owners = size_owners(spec)
-    for axis, dim in enumerate(fixed):
-        if isinstance(dim, int) or owners.get(dim, (part.name, axis)) != (part.name, axis):
-            yield "size", (*shape[:axis], shape[axis] + 1, *shape[axis + 1 :])
+    known = definitions(spec)
+    for at, dim in fixed:
+        if isinstance(dim, str) and dim.isidentifier() and known[dim][0] == f"{part.name}.shape[{at}]":
+            continue  # every size is right, and another input or no input has to follow
+        axis = at % len(shape)
+        for size in (shape[axis] + 1, 0):
+            wrong = (*shape[:axis], size, *shape[axis + 1 :])
+            if _is_forbidden(spec, part, wrong, call):
+                yield "size", wrong
+                break
+
+
+def _is_forbidden(spec: OpSpec, part: Input, shape: tuple[int, ...], call: Call) -> bool:
+    """Return whether an input of a call may not have this shape: whether an axis has another size than its own."""
+    arguments = zip(spec.inputs, call.inputs, strict=True)
+    first = {i.name: array for i, a in arguments for array in ((a or (None,))[0] if isinstance(a, tuple) else a,)}
+    shapes = {name: array.shape for name, array in first.items() if array is not None}
+    if not part.variadic:
+        shapes[part.name] = shape
+    known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, call.model))
+    try:
+        follow = [term.key for _, dim in axes(part) for term in terms(dim) if term.kind == "name"]
+        for name in follow:
+            known.size(name)  # raises for one below 0
+        return any(known.size(dim) not in (None, shape[at]) for at, dim in axes(part))
+    except ValueError:
+        return True
+
+
+def _wrong_for_sizes(spec: OpSpec, attribute: Attribute, call: Call) -> Iterator[tuple[Any, AttributeValue]]:
+    """Yield an axis that an input lacks, and a list with fewer elements than sizes are computed from."""
+    shapes = {i.name: a.shape for i, a in zip(spec.inputs, call.inputs, strict=True) if isinstance(a, np.ndarray)}
+    for name, axis in checked_axes(spec):
+        if axis == attribute.name:
+            yield len(shapes[name]), len(shapes[name])
+    value = attribute_values(spec, call.model).get(attribute.name)
+    if isinstance(value, tuple) and (count := size_items(spec).get(attribute.name)):
+        yield value[: count - 1], value[: count - 1]
 
 
 def _wrong_values(attribute: Attribute) -> Iterator[tuple[Any, AttributeValue]]:

@@ -71,7 +71,7 @@ def _first(wrong: Array) -> tuple[int, ...]:
 def _with_names(spec: OpSpec, part: Input, rule: ValueRule, numbers: Mapping[str, float]) -> str:
     """Return `` with N = 3 as in x``."""
     shown = [
-        f"{n.name} = {numbers[n.name]:g}" + (f" as in {n.owner[0]}" if n.owner and n.owner[0] != part.name else "")
+        f"{n.name} = {numbers[n.name]:g}" + (f" as in {n.owner}" if n.owner not in ("", part.name) else "")
         for n in names(spec, rule)
     ]
     return f" with {' and '.join(shown)}" if shown else ""

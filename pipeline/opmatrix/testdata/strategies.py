@@ -17,7 +17,7 @@ from opmatrix.declaration.torch_signature import attribute_values, dtype_of, dty
 from opmatrix.spec import Attribute, AttributeValue, Case, Model, Tensor, as_data
 from opmatrix.testdata.case_arrays import elements
 from opmatrix.testdata.draw_frame import Frame, pick
-from opmatrix.testdata.draw_shapes import ELEMENTS, shapes
+from opmatrix.testdata.draw_shapes import ELEMENTS, named_attributes, shapes
 from opmatrix.testdata.draw_values import obeys, tensor
 
 
@@ -37,12 +37,18 @@ def _model(draw: DrawFn, operator: Operator) -> Model:
     templates = [(m, c) for m in operator.models for c in m.cases if all(n <= ELEMENTS for n in elements(c))]
     templated = bool(templates) and pick(draw, (False, True))
     frame = Frame(operator, pick(draw, templates) if templated else None)
+    first = [a for a in spec.attributes if a.name in named_attributes(spec)]  # sizes are computed from them
+    chosen = shapes(draw, frame, {a.name: pick(draw, values) for a in first if (values := _attribute(frame, a))})
     inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
     for part in spec.inputs:
         dtype = dtype_of(part.type, types)
-        tensors = tuple(tensor(draw, frame, part, dtype, shape) for shape in shapes(draw, frame, part))
+        tensors = tuple(tensor(draw, frame, part, dtype, shape) for shape in chosen.inputs[part.name])
         inputs[part.name] = tensors if part.variadic else tensors[0] if tensors else None
-    attributes = {a.name: pick(draw, values) for a in spec.attributes if (values := _attribute(frame, a))}
+    attributes = {
+        a.name: chosen.attributes[a.name] if a.name in chosen.attributes else pick(draw, values)
+        for a in spec.attributes
+        if (values := _attribute(frame, a)) or a.name in chosen.attributes
+    }
     content = json.dumps(as_data((types, attributes, inputs)), sort_keys=True)
     name = f"found_{hashlib.sha256(content.encode()).hexdigest()[:8]}"  # the name seeds the values
     model = Model(name=name, types=types, attributes=attributes, cases=(Case(name=name, inputs=inputs),))

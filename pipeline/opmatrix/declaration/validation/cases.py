@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from opmatrix.declaration.known_sizes import Known
+from opmatrix.declaration.size_rules import axes, has_further
+from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
+from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.spec import Case, Input, Model, OpSpec, Output, given, shape_of
 
 Sizes = dict[str, tuple[int, str]]  # a named size, and the input that first had it
@@ -22,6 +26,11 @@ def cases(spec: OpSpec, models: Sequence[Model]) -> Iterator[Mistake]:
         yield Mistake("MODELS", f"two cases are named {twice!r}")
     for index, model in enumerate(models):
         yield from _model(spec, model, f"MODELS[{index}]")
+    if any(sizes(spec)):
+        return  # no size can be computed
+    for index, model in enumerate(models):
+        for at, case in enumerate(model.cases):
+            yield from _computed_sizes(spec, model, case, f"MODELS[{index}].cases[{at}] ({case.name!r})")
 
 
 def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
@@ -102,32 +111,59 @@ def _declared_shape(
             yield Mistake(field, f"found shape {shape}, allowed: {wanted}, as {part.same_as!r} has")
     if part.dims is None:
         return
-    fixed = part.dims[:-1] if part.dims[-1:] == ("...",) else part.dims
-    if len(shape) < len(fixed) or (fixed is part.dims and len(shape) > len(fixed)):
+    fixed = axes(part)
+    if len(shape) < len(fixed) or (not has_further(part) and len(shape) > len(fixed)):
         yield Mistake(field, f"found shape {shape}, allowed: {part.dims}")
         return
-    for dim, size in zip(fixed, shape, strict=False):
+    for at, dim in fixed:
+        size = shape[at]
         if isinstance(dim, int):
             if size != dim:
                 yield Mistake(field, f"found shape {shape}, allowed: {part.dims}")
-        elif (seen := sizes.setdefault(dim, (size, part.name)))[0] != size:
+        elif dim.isidentifier() and (seen := sizes.setdefault(dim, (size, part.name)))[0] != size:
             yield Mistake(field, f"found shape {shape}, allowed: {dim}={seen[0]}, as in {seen[1]!r}")
+
+
+def _computed_sizes(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake]:
+    """Yield the sizes that differ from their expressions, and outputs without a shape."""
+    shapes = {part.name: shape_of(given(case, part.name)[0]) for part in spec.inputs if given(case, part.name)}
+    known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))
+    for part in spec.inputs:
+        computed = [(at, dim) for at, dim in axes(part) if isinstance(dim, str) and not dim.isidentifier()]
+        for shape in map(shape_of, given(case, part.name) if computed or part.rank else ()):
+            field = f"{path}.inputs[{part.name!r}]"
+            try:
+                wanted = [(at, dim, known.size(dim)) for at, dim in computed]
+                rank = len(shape) if part.rank is None else known.size(part.rank)
+            except ValueError as error:
+                yield Mistake(field, f"found shape {shape}, allowed: {part.dims}: {error}")
+                continue
+            if rank != len(shape):
+                yield Mistake(field, f"found shape {shape}, allowed: a rank of {part.rank}={rank}")
+            for at, dim, size in wanted:
+                if size is not None and shape[at] != size:
+                    yield Mistake(field, f"found shape {shape}, allowed: {part.dims}, where {dim} is {size}")
+    for output in spec.outputs:
+        try:
+            known.output(output)
+        except ValueError as error:
+            yield Mistake(path, f"output {output.name!r} has no shape: {error}")
 
 
 def _traced_shape(part: Input, index: int, shape: tuple[int, ...], model: Model, field: str) -> Iterator[Mistake]:
     """Yield where the shapes of a case differ from the model, which is traced with its first case."""
     traced = shape_of(given(model.cases[0], part.name)[index])
-    axes = model.dynamic.get(part.name, (None,) * len(traced))
-    if len(axes) != len(traced):
-        yield Mistake(field, f"has {len(traced)} axes, but dynamic names {len(axes)}: {axes}")
-    elif len(shape) != len(traced) or any(a is None and s != t for a, s, t in zip(axes, shape, traced, strict=True)):
+    names = model.dynamic.get(part.name, (None,) * len(traced))
+    if len(names) != len(traced):
+        yield Mistake(field, f"has {len(traced)} axes, but dynamic names {len(names)}: {names}")
+    elif len(shape) != len(traced) or any(a is None and s != t for a, s, t in zip(names, shape, traced, strict=True)):
         yield Mistake(field, f"found shape {shape}, allowed: {traced} as in the first case, but for dynamic axes")
 
 
 def _baked_in(model: Model, path: str) -> Iterator[Mistake]:
     """Yield the dynamic sizes of the first case that torch.export would make constant."""
-    for name, axes in model.dynamic.items():
+    for name, names in model.dynamic.items():
         for traced in map(shape_of, given(model.cases[0], name)):
-            if any(axis is not None and size in (0, 1) for axis, size in zip(axes, traced, strict=False)):
+            if any(axis is not None and size in (0, 1) for axis, size in zip(names, traced, strict=False)):
                 yield Mistake(f"{path}.cases[0].inputs[{name!r}]", f"found shape {traced}: the exporter bakes in a "
                               "dynamic size of 0 or 1; put a case with other sizes first")  # fmt: skip

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import PurePosixPath
 
 from opmatrix.declaration.schema_versions import MARK
-from opmatrix.declaration.size_expressions import size_attributes, why_no_size
 from opmatrix.declaration.torch_signature import (
     DTYPES,
     KERNEL,
@@ -22,10 +21,10 @@ from opmatrix.declaration.torch_signature import (
 )
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
+from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.declaration.validation.value_rules import value_rules
-from opmatrix.errors import did_you_mean
 from opmatrix.matrix.cells import NODE_OPSETS
-from opmatrix.spec import Attribute, Dims, Input, OpSpec, Output, SameAs
+from opmatrix.spec import Attribute, Input, OpSpec, Output
 
 # The name of an operator. Files have longer names that are made of it, and Linux allows 255 bytes.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
@@ -141,21 +140,13 @@ def _types(spec: OpSpec) -> Iterator[Mistake]:
 
 
 def _shapes(spec: OpSpec) -> Iterator[Mistake]:
-    for index, part in enumerate(spec.inputs):
-        dims = part.dims or ()
-        if "..." in dims[:-1]:
-            yield Mistake(f"inputs[{index}].dims", f"found {dims}, allowed: '...' at the end alone")
-        for bad in (d for d in dims if d != "..." and not ((isinstance(d, int) and d >= 0) or str(d).isidentifier())):
-            yield Mistake(f"inputs[{index}].dims", f"found {bad!r}, allowed: a name, a number from 0 on, or '...'")
     for index, part in enumerate(spec.inputs[:-1]):
         if part.variadic:
             yield Mistake(
                 f"inputs[{index}].variadic", f"{part.name!r} is not the last input; ONNX has a variadic one last"
             )
-    required = [i for i in spec.inputs if not i.optional and not i.variadic]
-    if spec.inputs and not required:
+    if spec.inputs and not any(not i.optional and not i.variadic for i in spec.inputs):
         yield Mistake("inputs", "found none that is required, allowed: at least one; outputs are made beside it")
-    known = [*dict.fromkeys(d for i in required for d in i.dims or () if isinstance(d, str) and d != "...")]
     before: list[str] = []  # the required inputs before this one
     for index, part in enumerate(spec.inputs):
         if part.same_as is not None and part.same_as not in before:
@@ -166,40 +157,9 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
             )
         if part.optional and part.variadic:
             yield Mistake(f"inputs[{index}]", f"{part.name!r} is optional and variadic; choose one: none is a number")
-        for unknown in (d for d in part.dims or () if str(d).isidentifier() and d not in known):
-            yield _unknown_size(f"inputs[{index}].dims", unknown, known)
         if not part.optional and not part.variadic:
             before.append(part.name)
-    for index, output in enumerate(spec.outputs):
-        if isinstance(output.shape, SameAs) and output.shape.input not in [i.name for i in required]:
-            yield not_one_of(f"outputs[{index}].shape.input", output.shape.input, [i.name for i in required])
-        if isinstance(output.shape, Dims):
-            yield from _dims(spec, f"outputs[{index}].shape.dims", output.shape.dims, known)
-
-
-def _unknown_size(field: str, found: object, known: Sequence[str]) -> Mistake:
-    """Return the mistake of a size that is unknown if optional inputs are absent."""
-    allowed = ", ".join(known) or "no name, since they have none"
-    near = did_you_mean(str(found), known)
-    return Mistake(field, f"found {found!r}, allowed: sizes that required inputs have: {allowed}{near}")
-
-
-def _dims(spec: OpSpec, field: str, dims: Sequence[str | int], known: Sequence[str]) -> Iterator[Mistake]:
-    known = [*known, *size_attributes(spec)]
-    attributes = {a.name: a for a in spec.attributes}
-    for dim in dims:
-        words = re.findall(r"[^\W\d]\w*", str(dim))
-        unknown = [word for word in words if word not in known]
-        for word in unknown:
-            if word in attributes:
-                allowed = "one of kind int that ONNX has, with minimum= from 0 on: it is a size"
-                yield Mistake(field, f"found {word!r}, an attribute, allowed: {allowed}")
-            else:
-                yield _unknown_size(field, word, known)
-        if unknown:
-            continue
-        if why := why_no_size(dim):
-            yield Mistake(field, f"found {dim!r}: {why}")
+    yield from sizes(spec)
 
 
 def _attributes(spec: OpSpec) -> Iterator[Mistake]:

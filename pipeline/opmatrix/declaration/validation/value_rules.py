@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from opmatrix.declaration.size_expressions import size_owners, why_no_size
 from opmatrix.declaration.torch_signature import DTYPES, has_kernel
 from opmatrix.declaration.validation.mistake import Mistake
-from opmatrix.declaration.value_rules import ruled_inputs, usable_attributes, words
-from opmatrix.errors import did_you_mean
+from opmatrix.declaration.validation.sizes import expression
+from opmatrix.declaration.value_rules import ruled_inputs, usable_attributes
 from opmatrix.spec import Input, OpSpec, ValueRule
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -101,29 +100,18 @@ def _why_not(number: float, dtype: str) -> str | None:
 
 def _expressions(spec: OpSpec, part: Input, rule: ValueRule, dtypes: Sequence[str], path: str) -> Iterator[Mistake]:
     """Yield expressions of limits that have unknown names, or that are none."""
-    sizes, attributes = size_owners(spec), usable_attributes(spec)
-    known = [*sizes, *attributes]
+    attributes = usable_attributes(spec)
     for field in (*_LIMITS, "index_into"):
         given = getattr(rule, field)
         if field == "index_into" and isinstance(given, int) and given < 0:
             yield Mistake(f"{path}.{field}", f"found {given}, allowed: a size")
         if not isinstance(given, str):
             continue
-        if unknown := [word for word in words(given) if word not in known]:
-            other = {a.name: a for a in spec.attributes}
-            allowed = ", ".join(known) or "none, since no required input has a named size"
-            if unknown[0] in other:
-                what = "an attribute, allowed: a number of kind int or float that ONNX has too"
-                yield Mistake(f"{path}.{field}", f"found {unknown[0]!r}, {what}")
-                continue
-            yield Mistake(f"{path}.{field}", f"found {unknown[0]!r}, allowed: sizes that required inputs have, and "
-                          f"attributes: {allowed}{did_you_mean(unknown[0], known)}")  # fmt: skip
-        elif reals := [word for word in words(given) if (a := attributes.get(word)) and a.kind == "float"]:
-            if given != reals[0] or field == "index_into" or any(d not in FLOATS for d in dtypes):
-                yield Mistake(f"{path}.{field}", f"found {given!r}, in which {reals[0]!r} is a float, allowed: alone, "
-                              f"as the limit of an input of floats; {part.name!r} is {', '.join(dtypes)}")  # fmt: skip
-        elif why := why_no_size(given):
-            yield Mistake(f"{path}.{field}", f"found {given!r}: {why}")
+        if (attribute := attributes.get(given)) is None:
+            yield from expression(spec, given, f"{path}.{field}")
+        elif attribute.kind == "float" and (field == "index_into" or any(d not in FLOATS for d in dtypes)):
+            yield Mistake(f"{path}.{field}", f"found {given!r}, which is a float, allowed: as the limit of an input of "
+                          f"floats; {part.name!r} is {', '.join(dtypes)}")  # fmt: skip
 
 
 def _order(rule: ValueRule, path: str) -> Iterator[Mistake]:

@@ -1,0 +1,155 @@
+"""The sizes of one call: the values of size expressions, and the shapes of outputs, from shapes and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from opmatrix.declaration.size_expressions import FURTHER, Size, Term, evaluate, parse, terms
+from opmatrix.declaration.size_rules import definitions, further, further_input, kernel_dims, size_attributes
+from opmatrix.spec import AttributeValue, Dims, FromKernel, OpSpec, Output, SameAs
+
+Shape = Sequence[Size]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of one call: the shape of each present input, the first of a variadic one, and the attributes."""
+
+    spec: OpSpec
+    shapes: Mapping[str, Shape]
+    attributes: Mapping[str, AttributeValue]
+
+    @cached_property
+    def _definitions(self) -> Mapping[str, tuple[str, ...]]:
+        return definitions(self.spec)
+
+    def size(self, expression: str | int) -> Size:
+        """Return the value of an expression, None if it is not known, and the name of a dynamic size.
+
+        Raises ValueError for an unknown name, an axis that an input lacks, a division by zero, and a negative size.
+        """
+        if isinstance(expression, int):
+            return expression
+        try:
+            found = evaluate(parse(expression), self.term)
+        except SyntaxError as error:
+            raise ValueError(f"{expression!r} is no expression of sizes") from error
+        except ZeroDivisionError as error:
+            raise ValueError(f"{expression!r} divides by zero with {self._shown(expression)}") from error
+        if isinstance(found, int) and found < 0:
+            raise ValueError(f"{expression!r} is {found} with {self._shown(expression)}")
+        return found
+
+    def term(self, term: Term) -> Size:
+        """Return the value of a term, as `size` does."""
+        match term.kind:
+            case "name":
+                return self._name(term.key)
+            case "item":
+                return self._item(term)
+            case "rank":
+                shape = self.shapes.get(term.of)
+                return None if shape is None else len(shape)
+            case "size":
+                return self._size(term)
+        part = further_input(self.spec)
+        shape = None if part is None else self.shapes.get(part.name)
+        if part is None or shape is None:
+            return None
+        product: int | None = 1
+        for size in further(part, shape):
+            product = product * size if isinstance(size, int) and product is not None else None
+        return product
+
+    def _name(self, name: str) -> Size:
+        if name in (known := self._definitions):
+            values = [evaluate(parse(one), self.term) for one in known[name]]
+            return next((v for v in values if isinstance(v, str)), next((v for v in values if v is not None), None))
+        if (attribute := size_attributes(self.spec).get(name)) is None or attribute.kind != "int":
+            raise ValueError(f"no input that is there has the size {name!r}")
+        value = self.attributes.get(name, attribute.default)
+        return int(value) if isinstance(value, int) else None
+
+    def _item(self, term: Term) -> int | None:
+        attribute = next(a for a in self.spec.attributes if a.name == term.of)
+        value = self.attributes.get(term.of, attribute.default)
+        if not isinstance(value, tuple):
+            return None
+        if not isinstance(term.at, int) or term.at >= len(value):
+            raise ValueError(f"{term.of} must have at least {int(term.at) + 1} items, got {len(value)}")
+        return int(value[term.at])
+
+    def _size(self, term: Term) -> Size:
+        shape, axis = self.shapes.get(term.of), term.at
+        if isinstance(axis, str):
+            found = self.attributes.get(axis, next((a.default for a in self.spec.attributes if a.name == axis), None))
+            if not isinstance(found, int) or shape is None:
+                return None
+            axis = found
+            if not -len(shape) <= axis < len(shape):
+                raise ValueError(f"{term.at} must be an axis of {term.of}, which has {len(shape)} axes, got {axis}")
+        return None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
+
+    def _shown(self, expression: str) -> dict[str, int]:
+        values = {term.key: self.term(term) for term in terms(expression)}
+        return {name: value for name, value in values.items() if isinstance(value, int)}
+
+    def output(self, output: Output) -> list[Size] | None:
+        """Return the shape of an output by its rule, None if its rank is not known. Raises ValueError as `size`."""
+        match output.shape:
+            case SameAs(input=name, replace=replace):
+                shape = self.shapes.get(name)
+                return None if shape is None else self._replaced(name, shape, replace)
+            case Dims(dims=dims):
+                return self._dims(dims)
+            case FromKernel() as rule:
+                return [None if dim is None else self.size(dim) for dim in kernel_dims(self.spec, rule)]
+        raise ValueError(f"output {output.name!r} has no shape rule")
+
+    def _dims(self, dims: Sequence[str | int]) -> list[Size] | None:
+        found: list[Size] = []
+        for dim in dims:
+            if dim != FURTHER:
+                found.append(self.size(dim))
+                continue
+            part = further_input(self.spec)
+            shape = None if part is None else self.shapes.get(part.name)
+            if part is None or shape is None:
+                return None
+            found += further(part, shape)
+        return found
+
+    def _replaced(self, name: str, shape: Shape, replace: Mapping[int | str, str | int | None]) -> list[Size] | None:
+        found: list[Size] = list(shape)
+        removed: set[int] = set()
+        for key, dim in replace.items():
+            axis = self.attributes.get(key, _default(self.spec, key)) if isinstance(key, str) else key
+            if not isinstance(axis, int):
+                return None
+            if not -len(shape) <= axis < len(shape):
+                raise ValueError(f"{key} must be an axis of {name}, which has {len(shape)} axes, got {axis}")
+            axis %= len(shape)
+            found[axis] = None if dim is None else self.size(dim)
+            removed |= {axis} if dim is None else set()
+        return [size for axis, size in enumerate(found) if axis not in removed]
+
+
+def _default(spec: OpSpec, name: str) -> AttributeValue | None:
+    return next((a.default for a in spec.attributes if a.name == name), None)
+
+
+def rule_text(rule: SameAs | Dims | FromKernel) -> str:
+    """Return a shape rule as messages show it."""
+    match rule:
+        case SameAs(input=name, replace=replace):
+            changed = ", ".join(f"{'no ' if dim is None else ''}axis {key}{'' if dim is None else f' of {dim}'}"
+                                for key, dim in replace.items())  # fmt: skip
+            return f"as input {name!r}" + (f" with {changed}" if changed else "")
+        case Dims(dims=dims):
+            return f"{dims}"
+        case FromKernel(rank=rank, dims=None):
+            return f"rank {rank}"
+        case FromKernel(dims=dims):
+            return f"{dims} from the kernel"

@@ -1,0 +1,223 @@
+"""What the `dims` of a declaration mean: which axis is which size, and where each name comes from.
+
+All users of a declaration's sizes ask this module: error checks of the bindings, shape inference, cases, drawn inputs.
+`known_sizes` computes sizes of one call.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from opmatrix.declaration.size_expressions import (
+    FURTHER,
+    Term,
+    replace_terms,
+    solve,
+    terms,
+    why_no_size,
+)
+from opmatrix.declaration.torch_signature import is_required
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
+
+T = TypeVar("T")
+
+
+def axes(part: Input) -> list[tuple[int, str | int]]:
+    """Return the axes that `Input.dims` describes, with their sizes; those behind "..." count from the back."""
+    dims = part.dims or ()
+    split = dims.index(FURTHER) if FURTHER in dims else len(dims)
+    return [(at if at < split else at - len(dims), dim) for at, dim in enumerate(dims) if at != split]
+
+
+def around(part: Input) -> tuple[int, int]:
+    """Return how many axes are before and behind "..."; an input without `dims` has only further axes."""
+    dims = part.dims if part.dims is not None else (FURTHER,)
+    split = dims.index(FURTHER)
+    return split, len(dims) - split - 1
+
+
+def has_further(part: Input) -> bool:
+    return part.dims is None or FURTHER in part.dims
+
+
+def required(spec: OpSpec) -> list[Input]:
+    return [part for part in spec.inputs if is_required(part)]
+
+
+def further_input(spec: OpSpec) -> Input | None:
+    """Return the input whose "..." an output and ``prod(...)`` mean: the first required one whose `dims` has it."""
+    return next((part for part in required(spec) if FURTHER in (part.dims or ())), None)
+
+
+def size_attributes(spec: OpSpec) -> dict[str, Attribute]:
+    """Return the attributes that an expression can name: ints and lists of ints >= 0 that ONNX has.
+
+    A name of a size has precedence.
+    """
+    taken = {dim for part in spec.inputs for dim in (*(part.dims or ()), part.rank)}
+    return {
+        a.name: a
+        for a in spec.attributes
+        if a.kind in ("int", "ints")
+        and not a.torch_only
+        and a.minimum is not None
+        and a.minimum >= 0
+        and a.name not in taken
+    }
+
+
+def axis_attributes(spec: OpSpec) -> dict[str, Attribute]:
+    """Return the attributes that can name an axis: ints of the node."""
+    return {a.name: a for a in spec.attributes if a.kind == "int" and not a.torch_only}
+
+
+def is_positive(spec: OpSpec) -> Callable[[Term], bool]:
+    """Return a function: whether a term is an attribute, or an item of one, whose minimum is 1 or more."""
+    known = size_attributes(spec)
+    return lambda term: term.kind in ("name", "item") and ((a := known.get(term.of)) is not None and a.minimum >= 1)  # type: ignore[operator]  # size_attributes have one
+
+
+def definitions(spec: OpSpec) -> dict[str, tuple[str, ...]]:
+    """Return, for each name of a size or a rank, the expressions that have its value, required inputs first.
+
+    A name that is nowhere the whole size of an axis follows from an expression: N of "N + 1" is ``x.shape[0] - 1``.
+    """
+    found: dict[str, list[str]] = {}
+    for part in sorted(spec.inputs, key=lambda part: not is_required(part)):
+        if part.rank is not None:
+            found.setdefault(part.rank, []).append(f"{part.name}.rank")
+        for at, dim in axes(part):
+            if isinstance(dim, str) and dim.isidentifier():
+                found.setdefault(dim, []).append(f"{part.name}.shape[{at}]")
+    attributes, positive, before = size_attributes(spec), is_positive(spec), -1
+    while len(found) > before:
+        before = len(found)
+        for part in required(spec):
+            for at, dim in axes(part):
+                if isinstance(dim, int) or dim.isidentifier() or why_no_size(dim, positive):
+                    continue
+                names = [t.key for t in terms(dim) if t.kind == "name" and t.key not in (*found, *attributes)]
+                value = solve(dim, names[0], f"{part.name}.shape[{at}]", positive) if len(names) == 1 else None
+                if value is not None:
+                    found[names[0]] = [value]
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def resolved_terms(spec: OpSpec, expression: str | int) -> tuple[Term, ...]:
+    """Return the terms of an expression without names of sizes: of shapes, ranks and attributes alone."""
+    return terms(ast.unparse(resolved(spec, expression)))
+
+
+def owners(spec: OpSpec) -> dict[str, tuple[str, int]]:
+    """Return, for each name that is the whole size of an axis, the first input and axis of that size."""
+    found: dict[str, tuple[str, int]] = {}
+    for part in sorted(spec.inputs, key=lambda part: not is_required(part)):
+        for at, dim in axes(part):
+            if isinstance(dim, str) and dim.isidentifier():
+                found.setdefault(dim, (part.name, at))
+    return found
+
+
+def sources(spec: OpSpec, term: Term) -> list[str]:
+    """Return the names of the inputs from whose shapes a term is computed."""
+    if term.kind == "product":
+        part = further_input(spec)
+        return [] if part is None else [part.name]
+    if term.kind in ("size", "rank"):
+        return [term.of]
+    found = definitions(spec).get(term.key) if term.kind == "name" else None
+    return [] if found is None else [name for inner in terms(found[0]) for name in sources(spec, inner)]
+
+
+def code(spec: OpSpec, expression: str | int, leaf: Callable[[Term], str]) -> ast.expr:
+    """Return an expression in which each name of a size is replaced with its definition, and each other term with the
+    code that `leaf` has for it."""
+    known = definitions(spec)
+
+    def replace(term: Term) -> ast.expr:
+        if term.kind == "name" and term.key in known:
+            return replace_terms(known[term.key][0], replace)
+        return ast.parse(leaf(term), mode="eval").body
+
+    return replace_terms(expression, replace)
+
+
+def replace_names(expression: str | int, names: Mapping[str, str]) -> ast.expr:
+    """Return an expression in which each term is replaced with the variable that `names` has for it."""
+    return replace_terms(expression, lambda term: ast.Name(names[term.key]))
+
+
+def resolved(spec: OpSpec, expression: str | int) -> ast.expr:
+    """Return an expression without names of sizes: of shapes, ranks and attributes alone."""
+    return code(spec, expression, lambda term: term.key)
+
+
+def further(part: Input, shape: Sequence[T]) -> list[T]:
+    """Return the sizes of "..." in a shape of an input."""
+    front, back = around(part)
+    return list(shape[front : len(shape) - back])
+
+
+def kernel_dims(spec: OpSpec, rule: FromKernel) -> list[str | int | None]:
+    """Return the known sizes of an output whose kernel decides the others, which are None."""
+    names = kernel_names(spec, rule)
+    if rule.dims is None:
+        return [None] * (rule.rank or 0)
+    return [None if dim in names else dim for dim in rule.dims]
+
+
+def kernel_names(spec: OpSpec, rule: FromKernel) -> list[str]:
+    """Return the names of sizes that only the kernel knows."""
+    known = {*definitions(spec), *size_attributes(spec)}
+    return [dim for dim in rule.dims or () if isinstance(dim, str) and dim.isidentifier() and dim not in known]
+
+
+def kernel_axes(spec: OpSpec, output: Output) -> list[tuple[int, str]]:
+    """Return the axes of an output whose sizes only the kernel knows, with their names."""
+    if not isinstance(output.shape, FromKernel):
+        return []
+    names = kernel_names(spec, output.shape)
+    return [(axis, str(dim)) for axis, dim in enumerate(output.shape.dims or ()) if dim in names]
+
+
+def expressions(spec: OpSpec) -> Iterator[str | int]:
+    """Yield every size of the declaration's shapes but "..."."""
+    for part in spec.inputs:
+        yield from (dim for _, dim in axes(part))
+    for output in spec.outputs:
+        match output.shape:
+            case SameAs(replace=replace):
+                yield from (dim for dim in replace.values() if dim is not None)
+            case Dims(dims=dims):
+                yield from (dim for dim in dims if dim != FURTHER)
+            case FromKernel() as rule:
+                yield from (dim for dim in kernel_dims(spec, rule) if dim is not None)
+
+
+def size_items(spec: OpSpec) -> dict[str, int]:
+    """Return how many items each attribute of kind ints must have for the expressions that use them."""
+    found: dict[str, int] = {}
+    for term in (term for one in expressions(spec) for term in terms(one)):
+        if term.kind == "item":
+            found[term.of] = max(found.get(term.of, 0), int(term.at) + 1)
+    return found
+
+
+def checked_axes(spec: OpSpec) -> list[tuple[str, int | str]]:
+    """Return each input with an axis that a call must have: a number, or the attribute that names it."""
+    found: dict[tuple[str, int | str], None] = {}
+    for term in (term for one in expressions(spec) for term in terms(one)):
+        if term.kind == "size":
+            found.setdefault((term.of, term.at))
+    for output in spec.outputs:
+        if isinstance(output.shape, SameAs):
+            found |= dict.fromkeys((output.shape.input, axis) for axis in output.shape.replace)
+    return [*found]
+
+
+def shape_inputs(spec: OpSpec) -> list[str]:
+    """Return the inputs whose shapes the declaration restricts, or others by them."""
+    used = {name for name, _ in checked_axes(spec)} | {i.same_as for i in spec.inputs}
+    return [i.name for i in spec.inputs if i.dims is not None or i.rank or i.same_as is not None or i.name in used]
