@@ -37,6 +37,26 @@ def test_the_derived_calls(name: str, root: Path) -> None:
     assert "; ".join(map(str, found)) == " ".join(DERIVED[name].split())
 
 
+COMPUTED = """
+    rank of x: (); rank of weight: (6, 1); rank of weight: (); size of weight: (7,);
+    rank of factors: (6, 6, 1); rank of factors: (6,); size of factors: (7, 6); size of factors: (6, 7);
+    rank of counts: (4, 1); rank of counts: (); size of counts: (0,);
+    rank of pads: (4, 1); rank of pads: (); size of pads: (5,);
+    rank of first: (3, 1); rank of first: (); rank of second: (3, 3, 1); rank of second: (3,);
+    size of second: (4, 3); size of second: (3, 4);
+    value of dim: 2; value of groups: 0; value of groups: 4; value of k: -1; value of k: 6;
+    value of padding: -1; value of padding: 4; value of padding: ();
+    value of stride: 0; value of stride: 4; value of stride: ();
+    value of dilation: 0; value of dilation: 4; value of dilation: ()
+"""
+
+
+def test_one_wrong_size_for_each_that_is_computed(root: Path) -> None:
+    """Also for one that only optional inputs have, an axis that is none, and a list that is too short."""
+    found = invalid_calls(load_operator(Paths(root / "tests/projects/sizes"), "strided"))
+    assert "; ".join(str(one) for one in found if one.kind != "dtype") == " ".join(COMPUTED.split())
+
+
 def forms(argument: Argument) -> list[tuple[str, tuple[int, ...]]]:
     """Return dtype and shape of each tensor of an argument."""
     arrays = argument if isinstance(argument, tuple) else () if argument is None else (argument,)

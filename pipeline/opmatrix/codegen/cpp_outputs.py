@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from opmatrix.codegen.cpp import HELPERS, SizeCode
 from opmatrix.codegen.cpp_variables import cpp_type
+from opmatrix.declaration.declared_sizes import kernel_axes, kernel_dims, kernel_names
 from opmatrix.declaration.size_expressions import FURTHER, subtracts
-from opmatrix.declaration.size_rules import kernel_axes, kernel_dims, kernel_names, resolved
+from opmatrix.declaration.size_rules import resolved
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
 

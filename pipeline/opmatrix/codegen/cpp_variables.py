@@ -8,7 +8,7 @@ from typing import Literal
 
 from opmatrix.codegen.cpp import CPP_TYPES, literal
 from opmatrix.codegen.cpp_checks import Check, limits
-from opmatrix.declaration.size_rules import shape_inputs
+from opmatrix.declaration.declared_sizes import shape_inputs
 from opmatrix.declaration.torch_signature import dtype_of, is_required, torch_name
 from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec
 

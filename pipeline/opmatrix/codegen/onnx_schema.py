@@ -9,6 +9,7 @@ from typing import Any
 
 from opmatrix.codegen import onnx_sizes
 from opmatrix.declaration import schema_versions
+from opmatrix.declaration.declared_sizes import divisors
 from opmatrix.declaration.python_source import bracket, literal
 from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
 from opmatrix.declaration.value_rules import summary
@@ -53,6 +54,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
         "reads_from_back": bool(re.search(r"size\(context, \d+, (-|axis)", called)),
         "reads_attributes": "attribute(context" in called,
         "computes": "computed(" in called,
+        "divides": bool(divisors(spec)),
     }
 
 

@@ -6,9 +6,10 @@ import ast
 import re
 from dataclasses import dataclass
 
+from opmatrix.declaration.declared_sizes import kernel_dims
 from opmatrix.declaration.python_source import literal
 from opmatrix.declaration.size_expressions import FURTHER, Term, terms
-from opmatrix.declaration.size_rules import around, definitions, further_input, kernel_dims, replace_names
+from opmatrix.declaration.size_rules import around, definitions, further_input, replace_names
 from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
 
 UNKNOWN = "onnx.TensorShapeProto.Dimension()"

@@ -16,9 +16,9 @@ import jinja2
 from opmatrix.codegen import generated_files, jinja, onnx_schema
 from opmatrix.codegen.python_sizes import ITEM, Refusal, fault, new_sizes, output_shape, shape_faults
 from opmatrix.declaration import schema_versions
+from opmatrix.declaration.declared_sizes import expressions
 from opmatrix.declaration.python_source import bracket, literal
 from opmatrix.declaration.size_expressions import terms
-from opmatrix.declaration.size_rules import expressions
 from opmatrix.declaration.torch_signature import (
     ONLY_KERNEL,
     OWN_TORCH,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opmatrix.codegen.shape_checks import shape_text
+from opmatrix.declaration.declared_sizes import divisors, kernel_dims, kernel_names
 from opmatrix.declaration.size_checks import (
     AxisCheck,
     ItemCheck,
@@ -18,7 +19,7 @@ from opmatrix.declaration.size_checks import (
     size_checks,
 )
 from opmatrix.declaration.size_expressions import FURTHER, Term
-from opmatrix.declaration.size_rules import around, axes, code, further_input, has_further, kernel_dims, kernel_names
+from opmatrix.declaration.size_rules import around, axes, code, further_input, has_further
 from opmatrix.declaration.torch_signature import torch_name
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs
 
@@ -119,7 +120,12 @@ def python_tuple(parts: Sequence[str]) -> str:
 
 def shape_faults(spec: OpSpec) -> Iterator[Refusal]:
     """Yield the shape checks of each input, with the messages of the compiled binding."""
-    return (_fault(spec, check) for check in size_checks(spec))
+    for attribute in divisors(spec):
+        name, many = torch_name(attribute), attribute.kind == "ints"
+        wrong = f"min({name}, default=1)" if many else name
+        message = f"{name} must {'each ' * many}be at least {attribute.minimum:g}, got {{{wrong}}}"
+        yield Refusal(condition=f"{wrong} < {attribute.minimum:g}", message=message, of=None)
+    yield from (_fault(spec, check) for check in size_checks(spec))
 
 
 def _fault(spec: OpSpec, check: SizeCheck) -> Refusal:

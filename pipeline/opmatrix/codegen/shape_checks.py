@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from opmatrix.codegen.cpp import SizeCode, quoted
 from opmatrix.codegen.cpp_checks import Check
+from opmatrix.declaration.declared_sizes import checked_axes, shape_inputs, size_items
 from opmatrix.declaration.size_checks import AxisCheck, ItemCheck, SameShape, ShapeCheck, TieCheck, owner, size_checks
 from opmatrix.declaration.size_expressions import Term
-from opmatrix.declaration.size_rules import axes, checked_axes, has_further, resolved_terms, shape_inputs, size_items
+from opmatrix.declaration.size_rules import axes, has_further, resolved_terms
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Input, OpSpec
 

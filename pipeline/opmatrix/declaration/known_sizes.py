@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from opmatrix.declaration.declared_sizes import kernel_dims
 from opmatrix.declaration.size_expressions import FURTHER, Size, Term, evaluate, parse, terms
-from opmatrix.declaration.size_rules import definitions, further, further_input, kernel_dims, size_attributes
+from opmatrix.declaration.size_rules import definitions, further, further_input, size_attributes
 from opmatrix.spec import AttributeValue, Dims, FromKernel, OpSpec, Output, SameAs
 
 Shape = Sequence[Size]
@@ -75,7 +76,7 @@ class Known:
     def _item(self, term: Term) -> int | None:
         attribute = next(a for a in self.spec.attributes if a.name == term.of)
         value = self.attributes.get(term.of, attribute.default)
-        if not isinstance(value, tuple):
+        if not isinstance(value, tuple | list):  # exporters have lists
             return None
         if not isinstance(term.at, int) or term.at >= len(value):
             raise ValueError(f"{term.of} must have at least {int(term.at) + 1} items, got {len(value)}")

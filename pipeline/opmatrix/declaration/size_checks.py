@@ -9,17 +9,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from opmatrix.declaration.declared_sizes import checked_axes, size_items
 from opmatrix.declaration.size_expressions import Term, subtracts, terms
-from opmatrix.declaration.size_rules import (
-    axes,
-    checked_axes,
-    definitions,
-    owners,
-    required,
-    resolved,
-    size_items,
-    sources,
-)
+from opmatrix.declaration.size_rules import axes, definitions, owners, required, resolved, sources
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Input, OpSpec
 

@@ -72,6 +72,7 @@ def _whole(node: ast.expr) -> int | None:
     return None
 
 
+@lru_cache(maxsize=1024)
 def terms(expression: str | int) -> tuple[Term, ...]:
     """Return the terms of an expression, each once, in order. Raises SyntaxError."""
     found: dict[str, Term] = {}

@@ -7,7 +7,8 @@ All users of a declaration's sizes ask this module: error checks of the bindings
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import TypeVar
 
 from opmatrix.declaration.size_expressions import (
@@ -19,9 +20,22 @@ from opmatrix.declaration.size_expressions import (
     why_no_size,
 )
 from opmatrix.declaration.torch_signature import is_required
-from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
+from opmatrix.spec import Attribute, Input, OpSpec
 
 T = TypeVar("T")
+
+
+def once(function: Callable[[OpSpec], T]) -> Callable[[OpSpec], T]:
+    """Keep the result for the last declaration, by identity: each drawn size asks again, and an OpSpec has no hash."""
+    last: list[tuple[OpSpec, T]] = []
+
+    @wraps(function)
+    def remembered(spec: OpSpec) -> T:
+        if not last or last[0][0] is not spec:
+            last[:] = [(spec, function(spec))]
+        return last[0][1]
+
+    return remembered
 
 
 def axes(part: Input) -> list[tuple[int, str | int]]:
@@ -51,7 +65,8 @@ def further_input(spec: OpSpec) -> Input | None:
     return next((part for part in required(spec) if FURTHER in (part.dims or ())), None)
 
 
-def size_attributes(spec: OpSpec) -> dict[str, Attribute]:
+@once
+def size_attributes(spec: OpSpec) -> Mapping[str, Attribute]:
     """Return the attributes that an expression can name: ints and lists of ints >= 0 that ONNX has.
 
     A name of a size has precedence.
@@ -79,7 +94,8 @@ def is_positive(spec: OpSpec) -> Callable[[Term], bool]:
     return lambda term: term.kind in ("name", "item") and ((a := known.get(term.of)) is not None and a.minimum >= 1)  # type: ignore[operator]  # size_attributes have one
 
 
-def definitions(spec: OpSpec) -> dict[str, tuple[str, ...]]:
+@once
+def definitions(spec: OpSpec) -> Mapping[str, tuple[str, ...]]:
     """Return, for each name of a size or a rank, the expressions that have its value, required inputs first.
 
     A name that is nowhere the whole size of an axis follows from an expression: N of "N + 1" is ``x.shape[0] - 1``.
@@ -91,14 +107,14 @@ def definitions(spec: OpSpec) -> dict[str, tuple[str, ...]]:
         for at, dim in axes(part):
             if isinstance(dim, str) and dim.isidentifier():
                 found.setdefault(dim, []).append(f"{part.name}.shape[{at}]")
-    attributes, positive, before = size_attributes(spec), is_positive(spec), -1
+    declared, positive, before = {a.name for a in spec.attributes}, is_positive(spec), -1
     while len(found) > before:
         before = len(found)
         for part in required(spec):
             for at, dim in axes(part):
                 if isinstance(dim, int) or dim.isidentifier() or why_no_size(dim, positive):
                     continue
-                names = [t.key for t in terms(dim) if t.kind == "name" and t.key not in (*found, *attributes)]
+                names = [t.key for t in terms(dim) if t.kind == "name" and t.key not in declared | {*found}]
                 value = solve(dim, names[0], f"{part.name}.shape[{at}]", positive) if len(names) == 1 else None
                 if value is not None:
                     found[names[0]] = [value]
@@ -158,66 +174,3 @@ def further(part: Input, shape: Sequence[T]) -> list[T]:
     """Return the sizes of "..." in a shape of an input."""
     front, back = around(part)
     return list(shape[front : len(shape) - back])
-
-
-def kernel_dims(spec: OpSpec, rule: FromKernel) -> list[str | int | None]:
-    """Return the known sizes of an output whose kernel decides the others, which are None."""
-    names = kernel_names(spec, rule)
-    if rule.dims is None:
-        return [None] * (rule.rank or 0)
-    return [None if dim in names else dim for dim in rule.dims]
-
-
-def kernel_names(spec: OpSpec, rule: FromKernel) -> list[str]:
-    """Return the names of sizes that only the kernel knows."""
-    known = {*definitions(spec), *size_attributes(spec)}
-    return [dim for dim in rule.dims or () if isinstance(dim, str) and dim.isidentifier() and dim not in known]
-
-
-def kernel_axes(spec: OpSpec, output: Output) -> list[tuple[int, str]]:
-    """Return the axes of an output whose sizes only the kernel knows, with their names."""
-    if not isinstance(output.shape, FromKernel):
-        return []
-    names = kernel_names(spec, output.shape)
-    return [(axis, str(dim)) for axis, dim in enumerate(output.shape.dims or ()) if dim in names]
-
-
-def expressions(spec: OpSpec) -> Iterator[str | int]:
-    """Yield every size of the declaration's shapes but "..."."""
-    for part in spec.inputs:
-        yield from (dim for _, dim in axes(part))
-    for output in spec.outputs:
-        match output.shape:
-            case SameAs(replace=replace):
-                yield from (dim for dim in replace.values() if dim is not None)
-            case Dims(dims=dims):
-                yield from (dim for dim in dims if dim != FURTHER)
-            case FromKernel() as rule:
-                yield from (dim for dim in kernel_dims(spec, rule) if dim is not None)
-
-
-def size_items(spec: OpSpec) -> dict[str, int]:
-    """Return how many items each attribute of kind ints must have for the expressions that use them."""
-    found: dict[str, int] = {}
-    for term in (term for one in expressions(spec) for term in terms(one)):
-        if term.kind == "item":
-            found[term.of] = max(found.get(term.of, 0), int(term.at) + 1)
-    return found
-
-
-def checked_axes(spec: OpSpec) -> list[tuple[str, int | str]]:
-    """Return each input with an axis that a call must have: a number, or the attribute that names it."""
-    found: dict[tuple[str, int | str], None] = {}
-    for term in (term for one in expressions(spec) for term in terms(one)):
-        if term.kind == "size":
-            found.setdefault((term.of, term.at))
-    for output in spec.outputs:
-        if isinstance(output.shape, SameAs):
-            found |= dict.fromkeys((output.shape.input, axis) for axis in output.shape.replace)
-    return [*found]
-
-
-def shape_inputs(spec: OpSpec) -> list[str]:
-    """Return the inputs whose shapes the declaration restricts, or others by them."""
-    used = {name for name, _ in checked_axes(spec)} | {i.same_as for i in spec.inputs}
-    return [i.name for i in spec.inputs if i.dims is not None or i.rank or i.same_as is not None or i.name in used]

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from opmatrix.declaration.declared_sizes import expressions
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.declaration.size_rules import axes, expressions
+from opmatrix.declaration.size_rules import axes
 from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.spec import Model, OpSpec, shape_of
 

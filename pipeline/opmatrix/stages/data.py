@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from opmatrix.declaration.declared_sizes import kernel_axes
 from opmatrix.declaration.known_sizes import Known, rule_text
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import GraphInput, case_arguments, graph_inputs
-from opmatrix.declaration.size_rules import kernel_axes
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
 from opmatrix.errors import DataError
 from opmatrix.files import write_text

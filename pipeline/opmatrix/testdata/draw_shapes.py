@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn
 
+from opmatrix.declaration.declared_sizes import checked_axes, expressions
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.size_expressions import FURTHER, Size, Term, evaluate, parse, terms
-from opmatrix.declaration.size_rules import checked_axes, expressions, size_attributes
+from opmatrix.declaration.size_rules import once, size_attributes
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.spec import AttributeValue, Input, OpSpec, given, shape_of
 from opmatrix.testdata.draw_frame import Frame, pick
@@ -43,6 +44,7 @@ class Shapes:
     attributes: Mapping[str, AttributeValue]
 
 
+@once
 def named_attributes(spec: OpSpec) -> set[str]:
     """Return the attributes in size expressions, whose values must be chosen before the shapes."""
     known = size_attributes(spec)

@@ -9,11 +9,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from opmatrix.declaration.declared_sizes import checked_axes, size_items
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.size_expressions import terms
-from opmatrix.declaration.size_rules import axes, checked_axes, definitions, has_further, size_items
+from opmatrix.declaration.size_rules import axes, definitions, has_further
 from opmatrix.declaration.torch_signature import DTYPES, attribute_values, dtype_of, is_required
 from opmatrix.declaration.value_rules import known_numbers, names, ruled_inputs
 from opmatrix.errors import DataError

@@ -12,6 +12,7 @@ from opmatrix.errors import RegisterError
 from opmatrix.export.generated_modules import GeneratedModules, load_generated
 from opmatrix.project.paths import Paths
 from opmatrix.spec import FromKernel
+from opmatrix.torch_checks import inference_check
 from opmatrix.torch_checks.opcheck_samples import OpcheckSample, complete
 from opmatrix.torch_library import aten_overloads, features
 from opmatrix.torch_library.call import as_tuple, torch_attributes
@@ -34,6 +35,7 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
             for test in (_opcheck if opcheck else _fake_kernel)(operator, sample, loaded, generated)
         ]
         + [{"check": test, "skipped": features.OPCHECK.skip_reason} for test in OPCHECKS if not opcheck]
+        + ([] if generated is None else inference_check.results(operator, loaded.overload, generated))
     )
 
 

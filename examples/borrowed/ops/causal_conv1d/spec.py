@@ -12,7 +12,10 @@ SPEC = OpSpec(
         Input(name="x", type="T", dims=("B", "D", "L"), doc="sequences of L steps"),
         Input(name="weight", type="T", dims=("D", "W"), doc="per channel, the last for the step itself"),
         Input(name="bias", type="T", dims=("D",), optional=True, doc="one summand per channel"),
-        Input(name="initial_states", type="T", optional=True, doc="(B, D, W - 1): the steps before x; zeros if absent"),
+        Input(
+            name="initial_states", type="T", dims=("B", "D", "W - 1"), optional=True,
+            doc="the steps before x; zeros if absent",
+        ),
     ),
     attributes=(
         Attribute(

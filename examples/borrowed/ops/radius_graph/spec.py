@@ -23,6 +23,8 @@ SPEC = OpSpec(
             doc="whether an edge leads from the neighbour to the point, or from the point to the neighbour",
         ),
     ),
-    outputs=(Output(name="edge_index", type="int64", shape=FromKernel(rank=2), doc="(2, E): from where and to where"),),
+    outputs=(
+        Output(name="edge_index", type="int64", shape=FromKernel(dims=(2, "E")), doc="from where and to where"),
+    ),
     tolerances={"custom": {"int64": EXACT}},
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from opmatrix.declaration.declared_sizes import kernel_names
 from opmatrix.declaration.size_expressions import FURTHER, Term, terms, why_no_size
 from opmatrix.declaration.size_rules import (
     axes,
@@ -12,7 +13,6 @@ from opmatrix.declaration.size_rules import (
     definitions,
     further_input,
     is_positive,
-    kernel_names,
     required,
     size_attributes,
     sources,
@@ -31,6 +31,11 @@ def sizes(spec: OpSpec) -> Iterator[Mistake]:
             continue
         if part.rank is not None and not part.rank.isidentifier():
             yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, allowed: a name")
+        elif part.rank is not None and not _is_given(spec, part.rank) and len(definitions(spec)[part.rank]) > 1:
+            why = (
+                "which only inputs that may be absent have; allowed: the rank of a required input, or a name of its own"
+            )
+            yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, {why}")
         yield from _input(spec, part, field)
     for index, output in enumerate(spec.outputs):
         yield from _rule(spec, output.shape, f"outputs[{index}].shape")
@@ -129,22 +134,26 @@ def _term(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) 
 
 def _name(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) -> Mistake | None:
     known, sized = definitions(spec), size_attributes(spec)
-    names = [part.name for part in required(spec)]
     if term.key in sized and sized[term.key].kind == "int":
         return None
-    usable = [name for name in known if set(sources(spec, Term(key=name, kind="name", of=name))) <= {*names}]
+    usable = [name for name in known if _is_given(spec, name)]
     if term.key in usable:
         return None
     if term.key in {a.name for a in spec.attributes} and term.key not in known:
         allowed = "one of kind int that ONNX has, with minimum= from 0 on: it is a size"
         return Mistake(field, f"found {term.key!r}, an attribute, allowed: {allowed}")
-    if given and term.key not in known and not did_you_mean(term.key, usable):
+    if given and term.key not in known and not did_you_mean(term.key, [*usable, *sized]):
         remedy = "Declare it as the size of an axis of a required input, or as an int attribute with minimum= from 0 on"
         return Mistake(field, f"found {term.key!r} in {dim!r}, and nothing gives its value. {remedy}")
     listed = ", ".join([*usable, *(name for name, a in sized.items() if a.kind == "int")])
     allowed = listed or "no name, since they have none"
     near = did_you_mean(term.key, [*usable, *sized])
     return Mistake(field, f"found {term.key!r}, allowed: sizes that required inputs have: {allowed}{near}")
+
+
+def _is_given(spec: OpSpec, name: str) -> bool:
+    """Return whether required inputs give a name its value."""
+    return {*sources(spec, Term(key=name, kind="name", of=name))} <= {part.name for part in required(spec)}
 
 
 def _no_axis(spec: OpSpec, field: str, name: str) -> Mistake:

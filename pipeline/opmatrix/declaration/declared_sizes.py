@@ -1,0 +1,95 @@
+"""Which sizes a declaration has: those that its inputs and outputs compute, and those that only its kernel knows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opmatrix.declaration.size_expressions import FURTHER, terms
+from opmatrix.declaration.size_rules import axes, definitions, once, owners, resolved, size_attributes
+from opmatrix.spec import Attribute, Dims, FromKernel, OpSpec, Output, SameAs
+
+
+def kernel_dims(spec: OpSpec, rule: FromKernel) -> list[str | int | None]:
+    """Return the known sizes of an output whose kernel decides the others, which are None."""
+    names = kernel_names(spec, rule)
+    if rule.dims is None:
+        return [None] * (rule.rank or 0)
+    return [None if dim in names else dim for dim in rule.dims]
+
+
+def kernel_names(spec: OpSpec, rule: FromKernel) -> list[str]:
+    """Return the names of sizes that only the kernel knows."""
+    known = {*definitions(spec), *size_attributes(spec)}
+    return [dim for dim in rule.dims or () if isinstance(dim, str) and dim.isidentifier() and dim not in known]
+
+
+def kernel_axes(spec: OpSpec, output: Output) -> list[tuple[int, str]]:
+    """Return the axes of an output whose sizes only the kernel knows, with their names."""
+    if not isinstance(output.shape, FromKernel):
+        return []
+    names = kernel_names(spec, output.shape)
+    return [(axis, str(dim)) for axis, dim in enumerate(output.shape.dims or ()) if dim in names]
+
+
+def expressions(spec: OpSpec) -> Iterator[str | int]:
+    """Yield every size of the declaration's shapes but "..."."""
+    for part in spec.inputs:
+        yield from (dim for _, dim in axes(part))
+    for output in spec.outputs:
+        match output.shape:
+            case SameAs(replace=replace):
+                yield from (dim for dim in replace.values() if dim is not None)
+            case Dims(dims=dims):
+                yield from (dim for dim in dims if dim != FURTHER)
+            case FromKernel() as rule:
+                yield from (dim for dim in kernel_dims(spec, rule) if dim is not None)
+
+
+def computes(spec: OpSpec) -> bool:
+    """Return whether a size of an output is not just one of an input, a number or the kernel's."""
+    replaced = any(isinstance(o.shape, SameAs) and o.shape.replace for o in spec.outputs)
+    partly = any(isinstance(o.shape, FromKernel) and o.shape.dims is not None for o in spec.outputs)
+    further = any(isinstance(o.shape, Dims) and FURTHER in o.shape.dims for o in spec.outputs)
+    names = owners(spec)
+    return replaced or partly or further or any(isinstance(e, str) and e not in names for e in expressions(spec))
+
+
+def divisors(spec: OpSpec) -> list[Attribute]:
+    """Return the attributes that a size is divided by."""
+    found = {
+        term.of
+        for one in expressions(spec)
+        for node in ast.walk(resolved(spec, one))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
+        for term in terms(ast.unparse(node.right))
+    }
+    return [a for a in spec.attributes if a.name in found]
+
+
+def size_items(spec: OpSpec) -> dict[str, int]:
+    """Return how many items each attribute of kind ints must have for the expressions that use them."""
+    found: dict[str, int] = {}
+    for term in (term for one in expressions(spec) for term in terms(one)):
+        if term.kind == "item":
+            found[term.of] = max(found.get(term.of, 0), int(term.at) + 1)
+    return found
+
+
+@once
+def checked_axes(spec: OpSpec) -> list[tuple[str, int | str]]:
+    """Return each input with an axis that a call must have: a number, or the attribute that names it."""
+    found: dict[tuple[str, int | str], None] = {}
+    for term in (term for one in expressions(spec) for term in terms(one)):
+        if term.kind == "size":
+            found.setdefault((term.of, term.at))
+    for output in spec.outputs:
+        if isinstance(output.shape, SameAs):
+            found |= dict.fromkeys((output.shape.input, axis) for axis in output.shape.replace)
+    return [*found]
+
+
+def shape_inputs(spec: OpSpec) -> list[str]:
+    """Return the inputs whose shapes the declaration restricts, or others by them."""
+    used = {name for name, _ in checked_axes(spec)} | {i.same_as for i in spec.inputs}
+    return [i.name for i in spec.inputs if i.dims is not None or i.rank or i.same_as is not None or i.name in used]

@@ -1,0 +1,321 @@
+"""Size expressions: each evaluator computes what Python computes; names, solutions and mistakes of declarations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from opmatrix.codegen import python_modules, python_sizes
+from opmatrix.codegen.cpp import SizeCode
+from opmatrix.declaration.known_sizes import Known
+from opmatrix.declaration.size_checks import ItemCheck, ShapeCheck, size_checks
+from opmatrix.declaration.size_expressions import solve
+from opmatrix.declaration.size_rules import definitions
+from opmatrix.declaration.validation.sizes import sizes
+from opmatrix.export.dynamic_axes import DynamicAxis, dynamic_axes
+from opmatrix.export.signature_gates import registered
+from opmatrix.spec import (
+    Attribute,
+    AttributeValue,
+    Case,
+    Dims,
+    FromKernel,
+    Input,
+    Model,
+    OnnxOp,
+    OpSpec,
+    Output,
+    Random,
+    SameAs,
+    Tolerance,
+)
+
+SHAPES = {"x": (7, 3, 5), "weight": (8, 4), "offsets": (10,), "free": (2, 0)}
+VALUES: dict[str, AttributeValue] = {"groups": 2, "stride": (3, 2), "padding": (1, 0), "dim": -2}
+# What the names stand for in SHAPES and VALUES.
+NAMES = {"N": 7, "C": 5, "R": 3, "K": 4, "P": 9, "D": 4, "groups": 2, "stride": (3, 2), "padding": (1, 0), "dim": -2}
+SPEC = OpSpec(
+    name="sized",
+    summary="Every kind of size.",
+    torch=None,
+    onnx=OnnxOp(domain="test.domain", op_type="Sized"),
+    inputs=(
+        Input(name="x", type="float32", dims=("N", "...", "C"), rank="R"),
+        Input(name="weight", type="float32", dims=("groups*K", "D")),
+        Input(name="offsets", type="float32", dims=("P + 1",)),
+        Input(name="free", type="float32"),
+    ),
+    attributes=(
+        Attribute(name="groups", kind="int", default=1, minimum=1),
+        Attribute(name="stride", kind="ints", default=(1, 1), minimum=1),
+        Attribute(name="padding", kind="ints", default=(0, 0), minimum=0),
+        Attribute(name="dim", kind="int", default=0),
+        Attribute(name="scale", kind="float", default=1.0),
+    ),
+    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),
+    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
+)
+EXPRESSIONS = [
+    "N", "R", "K", "P", "groups", "stride[0]", "padding[1]", "x.shape[dim]", "x.shape[-1]", "prod(...)",
+    "2*(N + 1)", "2*R - N + 3", "(C - 6) // 2 + 3", "N // stride[1]", "C // (2*groups)", "K*groups", "prod(...)*C",
+    "(C + 2*padding[0] - stride[0]*(D - 2) - 1) // stride[1] + 1", "x.shape[dim] + P", "N - (C - D)",
+]  # fmt: skip
+
+
+def expected(expression: str) -> int:
+    """Return what Python computes."""
+    x = SimpleNamespace(shape=SHAPES["x"])
+    text = expression.replace("prod(...)", "prod")
+    return int(eval(text, {**NAMES, "x": x, "prod": math.prod(SHAPES["x"][1:-1])}))
+
+
+def returning(expression: str | int, spec: OpSpec = SPEC) -> OpSpec:
+    return replace(spec, outputs=(Output(name="y", type="float32", shape=Dims(dims=(expression,))),))
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_numbers(expression: str) -> None:
+    assert not list(sizes(returning(expression)))
+    assert Known(spec=SPEC, shapes=SHAPES, attributes=VALUES).size(expression) == expected(expression)
+
+
+class CppSizes(tuple[int, ...]):
+    """Sizes of native/include/opmatrix/tensor_view.h."""
+
+    @property
+    def rank(self) -> int:
+        return len(self)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_cpp(expression: str) -> None:
+    code = SizeCode(spec=SPEC, shape=lambda name: f"{name}.sizes()", attribute=lambda name: f"{name}_")
+    inputs = {name: SimpleNamespace(sizes=lambda shape=shape: CppSizes(shape)) for name, shape in SHAPES.items()}
+    helpers = {
+        "floor_divide": lambda number, divisor: number // divisor,
+        "axis_size": lambda found, axis: found[axis],
+        "sizes_between": lambda found, front, back: found[front : len(found) - back],
+        "numel": math.prod,
+    }
+
+    def truncating(text: str) -> str:  # C++ rounds towards 0: only where no dividend can be negative
+        return text.replace(" / ", " // ")
+
+    attributes = {f"{name}_": value for name, value in VALUES.items()}
+    assert eval(truncating(code(expression)), {**inputs, **helpers, **attributes}) == expected(expression)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_python(expression: str) -> None:
+    spec = returning(expression)
+    text = python_sizes.output_shape(spec, spec.outputs[0], spec.inputs[0])
+    tensors = {name: SimpleNamespace(shape=shape, dim=lambda shape=shape: len(shape)) for name, shape in SHAPES.items()}
+    assert eval(text, {**tensors, **VALUES, "math": math}) == (expected(expression),)
+
+
+def inferred(spec: OpSpec, shapes: Sequence[Sequence[int | str | None] | None]) -> list[int | str | None] | None:
+    """Return the shape that onnx infers for the output of a node."""
+    module: dict[str, Any] = {}
+    exec(python_modules.render(spec)["schema.py"], module)
+    names = [part.name for part in spec.inputs]
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in zip(names, shapes, strict=True)]
+    node = helper.make_node("Sized", names, ["y"], domain="test.domain", **VALUES)
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("test.domain", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", inputs, outputs), opset_imports=imports, ir_version=8)
+    with registered(module["schema"]()):
+        found = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True).graph.output[0]
+    if not found.type.tensor_type.HasField("shape"):
+        return None
+    return [
+        None if d.dim_param.startswith("unk__") else d.dim_param or d.dim_value
+        for d in found.type.tensor_type.shape.dim
+    ]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_onnx(expression: str) -> None:
+    assert inferred(returning(expression), [*SHAPES.values()]) == [expected(expression)]
+
+
+RULES: list[tuple[SameAs | Dims, list[int | str | None], list[int | str | None] | None]] = [
+    (Dims(dims=(2, "...", "D")), [2, 3, 4], ["M", 4]),
+    (Dims(dims=("...",)), [3], ["M"]),
+    (SameAs(input="x", replace={"dim": None}), [7, 5], [7, "C"]),
+    (SameAs(input="x", replace={"dim": "K*2"}), [7, 8, 5], [7, 8, "C"]),
+    (SameAs(input="x", replace={0: None, -1: 3}), [3, 3], ["M", 3]),
+]
+
+
+@pytest.mark.parametrize(("rule", "shape", "partly"), RULES)
+def test_shapes_whose_rank_depends_on_an_input(
+    rule: SameAs | Dims, shape: list[int | str | None], partly: list[int | str | None]
+) -> None:
+    output = Output(name="y", type="float32", shape=rule)
+    spec = replace(SPEC, outputs=(output,))
+    assert not list(sizes(spec))
+    dynamic: dict[str, Any] = {**SHAPES, "x": (7, "M", "C")}
+    assert Known(spec=spec, shapes=SHAPES, attributes=VALUES).output(output) == shape
+    assert inferred(spec, [*SHAPES.values()]) == shape
+    found = Known(spec=spec, shapes=dynamic, attributes=VALUES).output(output)
+    assert found == ([2, *partly] if shape == [2, 3, 4] else partly)
+    assert inferred(spec, [*dynamic.values()]) == found
+    assert inferred(spec, [None, *list(SHAPES.values())[1:]]) is None  # the rank is not known
+    tensors = {name: SimpleNamespace(shape=one, dim=lambda one=one: len(one)) for name, one in SHAPES.items()}
+
+    def with_replaced(before: Sequence[int], changes: dict[int, int | None]) -> tuple[int, ...]:
+        after: list[int | None] = list(before)
+        for axis, size in changes.items():
+            after[axis] = size
+        return tuple(size for size in after if size is not None)
+
+    text = python_sizes.output_shape(spec, output, spec.inputs[0])
+    assert list(eval(text, {**tensors, **VALUES, "with_replaced": with_replaced})) == shape
+
+
+@pytest.mark.parametrize(
+    ("expression", "name", "solution"),
+    [
+        ("N + 1", "N", "x.shape[0] - 1"),
+        ("N - 1", "N", "x.shape[0] + 1"),
+        ("5 - N", "N", "5 - x.shape[0]"),
+        ("32*k", "k", "x.shape[0] // 32"),
+        ("2*(k + 1)", "k", "x.shape[0] // 2 - 1"),
+        ("groups*K", "K", "x.shape[0] // groups"),
+        ("N*K", "K", None),
+        ("N // 2", "N", None),
+        ("N*N", "N", None),
+    ],
+)
+def test_a_name_follows_from_an_expression(expression: str, name: str, solution: str | None) -> None:
+    assert solve(expression, name, "x.shape[0]", lambda term: term.of == "groups") == solution
+
+
+def test_definitions_of_names() -> None:
+    assert definitions(SPEC) == {
+        "R": ("x.rank",), "N": ("x.shape[0]",), "C": ("x.shape[-1]",), "D": ("weight.shape[1]",),
+        "K": ("weight.shape[0] // groups",), "P": ("offsets.shape[0] - 1",),
+    }  # fmt: skip
+
+
+def test_checks_of_solved_names() -> None:
+    """An inverted division is checked, a size that would be negative too, and what follows from itself is not."""
+    shapes = {check.given.name: check for check in size_checks(SPEC) if isinstance(check, ShapeCheck)}
+    assert shapes["weight"].sizes == ((0, "groups*K"),)
+    assert (shapes["offsets"].sizes, shapes["offsets"].positive) == ((), ("P",))
+    assert shapes["x"].sizes == () and shapes["x"].rank
+
+
+def test_a_rank_is_checked_before_the_sizes_are_read() -> None:
+    """Also where the input comes later in the declaration."""
+    early = Input(name="early", type="float32", dims=("C",), optional=True)
+    checks = [c for c in size_checks(replace(SPEC, inputs=(early, *SPEC.inputs))) if isinstance(c, ShapeCheck)]
+    assert [(c.given.name, c.rank) for c in checks][:2] == [("x", True), ("early", True)]
+
+
+def test_lists_need_as_many_items_as_the_sizes_use() -> None:
+    spec = returning("stride[1] + stride[0] + padding[0]")
+    found = {c.attribute: c.count for c in size_checks(spec) if isinstance(c, ItemCheck)}
+    assert found == {"stride": 2, "padding": 1}
+
+
+X = Input(name="x", type="float32", dims=("N", "C"))
+GROUPS = Attribute(name="groups", kind="int", default=1, minimum=1)
+STRIDE = Attribute(name="stride", kind="ints", default=(1,), minimum=0)
+MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
+    ({"dims": ("...", "C", "...")}, ["inputs[1].dims: found ('...', 'C', '...'), allowed: '...' once"]),
+    ({"dims": ("C*Groups",)}, ["found 'Groups', allowed: ", "did you mean 'groups'?"]),
+    ({"dims": ("J*K",)}, ["found 'J' in 'J*K', and nothing gives its value. Declare it as the size of an axis of a"]),
+    ({"dims": ("N // C",)}, ["found 'N // C': it divides by 'C', allowed: by a number from 1 on, or an attribute"]),
+    ({"dims": ("N // stride[0]",)}, ["it divides by 'stride[0]', allowed"]),
+    ({"dims": ("stride[1]",)}, ["found 'stride[1]', allowed with a default of 2 or more elements of 'stride'"]),
+    ({"dims": ("strid[0]",)}, ["found 'strid[0]', allowed: an element of an attribute of kind ints", "'stride'?"]),
+    (
+        {"dims": ("x.shape[axis]",)},
+        ["found 'axis', allowed: a number, or an attribute of kind int that names", "groups"],
+    ),
+    ({"dims": ("z.shape[0]",)}, ["found 'z', allowed: x, more"]),
+    ({"dims": ("prod(...)",)}, ["found 'prod(...)', allowed: prod(...) where a required input has '...' in its dims"]),
+    ({"dims": ("scale",), "optional": True}, []),
+    ({"dims": ("2*scale",)}, ["found 'scale', an attribute, allowed: one of kind int that ONNX has, with minimum="]),
+    ({"dims": (-1,)}, ["inputs[1].dims: found -1, allowed: a name, a number from 0 on, an expression"]),
+    ({"dims": ("N", 1), "rank": "2R"}, ["inputs[1].rank: found '2R', allowed: a name"]),
+    (
+        {"dims": ("NN",), "optional": True},
+        ["found 'NN', allowed: sizes that other inputs have: N, C", "did you mean 'N'?"],
+    ),
+    ({"dims": ("Q",), "optional": True}, []),
+    (
+        {"rank": "Q", "optional": True, "dims": ("Q", "...")},
+        ["inputs[1].rank: found 'Q', which only inputs that may be absent have; allowed: the rank of a required"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "texts"), MISTAKES)
+def test_mistakes_of_inputs(given: dict[str, Any], texts: list[str]) -> None:
+    more = Input(**{"name": "more", "type": "float32", **given})
+    attributes = (GROUPS, STRIDE, Attribute(name="scale", kind="float", default=1.0))
+    output = Output(name="y", type="float32", shape=SameAs(input="x"))
+    spec = replace(SPEC, inputs=(X, more), attributes=attributes, outputs=(output,))
+    found = [f"{mistake.field}: {mistake.text}" for mistake in sizes(spec)]
+    assert bool(found) == bool(texts), found
+    assert all(text in found[0] for text in texts), found
+
+
+RULE_MISTAKES: list[tuple[SameAs | Dims | FromKernel, str]] = [
+    (Dims(dims=("...", "N")), "shape.dims: found ('...', 'N'), allowed: '...' where a required input has it"),
+    (Dims(dims=("Q",)), "found 'Q', allowed: sizes that required inputs have: N, C, groups"),
+    (SameAs(input="x", replace={"dimm": 1}), "shape.replace['dimm']: found 'dimm', allowed: a number, or an attribute"),
+    (SameAs(input="x", replace={0: "N // 0"}), "shape.replace[0]: found 'N // 0': it divides by '0', allowed"),
+    (FromKernel(), "shape: found rank=None and dims=None, allowed: one of both"),
+    (FromKernel(rank=1, dims=("M",)), "shape: found rank=1 and dims=('M',), allowed: one of both"),
+    (FromKernel(rank=-1), "shape.rank: found -1, allowed: a number from 0 on"),
+    (FromKernel(dims=("M", "...")), "found ('M', '...'), allowed: a size for each axis, without '...'"),
+    (FromKernel(dims=("M", "M + 1")), "found 'M + 1': "),
+]
+
+
+@pytest.mark.parametrize(("rule", "text"), RULE_MISTAKES)
+def test_mistakes_of_outputs(rule: SameAs | Dims | FromKernel, text: str) -> None:
+    optional = Input(name="bias", type="float32", dims=("Q",), optional=True)
+    output = Output(name="y", type="float32", shape=rule)
+    spec = replace(SPEC, inputs=(X, optional), attributes=(GROUPS,), outputs=(output,))
+    (found,) = [f"{mistake.field}: {mistake.text}" for mistake in sizes(spec)]
+    assert text in found
+
+
+def test_an_impossible_size_is_an_error() -> None:
+    known = Known(spec=SPEC, shapes=SHAPES, attributes={**VALUES, "dim": 3, "padding": (1,)})
+    with pytest.raises(ValueError, match=r"'N - 9' is -2 with \{'N': 7\}"):
+        known.size("N - 9")
+    with pytest.raises(ValueError, match="dim must be an axis of x, which has 3 axes, got 3"):
+        known.size("x.shape[dim]")
+    with pytest.raises(ValueError, match=r"padding must have at least 2 items, got 1"):
+        known.size("padding[1]")
+
+
+def test_torch_gets_the_range_of_an_axis_and_what_follows_from_it() -> None:
+    """So that no computed size is 0 or 1, for which torch would trace another program."""
+    inputs = (
+        Input(name="x", type="float32", dims=("N", "L")),
+        Input(name="taps", type="float32", dims=("K",)),
+        Input(name="ends", type="float32", dims=("2*N + 1",)),
+    )
+    output = Output(name="y", type="float32", shape=Dims(dims=("N", "L - K + 1")))
+    spec = replace(SPEC, inputs=inputs, attributes=(), outputs=(output,))
+    given = {"x": Random(shape=(3, 9)), "taps": Random(shape=(4,)), "ends": Random(shape=(7,))}
+    case = Case(name="c", inputs=given)
+    dynamic = {"x": ("N", "L"), "taps": ("K",), "ends": ("E",)}
+    assert dynamic_axes(spec, Model(name="m", dynamic=dynamic, cases=(case,))) == {
+        "L": DynamicAxis(minimum=5), "K": DynamicAxis(minimum=2, maximum=8),
+        "E": DynamicAxis(of="N", factor=2, offset=1),
+    }  # fmt: skip
+    assert dynamic_axes(SPEC, Model(name="m", cases=(case,))) == {}

@@ -1,0 +1,267 @@
+"""An operator with every kind of size passes all gates; a kernel or a binding that breaks one of its sizes does not.
+
+tests/projects/sizes: "..." in front, a convolution's formula, sizes from lists and from an axis that an attribute
+names, N + 1, the rank, sizes that the kernel decides in part, and a matrix product behind these.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from opmatrix.declaration.load import load_operator
+from opmatrix.project.paths import Paths
+from opmatrix.stages import codegen, compile
+from opmatrix.testdata.invalid_calls import Call, valid_call
+from tests.support.forked import forked
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+SIZES = ROOT / "tests/projects/sizes"
+# What to change in a valid call, and the message of torch, ONNX Runtime and the fake kernel alike.
+REFUSED = {
+    "a rank": ({"x": ()}, {}, "strided: x must have shape (..., L) and rank R, got ()"),
+    "not divisible": (
+        {"weight": (7,)}, {}, "strided: weight must have shape (groups*K,) with groups = 2, got (7,)",
+    ),
+    "below 0": ({"counts": (0,)}, {}, "strided: counts must have shape (P + 1,), got (0,)"),
+    "the rank of another": (
+        {"pads": (3,)}, {}, "strided: pads must have shape (2*R,) with R = 2 as in x, got (3,)",
+    ),
+    "two optional inputs": (
+        {"second": (3, 4)}, {}, "strided: second must have shape (3, Q) with Q = 3 as in first, got (3, 4)",
+    ),
+    "an axis": ({}, {"dim": 2}, "strided: dim must be an axis of x, which has 2 axes, got 2"),
+    "a divisor": ({}, {"stride": (0,)}, "strided: stride must each be at least 1"),
+    "a short list": ({}, {"stride": ()}, "strided: stride must have at least 1 item, got 0"),
+    "no room for the taps": (
+        {"weight": (40,)}, {}, "strided: y would have the shape (4, -15); its inputs are too small",
+    ),
+}  # fmt: skip
+# A fault of kernel.h, and the message of both bindings.
+SIZES_OF_THE_KERNEL = {
+    "known": (
+        "const std::int64_t shape[] = {found, size};",
+        "const std::int64_t shape[] = {found, size + 1};",
+        r"strided: the kernel must make kept with 6 as the size of axis 1, got \(\d, 7\)",
+    ),
+    "shared": (
+        "rows.make(Sizes{shape, 1})",
+        "rows.make(Sizes{shape + 1, 1})",
+        r"strided: the kernel must make rows with \d as the size of axis 0, got \(6,\)",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("sizes"), operators=(), seconds=300)
+    shutil.copytree(SIZES, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def test_every_cell_is_verified(project: Project) -> None:
+    found = {name: record["outcome"] for name, record in project.records().items()}
+    cells = ("legacy-opset18", "dynamo-opset18")
+    assert found == {f"strided-custom@torch2.13-{cell}-ort1.31": "verified" for cell in cells}
+
+
+@pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
+def test_the_sizes_that_are_known_are_in_the_model(exporter: str, project: Project) -> None:
+    """Also those behind an output of which the kernel decides one size, which a Linear needs."""
+    folder = project.layout.build / f"export/strided/custom/torch2.13-{exporter}-opset18"
+    graph = onnx.load(folder / "linear/model.onnx").graph
+    assert [n.op_type for n in graph.node] == ["Strided", "MatMul"]
+    sizes = {o.name: [d.dim_param or d.dim_value for d in o.type.tensor_type.shape.dim] for o in graph.output}
+    assert (sizes["y"], sizes["largest"], sizes["repeated"]) == (["B", 3], ["B"], ["B", 10])
+    assert sizes["flat"] == ["B", 3] or (sizes["flat"][1] == 3 and isinstance(sizes["flat"][0], str))
+    assert sizes["kept"][1] == 5 and isinstance(sizes["kept"][0], str)
+
+
+def changed(call: Call, names: list[str], shapes: dict[str, tuple[int, ...]], attributes: dict[str, object]) -> Call:
+    inputs = [
+        np.resize(array, shapes[name]) if name in shapes and isinstance(array, np.ndarray) else array
+        for name, array in zip(names, call.inputs, strict=True)
+    ]
+    model = replace(call.model, attributes={**call.model.attributes, **attributes})  # type: ignore[dict-item]  # invalid
+    return Call(model=model, inputs=tuple(inputs))
+
+
+def test_both_bindings_and_the_fake_kernel_refuse_alike(project: Project) -> None:
+    layout, operator = project.layout, load_operator(project.layout, "strided")
+    names = [i.name for i in operator.spec.inputs]
+    right = valid_call(operator)
+    calls = {kind: (changed(right, names, *given), message) for kind, (*given, message) in REFUSED.items()}  # type: ignore[arg-type]  # two dicts
+
+    def in_torch() -> None:
+        import torch
+
+        from opmatrix.export.generated_modules import load_generated
+        from opmatrix.torch_checks.invalid_calls import call as called
+        from opmatrix.torch_library import load_library
+
+        loaded = load_library.load(layout, operator)
+        fake = load_generated(layout, "strided").fake.fake
+        for kind, (call, message) in calls.items():
+            with pytest.raises(RuntimeError) as caught:
+                called(operator, loaded.overload, call)
+            assert str(caught.value).startswith(message), kind
+            if kind == "no room for the taps":
+                continue  # torch itself refuses a tensor of that shape
+            tensors = [None if a is None else torch.from_numpy(a) for a in call.inputs]  # type: ignore[arg-type]  # none is variadic
+            values = {
+                a.torch_name or a.name: call.model.attributes.get(a.name, a.default) for a in operator.spec.attributes
+            }
+            with pytest.raises(RuntimeError) as caught:
+                fake(*tensors, **values)
+            assert str(caught.value).startswith(message), kind
+
+    def in_onnx_runtime() -> None:
+        from opmatrix.ort_checks.fuzz import Fuzz
+        from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
+
+        fuzz = Fuzz(operator, OrtSessions(layout.ort_library("strided")))
+        for call, message in calls.values():
+            with pytest.raises(RefusedError, match=re.escape(message)):
+                fuzz.run(call)
+
+    assert forked(in_torch, project.root / "output") == ""
+    assert forked(in_onnx_runtime, project.root / "output") == ""
+
+
+@pytest.mark.parametrize("kind", SIZES_OF_THE_KERNEL)
+def test_a_kernel_that_makes_another_size_than_declared(kind: str, project: Project) -> None:
+    layout, operator = project.layout, load_operator(project.layout, "strided")
+    old, new, message = SIZES_OF_THE_KERNEL[kind]
+    call = valid_call(operator)
+
+    def in_torch() -> None:
+        from opmatrix.torch_checks.invalid_calls import call as called
+        from opmatrix.torch_library import load_library
+
+        loaded = load_library.load(layout, operator)
+        with pytest.raises(RuntimeError, match=message):
+            called(operator, loaded.overload, call)
+
+    def in_onnx_runtime() -> None:
+        from opmatrix.ort_checks.fuzz import Fuzz
+        from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
+
+        with pytest.raises(RefusedError, match=message):
+            Fuzz(operator, OrtSessions(layout.ort_library("strided"))).run(call)
+
+    with edited(layout.native / "strided/kernel.h", old, new):
+        compiled(layout)
+        assert forked(in_torch, project.root / "output") == ""
+        assert forked(in_onnx_runtime, project.root / "output") == ""
+
+
+# A fault of an inference, and the message of register. The file is generated: no other gate of the step sees it.
+INFERENCES = {
+    "onnx": (
+        "schema.py", "// stride_0_ + 1", "// stride_0_ + 2",
+        "ONNX's shape inference gives y the shape (2, 4, 4), the declared rule",
+    ),
+    "fake": (
+        "fake.py", "math.prod(x.shape[:-1])", "x.shape[0]",
+        "the fake kernel gives flat the shape (2, 3), the declared rule, ('prod(...)', 'P'), gives (8, 3)",
+    ),
+    "known": (
+        "schema.py", "kept.tensor_type.shape.dim.add().CopyFrom(size(context, 0, -1))",
+        "kept.tensor_type.shape.dim.add().CopyFrom(onnx.TensorShapeProto.Dimension())",
+        "ONNX's shape inference gives kept the shape (?, ?), the declared rule, ('M', 'L') from the kernel, gives",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", INFERENCES)
+def test_an_inference_that_differs_from_the_declared_rule(kind: str, project: Project) -> None:
+    layout, operator = project.layout, load_operator(project.layout, "strided")
+    file, old, new, message = INFERENCES[kind]
+
+    def inference() -> None:
+        from opmatrix.export.generated_modules import load_generated
+        from opmatrix.torch_library import load_library
+
+        loaded, generated = load_library.load(layout, operator), load_generated(layout, "strided")
+        generated.fake.register_fake()
+        inference_check.results(operator, loaded.overload, generated)
+
+    from opmatrix.torch_checks import inference_check  # once for all children
+
+    with edited(layout.generated("strided") / file, old, new):
+        assert message in forked(inference, project.root / "output")
+
+
+def compiled(layout: Paths) -> None:
+    operator = load_operator(layout, "strided")
+    codegen.run(layout, operator)
+    compile.run(layout, operator)
+
+
+def test_the_search_finds_a_kernel_that_takes_one_shape_for_another(tmp_path: Path) -> None:
+    """Its declaration ties nothing, so that the shapes of both inputs are drawn apart."""
+    made = Project.copy(tmp_path, operators=(), seconds=300)
+    layout = made.layout
+    for path, text in PRODUCT.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    done = made.doit("register:product-search@torch2.13")
+    assert done.returncode == 1
+    found = done.stdout + done.stderr
+    assert "the kernel computes what the reference refuses" in found, found
+    spec = layout.spec("product")
+    spec.write_text(spec.read_text().replace('name="y", type="float32"', 'name="y", type="float32", same_as="x"'))
+    done = made.doit("register:product-search@torch2.13")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+PRODUCT = {
+    "ops/product/spec.py": '''
+from opmatrix.spec import Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+
+SPEC = OpSpec(
+    name="product",
+    summary="Multiply element by element.",
+    torch=TorchOp(name="test::product"),
+    onnx=OnnxOp(domain="test.product", op_type="Product"),
+    inputs=(Input(name="x", type="float32"), Input(name="y", type="float32")),
+    outputs=(Output(name="z", type="float32", shape=SameAs(input="x")),),
+    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
+    kernel="""
+#pragma once
+#include "opmatrix/tensor_view.h"
+namespace opmatrix::product {
+inline void product(TensorView<const float> x, TensorView<const float> y, TensorView<float> z) {
+  for (std::int64_t i = 0; i < x.numel(); ++i) z.data[i] = x.data[i] * (i < y.numel() ? y.data[i] : 0.0F);
+}
+}  // namespace opmatrix::product
+""",
+)
+''',
+    "ops/product/reference.py": """
+import numpy as np
+
+
+def product(x, y):
+    if x.shape != y.shape:
+        raise ValueError(f"x of shape {x.shape} and y of shape {y.shape}")
+    with np.errstate(all="ignore"):
+        return x * y
+""",
+    "ops/product/cases.py": """
+from opmatrix.spec import Case, Model, Random
+
+GIVEN = {"x": Random(shape=(2, 3)), "y": Random(shape=(2, 3))}
+MODELS = (Model(name="plain", cases=(Case(name="plain", inputs=GIVEN),)),)
+""",
+}
