@@ -74,6 +74,9 @@ def test_limits_are_in_the_language_of_sizes() -> None:
     assert "void check_v_values(const TensorView<const T>& v, Sizes x, List<std::int64_t> stride) {" in checks
     assert "NoLimit{}, x[x.rank - 1] * stride[0] + v.sizes.rank)" in checks
     assert "check_v_values(v_values, x.sizes(), stride_.list());" in text(spec, "ort.cc")
+    assert "stride.size() >= 1" in checks, "before the rule reads it"
+    dim = (Attribute(name="dim", kind="int"),)
+    assert "dim must be an axis of x" in text(ruled(ValueRule(index_into="x.shape[dim]"), attributes=dim), "checks.h")
 
 
 def test_what_a_kernel_checks_is_in_no_binding() -> None:
