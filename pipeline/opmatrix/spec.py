@@ -45,6 +45,47 @@ class _KeepsMistakes(type):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ValueRule(metaclass=_KeepsMistakes):
+    """Rule for the values of an input. Bindings raise an error for other values, and drawn inputs obey it.
+
+    `minimum`, `maximum` and `index_into` are numbers, or expressions of sizes and attributes as in `Dims`. Limits are
+    inclusive, and NaN is outside. `sorted` and `unique` mean the values along the last axis. A binding checks a rule in
+    one pass over the data; with ``checked_by="kernel"`` the kernel has to raise the error itself.
+
+    Example:
+        >>> index = Input(name="index", type="int64", dims=("M",), values=ValueRule(index_into="N"))
+        >>> offsets = Input(
+        ...     name="offsets",
+        ...     type="int64",
+        ...     dims=("S",),
+        ...     values=ValueRule(minimum=0, maximum="N", sorted="ascending"),
+        ... )
+        >>> weights = Input(name="weights", type="float32", values=ValueRule(minimum=0.0, finite=True))
+    """
+
+    minimum: float | str | None = None
+    """The smallest value: a number, an attribute, or an expression of sizes; None: no limit."""
+    maximum: float | str | None = None
+    """The greatest value; None: no limit."""
+    index_into: int | str | None = None
+    """A size, such as ``"N"``: the values are indices from 0 to N - 1. Instead of `minimum` and `maximum`."""
+    negative: bool = False
+    """Whether indices may also count from the end: -N to N - 1."""
+    allowed: tuple[float, ...] | None = None
+    """The allowed values; None: all. Instead of limits."""
+    finite: bool = False
+    """Whether NaN and infinities are forbidden."""
+    sorted: Literal["ascending", "descending"] | None = None
+    """The order along the last axis; equal neighbours are allowed, unless the values are `unique`."""
+    unique: bool = False
+    """Whether no value occurs twice along the last axis. Without `sorted`, only a kernel can check this."""
+    non_empty: bool = False
+    """Whether the tensor must have at least one element."""
+    checked_by: Literal["binding", "kernel"] = "binding"
+    """What raises the error; `kernel`: the kernel does, because it is cheaper there."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Input(metaclass=_KeepsMistakes):
     """One input tensor.
 
@@ -76,6 +117,8 @@ class Input(metaclass=_KeepsMistakes):
     """Whether it may be absent: ``Tensor?`` in torch, an empty name in ONNX."""
     variadic: bool = False
     """Takes any number of tensors of one dtype, also none: ``Tensor[]`` in torch. Only for the last input."""
+    values: ValueRule | None = None
+    """What its values must be; None: anything of its type."""
     doc: str = ""
     """Its meaning, for the schemas and the operator's page; one line."""
 
@@ -354,6 +397,9 @@ class OpSpec(metaclass=_KeepsMistakes):
 @dataclass(frozen=True, kw_only=True)
 class Random(metaclass=_KeepsMistakes):
     """A tensor of normally distributed values, from a seed that follows from operator, case and input.
+
+    For an input with a `ValueRule`, the values obey it. Between two limits, or among allowed values, they are uniformly
+    distributed with the default mean and deviation, are mostly the ends with a large deviation, and all equal with 0.
 
     `specials` replaces values at flat (C order) indices: ``{0: math.nan}``. `layout` is the memory layout in torch: the
     same values with other strides. torch has no negative strides, so "flipped" reverses the order of axes. ONNX Runtime

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from opmatrix.codegen import python_modules
 from opmatrix.export.signature_gates import registered
 from opmatrix.files import load_module
-from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance
+from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, ValueRule
 
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 SPEC = OpSpec(
@@ -122,3 +122,12 @@ def test_the_checker_refuses_a_missing_attribute(tmp_path: Path) -> None:
     spec = replace(SPEC, attributes=(*SPEC.attributes, Attribute(name="other", kind="bool")))
     with pytest.raises(onnx.checker.ValidationError, match="other"):
         inferred(tmp_path, ([4], [4, 5], [6]), spec)
+
+
+def test_the_schema_describes_rules_of_values() -> None:
+    mask, x, others = SPEC.inputs
+    rules = ValueRule(index_into="N", sorted="ascending"), ValueRule(allowed=(0, 1))
+    inputs = (mask, replace(x, values=rules[0], doc="The rows."), replace(others, values=rules[1]))
+    text = python_modules.render(replace(SPEC, inputs=inputs))["schema.py"]
+    assert '"The rows; values: in [0, N); sorted in ascending order"' in text
+    assert '"values: one of 0, 1"' in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from opmatrix.spec import (
     SameAs,
     Tolerance,
     TorchOp,
+    ValueRule,
 )
 from opmatrix.stages import operator_pages
 
@@ -97,6 +99,14 @@ def lines(spec: OpSpec = SPEC, readme: str = "") -> list[str]:
 )
 def test_the_page_shows_each_part_of_the_declaration(line: str) -> None:
     assert line in lines()
+
+
+def test_the_page_shows_rules_of_values() -> None:
+    weights = replace(SPEC.inputs[2], values=ValueRule(minimum=0.5, maximum="k", sorted="ascending"))
+    page = lines(replace(SPEC, inputs=(*SPEC.inputs[:2], weights, SPEC.inputs[3])))
+    assert "| name | type | shape | how many | values | meaning |" in page
+    rule = "at least 0.5 and at most k; sorted in ascending order"
+    assert f"| `weights` | `tensor(float)` | `(N,)` | may be absent | {rule} |  |" in page
 
 
 def test_the_page_shows_the_introduction_of_a_readme() -> None:

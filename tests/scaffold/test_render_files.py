@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.scaffold import from_aten, render_files
 from opmatrix.scaffold.draft import Draft
 from opmatrix.scaffold.from_torch_schema import from_schema
-from opmatrix.spec import as_data
+from opmatrix.spec import Input, as_data
 from tests.support.projects import write_files
 from tests.support.torch_schemas import SCHEMAS
 
@@ -97,3 +98,13 @@ def test_a_known_formula_leaves_no_placeholder() -> None:
     files = render_files.render(from_aten.from_aten(found, "aten::sinh", domain="my.aten"))
     assert "std::sinh(value)" in files["native/sinh/kernel.h"] and "FILL IN" not in files["native/sinh/kernel.h"]
     assert "np.sinh(exact)" in files["ops/sinh/reference.py"] and "FILL IN" not in files["ops/sinh/reference.py"]
+
+
+def test_a_new_operator_asks_for_the_values_of_indices() -> None:
+    draft = from_schema("my::segments(Tensor x, Tensor row_index, Tensor offsets) -> Tensor", domain="my.domain")
+    text = render_files.render(draft)["ops/segments/spec.py"]
+    assert '    # FILL IN: the values of row_index and offsets: values=ValueRule(index_into="N") for indices, ' in text
+    whole = replace(draft.spec, inputs=(draft.spec.inputs[0], Input(name="codes", type="uint8")))
+    assert "FILL IN: the values of codes: " in render_files.render(replace(draft, spec=whole))["ops/segments/spec.py"]
+    plain = from_schema("my::plain(Tensor x, Tensor weight) -> Tensor", domain="my.domain")
+    assert "FILL IN: the values" not in render_files.render(plain)["ops/plain/spec.py"]

@@ -11,6 +11,7 @@ import jinja2
 from opmatrix.codegen import cpp, generated_files, jinja
 from opmatrix.codegen.cpp import CPP_TYPES, call, quoted
 from opmatrix.codegen.cpp_outputs import OutputPart, decided_sizes, output_part
+from opmatrix.codegen.cpp_value_checks import value_checks
 from opmatrix.codegen.cpp_variables import (
     AttributePart,
     InputPart,
@@ -66,6 +67,10 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
     inputs = [input_part(spec, i) for i in spec.inputs]
     attributes = [attribute_part(spec, a) for a in spec.attributes]
     outputs = [output_part(spec, o) for o in spec.outputs]
+    checked = list(value_checks(spec))
+    # The kernel gets the views whose values were checked; each view of a strided tensor would be another copy.
+    kept = {check.input: check.views for check in checked}
+    views = [_kept_view(i, kept[i.name]) if i.name in kept else i.view for i in inputs]
     return {
         "spec": spec,
         "newest_schema": versions(spec)[-1],
@@ -88,13 +93,24 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "listed_sizes": any(p.startswith("List<std") for p in shape_parameters(spec)),
         "shape_parameters": shape_parameters(spec),
         "shape_checks": list(shape_checks(spec)),
-        "torch": _torch(spec, inputs, attributes, outputs) if has_torch_library(spec) else {},
-        "ort": _ort(spec, inputs, attributes, outputs),
+        "value_checks": checked,
+        "own_views": {i.name: i.view.removesuffix(".list()") for i in inputs},
+        "torch": _torch(spec, inputs, attributes, outputs, views) if has_torch_library(spec) else {},
+        "ort": _ort(spec, inputs, attributes, outputs, views),
     }
 
 
+def _kept_view(given: InputPart, variable: str) -> str:
+    """Return the kernel's argument where `variable` has the view, or all views."""
+    return f"{variable}.list()" if given.kind == "variadic" else variable
+
+
 def _torch(
-    spec: OpSpec, inputs: Sequence[InputPart], attributes: Sequence[AttributePart], outputs: Sequence[OutputPart]
+    spec: OpSpec,
+    inputs: Sequence[InputPart],
+    attributes: Sequence[AttributePart],
+    outputs: Sequence[OutputPart],
+    views: Sequence[str],
 ) -> dict[str, Any]:
     assert spec.torch is not None
     namespace, _, function = spec.torch.name.partition("::")
@@ -121,7 +137,7 @@ def _torch(
         + [f"{a.parameter} {a.name}" for a in attributes]
         + ["torch::Value* results"],
         "run_arguments": [i.name for i in inputs] + [a.passed for a in attributes] + ["stack"],
-        "compute_arguments": [i.view for i in inputs]
+        "compute_arguments": [*views]
         + [a.name for a in attributes]
         + [
             f"{o.name}.tensor()" if o.new else f"TensorView<{o.type}>{{{o.name}.data<{o.type}>(), {o.sizes}}}"
@@ -131,7 +147,11 @@ def _torch(
 
 
 def _ort(
-    spec: OpSpec, inputs: Sequence[InputPart], attributes: Sequence[AttributePart], outputs: Sequence[OutputPart]
+    spec: OpSpec,
+    inputs: Sequence[InputPart],
+    attributes: Sequence[AttributePart],
+    outputs: Sequence[OutputPart],
+    views: Sequence[str],
 ) -> dict[str, Any]:
     checked = shape_attributes(spec)
     return {
@@ -141,7 +161,7 @@ def _ort(
         "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
         "inputs": [i.port for i in inputs],
         "outputs": [o.dtype for o in outputs],
-        "compute_arguments": [i.view for i in inputs]
+        "compute_arguments": [*views]
         + [a.member_value for a in attributes]
         + [f"{o.name}.tensor()" if o.new else o.name for o in outputs],
     }

@@ -12,6 +12,7 @@ from opmatrix.declaration import schema_versions
 from opmatrix.declaration.declared_sizes import divisors
 from opmatrix.declaration.python_source import bracket, literal
 from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
+from opmatrix.declaration.value_rules import summary
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 _ONNX_NAMES: Mapping[str, str] = {"float32": "float", "float64": "double"}
@@ -64,7 +65,10 @@ def onnx_type(spec: OpSpec, declared: str) -> str:
 
 def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
     """Return the arguments of a FormalParameter."""
-    arguments = [literal(part.name), literal(onnx_type(spec, part.type)), literal(part.doc)]
+    doc = part.doc
+    if isinstance(part, Input) and part.values:  # an ONNX schema has no other place for it
+        doc = "; ".join(filter(None, (doc.rstrip("."), f"values: {summary(part.values)}")))
+    arguments = [literal(part.name), literal(onnx_type(spec, part.type)), literal(doc)]
     if isinstance(part, Input) and part.variadic:
         return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Variadic", "min_arity=0"]
     if isinstance(part, Input) and part.optional:

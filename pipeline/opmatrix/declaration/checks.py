@@ -9,7 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import overridden_in
+from opmatrix.declaration.torch_signature import (
+    OWN_ORT,
+    OWN_TORCH,
+    has_kernel,
+    has_torch_library,
+    is_own,
+    overridden_in,
+)
+from opmatrix.declaration.value_rules import ruled_inputs
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.step import CheckKey
@@ -32,7 +40,24 @@ def register_parts(layout: Paths, operator: Operator, torch: str) -> tuple[Part,
     own: tuple[Part, ...] = () if declared.overrides else ("nodes", "search")
     # Even where it defines the operator: only the file itself says whether it has a gradient.
     gradient: tuple[Part, ...] = ("gradient",) if layout.torch_op(operator.name).is_file() else ()
-    return ("schema", "kernel", *own, *gradient)
+    forbidden: tuple[Part, ...] = ("forbidden",) if refuses_in_torch(operator) else ()
+    return ("schema", "kernel", *own, *forbidden, *gradient)
+
+
+def refuses_in_torch(operator: Operator) -> bool:
+    """Return whether every run makes calls in torch that break the rules of values: where a generated binding checks
+    them. A handwritten one checks only what its author decided."""
+    spec = operator.spec
+    ruled = any(True for _ in ruled_inputs(spec))
+    return ruled and has_torch_library(spec) and not is_own(OWN_TORCH, spec, operator.handwritten_files)
+
+
+def refuses_in_onnx_runtime(operator: Operator, cell: Cell) -> bool:
+    """Return whether verify makes forbidden calls in ONNX Runtime: where values have rules, and for an operator that
+    only ONNX has, since no other step of `doit` makes them."""
+    spec = operator.spec
+    wanted = cell.torch is None or any(True for _ in ruled_inputs(spec))
+    return wanted and has_kernel(spec) and not is_own(OWN_ORT, spec, operator.handwritten_files)
 
 
 def agreement(operator: Operator, cells: Sequence[Cell]) -> str | None:

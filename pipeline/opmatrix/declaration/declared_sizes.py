@@ -46,6 +46,12 @@ def expressions(spec: OpSpec) -> Iterator[str | int]:
                 yield from (dim for dim in kernel_dims(spec, rule) if dim is not None)
 
 
+def _limits(spec: OpSpec) -> Iterator[str]:
+    """Yield the expressions in rules of values, which bindings compute with the same terms."""
+    for rule in (part.values for part in spec.inputs if part.values is not None):
+        yield from (e for e in (rule.minimum, rule.maximum, rule.index_into) if isinstance(e, str))
+
+
 def computes(spec: OpSpec) -> bool:
     """Return whether a size of an output is not just one of an input, a number or the kernel's."""
     replaced = any(isinstance(o.shape, SameAs) and o.shape.replace for o in spec.outputs)
@@ -70,7 +76,7 @@ def divisors(spec: OpSpec) -> list[Attribute]:
 def size_items(spec: OpSpec) -> dict[str, int]:
     """Return how many items each attribute of kind ints must have for the expressions that use them."""
     found: dict[str, int] = {}
-    for term in (term for one in expressions(spec) for term in terms(one)):
+    for term in (term for one in (*expressions(spec), *_limits(spec)) for term in terms(one)):
         if term.kind == "item":
             found[term.of] = max(found.get(term.of, 0), int(term.at) + 1)
     return found
@@ -80,7 +86,7 @@ def size_items(spec: OpSpec) -> dict[str, int]:
 def checked_axes(spec: OpSpec) -> list[tuple[str, int | str]]:
     """Return each input with an axis that a call must have: a number, or the attribute that names it."""
     found: dict[tuple[str, int | str], None] = {}
-    for term in (term for one in expressions(spec) for term in terms(one)):
+    for term in (term for one in (*expressions(spec), *_limits(spec)) for term in terms(one)):
         if term.kind == "size":
             found.setdefault((term.of, term.at))
     for output in spec.outputs:

@@ -14,7 +14,7 @@ from opmatrix.declaration import schema_versions
 from opmatrix.declaration.torch_signature import torch_schema
 from opmatrix.declaration.validation import Mistake
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs, as_data
+from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs, ValueRule, as_data
 
 Schema = Mapping[str, Any]
 
@@ -44,6 +44,9 @@ def _fields(part: object) -> dict[str, Any]:
     found = {k: v for k, v in as_data(part).items() if k not in _SILENT and v is not None}
     if isinstance(part, Output):
         found["shape"] = _rule(part.shape)
+    if isinstance(part, Input) and part.values:
+        unset = as_data(ValueRule())
+        found["values"] = {k: v for k, v in as_data(part.values).items() if v != unset[k]}
     flags = ("optional", "variadic", "torch_only")
     return {k: v for k, v in found.items() if k not in flags or v}
 

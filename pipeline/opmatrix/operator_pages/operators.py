@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from opmatrix.codegen.onnx_schema import onnx_type
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import torch_name, torch_schema
+from opmatrix.declaration.value_rules import summary
 from opmatrix.operator_pages.markdown import code, codes, plain, table
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, Model, OpSpec, Output, Override, SameAs
 
@@ -110,9 +111,10 @@ def _inputs(spec: OpSpec) -> str:
         shape = f"that of {code(i.same_as)}" if i.same_as else code(_dims(i.dims)) if i.dims is not None else "any"
         shape += f", of rank {code(i.rank)}" if i.rank else ""
         count = "may be absent" if i.optional else "any number" if i.variadic else ""
-        return code(i.name), code(onnx_type(spec, i.type)), shape, count, plain(i.doc)
+        values = plain(summary(i.values)) if i.values else ""
+        return code(i.name), code(onnx_type(spec, i.type)), shape, count, values, plain(i.doc)
 
-    return table(("name", "type", "shape", "how many", "meaning"), map(row, spec.inputs))
+    return table(("name", "type", "shape", "how many", "values", "meaning"), map(row, spec.inputs))
 
 
 def _outputs(spec: OpSpec) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from onnx import ModelProto, helper
 
+from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.export.one_node_model import attributes, model_of
@@ -14,7 +15,7 @@ from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, cal
 from opmatrix.spec import Model, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.drawn_cases import DrawnCase
-from opmatrix.testdata.invalid_calls import Call, invalid_calls
+from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls
 
 OPSET = 17  # every supported ONNX Runtime reads it
 
@@ -42,8 +43,10 @@ class Fuzz:
                 yield self._problem(one.model, f"gives {found}, the reference {wanted}")
 
     def invalid_call_problems(self) -> Iterator[str]:
-        """Yield every invalid call that raises no error."""
+        """Yield every invalid call that raises no error, and what no case allows to try."""
+        yield from missing_calls(self._operator)
         for one in invalid_calls(self._operator):
+            step_log.now_running(f"the forbidden call with {one}")
             try:
                 self.run(one.call)
             except RefusedError:

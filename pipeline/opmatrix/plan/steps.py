@@ -188,6 +188,8 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
             tolerances=keys.tolerances.get("custom"),
             uses=("hypothesis", "numpy"),
         )
+    if "forbidden" in parts:
+        yield op.register("forbidden", torch=torch, reads=op.torch_code(torch), models=keys.models_key, uses=("numpy",))
     if "gradient" in parts:
         # Not keyed by the kernel: the formula is compared with the derivative of the reference.
         formula = [*op.torch_op, reference]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -20,19 +21,33 @@ _TYPES: Mapping[AttributeKind, str] = {
     "ints": "tuple[int, ...]",
 }  # fmt: skip
 _ARRAY = "NDArray[Any]"
+# A part of the name of an input whose values are likely tied to a size, or sorted.
+_TIED = re.compile(r"(?:^|_)(?:index|indices|idx|ids|offsets?|lengths?|ptr|positions?)(?:_|$)")
 
 
 def render(draft: Draft) -> dict[str, str]:
     """Return the text of every file of an operator by its path below the project's root."""
     variables = {"draft": draft, "spec": draft.spec, "placeholder": placeholder(draft)}
     made = {
-        "ops/{}/spec.py": variables,
+        "ops/{}/spec.py": variables | {"tied": _listed(tied_inputs(draft.spec))},
         "ops/{}/cases.py": variables | _cases(draft),
         "ops/{}/reference.py": variables | _reference(draft),
         "ops/{}/README.md": variables | _readme(draft.spec),
         "native/{}/kernel.h": variables | _kernel(draft),
     }
     return {path.format(draft.spec.name): _text(path.rpartition("/")[2], given) for path, given in made.items()}
+
+
+def tied_inputs(spec: OpSpec) -> list[str]:
+    """Return the inputs whose values are likely restricted: integers, and those with the name of indices or offsets.
+
+    A torch schema has no dtypes, so there only the name tells.
+    """
+    return [
+        i.name
+        for i in spec.inputs
+        if _TIED.search(i.name) or all("int" in dtype for dtype in spec.types.get(i.type, (i.type,)))
+    ]
 
 
 def placeholder(draft: Draft) -> str:
@@ -50,7 +65,7 @@ def placeholder(draft: Draft) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 @cache

@@ -4,7 +4,7 @@
 "nodes"     the nodes that the exporters write for it
 "kernel"    its outputs, compared with the expected ones
 "search"    property test: its outputs for inputs that hypothesis draws, compared with the reference
-"forbidden" it rejects invalid calls: only when asked for, as the sanitizers do
+"forbidden" it rejects invalid calls: where values have rules, and when asked for, as the sanitizers do
 "gradient"  the gradient formula of torch_op.py, if there is one; loads no library
 """
 

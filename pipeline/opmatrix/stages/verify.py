@@ -16,11 +16,13 @@ from typing import Any
 import onnxruntime
 
 from opmatrix import step_log, verdict
+from opmatrix.declaration.checks import refuses_in_onnx_runtime
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.torch_signature import has_function_body
 from opmatrix.errors import DataError, UsageError, VerifyError, did_you_mean
 from opmatrix.files import sha256
 from opmatrix.matrix.cells import Cell, why_unreadable
+from opmatrix.ort_checks.fuzz import Fuzz
 from opmatrix.ort_checks.judge_case import CaseJudgement, judge_case
 from opmatrix.ort_checks.run_case import ModelRunner
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
@@ -65,7 +67,9 @@ def _digest(path: Path | None) -> str:
     return sha256(path) if path and path.is_file() else ""
 
 
+FEW = 5  # forbidden calls in the message
 PUBLISHED = "published_"  # prefix of the case name of a published version's model
+FORBIDDEN = "forbidden_inputs"  # the name of the case of all forbidden calls
 FUNCTION = "_function"  # suffix of the name of a case that ran through the function body
 
 
@@ -93,6 +97,7 @@ class CellVerifier:
         """Raise UsageError for an unknown case. A case of a function body means the case that it comes from."""
         known = [c.name for m in self.operator.models for c in m.cases]
         known += [PUBLISHED + str(v) for v in self._published_versions]
+        known += [FORBIDDEN] if self._refuses else []
         if self.only is None or self.only in known:
             return
         if (case := self.only.removesuffix(FUNCTION)) in known:
@@ -122,6 +127,8 @@ class CellVerifier:
                     body = layout.function_model(spec.name, self.cell, model.name)
                     for result in self._model(model, body, plain):
                         yield replace(result, case=result.case + FUNCTION)
+        if self._refuses and self.only in (None, FORBIDDEN):
+            yield from self._forbidden(runtime)
         published = self._published_versions
         yield from (self._published(v, own) for v in published if self.only in (None, PUBLISHED + str(v)))
         # Torch has libraries of its own: a kernel that needs them would pass here and fail elsewhere.
@@ -139,6 +146,23 @@ class CellVerifier:
     def _published_versions(self) -> tuple[int, ...]:
         """The published versions whose models this cell runs."""
         return self.operator.published if self.lowering == "custom" and self.once else ()
+
+    @property
+    def _refuses(self) -> bool:
+        """Whether this cell makes the calls that the declaration forbids. No model that runs: no call to change."""
+        runs = any(not model.unsupported for model in self.operator.models) and not why_unreadable(self.cell)
+        return runs and self.lowering == "custom" and self.once and refuses_in_onnx_runtime(self.operator, self.cell)
+
+    def _forbidden(self, runtime: OrtSessions) -> Iterator[CaseResult]:
+        """Yield a failed case where ONNX Runtime computes what the declaration forbids."""
+        made = Model(name=FORBIDDEN, cases=(Case(name=FORBIDDEN, inputs={}),))
+        try:
+            problems = [*Fuzz(self.operator, runtime).invalid_call_problems()]
+        except DataError as error:
+            problems = [str(error)]
+        if problems:
+            more = [f"and {len(problems) - FEW} more"] if len(problems) > FEW else []
+            yield _result(made, made.cases[0], "failed", "\n".join([*problems[:FEW], *more]))
 
     def _published(self, version: int, config: RunConfig) -> CaseResult:
         """Return the result of the model of a published version."""

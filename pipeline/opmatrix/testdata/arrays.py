@@ -41,25 +41,34 @@ def array(tensor: Tensor, dtype: DType, *, seed_of: str) -> Array:
     shape = shape_of(tensor)
     if not isinstance(tensor, Random):
         return _fit(list(_flatten(tensor.values, shape)), dtype).reshape(shape)
-    values = _draw(tensor, dtype, seed_of)
+    return with_specials(_draw(tensor, dtype, seed_of), tensor, dtype).reshape(shape)
+
+
+def with_specials(values: Array, tensor: Random, dtype: DType) -> Array:
+    """Put the specials of a tensor into its flat values; return these. Raises DataError as `array` does."""
     for index, special in tensor.specials.items():
         if not 0 <= index < values.size:
             raise DataError(
                 f"special at flat index {index}, allowed: 0 to {values.size - 1}; the tensor has {values.size} elements"
             )
         values[index] = _fit([special], dtype)[0]  # in its own dtype: float64 cannot represent 2**63 - 1
-    return values.reshape(shape)
+    return values
+
+
+def standard_normal(shape: tuple[int, ...], seed_of: str) -> Array:
+    """Return normally distributed float64 values for a shape, flat, in C order."""
+    seed = int.from_bytes(hashlib.sha256(seed_of.encode()).digest())
+    return np.random.Generator(np.random.PCG64(seed)).standard_normal(int(np.prod(shape, dtype=np.int64)))
 
 
 def _draw(tensor: Random, dtype: DType, seed_of: str) -> Array:
     if dtype == "string":
         raise DataError("no random tensor of strings; give them by Values")
-    seed = int.from_bytes(hashlib.sha256(seed_of.encode()).digest())
-    normal = np.random.Generator(np.random.PCG64(seed)).standard_normal(int(np.prod(tensor.shape, dtype=np.int64)))
+    normal = standard_normal(tensor.shape, seed_of)
     if dtype == "bool":
         return normal > 0
     values = tensor.mean + tensor.deviation * normal
-    return _cast(np.rint(values) if numpy_dtype(dtype).kind in "iu" else values, dtype)
+    return cast(np.rint(values) if numpy_dtype(dtype).kind in "iu" else values, dtype)
 
 
 def _flatten(values: Nested, shape: tuple[int, ...]) -> Iterator[Scalar]:
@@ -84,10 +93,10 @@ def _fit(values: list[Scalar], dtype: DType) -> Array:
             raise DataError(f"{value!r} is no {dtype}")
     if dtype in ("bool", "string"):
         return np.array(values, numpy_dtype(dtype))
-    return _cast(np.array(values, np.longdouble), dtype)
+    return cast(np.array(values, np.longdouble), dtype)
 
 
-def _cast(values: Array, dtype: DType) -> Array:
+def cast(values: Array, dtype: DType) -> Array:
     """Cast values. Raises DataError for one out of range, and for one that is no integer where `dtype` is."""
     with np.errstate(all="ignore"):
         made = values.astype(numpy_dtype(dtype))

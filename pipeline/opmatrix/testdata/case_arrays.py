@@ -7,26 +7,50 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.declaration.model_inputs import GraphInput, graph_inputs
 from opmatrix.declaration.torch_signature import as_float32, attribute_values, dtype_of
+from opmatrix.declaration.value_rules import known_numbers
 from opmatrix.errors import DataError
-from opmatrix.spec import AttributeValue, Case, Model, OpSpec, given, shape_of
-from opmatrix.testdata import arrays
+from opmatrix.spec import AttributeValue, Case, DType, Model, OpSpec, Random, ValueRule, given, shape_of
+from opmatrix.testdata import arrays, rule_check
 from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.ruled_values import random_values
 
 
 def case_arrays(spec: OpSpec, model: Model, case: Case) -> list[Array]:
     """Return one array per tensor of a case, as in its data set. Raises DataError for a wrong description."""
-    found = []
-    for feed in graph_inputs(spec, model, case):
-        # The seed has the declared name, not that of the graph: `Model.names` may rename an input and keep its values.
-        name = f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
-        try:
-            seed = arrays.seed_of(spec.name, case.name, name)
-            found.append(arrays.array(feed.tensor, dtype_of(feed.part.type, model.types), seed_of=seed))
-        except DataError as error:
-            raise DataError(f"input {name!r}: {error}") from error
-    return found
+    return [case_array(spec, model, case, feed) for feed in graph_inputs(spec, model, case)]
+
+
+def case_array(spec: OpSpec, model: Model, case: Case, feed: GraphInput) -> Array:
+    """Return the values of one tensor of a case. Raises DataError for a wrong description.
+
+    Random values obey the rule of their input; other values must.
+    """
+    # The seed has the declared name, not that of the graph: `Model.names` may rename an input and keep its values.
+    name = f"{feed.part.name}_{feed.index}" if feed.part.variadic else feed.part.name
+    seed, dtype = arrays.seed_of(spec.name, case.name, name), dtype_of(feed.part.type, model.types)
+    try:
+        if feed.part.values is None:
+            return arrays.array(feed.tensor, dtype, seed_of=seed)
+        return _ruled(spec, model, case, feed, feed.part.values, dtype=dtype, seed=seed)
+    except DataError as error:
+        raise DataError(f"input {name!r}: {error}") from error
+
+
+def _ruled(
+    spec: OpSpec, model: Model, case: Case, feed: GraphInput, rule: ValueRule, *, dtype: DType, seed: str
+) -> Array:
+    """Return the values of a tensor whose input has a rule. Raises DataError for values that break it."""
+    shapes = [(other.part, shape_of(other.tensor)) for other in graph_inputs(spec, model, case)]
+    numbers = known_numbers(spec, shapes, model.attributes)
+    if isinstance(feed.tensor, Random):
+        made = random_values(feed.tensor, rule, numbers, dtype, seed_of=seed)
+    else:
+        made = arrays.array(feed.tensor, dtype, seed_of=seed)
+    if why := rule_check.problem(spec, feed.part, numbers, made):
+        raise DataError(why)
+    return made
 
 
 def elements(case: Case) -> list[int]:

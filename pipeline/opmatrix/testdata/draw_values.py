@@ -11,7 +11,10 @@ from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn
 
 from opmatrix.declaration.torch_signature import is_parameter
-from opmatrix.spec import DType, Input, MemoryLayout, Random, Tensor, Values, given
+from opmatrix.declaration.value_rules import limit_expressions, names, ruled_inputs
+from opmatrix.errors import DataError
+from opmatrix.spec import DType, Input, MemoryLayout, Model, OpSpec, Random, Tensor, ValueRule, Values, given
+from opmatrix.testdata.case_arrays import case_arrays
 from opmatrix.testdata.draw_frame import Frame, pick
 
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "expanded", "flipped")
@@ -19,6 +22,8 @@ SPECIALS = 3  # per tensor, at most
 
 
 def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:
+    if part.values is not None:
+        return _ruled(draw, frame, part, part.values, dtype, shape)
     if is_parameter(part):
         return _parameter(draw, frame, part, dtype, shape)
     if dtype == "string":
@@ -36,6 +41,51 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
         assume(any(size > 1 for size in shape))
         return Random(shape=shape, mean=mean, deviation=0.0, layout=layout)
     return Random(shape=shape, mean=mean, deviation=deviation, specials=specials, layout=layout)
+
+
+# Mean and deviation for a range (see ruled_values.py): uniform in it, mostly its ends, all at one end.
+_SPREADS = ((0.0, 1.0), (0.0, 1.0), (0.0, 10.0), (0.0, 10.0), (-1000.0, 0.0), (1000.0, 0.0))
+
+
+def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DType, shape: tuple[int, ...]) -> Tensor:
+    """Return values that obey a rule, the ends of its range among them.
+
+    The limits may depend on sizes and attributes that are not drawn yet, so the values are described, and made later.
+    """
+    assume(not rule.non_empty or math.prod(shape) > 0)
+    if dtype == "bool":
+        return Random(shape=shape, layout=pick(draw, [layout for layout in LAYOUTS if layout != "expanded"]))
+    if is_parameter(part) and not names(frame.operator.spec, rule):  # a value of a case is right for all sizes
+        cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
+        seen = [*dict.fromkeys(t for c in cases for t in given(c, part.name) if isinstance(t, Values))]
+        if seen and pick(draw, (True, False)):
+            kept: Tensor = pick(draw, seen)
+            return kept
+    layout = pick(draw, [found for found in LAYOUTS if found != "expanded" or not rule.unique])
+    low, high = limit_expressions(rule)
+    between = rule.allowed is not None or (low is not None and high is not None)
+    spreads = _SPREADS if between or dtype not in _FLOAT_SCALES else (*_FLOAT_SCALES[dtype], (0.0, 0.0))
+    if layout == "expanded":  # all elements are equal
+        assume(any(size > 1 for size in shape))
+        return Random(shape=shape, mean=pick(draw, spreads)[0], deviation=0.0, layout=layout)
+    mean, deviation = pick(draw, [found for found in spreads if found[1] or not rule.unique])
+    specials: dict[int, float] = {}
+    if rule == ValueRule(finite=True, non_empty=rule.non_empty, checked_by=rule.checked_by):
+        finite = [special for special in _specials(dtype) if math.isfinite(special)]
+        count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape))))
+        specials = {draw(strategies.integers(0, math.prod(shape) - 1)): pick(draw, finite) for _ in range(count)}
+    return Random(shape=shape, mean=mean, deviation=deviation, specials=specials, layout=layout)
+
+
+def obeys(spec: OpSpec, model: Model) -> bool:
+    """Return whether there are values for the shapes of a drawn model: no index is in an empty range."""
+    if not any(True for _ in ruled_inputs(spec)):
+        return True
+    try:
+        case_arrays(spec, model, model.cases[0])
+    except DataError:
+        return False
+    return True
 
 
 def _parameter(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:

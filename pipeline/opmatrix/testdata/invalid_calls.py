@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -16,11 +16,15 @@ from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.size_expressions import terms
 from opmatrix.declaration.size_rules import axes, definitions, has_further
 from opmatrix.declaration.torch_signature import DTYPES, attribute_values, dtype_of, is_required
+from opmatrix.declaration.value_rules import known_numbers, names, ruled_inputs
+from opmatrix.errors import DataError
 from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, given
 from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.broken_rules import RuleKind, broken, kinds
 from opmatrix.testdata.case_arrays import case_arrays, elements
 from opmatrix.testdata.numpy_reference import Argument
 
+RULE_KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
 ELEMENTS = 4096  # of a tensor of the valid call, at most
 # The first two that an input does not take are tried on it.
 _DTYPES: Sequence[DType] = ("float16", "int32", "bool", "int64", "float64", "float32")
@@ -38,17 +42,27 @@ class Call:
 class InvalidCall:
     """A call in which `part` is wrong; `found` is its dtype, shape or value as printed."""
 
-    kind: Literal["dtype", "rank", "size", "value"]
+    kind: Literal["dtype", "rank", "size", "value"] | RuleKind
     part: Input | Attribute
     found: str
     call: Call
 
     def __str__(self) -> str:
+        if self.kind in RULE_KINDS:
+            return f"{self.part.name} {self.kind}: {self.found}"
         return f"{self.kind} of {self.part.name}: {self.found}"
 
 
 def valid_call(operator: Operator) -> Call:
-    """Return the call of the first small case among those with the most input tensors."""
+    """Return the call of the first small case among those with the most input tensors. Raises DataError for none."""
+    if found := next(valid_calls(operator), None):
+        return found
+    raise DataError(f"{operator.name}: no case that runs has 1 to {ELEMENTS} elements in each input, so that no "
+                    "forbidden call can be made from it. Add one")  # fmt: skip
+
+
+def valid_calls(operator: Operator) -> Iterator[Call]:
+    """Yield the calls of all small cases, those with the most input tensors first."""
     spec = operator.spec
     candidates = [
         (m, c)
@@ -57,8 +71,9 @@ def valid_call(operator: Operator) -> Call:
         for c in m.cases
         if all(0 < n <= ELEMENTS for n in elements(c))
     ]
-    model, case = max(candidates, key=lambda found: sum(len(given(found[1], i.name)) for i in spec.inputs))
-    return Call(model=model, inputs=tuple(case_arguments(spec, case, case_arrays(spec, model, case))))
+    candidates.sort(key=lambda found: -sum(len(given(found[1], i.name)) for i in spec.inputs))  # stable
+    for model, case in candidates:
+        yield Call(model=model, inputs=tuple(case_arguments(spec, case, case_arrays(spec, model, case))))
 
 
 def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
@@ -81,6 +96,74 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
             model = replace(call.model, attributes={**call.model.attributes, attribute.name: value})
             found = f"{item:g}" if isinstance(item, float) else str(item)
             yield InvalidCall(kind="value", part=attribute, found=found, call=replace(call, model=model))
+    for index, part in enumerate(operator.spec.inputs):
+        if part.values is not None:
+            yield from _rule_calls(operator, index)
+
+
+def missing_calls(operator: Operator) -> Iterator[str]:
+    """Yield the ways to break a rule that no small case allows, so that `invalid_calls` does not try them."""
+    for index, part in enumerate(operator.spec.inputs):
+        if (rule := part.values) is None:
+            continue
+        found = {one.kind for one in _rule_calls(operator, index)}
+        possible = {k for call in valid_calls(operator) for a in last_array(call, index) for k in kinds(rule, a)}
+        if missing := [kind for kind in RULE_KINDS if kind in possible - found]:
+            yield (
+                f"{operator.name}: no case with 1 to {ELEMENTS} elements in each input can be changed to one whose "
+                f"{part.name} is {' or '.join(missing)}. Add a case with two different elements along its last axis"
+            )
+        elif not possible:
+            yield f"{operator.name}: no case with 1 to {ELEMENTS} elements in each input has {part.name}. Add one"
+
+
+def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:
+    """Yield calls that break the rule of an input: in each way, with the first small case in which it can be broken."""
+    spec = operator.spec
+    part = spec.inputs[index]
+    rule = part.values
+    assert rule is not None
+    tried: set[RuleKind] = set()
+    for call in valid_calls(operator):
+        numbers = known_numbers(spec, _shapes(spec, call), call.model.attributes)
+        new: set[RuleKind] = set()
+        for array in last_array(call, index):
+            for kind, found, changed in broken(rule, numbers, array):
+                if kind not in tried:
+                    new.add(kind)
+                    yield InvalidCall(kind=kind, part=part, found=found, call=_changed(call, index, changed))
+            if rule.non_empty and "empty" not in tried and (emptied := _emptied(spec, call, index)):
+                new.add("empty")
+                yield InvalidCall(kind="empty", part=part, found="no elements", call=emptied)
+        tried |= new
+
+
+def last_array(call: Call, index: int) -> list[Array]:
+    """Return the tensor of an input in a call, the last one of a variadic input; none where it is absent."""
+    argument = call.inputs[index]
+    if isinstance(argument, tuple):
+        return [*argument[-1:]]
+    return [] if argument is None else [argument]
+
+
+def _shapes(spec: OpSpec, call: Call) -> Iterator[tuple[Input, tuple[int, ...]]]:
+    for index, part in enumerate(spec.inputs):
+        yield from ((part, array.shape) for array in last_array(call, index))
+
+
+def _emptied(spec: OpSpec, call: Call, index: int) -> Call | None:
+    """Return the call with a size of 0 in an input, and in all others that have this size; None if a rule uses it."""
+    parts = {part.name: part for part in spec.inputs}
+    sized = [axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
+    used = {name.name for _, rule in ruled_inputs(spec) for name in names(spec, rule)}
+    size = next((d for _, d in sized[index] if isinstance(d, str) and d.isidentifier() and d not in used), None)
+    if size is None:
+        return None
+    for other, found in enumerate(sized):
+        for axis, dim in found:
+            if dim == size and isinstance(array := call.inputs[other], np.ndarray):
+                call = _changed(call, other, np.take(array, [], axis=axis))
+    return call
 
 
 def _changed(call: Call, index: int, array: Array) -> Call:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from hypothesis import strategies
+from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from opmatrix.declaration.load import Operator
@@ -18,7 +18,7 @@ from opmatrix.spec import Attribute, AttributeValue, Case, Model, Tensor, as_dat
 from opmatrix.testdata.case_arrays import elements
 from opmatrix.testdata.draw_frame import Frame, pick
 from opmatrix.testdata.draw_shapes import ELEMENTS, named_attributes, shapes
-from opmatrix.testdata.draw_values import tensor
+from opmatrix.testdata.draw_values import obeys, tensor
 
 
 def models(operator: Operator) -> SearchStrategy[Model]:
@@ -51,7 +51,9 @@ def _model(draw: DrawFn, operator: Operator) -> Model:
     }
     content = json.dumps(as_data((types, attributes, inputs)), sort_keys=True)
     name = f"found_{hashlib.sha256(content.encode()).hexdigest()[:8]}"  # the name seeds the values
-    return Model(name=name, types=types, attributes=attributes, cases=(Case(name=name, inputs=inputs),))
+    model = Model(name=name, types=types, attributes=attributes, cases=(Case(name=name, inputs=inputs),))
+    assume(obeys(spec, model))
+    return model
 
 
 def _attribute(frame: Frame, attribute: Attribute) -> list[AttributeValue]:

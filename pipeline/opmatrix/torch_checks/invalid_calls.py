@@ -7,17 +7,20 @@ from typing import Any
 
 import torch
 
+from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import RegisterError
-from opmatrix.testdata.invalid_calls import Call, invalid_calls
+from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls
 from opmatrix.testdata.numpy_reference import Argument
 from opmatrix.torch_library.call import CALL_ERRORS, torch_attributes
 
 
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
-    """Return the calls that raised. Raises RegisterError with each call that returned a result."""
-    tried, computed = [*invalid_calls(operator)], []
+    """Return the calls that raised. Raises RegisterError with each call that returned a result, and with what no
+    case allows to try."""
+    tried, computed = [*invalid_calls(operator)], [*missing_calls(operator)]
     for one in tried:
+        step_log.now_running(f"the forbidden call with {one}")
         try:
             call(operator, overload, one.call)
         except CALL_ERRORS:

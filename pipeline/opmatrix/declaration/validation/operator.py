@@ -22,6 +22,7 @@ from opmatrix.declaration.torch_signature import (
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.declaration.validation.sizes import sizes
+from opmatrix.declaration.validation.value_rules import value_rules
 from opmatrix.matrix.cells import NODE_OPSETS
 from opmatrix.spec import Attribute, Input, OpSpec, Output
 
@@ -33,7 +34,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     "a folder of native/ with another meaning": ("include", "binding"),
     "a file that is generated, or that generated files include": (
         "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_lists", "torch_shims",
-        "torch_values", "ort", "ort_kinds", "ort_library", "dtype", "items", "sizes",
+        "torch_values", "ort", "ort_kinds", "ort_library", "dtype", "items", "sizes", "value_checks",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "declaration", "environment", "headers", "codegen", "compile", "data", "draw-inputs", "register", "export",
@@ -67,7 +68,8 @@ CPP_KEYWORDS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
-    for check in (_names, _frameworks, _types, _shapes, _attributes, _evolution, _lowerings, _headers, _not_yet):
+    for check in (_names, _frameworks, _types, _shapes, value_rules, _attributes, _evolution, _lowerings, _headers,
+                  _not_yet):  # fmt: skip
         yield from check(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")

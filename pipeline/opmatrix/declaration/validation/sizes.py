@@ -46,7 +46,7 @@ def _input(spec: OpSpec, part: Input, field: str) -> Iterator[Mistake]:
         if isinstance(dim, int) and dim < 0:
             yield Mistake(field, f"found {dim!r}, allowed: a name, a number from 0 on, an expression, or '...'")
         elif isinstance(dim, str) and not dim.isidentifier():
-            yield from _expression(spec, dim, field, given=True)
+            yield from expression(spec, dim, field, given=True)
         elif isinstance(dim, str) and part not in required(spec) and len(definitions(spec)[dim]) == 1:
             known = [name for name, (one, *_) in definitions(spec).items() if name != dim]
             if near := did_you_mean(dim, known):
@@ -64,13 +64,13 @@ def _rule(spec: OpSpec, rule: SameAs | Dims | FromKernel, path: str) -> Iterator
                 if isinstance(key, str) and key not in axis_attributes(spec):
                     yield _no_axis(spec, field, key)
                 if dim is not None:
-                    yield from _expression(spec, dim, field)
+                    yield from expression(spec, dim, field)
         case Dims(dims=dims):
             if dims.count(FURTHER) > 1 or (FURTHER in dims and further_input(spec) is None):
                 why = "once" if dims.count(FURTHER) > 1 else "where a required input has it in its dims"
                 yield Mistake(f"{path}.dims", f"found {dims}, allowed: '...' {why}")
             for dim in dims:
-                yield from () if dim == FURTHER else _expression(spec, dim, f"{path}.dims")
+                yield from () if dim == FURTHER else expression(spec, dim, f"{path}.dims")
         case FromKernel(rank=rank, dims=dims):
             if (rank is None) == (dims is None):
                 yield Mistake(path, f"found rank={rank} and dims={dims}, allowed: one of both")
@@ -83,7 +83,7 @@ def _rule(spec: OpSpec, rule: SameAs | Dims | FromKernel, path: str) -> Iterator
                 elif used := [t.key for t in _terms(dim) if t.key in own]:
                     yield Mistake(f"{path}.dims", f"found {dim!r}: the kernel decides {used[0]}; allowed: alone")
                 else:
-                    yield from _expression(spec, dim, f"{path}.dims")
+                    yield from expression(spec, dim, f"{path}.dims")
 
 
 def _terms(dim: str | int) -> Sequence[Term]:
@@ -93,8 +93,8 @@ def _terms(dim: str | int) -> Sequence[Term]:
         return ()
 
 
-def _expression(spec: OpSpec, dim: str | int, field: str, *, given: bool = False) -> Iterator[Mistake]:
-    """Yield the mistakes of one size; `given` is whether it is that of an input."""
+def expression(spec: OpSpec, dim: str | int, field: str, *, given: bool = False) -> Iterator[Mistake]:
+    """Yield the mistakes of one size expression; `given` is whether it is the size of an input."""
     try:
         found: Sequence[Term] = terms(dim)
     except SyntaxError:

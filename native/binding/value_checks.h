@@ -1,0 +1,150 @@
+// Checks of the values of inputs, for declarations with value rules: one pass over the data.
+#pragma once
+
+#include <concepts>
+#include <limits>
+#include <utility>
+
+#include "opmatrix/check.h"
+#include "opmatrix/tensor_view.h"
+
+namespace opmatrix {
+
+/// Stands for a limit that a rule does not have.
+struct NoLimit {};
+
+template <typename T, typename Limit>
+constexpr bool at_least(T value, Limit limit) {
+  if constexpr (std::same_as<Limit, NoLimit>) {
+    return true;
+  } else if constexpr (std::integral<T>) {
+    return std::cmp_greater_equal(value, limit);
+  } else {
+    return value >= static_cast<T>(limit);
+  }
+}
+
+template <typename T, typename Limit>
+constexpr bool at_most(T value, Limit limit) {
+  if constexpr (std::same_as<Limit, NoLimit>) {
+    return true;
+  } else if constexpr (std::integral<T>) {
+    return std::cmp_less_equal(value, limit);
+  } else {
+    return value <= static_cast<T>(limit);
+  }
+}
+
+// What a value must be. Each returns a function of the value.
+
+constexpr auto any_value() {
+  return [](auto) { return true; };
+}
+
+/// A limit is rounded to the type of the value; NaN is outside all limits.
+template <typename Low, typename High>
+constexpr auto between(Low low, High high) {
+  return [=](auto value) { return at_least(value, low) & at_most(value, high); };
+}
+
+template <typename... Values>
+constexpr auto one_of(Values... values) {
+  return [=](auto value) { return ((value == static_cast<decltype(value)>(values)) || ...); };
+}
+
+/// Also `further`; a whole number is always finite.
+template <typename Further>
+constexpr auto finite(Further further) {
+  return [=](auto value) {
+    if constexpr (std::floating_point<decltype(value)>) {
+      constexpr auto greatest = std::numeric_limits<decltype(value)>::max();
+      return value >= -greatest && value <= greatest && further(value);
+    } else {
+      return further(value);
+    }
+  };
+}
+
+// What neighbours along the last axis must be.
+
+/// Marks that neighbours are not compared.
+struct AnyOrder {
+  constexpr bool operator()(auto, auto) const { return true; }
+};
+
+struct Ascending {
+  constexpr bool operator()(auto before, auto value) const { return before <= value; }
+};
+
+struct Descending {
+  constexpr bool operator()(auto before, auto value) const { return before >= value; }
+};
+
+struct StrictlyAscending {
+  constexpr bool operator()(auto before, auto value) const { return before < value; }
+};
+
+struct StrictlyDescending {
+  constexpr bool operator()(auto before, auto value) const { return before > value; }
+};
+
+/// The first element that breaks a rule, if there is one.
+template <typename T>
+class WrongElement {
+ public:
+  WrongElement() = default;
+  WrongElement(const TensorView<const T>& tensor, std::int64_t element, bool value_is_right)
+      : tensor_(tensor), element_(element), value_is_right_(value_is_right), order_is_right_(!value_is_right) {
+    std::int64_t rest = element;
+    for (std::int64_t axis = tensor.rank() - 1; axis >= 0; --axis) {
+      place_[axis] = rest % tensor.size(axis);
+      rest /= tensor.size(axis);
+    }
+  }
+
+  bool value_is_right() const { return value_is_right_; }
+  bool order_is_right() const { return order_is_right_; }
+
+  Part value() const { return printed(tensor_.data[element_]); }
+  Part before() const { return printed(tensor_.data[element_ - 1]); }
+  /// Its index along each axis.
+  Sizes place() const { return {place_, tensor_.rank()}; }
+
+ private:
+  static Part printed(T value) {
+    if constexpr (std::floating_point<T>) {
+      return value;
+    } else {
+      if (std::in_range<std::int64_t>(value)) return static_cast<std::int64_t>(value);
+      return static_cast<double>(value);  // a uint64 that a Part cannot hold
+    }
+  }
+
+  TensorView<const T> tensor_;
+  std::int64_t element_ = 0;
+  bool value_is_right_ = true;
+  bool order_is_right_ = true;
+  std::int64_t place_[64] = {};
+};
+
+/// Returns the first element that is not `allowed`, or that is not in `order` with the one before it in the last axis.
+template <typename T, typename Allowed, typename Order>
+WrongElement<T> wrong_element(const TensorView<const T>& tensor, Allowed allowed, Order order) {
+  const std::int64_t count = tensor.numel();
+  const bool rows = !std::same_as<Order, AnyOrder> && tensor.rank() > 0;
+  const std::int64_t row = rows ? tensor.size(tensor.rank() - 1) : count;
+  // Without branches (& instead of &&), since nearly all elements are right.
+  for (std::int64_t begin = 0; begin < count; begin += row) {
+    const T* const data = tensor.data + begin;
+    bool right = allowed(data[0]);
+    for (std::int64_t i = 1; i < row; ++i) right &= allowed(data[i]) & order(data[i - 1], data[i]);
+    if (right) continue;
+    for (std::int64_t i = 0; i < row; ++i) {
+      if (!allowed(data[i])) return {tensor, begin + i, false};
+      if (i > 0 && !order(data[i - 1], data[i])) return {tensor, begin + i, true};
+    }
+  }
+  return {};
+}
+
+}  // namespace opmatrix

@@ -1,0 +1,120 @@
+"""Find mistakes in the value rules of inputs: what no value can obey, and what no binding can check."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from opmatrix.declaration.torch_signature import DTYPES, has_kernel
+from opmatrix.declaration.validation.mistake import Mistake
+from opmatrix.declaration.validation.sizes import expression
+from opmatrix.declaration.value_rules import ruled_inputs, usable_attributes
+from opmatrix.spec import Input, OpSpec, ValueRule
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+_LIMITS = ("minimum", "maximum")
+
+
+def value_rules(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the mistakes of rules whose field types are correct."""
+    for part, rule in ruled_inputs(spec):
+        path = f"inputs[{spec.inputs.index(part)}].values"
+        dtypes = tuple(spec.types.get(part.type, (part.type,)))
+        if any(dtype not in DTYPES for dtype in dtypes):
+            continue  # an unknown type is a mistake of its own
+        if not has_kernel(spec):
+            yield Mistake(path, "stands at an operator without a kernel of its own, so that nothing checks it; "
+                          "leave it out")  # fmt: skip
+        if rule == ValueRule(checked_by=rule.checked_by):
+            yield Mistake(path, "says nothing about the values; give it a limit, or leave it out")
+        if {"bool", "string"} & {*dtypes}:
+            if used := [f for f in (*_LIMITS, "index_into", "allowed", "finite", "sorted", "unique") if _has(rule, f)]:
+                yield Mistake(f"{path}.{used[0]}", f"stands at {part.type!r} ({', '.join(dtypes)}), allowed: at "
+                              "numbers; of a bool only non_empty")  # fmt: skip
+            continue
+        yield from _choice(rule, path)
+        yield from _numbers(rule, dtypes, path)
+        yield from _expressions(spec, part, rule, dtypes, path)
+        yield from _order(rule, path)
+
+
+def _has(rule: ValueRule, field: str) -> bool:
+    return getattr(rule, field) not in (None, False)
+
+
+def _choice(rule: ValueRule, path: str) -> Iterator[Mistake]:
+    """Yield what cannot stand side by side."""
+    limited = [field for field in _LIMITS if _has(rule, field)]
+    if rule.index_into is not None and limited:
+        yield Mistake(path, f"found index_into and {' and '.join(limited)}, allowed: one of both; an index is from 0 "
+                      "to the size - 1")  # fmt: skip
+    if rule.allowed is not None and (given := [*(["index_into"] if rule.index_into is not None else []), *limited]):
+        yield Mistake(path, f"found allowed and {' and '.join(given)}, allowed: one of both")
+    if rule.negative and rule.index_into is None:
+        yield Mistake(f"{path}.negative", "stands without index_into, whose indices it would count from the end too; "
+                      "write a minimum")  # fmt: skip
+
+
+def _numbers(rule: ValueRule, dtypes: Sequence[str], path: str) -> Iterator[Mistake]:
+    """Yield numbers that an input's dtypes cannot represent, and limits that leave no value."""
+    whole = [d for d in dtypes if d not in FLOATS]
+    if rule.finite and len(whole) == len(dtypes):
+        yield Mistake(f"{path}.finite", f"stands at {', '.join(whole)}, which have only finite values; leave it out")
+    if rule.index_into is not None and len(whole) < len(dtypes):
+        floats = ", ".join(d for d in dtypes if d in FLOATS)
+        yield Mistake(f"{path}.index_into", f"stands at {floats}, allowed: at integers")
+    if rule.negative and any(d.startswith("uint") for d in dtypes):
+        yield Mistake(f"{path}.negative", f"stands at {', '.join(dtypes)}, allowed: at signed integers")
+    if rule.allowed == ():
+        yield Mistake(f"{path}.allowed", "found none, allowed: at least one value")
+    elif rule.allowed and len({*rule.allowed}) < len(rule.allowed):
+        yield Mistake(f"{path}.allowed", f"found {rule.allowed}, allowed: each value once")
+    given: Mapping[str, Sequence[object]] = {
+        "minimum": (rule.minimum,), "maximum": (rule.maximum,), "allowed": rule.allowed or (),
+    }  # fmt: skip
+    wrong = False
+    for field, values in given.items():
+        for number in (v for v in values if isinstance(v, int | float)):
+            if why := next((w for d in dtypes if (w := _why_not(number, d))), None):
+                wrong = True
+                yield Mistake(f"{path}.{field}", f"found {number!r}, allowed: {why}")
+    if wrong or isinstance(rule.minimum, str) or isinstance(rule.maximum, str):
+        return
+    if rule.minimum is not None and rule.maximum is not None and rule.minimum > rule.maximum:
+        yield Mistake(path, f"found minimum={rule.minimum} and maximum={rule.maximum}, which no value has; allowed: "
+                      "a minimum that is not greater")  # fmt: skip
+
+
+def _why_not(number: float, dtype: str) -> str | None:
+    """Return what numbers `dtype` has, if this one is none of them."""
+    if dtype in FLOATS:
+        # Also what a float32 rounds to infinity, so that both dtypes of a type variable have the same limits.
+        greatest = 3.4028234663852886e38 if dtype == "float32" else 1.7976931348623157e308
+        return None if abs(number) <= greatest else f"finite numbers that {dtype} has"
+    bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    if math.isfinite(number) and number == int(number) and isinstance(number, int) and low <= number <= high:
+        return None
+    return f"whole numbers from {low} to {high}, for {dtype}"
+
+
+def _expressions(spec: OpSpec, part: Input, rule: ValueRule, dtypes: Sequence[str], path: str) -> Iterator[Mistake]:
+    """Yield expressions of limits that have unknown names, or that are none."""
+    attributes = usable_attributes(spec)
+    for field in (*_LIMITS, "index_into"):
+        given = getattr(rule, field)
+        if field == "index_into" and isinstance(given, int) and given < 0:
+            yield Mistake(f"{path}.{field}", f"found {given}, allowed: a size")
+        if not isinstance(given, str):
+            continue
+        if (attribute := attributes.get(given)) is None:
+            yield from expression(spec, given, f"{path}.{field}")
+        elif attribute.kind == "float" and (field == "index_into" or any(d not in FLOATS for d in dtypes)):
+            yield Mistake(f"{path}.{field}", f"found {given!r}, which is a float, allowed: as the limit of an input of "
+                          f"floats; {part.name!r} is {', '.join(dtypes)}")  # fmt: skip
+
+
+def _order(rule: ValueRule, path: str) -> Iterator[Mistake]:
+    if rule.unique and rule.sorted is None and rule.checked_by == "binding":
+        yield Mistake(f"{path}.unique", "takes a binding more than one pass over the data; allowed: with sorted=, or "
+                      "with checked_by=\"kernel\", where the kernel raises the error")  # fmt: skip

@@ -1,0 +1,100 @@
+"""Values that break a `ValueRule` in one way each, made from values that obey it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from opmatrix.declaration.value_rules import limits
+from opmatrix.spec import ValueRule
+from opmatrix.testdata.arrays import Array
+
+RuleKind = Literal["below", "above", "not allowed", "not finite", "unordered", "repeated", "empty"]
+
+
+def kinds(rule: ValueRule, array: Array) -> set[RuleKind]:
+    """Return the ways in which values of this dtype can break a rule."""
+    real = array.dtype.kind == "f"
+    low = 0 if rule.index_into is not None else rule.minimum
+    smallest: Any = -math.inf if real else np.iinfo(array.dtype).min if array.dtype.kind in "iu" else None
+    found: dict[RuleKind, bool] = {
+        "below": low is not None and low != smallest,
+        "above": rule.maximum is not None or rule.index_into is not None,
+        "not allowed": rule.allowed is not None,
+        "not finite": real and rule.finite,
+        "unordered": rule.sorted is not None,
+        "repeated": rule.unique,
+        "empty": rule.non_empty,
+    }
+    return {kind for kind, possible in found.items() if possible}
+
+
+def broken(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> Iterator[tuple[RuleKind, str, Array]]:
+    """Yield arrays that break a rule in one way: the way, what is wrong as printed, and the array of the same shape.
+
+    `array` obeys the rule. A way is missing where a shape has too few elements for it, or where the dtype has no such
+    value. "empty" is always missing, since it takes another shape.
+    """
+    if array.size:
+        for kind, at, value in _wrong_values(rule, numbers, array):
+            yield kind, f"{value!s} at {_place(array, at)}", _with(array, {at: value})
+    if array.ndim and array.shape[-1] > 1:
+        last, before = array.size - 1, array.size - 2
+        least, most = array.min(), array.max()
+        if rule.sorted and least != most:
+            pair = {before: most, last: least} if rule.sorted == "ascending" else {before: least, last: most}
+            made = _with(array, pair)
+            yield "unordered", f"{made.flat[last]!s} after {made.flat[before]!s} at {_place(array, last)}", made
+        if rule.unique:
+            made = _with(array, {last: array.flat[before]})
+            yield "repeated", f"{made.flat[last]!s} twice at {_place(array, last)}", made
+
+
+def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> Iterator[tuple[RuleKind, int, Any]]:
+    """Yield wrong values, and where they stand: so that the order stays right, or at the end, which a loop may miss."""
+    found, dtype = limits(rule, numbers), array.dtype
+    first, last = (array.size - 1, 0) if rule.sorted == "descending" else (0, array.size - 1)
+    beyond: tuple[tuple[RuleKind, float | None, int, float], ...] = (
+        ("below", found.minimum, first, -1), ("above", found.maximum, last, 1),
+    )  # fmt: skip
+    for kind, limit, at, step in beyond:
+        if limit is None:
+            continue
+        if dtype.kind == "f":
+            yield kind, at, _beyond(limit, step, dtype)
+            yield kind, at, dtype.type(step * math.inf)
+            continue
+        ends: Any = np.iinfo(dtype)
+        end = int(ends.min if step < 0 else ends.max)
+        if int(limit) != end:
+            yield from ((kind, at, dtype.type(value)) for value in dict.fromkeys((int(limit) + int(step), end)))
+    if dtype.kind == "f" and (rule.finite or found.minimum is not None or found.maximum is not None):
+        wrong: tuple[RuleKind, tuple[float, ...]] = ("not finite", (math.nan, math.inf, -math.inf))
+        if not rule.finite:
+            wrong = ("below" if found.minimum is not None else "above", (math.nan,))
+        yield from ((wrong[0], last, dtype.type(value)) for value in wrong[1])
+    if rule.allowed is not None:
+        others = range(math.floor(min(rule.allowed)) - 1, math.floor(max(rule.allowed)) + 2)
+        ends = None if dtype.kind == "f" else np.iinfo(dtype)
+        possible = (n for n in others if n not in rule.allowed and (ends is None or ends.min <= n <= ends.max))
+        yield from (("not allowed", last, dtype.type(n)) for n in list(possible)[:3])
+
+
+def _beyond(limit: float, step: float, dtype: np.dtype[Any]) -> Any:
+    """Return the neighbour of a limit, rounded to the dtype, on the wrong side."""
+    return np.nextafter(dtype.type(limit), dtype.type(step * math.inf))
+
+
+def _with(array: Array, values: Mapping[int, Any]) -> Array:
+    """Return a copy with other values at some flat indices."""
+    copy = array.copy()
+    for index, value in values.items():
+        copy.flat[index] = value
+    return copy
+
+
+def _place(array: Array, index: int) -> tuple[int, ...]:
+    return tuple(int(n) for n in np.unravel_index(index, array.shape))

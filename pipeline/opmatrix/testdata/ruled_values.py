@@ -1,0 +1,114 @@
+"""Random values that obey the `ValueRule` of an input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from opmatrix.declaration.value_rules import Limits, described, limits
+from opmatrix.errors import DataError
+from opmatrix.spec import DType, Random, ValueRule
+from opmatrix.testdata.arrays import Array, array, cast, standard_normal, with_specials
+from opmatrix.testdata.dtypes import numpy_dtype
+
+Numbers = Mapping[str, float]
+
+SPREAD = 1.702  # with which the logistic function is the normal distribution's, within 0.01
+
+
+def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DType, *, seed_of: str) -> Array:
+    """Return values that obey a rule, of the tensor's shape. Raises DataError where no value does.
+
+    Between two limits, or among allowed values, they are uniformly distributed for a mean of 0 and a deviation of 1; a
+    large deviation gives the ends, a large mean one end, a deviation of 0 equal values. With one limit, the normal
+    distribution is folded there. `specials` replace values at the end, whether they obey or not.
+    """
+    shape, found = tensor.shape, limits(rule, numbers)
+    if dtype == "bool":
+        return array(tensor, dtype, seed_of=seed_of)
+    normal = tensor.mean + tensor.deviation * standard_normal(shape, seed_of)
+    if not normal.size:
+        return np.zeros(shape, numpy_dtype(dtype))
+    if found.minimum is not None and found.maximum is not None and found.minimum > found.maximum:
+        raise DataError(f"no value is {described(rule)}: that is {found.minimum} to {found.maximum} here, and the "
+                        f"shape {shape} has {normal.size} elements")  # fmt: skip
+    rows = normal.reshape(-1, shape[-1] if shape else 1)
+    if rule.sorted or rule.unique:
+        rows = np.sort(rows, axis=1)
+    if rule.allowed is not None:
+        choices = cast(np.sort(np.array(rule.allowed, np.longdouble)), dtype)
+        values = choices[_whole(rows, 0, len(choices) - 1, unique=rule.unique)]
+    elif numpy_dtype(dtype).kind in "iu":
+        values = _whole(rows, *_range_of_integers(rows, found, dtype), unique=rule.unique).astype(numpy_dtype(dtype))
+    else:
+        values = _real(rows, found, dtype)
+        values = _apart(np.sort(values, axis=1), found) if rule.unique else values
+    if rule.sorted:
+        values = np.sort(values, axis=1)[:, :: 1 if rule.sorted == "ascending" else -1]
+    elif rule.unique:
+        order = np.argsort(standard_normal(values.shape, f"{seed_of}/order").reshape(values.shape), axis=1)
+        values = np.take_along_axis(values, order, 1)
+    return with_specials(np.ascontiguousarray(values).ravel(), tensor, dtype).reshape(shape)
+
+
+def _range_of_integers(rows: Array, found: Limits, dtype: DType) -> tuple[int, int]:
+    """Return the range to draw from: where a limit is missing, as many numbers beyond the other as `rows` spread."""
+    bounds: Any = np.iinfo(numpy_dtype(dtype))
+    spread = max(int(np.ceil(np.abs(rows).max(initial=1.0) * 3)), rows.shape[1])
+    low = -spread if found.minimum is None else int(found.minimum)
+    high = low + 2 * spread if found.maximum is None else int(found.maximum)
+    low = high - 2 * spread if found.minimum is None and found.maximum is not None else low
+    return max(low, int(bounds.min)), min(high, int(bounds.max))
+
+
+def _whole(rows: Array, low: int, high: int, *, unique: bool) -> Array:
+    """Return whole numbers from `low` to `high` for normal values; `unique` ones differ in rows that ascend."""
+    length = rows.shape[1]
+    top = high - (length - 1) if unique else high
+    if top < low:
+        raise DataError(f"{length} values along the last axis cannot differ: only {high - low + 1} are allowed")
+    steps = np.floor(_shares(rows) * float(top - low + 1))
+    if low > -(2**52) and high < 2**52:
+        found = np.minimum(steps.astype(np.int64), top - low) + low
+    else:  # Python's integers, since float64 cannot represent each
+        found = np.array([[min(int(step), top - low) + low for step in row] for row in steps], dtype=object)
+    return found + np.arange(length) if unique else found
+
+
+def _real(rows: Array, found: Limits, dtype: DType) -> Array:
+    """Return floats within the limits, rounded to `dtype`."""
+    low, high = found.minimum, found.maximum
+    if low is not None and high is not None:
+        shares = _shares(rows)
+        values = low * (1 - shares) + high * shares
+    elif low is not None:
+        values = low + np.abs(rows)
+    elif high is not None:
+        values = high - np.abs(rows)
+    else:
+        values = rows
+    made = cast(values, dtype)
+    least = None if low is None else made.dtype.type(low)
+    most = None if high is None else made.dtype.type(high)
+    return made if least is most is None else np.clip(made, least, most)  # rounding may have crossed a limit
+
+
+def _apart(values: Array, found: Limits) -> Array:
+    """Return ascending rows of floats in which equal neighbours are moved apart, within the limits."""
+    upward, downward = values.dtype.type(np.inf), values.dtype.type(-np.inf)
+    values = values.copy()
+    for column in range(1, values.shape[1]):
+        values[:, column] = np.maximum(values[:, column], np.nextafter(values[:, column - 1], upward))
+    if found.maximum is not None and values.size:
+        values[:, -1] = np.minimum(values[:, -1], values.dtype.type(found.maximum))
+        for column in range(values.shape[1] - 2, -1, -1):
+            values[:, column] = np.minimum(values[:, column], np.nextafter(values[:, column + 1], downward))
+    return values
+
+
+def _shares(normal: Array) -> Array:
+    """Return the part of the normal distribution below each value, from 0 to 1."""
+    shares: Array = 1 / (1 + np.exp(np.clip(-SPREAD * normal, -700, 700)))
+    return np.where(shares < 1e-12, 0.0, shares)

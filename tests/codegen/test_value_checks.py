@@ -1,0 +1,177 @@
+"""The generated checks of values: their text, and what they say, compiled without a framework."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from opmatrix.codegen import cpp_bindings
+from opmatrix.codegen.cpp import CPP_TYPES
+from opmatrix.spec import Attribute, DType, Input, OpSpec, ValueRule
+from tests.codegen.test_cpp_bindings import every_kind
+from tests.support.building import compile_program
+from tests.support.ruled import ruled
+
+INDEX = ValueRule(index_into="N")
+
+
+def text(spec: OpSpec, file: str) -> str:
+    """Return a generated file with each run of spaces and line ends as one space."""
+    return " ".join(cpp_bindings.render(spec)[file].split())
+
+
+def test_a_declaration_without_rules_has_no_code_for_them() -> None:
+    assert not [name for name, code in cpp_bindings.render(every_kind()).items() if "_values" in code]
+
+
+def test_both_bindings_check_the_view_that_the_kernel_gets() -> None:
+    spec = ruled(INDEX, attributes=())
+    torch, ort = text(spec, "torch.cc"), text(spec, "ort.cc")
+    checked = "const auto v_values = v.view<std::int64_t>(); check_v_values(v_values, x.sizes());"
+    assert checked in torch and checked in ort
+    assert "compute(x.view<T>(), i.view<I>(), v_values, " in torch
+    assert (
+        "compute( x.view<T>(), i.view<I>(), v_values, y )" in ort
+        or "compute(x.view<T>(), i.view<I>(), v_values, y)" in ort
+    )
+    assert torch.count("v.view<") == ort.count("v.view<") == 1, "one copy of a strided tensor"
+
+
+@pytest.mark.parametrize(
+    ("kind", "call", "argument"),
+    [
+        ("optional", "if (v_values) { check_v_values(*v_values, x.sizes()); }", "v_values"),
+        ("variadic", "for (const auto& item : v_values) { check_v_values(item, x.sizes()); }", "v_values.list()"),
+    ],
+)
+def test_inputs_that_may_be_absent_or_many(kind: str, call: str, argument: str) -> None:
+    x = Input(name="x", type="T", dims=("N", "C"))
+    i = Input(name="i", type="I", dims=("M",))
+    v = Input(name="v", type="int64", dims=("M",), values=INDEX, **{kind: True})  # type: ignore[arg-type]
+    for file in ("torch.cc", "ort.cc"):
+        code = text(ruled(INDEX, inputs=(x, i, v)), file)
+        assert call in code and f"i.view<I>(), {argument}, groups" in code
+
+
+def test_limits_are_sizes_and_attributes_of_each_binding() -> None:
+    spec = ruled(ValueRule(minimum="groups", maximum="(N - C) // 2"))
+    assert "check_v_values(v_values, x.sizes(), groups);" in text(spec, "torch.cc")
+    assert "check_v_values(v_values, x.sizes(), groups_);" in text(spec, "ort.cc")
+    checks = text(spec, "checks.h")
+    assert "void check_v_values(const TensorView<const T>& v, Sizes x, std::int64_t groups) {" in checks
+    assert "wrong_element( v, between(groups, floor_divide(x[0] - x[1], 2)), AnyOrder{} );" in checks
+    assert '#include "sizes.h"' in checks
+    assert '#include "sizes.h"' not in text(ruled(INDEX), "checks.h")
+
+
+def test_limits_are_in_the_language_of_sizes() -> None:
+    attributes = (Attribute(name="stride", kind="ints", minimum=1),)
+    spec = ruled(ValueRule(maximum="x.shape[-1]*stride[0] + v.rank"), attributes=attributes)
+    checks = text(spec, "checks.h")
+    assert "void check_v_values(const TensorView<const T>& v, Sizes x, List<std::int64_t> stride) {" in checks
+    assert "NoLimit{}, x[x.rank - 1] * stride[0] + v.sizes.rank)" in checks
+    assert "check_v_values(v_values, x.sizes(), stride_.list());" in text(spec, "ort.cc")
+    assert "stride.size() >= 1" in checks, "before the rule reads it"
+    dim = (Attribute(name="dim", kind="int"),)
+    assert "dim must be an axis of x" in text(ruled(ValueRule(index_into="x.shape[dim]"), attributes=dim), "checks.h")
+
+
+def test_what_a_kernel_checks_is_in_no_binding() -> None:
+    rule = ValueRule(index_into="N", unique=True, checked_by="kernel")
+    assert not [name for name, code in cpp_bindings.render(ruled(rule)).items() if "v_values" in code]
+
+
+def test_no_variable_has_the_name_of_an_argument() -> None:
+    attributes = (Attribute(name="wrong", kind="int"), Attribute(name="wrong_", kind="float"))
+    code = text(ruled(ValueRule(minimum="wrong"), attributes=attributes), "checks.h")
+    assert "const WrongElement<T> wrong_ = wrong_element(v, between(wrong, NoLimit{}), AnyOrder{});" in code
+
+
+# The rule, the dtype of v, its elements in C++, in rows of two, and what the check says.
+NAN, INF = "NAN", "INFINITY"
+SAID: list[tuple[ValueRule, DType, list[str], str]] = [
+    (INDEX, "int64", ["0", "2", "1", "0"], ""),
+    (INDEX, "int64", ["0", "2", "3", "9"], "v must be in [0, N) with N = 3 as in x, got 3 at (1, 0)"),
+    (INDEX, "uint8", ["0", "255"], "v must be in [0, N) with N = 3 as in x, got 255 at (0, 1)"),
+    (INDEX, "int64", ["0", "INT64_MIN"], "v must be in [0, N) with N = 3 as in x, got -9223372036854775808 at (0, 1)"),
+    (ValueRule(index_into="N", negative=True), "int8", ["-3", "2"], ""),
+    (ValueRule(index_into="N", negative=True), "int8", ["2", "-4"], "v must be in [-N, N) with N = 3 as in x, got -4 at (0, 1)"),
+    (ValueRule(index_into="N*C", negative=True), "int8", ["-6", "6"], "v must be in [-(N*C), N*C) with N = 3 as in x and C = 2 as in x, got 6 at (0, 1)"),
+    (ValueRule(index_into="K"), "int16", ["1", "2"], "v must be in [0, K) with K = 2, got 2 at (0, 1)"),
+    (ValueRule(maximum="groups"), "uint64", ["7", "8"], "v must be at most groups with groups = 7, got 8 at (0, 1)"),
+    (ValueRule(maximum="groups"), "uint64", ["7", "UINT64_MAX"], "v must be at most groups with groups = 7, got 1.8446744073709552e+19 at (0, 1)"),
+    (ValueRule(minimum=2**63), "uint64", ["9223372036854775808u", "7"], "v must be at least 9223372036854775808, got 7 at (0, 1)"),
+    (ValueRule(minimum=-(2**63), maximum=-1), "int64", ["INT64_MIN", "0"], "v must be at least -9223372036854775808 and at most -1, got 0 at (0, 1)"),
+    (ValueRule(maximum="limit"), "float32", ["0.1f", "INFINITY"], "v must be at most limit with limit = 0.1, got inf at (0, 1)"),
+    (ValueRule(maximum=0.1), "float32", ["0.1f", "0.1f"], ""),  # a limit is rounded to the dtype
+    (ValueRule(maximum=0.1), "float32", ["0.1f", "0.10000001f"], "v must be at most 0.1, got 0.10000001 at (0, 1)"),
+    (ValueRule(maximum=0.1), "float64", ["0.1", "0.10000000000000002"], "v must be at most 0.1, got 0.10000000000000002 at (0, 1)"),
+    (ValueRule(minimum=0), "float64", ["-0.0", "NAN"], "v must be at least 0, got nan at (0, 1)"),
+    (ValueRule(finite=True), "float32", ["3.4028235e38f", "-INFINITY"], "v must be finite, got -inf at (0, 1)"),
+    (ValueRule(finite=True, minimum=1.0), "float64", ["1.0", "INFINITY"], "v must be finite and at least 1, got inf at (0, 1)"),
+    (ValueRule(allowed=(-1, 4)), "int32", ["-1", "4", "4", "0"], "v must be one of -1, 4, got 0 at (1, 1)"),
+    (ValueRule(allowed=(0.1, 2.0)), "float32", ["0.1f", "2.0f"], ""),
+    (ValueRule(sorted="ascending"), "int32", ["1", "1", "0", "5"], ""),  # each row has its own order
+    (ValueRule(sorted="ascending"), "int32", ["1", "1", "5", "4"], "v must be sorted in ascending order along its last axis, got 4 after 5 at (1, 1)"),
+    (ValueRule(sorted="descending"), "float64", ["2.0", "NAN"], "v must be sorted in descending order along its last axis, got nan after 2 at (0, 1)"),
+    (ValueRule(sorted="ascending", unique=True), "int32", ["1", "1"], "v must be strictly ascending along its last axis, got 1 after 1 at (0, 1)"),
+    (ValueRule(sorted="descending", unique=True), "int32", ["2", "1", "1", "1"], "v must be strictly descending along its last axis, got 1 after 1 at (1, 1)"),
+    (ValueRule(sorted="ascending", minimum=0), "int32", ["-2", "1"], "v must be at least 0, got -2 at (0, 0)"),
+    (ValueRule(non_empty=True), "bool", [], "v must have at least one element, got shape (0, 2)"),
+    (ValueRule(non_empty=True), "bool", ["true", "false"], ""),
+    (INDEX, "int64", [], ""),
+]  # fmt: skip
+
+
+@pytest.mark.compile
+def test_what_the_checks_say(tmp_path: Path) -> None:
+    """One program with the generated checks of all rules."""
+    include, calls = tmp_path / "include", []
+    include.mkdir()
+    for number, (rule, dtype, elements, _) in enumerate(SAID):
+        name, type = f"tied{number}", CPP_TYPES[dtype]
+        spec = ruled(rule, type=dtype, name=name)
+        (include / f"{name}.h").write_text(cpp_bindings.render(spec)["checks.h"])
+        arguments = [a for a in ("Sizes{x, 2}", "groups", "limit") if a in call_arguments(spec)]
+        shape = f"{{{len(elements) // 2}, 2}}"
+        calls.append(
+            f"  {{ const {type} data[] = {{{', '.join(elements) or '0'}}}; const std::int64_t v[] = {shape};\n"
+            f"    say([&] {{ opmatrix::{name}::check_v_values({', '.join([f'TensorView<const {type}>{{data, Sizes{{v, 2}}}}', *arguments])}); }}); }}"
+        )
+    headers = "\n".join(f'#include "{path.name}"' for path in sorted(include.iterdir()))
+    program = compile_program(
+        f"""
+#include <cmath>
+#include <cstdio>
+#include "kernel_error.h"
+{headers}
+using namespace opmatrix;
+template <typename Call> void say(const Call& call) {{
+  try {{ call(); std::puts(""); }} catch (const Error& error) {{ std::puts(error.what()); }}
+}}
+int main() {{
+  const std::int64_t x[] = {{3, 2}}, groups = 7;
+  const float limit = 0.1f;
+  (void)x; (void)groups; (void)limit;
+{chr(10).join(calls)}
+}}
+""",
+        tmp_path,
+        f"-I{include}",
+        "-fsanitize=address,undefined",
+    )
+    done = subprocess.run([program], capture_output=True, text=True)
+    said = [line.partition(": ")[2] for line in done.stdout.splitlines()]
+    assert (said, done.stderr) == ([message for *_, message in SAID], ""), json.dumps(said, indent=1)
+
+
+def call_arguments(spec: OpSpec) -> list[str]:
+    """Return the arguments after the tensor that the check of a rule takes."""
+    from opmatrix.codegen.cpp_value_checks import value_checks
+
+    (check,) = value_checks(spec)
+    named = {"x.sizes()": "Sizes{x, 2}"}
+    return [named.get(argument, argument) for argument in check.torch_arguments[1:]]

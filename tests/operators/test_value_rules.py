@@ -1,0 +1,190 @@
+"""Inputs whose values are tied, in both frameworks: other values are refused, and a binding that forgets is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
+
+# Calls in torch and in ONNX Runtime, as Python, and their message.
+CALLS = {
+    "gather([[0], [1], [2]], [0, 3])": "gather_rows: index must be in [0, N) with N = 3 as in x, got 3 at (1,)",
+    "gather([[0], [1], [2]], [-1])": "gather_rows: index must be in [0, N) with N = 3 as in x, got -1 at (0,)",
+    "gather([], [0])": "gather_rows: index must be in [0, N) with N = 0 as in x, got 0 at (0,)",
+    "gather([[0], [1], [2]], [0, 9, 1, 9, 2], every=2)": "",  # a view of 0, 1, 2 where torch has strides
+    "gather([[0], [1], [2]], [0, 9, 3, 9, 2], every=2)": "index must be in [0, N) with N = 3 as in x, got 3 at (1,)",
+    "gather([], [])": "",
+    "bags()": "",
+    "bags(x=[[1.0, NAN], [3.0, 4.0]])": "bag_sums: x must be finite, got nan at (0, 1)",
+    "bags(x=[[1.0, 2.0], [3.0, -INF]])": "bag_sums: x must be finite, got -inf at (1, 1)",
+    "bags(x=[], offsets=[0])": "bag_sums: x must have at least one element, got shape (0, 2)",
+    "bags(offsets=[])": "",
+    "bags(offsets=[0, 3])": "bag_sums: offsets must be at least 0 and at most N with N = 2 as in x, got 3 at (1,)",
+    "bags(offsets=[0, 2, 1])": (
+        "bag_sums: offsets must be sorted in ascending order along its last axis, got 1 after 2 at (2,)"
+    ),
+    "bags(offsets=[0, 2, 2])": "",
+    "bags(weight=[0.0, 0.5])": "",
+    "bags(weight=[0.25, 0.75])": (
+        "bag_sums: weight must be at least 0 and at most limit with limit = 0.5, got 0.75 at (1,)"
+    ),
+    "bags(weight=[NAN, 0.5])": "weight must be at least 0 and at most limit with limit = 0.5, got nan at (0,)",
+    "bags(codes=[[0, 1], [1, 4]])": "",
+    "bags(codes=[[0, 1], [1, 3]])": "bag_sums: codes must be one of 0, 1, 4, got 3 at (1,)",
+}
+PROGRAM = """
+import json, sys
+import numpy as np
+NAN, INF = float("nan"), float("inf")
+side, calls, libraries = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
+if side == "torch":
+    import torch
+    for library in libraries:
+        torch.ops.load_library(library)
+else:
+    import onnxruntime
+    from onnx import helper
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    for library in libraries:
+        options.register_custom_ops_library(library)
+
+def run(op, inputs, **attributes):
+    if side == "torch":
+        name = {"GatherRows": "gather_rows", "BagSums": "bag_sums"}[op]
+        tensor = lambda a: a if a is None else [*map(tensor, a)] if isinstance(a, list) else torch.from_numpy(a)
+        return getattr(torch.ops.tied, name)(*map(tensor, inputs), **attributes).numpy()
+    feeds, names = {}, []
+    for i in (i for one in inputs for i in (one if isinstance(one, list) else [one])):
+        names.append("" if i is None else f"i{len(names)}")
+        if i is not None:
+            feeds[names[-1]] = np.ascontiguousarray(i)
+    node = helper.make_node(op, names, ["y"], domain=f"tied.{op}", **attributes)
+    given = [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(a.dtype), None) for k, a in feeds.items()]
+    graph = helper.make_graph([node], "g", given, [helper.make_empty_tensor_value_info("y")])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(f"tied.{op}", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)[0]
+
+def gather(x, index, every=1):
+    x, index = np.array(x, np.float32).reshape(-1, 1), np.array(index, np.int64)[::every]
+    assert (run("GatherRows", [x, index]) == x[index]).all()
+
+def bags(x=((1.0, 2.0), (3.0, 4.0)), offsets=(0, 1), weight=None, codes=()):
+    rows = np.array(x, np.float64).reshape(-1, 2)
+    more = [np.array(code, np.uint8) for code in codes]
+    weights = None if weight is None else np.array(weight, np.float64)
+    inputs = [rows, np.array(offsets, np.int32), weights, *([more] if side == "torch" else more)]
+    assert run("BagSums", inputs, limit=0.5).shape == (len(offsets), 2)
+
+said = {}
+for call in calls:
+    try:
+        eval(call)
+        said[call] = ""
+    except Exception as error:
+        said[call] = repr(error) if isinstance(error, AssertionError) else str(error)
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with operators whose inputs are tied, verified."""
+    made = Project.copy(tmp_path_factory.mktemp("tied"), operators=(), seconds=300)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "tests/projects/tied", made.root, dirs_exist_ok=True, ignore=ignored)
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def said(project: Project, side: str) -> dict[str, str]:
+    layout = project.layout
+    library = layout.torch_library if side == "torch" else layout.ort_library
+    libraries = [library(name) for name in ("gather_rows", "bag_sums")]
+    command = [sys.executable, "-c", PROGRAM, side, json.dumps([*CALLS]), *map(str, libraries)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("side", ["torch", "ort"])
+def test_values_that_break_a_rule_have_a_message(project: Project, side: str) -> None:
+    found = said(project, side)
+    wrong = {call: text for call, text in found.items() if CALLS[call] not in text or bool(CALLS[call]) != bool(text)}
+    assert wrong == {}
+
+
+def test_drawn_inputs_obey(project: Project) -> None:
+    """None of them is refused, and at least 30 shapes are drawn that no case has."""
+    from opmatrix.testdata import drawn_cases
+
+    for name in ("gather_rows", "bag_sums", "permute_rows"):
+        found = drawn_cases.read(project.layout.drawn_inputs(name), name)
+        assert sum(one.expected is None for one in found) == 0
+        assert len({tuple(array.shape for array in one.arrays) for one in found}) > 40
+
+
+LIMIT = "return std::cmp_less_equal(value, limit);"
+BEYOND = "return std::cmp_less_equal(value, static_cast<std::int64_t>(limit) + 1);"
+# The planted fault in native/binding/value_checks.h, the operator, and the forbidden call that is computed.
+FORGOTTEN = {
+    "limit": (LIMIT, BEYOND, "gather_rows", "index above: 3 at (3,)"),
+    "order": (
+        "return before <= value;", "return before <= value || value == 0;", "bag_sums",
+        "offsets unordered: 0 after 5 at (2,)",
+    ),
+    "infinity": (
+        "value <= greatest", "value <= std::numeric_limits<decltype(value)>::infinity()", "bag_sums",
+        "x not finite: inf at (4, 2)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FORGOTTEN)
+def test_a_binding_that_forgets_a_check_is_found(project: Project, fault: str) -> None:
+    old, new, name, call = FORGOTTEN[fault]
+    with edited(project.root / "native/binding/value_checks.h", old, new):
+        done = project.doit("opsets=18", f"register:{name}-forbidden@torch2.13", f"verify:{name}*")
+    assert done.returncode != 0
+    assert f"{name} in torch computes what its declaration forbids: {call}" in done.stdout + done.stderr
+    assert f"{name} in ONNX Runtime computes what its declaration forbids: {call}" in done.stdout + done.stderr
+
+
+def test_a_forbidden_value_that_crashes_is_named(project: Project) -> None:
+    """The check of the last element is missing, so that the kernel reads two billion rows."""
+    checks = project.root / "native/binding/value_checks.h"
+    with edited(checks, "for (std::int64_t i = 1; i < row;", "for (std::int64_t i = 1; i + 1 < row;"):
+        done = project.doit("opsets=18", "register:bag_sums-forbidden@torch2.13", "verify:bag_sums*")
+    said = [line for line in (done.stdout + done.stderr).splitlines() if "died of SIGSEGV" in line]
+    assert len(said) == 2
+    assert all(line.endswith("at the forbidden call with offsets above: 2147483647 at (2,)") for line in said), said
+
+
+def test_a_kernel_that_forgets_what_it_has_to_check_is_found(project: Project) -> None:
+    with edited(project.root / "native/permute_rows/kernel.h", " && seen[static_cast<std::size_t>(from)] == 0,", ","):
+        done = project.doit("opsets=18", "register:permute_rows-forbidden@torch2.13", "verify:permute_rows*")
+    for side in ("torch", "ONNX Runtime"):
+        text = f"permute_rows in {side} computes what its declaration forbids: order repeated: "
+        assert text in done.stdout + done.stderr
+
+
+def test_an_operator_that_only_onnx_has_is_asked_too(project: Project) -> None:
+    with edited(project.layout.spec("gather_rows"), 'torch=TorchOp(name="tied::gather_rows")', "torch=None"):
+        done = project.doit("opsets=18", "verify:gather_rows*")
+        assert done.returncode == 0, done.stdout + done.stderr
+        with edited(project.root / "native/binding/value_checks.h", LIMIT, BEYOND):
+            done = project.doit("opsets=18", "verify:gather_rows*")
+    text = done.stdout + done.stderr
+    assert "forbidden_inputs" in text
+    assert "gather_rows in ONNX Runtime computes what its declaration forbids: index above: 3 at (3,)" in text

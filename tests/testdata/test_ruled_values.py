@@ -1,0 +1,164 @@
+"""Random values obey the rules of inputs, other values must, and forbidden ones break a rule in one way each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from opmatrix.declaration.load import Operator
+from opmatrix.errors import DataError
+from opmatrix.spec import Case, DType, Model, Random, Tensor, ValueRule, Values
+from opmatrix.testdata import rule_check
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.broken_rules import broken, kinds
+from opmatrix.testdata.case_arrays import case_arrays
+from opmatrix.testdata.invalid_calls import invalid_calls, missing_calls
+from opmatrix.testdata.ruled_values import random_values
+from tests.support.ruled import ruled
+
+NUMBERS = {"N": 5, "C": 3, "M": 4, "K": 6, "groups": 2, "limit": 0.1}
+RULES: list[tuple[ValueRule, DType]] = [
+    (ValueRule(index_into="N"), "int64"),
+    (ValueRule(index_into="N", negative=True), "int8"),
+    (ValueRule(index_into="10*N", sorted="ascending"), "uint8"),
+    (ValueRule(index_into="10*N", sorted="descending", unique=True), "int32"),
+    (ValueRule(index_into="10*N", unique=True, checked_by="kernel"), "int64"),
+    (ValueRule(index_into=6, unique=True, checked_by="kernel"), "int64"),
+    (ValueRule(minimum=3), "uint16"),
+    (ValueRule(maximum=-3, sorted="ascending"), "int8"),
+    (ValueRule(minimum=2**63 - 4), "int64"),
+    (ValueRule(minimum=2**63 + 1), "uint64"),
+    (ValueRule(maximum=2 - 2**63), "int64"),
+    (ValueRule(sorted="ascending"), "int64"),
+    (ValueRule(sorted="ascending", unique=True), "float32"),
+    (ValueRule(minimum=0.1, maximum=0.3), "float32"),
+    (ValueRule(minimum=1.0, maximum=1.0 + 1e-15, sorted="descending", unique=True), "float64"),
+    (ValueRule(maximum="limit"), "float32"),
+    (ValueRule(minimum=0, finite=True), "float64"),
+    (ValueRule(allowed=(4, -1, 0)), "int32"),
+    (ValueRule(allowed=(0.1, 0.5), sorted="descending"), "float32"),
+    (ValueRule(non_empty=True), "bool"),
+]
+SPREADS = ((0.0, 1.0), (0.0, 10.0), (-1000.0, 0.0), (1000.0, 0.0), (0.0, 0.0))
+
+
+def values(rule: ValueRule, dtype: DType, *, mean: float = 0.0, deviation: float = 1.0, rows: int = 4) -> Array:
+    tensor = Random(shape=(rows, 6), mean=mean, deviation=deviation)
+    return random_values(tensor, rule, NUMBERS, dtype, seed_of=f"{mean} {deviation}")
+
+
+def problem(rule: ValueRule, array: Array) -> str:
+    spec = ruled(rule)
+    return rule_check.problem(spec, spec.inputs[2], NUMBERS, array)
+
+
+@pytest.mark.parametrize(("rule", "dtype"), RULES, ids=str)
+def test_random_values_obey(rule: ValueRule, dtype: DType) -> None:
+    for mean, deviation in SPREADS:
+        found = values(rule, dtype, mean=mean, deviation=deviation)
+        assert (found.dtype, found.shape) == (np.dtype(dtype), (4, 6))
+        assert problem(rule, found) == "", found
+    assert values(rule, dtype, rows=0).shape == (0, 6)
+
+
+def test_random_values_reach_both_ends_and_are_spread_between_them() -> None:
+    rule = ValueRule(index_into="N")
+    assert {*values(rule, "int64", rows=40).flat} == {0, 1, 2, 3, 4}
+    counts = np.bincount(values(rule, "int64", rows=4000).ravel())
+    assert counts.min() > 0.9 * counts.mean(), "uniform"
+    ends = np.bincount(values(rule, "int64", deviation=50.0, rows=400).ravel())
+    assert ends[[0, 4]].sum() > 0.9 * ends.sum()
+    assert {*values(rule, "int64", mean=1000.0, deviation=0.0).flat} == {4}
+    assert {*values(rule, "int64", mean=-1000.0, deviation=0.0).flat} == {0}
+    real = values(ValueRule(minimum=-1.0, maximum=3.0), "float64", deviation=50.0, rows=400)
+    assert (real.min(), real.max()) == (-1.0, 3.0)
+
+
+# The rule, wrong values of v in a case, and the message.
+WRONG = [
+    (ValueRule(index_into="N"), ((0, 5),), "must be in [0, N) with N = 5 as in x, got 5 at (0, 1)"),
+    (ValueRule(index_into="N"), ((-1, 0),), "must be in [0, N) with N = 5 as in x, got -1 at (0, 0)"),
+    (ValueRule(index_into="K", negative=True), ((0, -3),), "must be in [-K, K) with K = 2, got -3 at (0, 1)"),
+    (ValueRule(minimum="groups"), ((2, 1),), "must be at least groups with groups = 2, got 1 at (0, 1)"),
+    (ValueRule(allowed=(0, 4)), ((0, 3),), "must be one of 0, 4, got 3 at (0, 1)"),
+    (ValueRule(sorted="ascending"), ((1, 2), (2, 1)), "must be sorted in ascending order along its last axis, got 1 at (1, 1)"),
+    (ValueRule(sorted="descending", unique=True), ((2, 2),), "must be strictly descending along its last axis, got 2 at (0, 1)"),
+    (ValueRule(unique=True, checked_by="kernel"), ((1, 0, 1),), "must be unique along its last axis, got 1 at (0, 2)"),
+    (ValueRule(non_empty=True), (), "must have at least one element, got shape (0, 2)"),
+]  # fmt: skip
+
+
+def arrays(rule: ValueRule, tensor: Tensor, *, n: int = 5, type: DType = "int64") -> list[Array]:
+    inputs = {"x": Random(shape=(n, 2)), "i": Random(shape=(n,), mean=9.0), "v": tensor}
+    case = Case(name="case", inputs=inputs)
+    return case_arrays(
+        ruled(rule, type=type), Model(name="model", types={"T": "float32", "I": "int32"}, cases=(case,)), case
+    )
+
+
+@pytest.mark.parametrize(("rule", "given", "message"), WRONG)
+def test_values_of_a_case_that_break_a_rule_are_a_mistake(
+    rule: ValueRule, given: tuple[int, ...], message: str
+) -> None:
+    tensor = Values(values=given) if given else Random(shape=(0, 2))
+    with pytest.raises(DataError, match="input 'v': ") as caught:
+        arrays(rule, tensor)
+    assert str(caught.value) == f"input 'v': {message}"
+
+
+def test_a_special_that_breaks_a_rule_is_a_mistake() -> None:
+    with pytest.raises(DataError, match=r"must be finite, got nan at \(0, 1\)"):
+        arrays(ValueRule(finite=True), Random(shape=(1, 2), specials={1: float("nan")}), type="float64")
+
+
+def test_what_no_value_can_obey_is_a_mistake() -> None:
+    with pytest.raises(DataError, match=r"no value is in \[0, N\): that is 0 to -1 here, and the shape \(1, 2\) has 2"):
+        arrays(ValueRule(index_into="N"), Random(shape=(1, 2)), n=0)
+    with pytest.raises(DataError, match="6 values along the last axis cannot differ: only 5 are allowed"):
+        arrays(ValueRule(index_into="N", unique=True, checked_by="kernel"), Random(shape=(1, 6)))
+    assert arrays(ValueRule(index_into="N"), Random(shape=(3, 0)), n=0)[2].size == 0
+
+
+@pytest.mark.parametrize(("rule", "dtype"), RULES, ids=str)
+def test_forbidden_values_break_a_rule_in_one_way(rule: ValueRule, dtype: DType) -> None:
+    right = values(rule, dtype)
+    found = [*broken(rule, NUMBERS, right)]
+    assert {kind for kind, _, _ in found} | {"empty"} == kinds(rule, right) | {"empty"}
+    for kind, shown, array in found:
+        assert problem(rule, array), (kind, shown)
+        assert array.shape == right.shape
+        assert (array != right).sum() <= (2 if kind == "unordered" else 1), "as few elements as possible"
+
+
+def operator(rule: ValueRule, *, v: Tensor) -> Operator:
+    inputs = {"x": Random(shape=(5, 2)), "i": Random(shape=(5,), mean=9.0), "v": v}
+    case = Case(name="case", inputs=inputs)
+    model = Model(name="model", types={"T": "float32", "I": "int32"}, cases=(case,))
+    return Operator(spec=ruled(rule), models=(model,), published=(), handwritten_files=frozenset())
+
+
+def test_the_calls_that_break_a_rule() -> None:
+    rule = ValueRule(index_into="N", sorted="ascending", non_empty=True)
+    found = [str(one) for one in invalid_calls(operator(rule, v=Values(values=((0, 1), (2, 3)))))]
+    assert found[-6:] == [
+        "v below: -1 at (0, 0)",
+        "v below: -9223372036854775808 at (0, 0)",
+        "v above: 5 at (1, 1)",
+        "v above: 9223372036854775807 at (1, 1)",
+        "v unordered: 0 after 3 at (1, 1)",
+        "v empty: no elements",
+    ]
+
+
+def test_a_case_that_allows_no_forbidden_call_is_not_passed_over() -> None:
+    rule = ValueRule(index_into="N", sorted="ascending")
+    assert [*missing_calls(operator(rule, v=Values(values=((0, 1),))))] == []
+    (found,) = missing_calls(operator(rule, v=Values(values=((3,), (2,)))))
+    assert found == (
+        "tied: no case with 1 to 4096 elements in each input can be changed to one whose v is unordered. Add a case "
+        "with two different elements along its last axis"
+    )
+    absent = replace(operator(rule, v=Values(values=((3,), (2,)))), models=())
+    assert "has v. Add one" in next(missing_calls(absent))
