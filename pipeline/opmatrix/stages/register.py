@@ -19,6 +19,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
 from opmatrix.project.paths import Paths
 from opmatrix.testdata.onnx_dataset import read
+from opmatrix.testdata.truth import read_judges
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
 from opmatrix.torch_library import features, load_library, user_python
 from opmatrix.torch_library.call import torch_minor
@@ -104,12 +105,14 @@ def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[
 def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
     loaded = load_library.load(layout, operator)  # keeps a definition in Python alive
     results, faults = [], {}
+    judges = read_judges(layout.data_manifest(operator.name))
     for model in operator.models:
         for index, case in enumerate(model.cases):
             if only not in (None, case.name):
                 continue
             step_log.now_running(f"case {case.name}")
-            data = read(layout.data(operator.name, model.name, index))
+            folder = layout.data(operator.name, model.name, index)
+            data = read(folder, judge=judges.get(folder))
             check = CaseCheck(spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload)
             problems, result = check_case(check)
             if problems:

@@ -11,23 +11,32 @@ from typing import Literal
 
 from opmatrix.spec import Model
 from opmatrix.testdata.compare import Comparison
+from opmatrix.testdata.truth import Judge
+from opmatrix.testdata.voices import Voices
 from opmatrix.verdict import WRONG, CaseResult, Verdict, percent
 
-Blamed = Literal["kernel", "data", "neither"]
-"""What the reference evaluator, which runs the model with reference.py, shows to be wrong."""
+Blamed = Literal["runtime", "kernel or reference", "data", "neither"]
+"""What the reference evaluator shows to be wrong. It runs the model with reference.py in place of custom nodes, so that
+only where the model has none it is a voice apart from the reference."""
 
 _BLAMED: Mapping[Blamed, str] = {
-    "kernel": "agrees with the expected output: the kernel is wrong",
+    "runtime": "runs no reference.py here, and agrees with the expected output: ONNX Runtime is wrong",
+    "kernel or reference": "agrees with the expected output: ",
     "data": "agrees with ONNX Runtime: the test data are stale or the reference has changed (python -m opmatrix data), "
     "or the model does not hold the attributes of the case (python -m opmatrix export)",
     "neither": "agrees with neither: look at the model first, then at the kernel",
 }
 
 
+def two_voices(judge: Judge) -> str:
+    """Return what follows from a difference between kernel and reference where no third voice is known."""
+    return f"kernel or reference{'' if judge.precision == 'declared dtype' else f' (in {judge.precision})'} is wrong"
+
+
 # A kernel in torch.
 
 
-def mismatch(subject: str, comparison: Comparison, *, replay: str) -> str:
+def mismatch(subject: str, comparison: Comparison | str, *, replay: str) -> str:
     """Return the message of a mismatch, with the command that replays it."""
     return f"{subject}: {comparison}. Replay: {replay}"
 
@@ -44,14 +53,16 @@ def wrote_input(names: Sequence[str]) -> str:
     return f"the kernel wrote to its input {', '.join(map(repr, names))}"
 
 
-def differs(worst: Comparison, *, only: Sequence[str], blamed: Blamed, ignored: str = "") -> str:
+def differs(worst: Comparison, *, only: Sequence[str], blamed: Blamed, judge: Judge, ignored: str = "") -> str:
     """Return how runs differ from the expected output.
 
-    `only` names the runs, where others agree. `ignored`, the message about ignored attributes, explains why the
-    reference evaluator agrees with ONNX Runtime.
+    `only` names the runs, where others agree. `judge` is the precision of the expected output. `ignored`, the message
+    about ignored attributes, explains why the reference evaluator agrees with ONNX Runtime.
     """
     runs = f" (only in these runs: {'; '.join(only)})" if only else ""
     evaluator = f"agrees with ONNX Runtime: {ignored}" if ignored and blamed == "data" else _BLAMED[blamed]
+    if blamed == "kernel or reference":
+        evaluator += two_voices(judge)
     return f"{worst}{runs}. The reference evaluator {evaluator}"
 
 
@@ -92,6 +103,12 @@ def wrong_among_threads(found: Comparison | str) -> str:
         f"right alone, and wrong while other threads run the same session: {found}. The kernel shares a "
         "buffer between calls; make it local, or let ONNX Runtime allocate it"
     )
+
+
+def voices_differ(voices: Voices, *, only: Sequence[str] = ()) -> str:
+    """Return who is alone of three voices, or "" where all agree. `only` names the runs, where others agree."""
+    runs = f" (only in these runs: {'; '.join(only)})" if only and str(voices) else ""
+    return f"{voices}{runs}"
 
 
 def evaluator_differs(evaluated: Comparison) -> str:

@@ -15,7 +15,7 @@ from opmatrix.declaration.size_expressions import size_owners
 from opmatrix.declaration.torch_signature import DTYPES, dtype_of, is_required
 from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, given
 from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.case_arrays import case_arrays, elements
+from opmatrix.testdata.case_arrays import case_arrays, described, elements
 from opmatrix.testdata.numpy_reference import Argument
 
 ELEMENTS = 4096  # of a tensor of the valid call, at most
@@ -52,7 +52,7 @@ def valid_call(operator: Operator) -> Call:
         for m in operator.models
         if not m.unsupported
         for c in m.cases
-        if all(0 < n <= ELEMENTS for n in elements(c))
+        if all(0 < n <= ELEMENTS for n in elements(c)) and described(c)
     ]
     model, case = max(candidates, key=lambda found: sum(len(given(found[1], i.name)) for i in spec.inputs))
     return Call(model=model, inputs=tuple(case_arguments(spec, case, case_arrays(spec, model, case))))
