@@ -121,7 +121,7 @@ def _faults(case: CaseRuns, runs: Sequence[Run], evaluated: Comparison) -> Itera
         worst = max(wrong, key=lambda r: (bool(r.comparison.problem), r.comparison.tolerance_used))
         # The reference evaluator runs the same model, with the reference in place of the kernel.
         only = [] if len(wrong) == len(runs) else [r.name for r in wrong]
-        if case.vectors and evaluated.ok:
+        if case.vectors and (evaluated.ok or case.independent):
             yield case_message.voices_differ(_voices(case, worst), only=only)
         else:
             blamed = _blamed(case, worst, evaluated)

@@ -35,7 +35,7 @@ class Voices:
             return f"{found}. {first.capitalize()} and {second} disagree; {third} {verb} with both"
         ((alone,),) = [{*wrong[0][1:3]} & {*wrong[1][1:3]}]
         found = wrong[1][0]  # with the vectors, whose value is then the expected one
-        others = " and ".join(sorted({first, second, third} - {alone}, key=lambda voice: voice == vectors))
+        others = " and ".join(sorted({first, second, third} - {alone}, key=lambda voice: (voice == vectors, voice)))
         if alone == vectors:
             return f"{found}. The vectors ({self.source}) alone differ: {others} agree"
         return f"{found}. The {alone} alone differs: {others} agree"
