@@ -18,6 +18,8 @@ from opmatrix.testdata.dtypes import numpy_dtype
 Precision = Literal["declared dtype", "float64", "longdouble"]
 """The dtype in which a reference is evaluated: that of its inputs, or one to which the floating ones are widened."""
 
+FLOATS: tuple[DType, ...] = ("float16", "bfloat16", "float32", "float64")
+
 # The reference's argument for one input: None for an absent one, a tuple for a variadic one.
 Argument = Array | tuple[Array, ...] | None
 
@@ -106,8 +108,7 @@ def widened(inputs: Sequence[Argument], precision: Precision) -> tuple[Argument,
 
 
 def _widened(array: Array, precision: Precision) -> Array:
-    floating = array.dtype.kind == "f" or dtype_name(array) == "bfloat16"
-    return array.astype(precision) if floating and precision != "declared dtype" else array
+    return array.astype(precision) if dtype_name(array) in FLOATS and precision != "declared dtype" else array
 
 
 def _types(spec: OpSpec, inputs: Sequence[Argument]) -> dict[str, DType]:

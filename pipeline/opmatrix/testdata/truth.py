@@ -21,9 +21,7 @@ from opmatrix.errors import DataError, missing
 from opmatrix.spec import AttributeValue, DType, OpSpec, Tolerance
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.compare import compare
-from opmatrix.testdata.numpy_reference import Argument, Precision, Reference, widened
-
-FLOATS = ("float16", "bfloat16", "float32", "float64")
+from opmatrix.testdata.numpy_reference import FLOATS, Argument, Precision, Reference, widened
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,7 @@ from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import case_array
 from opmatrix.testdata.dtypes import numpy_dtype
-
-FLOATS = ("float16", "bfloat16", "float32", "float64")
+from opmatrix.testdata.numpy_reference import FLOATS
 
 
 def read_case(spec: OpSpec, model: Model, case: Case, *, folder: Path) -> tuple[list[Array], tuple[Array, ...]]:

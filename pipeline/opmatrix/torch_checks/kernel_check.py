@@ -111,6 +111,12 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def call(check: CaseCheck) -> list[Array]:
+    """Return the outputs of the kernel on one thread."""
+    with threads(1):
+        return _call(check, tensors(check.spec, check.model, check.case, list(check.data.inputs.values())))
+
+
 def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
     given = arguments(check.spec, check.case, inputs)
     operator = partial(check.overload, **torch_attributes(check.spec, check.model))
