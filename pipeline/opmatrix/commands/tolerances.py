@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opmatrix.commands.base import CommandBase
+from opmatrix.commands.base import CommandBase, end_with_pipe
 from opmatrix.engine.lock import hold
-from opmatrix.errors import UsageError
+from opmatrix.errors import UsageError, printable
 
 
 class Tolerances(CommandBase):
@@ -28,7 +28,9 @@ class Tolerances(CommandBase):
             raise UsageError(f"doit tolerances takes one operator, and was given {len(args)}")
         with hold(self._paths.lock):
             command = [sys.executable, "-m", "opmatrix", "tolerances", args[0]]
-            code = subprocess.run(command, cwd=self._paths.root).returncode
-        if code < 0:
-            print(f"doit tolerances: the process died of signal {-code}. Run `doit {args[0]}`", file=sys.stderr)
-        return code if code >= 0 else 1
+            done = subprocess.run(command, cwd=self._paths.root, stdout=subprocess.PIPE, text=True, errors="replace")
+        end_with_pipe()
+        print(printable(done.stdout), end="")
+        if done.returncode < 0:
+            print(f"doit tolerances: the process died of signal {-done.returncode}", file=sys.stderr)
+        return done.returncode if done.returncode >= 0 else 1

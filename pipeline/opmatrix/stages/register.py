@@ -18,6 +18,7 @@ from opmatrix import step_log, verdict
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
 from opmatrix.project.paths import Paths
+from opmatrix.testdata.case_message import tells_who
 from opmatrix.testdata.onnx_dataset import read
 from opmatrix.testdata.truth import read_judges
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
@@ -119,6 +120,7 @@ def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[
                 faults[case.name] = "\n".join(problems)
             results.append({"model": model.name, "case": case.name, **result})
     if faults:
+        faults = dict(sorted(faults.items(), key=lambda fault: not tells_who(fault[1])))
         where = f"each by python -m opmatrix register {operator.name} --part kernel --case NAME"
         raise RegisterError(step_log.summarize_faults(faults, subject=f"{operator.name} in torch", where=where))
     return results

@@ -142,16 +142,25 @@ def published(version: int, detail: str) -> str:
 
 def detail(cases: Sequence[CaseResult]) -> str:
     """Return the detail of a verdict: how many cases are wrong, and the message of the first."""
-    wrong = [case for case in cases if case.outcome in WRONG]
+    wrong = _most_telling_first(cases)
     return f"{len(wrong)} of {len(cases)} cases; {wrong[0].case}: {wrong[0].detail}" if wrong else ""
+
+
+def tells_who(message: str) -> bool:
+    """Return whether a message names the one of three voices that is alone."""
+    return " alone differ" in message
+
+
+def _most_telling_first(cases: Sequence[CaseResult]) -> list[CaseResult]:
+    """Return the wrong cases, first those that name the one of three voices that is alone."""
+    return sorted((case for case in cases if case.outcome in WRONG), key=lambda case: not tells_who(case.detail))
 
 
 def faults(found: Verdict) -> dict[str, str]:
     """Return one line per fault, by the names of the cases that have it."""
     by_detail: dict[str, list[str]] = {}
-    for result in found.cases:
-        if result.outcome in WRONG:
-            by_detail.setdefault(result.detail, []).append(result.case)
+    for result in _most_telling_first(found.cases):
+        by_detail.setdefault(result.detail, []).append(result.case)
     if not by_detail:
         return {"": f"{found}: {found.detail}"}
     lines = {}
