@@ -33,7 +33,12 @@ def test_errors_are_absolute_relative_in_ulp_and_scaled() -> None:
 
 @pytest.mark.parametrize(
     ("actual", "expected"),
-    [(array(math.nan), array(1.0)), (array(1.0), array(math.inf)), (array(1.0, 2.0), array(1.0)), (array(1.0), np.ones(1))],
+    [
+        (array(math.nan), array(1.0)),
+        (array(1.0), array(math.inf)),
+        (array(1.0, 2.0), array(1.0)),
+        (array(1.0), np.ones(1)),
+    ],
 )
 def test_what_no_tolerance_accepts_is_infinite(actual: Array, expected: Array) -> None:
     found = measure(actual, expected, tolerance=ANY, scale=1.0)

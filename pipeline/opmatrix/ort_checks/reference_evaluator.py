@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,11 @@ class ReferenceRun:
         except Exception as error:  # the operators of ReferenceEvaluator may raise anything
             raise VerifyError(f"the reference evaluator cannot read the model: {error}") from error
         custom = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
-        self.independent = not any((node.domain, node.op_type) in custom for node in model.graph.node)
+        self.independent = not any(
+            (node.domain, node.op_type) in custom
+            for nodes in (model.graph.node, *(function.node for function in model.functions))
+            for node in _with_subgraphs(nodes)
+        )
 
     def run(self, output_names: None, inputs: Mapping[str, Array], /) -> Sequence[Array]:
         """Evaluate the model. Raises VerifyError with the message of the operator that failed."""
@@ -58,6 +62,15 @@ class ReferenceRun:
             return reference(tuple(arguments(spec, inputs)), defaults | given, precision=precision)
 
         return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "_run": _run})
+
+
+def _with_subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes, and those within the branches of If and the bodies of loops."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _with_subgraphs(graph.node)
 
 
 def _as_declared(attribute: Attribute, value: Any) -> AttributeValue:

@@ -45,7 +45,7 @@ def scale(outputs: Sequence[Array]) -> float:
 def measure(actual: Array, expected: Array, *, tolerance: Tolerance, scale: float) -> Measured:
     """Return the errors of one output of one case."""
     found = compare(actual, expected, tolerance=tolerance)
-    if found.problem or expected.dtype == np.object_:
+    if found.problem or math.isinf(found.error) or expected.dtype == np.object_:
         return Measured() if found.ok else Measured(**dict.fromkeys(vars(Measured()), math.inf))
     size = _size(expected)
     with np.errstate(all="ignore"):
@@ -57,7 +57,7 @@ def measure(actual: Array, expected: Array, *, tolerance: Tolerance, scale: floa
         relative=float(np.max(relative, initial=0.0)),
         ulp=found.ulp,
         tolerance_used=found.tolerance_used,
-        scaled=max(float(np.max(error / (scale + size), initial=0.0)), math.inf if math.isinf(found.error) else 0.0),
+        scaled=float(np.max(error / (scale + size), initial=0.0)),
     )
 
 
