@@ -104,7 +104,17 @@ def evaluate(
         return Truth(outputs=plain, judge=_narrower(lower, why))
     if judge.precision == "longdouble" and not any(map(_is_longer, raw)):
         judge = Judge(precision="float64")  # it computes in float64 and returns the dtype of its input
-    return Truth(outputs=outputs, judge=judge)
+    kept = tuple(_rounded_once(*three) for three in zip(raw, outputs, plain, strict=True))
+    return Truth(outputs=kept, judge=judge)
+
+
+def _rounded_once(raw: Array, rounded: Array, plain: Array) -> Array:
+    """Return the rounded outputs, but the plain ones where they are as near to the wide value: a sum in longdouble is
+    rounded twice until it is float64, and then another neighbour than the right one may come out."""
+    with np.errstate(all="ignore"):
+        half = np.spacing(np.abs(rounded)).astype(raw.dtype) / 2 + np.spacing(np.abs(raw))
+        nearest = np.abs(plain.astype(raw.dtype) - raw) <= half
+    return np.where(nearest, plain, rounded)
 
 
 def _narrower(precision: Precision, reason: str) -> Judge:
