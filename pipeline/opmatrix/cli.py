@@ -304,6 +304,10 @@ STAGES: Mapping[str, Stage] = {
         "build a wheel of the operators that ship, and run them from it",
         _flag("--unverified", "skip the verification; the wheel's version and dist.json show that"),
     ),
+    "tolerances": (
+        "print the measured errors of an operator, and the tolerance that they call for", _OPERATOR,
+        _flag("--in-torch", "only those of the kernel in torch, as JSON"),
+    ),
     "report": (
         "show and write what is known about every cell",
         *(_argument(f"--{name}", f"as doit's variable: default, all, or {example}", default="default")

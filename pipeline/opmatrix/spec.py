@@ -392,6 +392,9 @@ class OpSpec(metaclass=_KeepsMistakes):
     """Operators whose nodes its lowering emits instead of one of its own."""
     headers: tuple[Headers, ...] = ()
     """Folders of third-party headers that its C++ files include."""
+    discontinuous: str = ""
+    """Why its floating outputs jump, such as ``"rounds x / step"``: the reference is then evaluated in the declared
+    dtype, not in float64. Empty: they do not. Integer and bool outputs need no word."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -438,7 +441,38 @@ class Values(metaclass=_KeepsMistakes):
     """Memory layout in torch."""
 
 
-Tensor = Random | Values
+@dataclass(frozen=True, kw_only=True)
+class FromVectors(metaclass=_KeepsMistakes):
+    """A tensor whose values are in the file of the case's `expected`; its shape is needed before the file is read.
+
+    Example:
+        >>> shape_of(FromVectors(shape=(2, 6, 4)))
+        (2, 6, 4)
+    """
+
+    shape: tuple[int, ...]
+    """Sizes, as in the file."""
+    layout: MemoryLayout = "contiguous"
+    """Memory layout in torch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vectors(metaclass=_KeepsMistakes):
+    """Inputs and expected outputs that were computed elsewhere, such as the original's own test vectors.
+
+    Example:
+        >>> original = Vectors(path="vectors/two_groups.npz", source="example.org/groupnorm 1.2", licence="MIT")
+    """
+
+    path: str
+    """Below ops/<name>/: an .npz with inputs and outputs by name, or a folder of ONNX test data (input_0.pb, ...)."""
+    source: str
+    """Who computed them, with what; it is in the messages."""
+    licence: str
+    """The licence of the file."""
+
+
+Tensor = Random | Values | FromVectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -456,6 +490,8 @@ class Case(metaclass=_KeepsMistakes):
     """Letters, digits and _; unique within the operator."""
     inputs: Mapping[str, Tensor | tuple[Tensor, ...] | None]
     """A tensor for each input; None or no entry for an absent input, a tuple for a variadic one."""
+    expected: Vectors | None = None
+    """Outputs from elsewhere, a third voice beside reference and kernel; inputs are then `FromVectors` or `Values`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -507,7 +543,7 @@ class Model(metaclass=_KeepsMistakes):
 
 def shape_of(tensor: Tensor) -> tuple[int, ...]:
     """Return the shape of a described tensor; of a ragged `Values`, the shape along its first elements."""
-    if isinstance(tensor, Random):
+    if not isinstance(tensor, Values):
         return tensor.shape
     shape: list[int] = []
     values: Nested = tensor.values

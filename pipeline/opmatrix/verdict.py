@@ -31,7 +31,9 @@ class CaseResult:
     """One case of a verdict. `error` is the largest absolute error over all runs, `ulp` the largest one in units in the
     last place of the expected value, `tolerance_used` the largest part of a tolerance (1.0 is just allowed). All are
     None for a case that did not run. `error` and `tolerance_used` are inf for a mismatch that has none: an error where
-    the tolerance is 0, a NaN or an infinity on one side, another dtype or shape. JSON has null for both.
+    the tolerance is 0, a NaN or an infinity on one side, another dtype or shape. JSON has null for both. `judged_in` is
+    the precision in which the reference was evaluated, with the reason where it is the declared dtype; "" for a case
+    that did not run.
     """
 
     case: str
@@ -41,6 +43,7 @@ class CaseResult:
     ulp: float | None = None
     tolerance_used: float | None = None
     detail: str = ""
+    judged_in: str = ""
 
     def __post_init__(self) -> None:
         if self.outcome == "mismatched":

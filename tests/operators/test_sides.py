@@ -29,7 +29,7 @@ RATE = "const double rate = 1 / sqrt(m.variance + static_cast<double>(epsilon));
 THE_RATE = re.compile(re.escape(RATE))
 
 IN_TORCH = "of 12 elements differ beyond rtol=1e-06 atol=1e-06; worst at ("
-IN_ORT = "The reference evaluator agrees with the expected output: the kernel is wrong"
+IN_ORT = "The reference evaluator agrees with the expected output: kernel or reference (in float64) is wrong"
 THREADS = "the call with 4 threads (float32 tensor 0) is another one: "
 
 # File, old text, planted text; the messages of register and verify.

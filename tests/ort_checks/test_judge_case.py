@@ -10,6 +10,7 @@ import pytest
 from opmatrix.ort_checks.judge_case import CaseJudgement, CaseRuns, Outputs, judge_case
 from opmatrix.spec import DType, Tolerance
 from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.truth import Judge
 
 RIGHT = np.array([[1.0, math.nan, math.inf], [4.0, 5.0, 6.0]], np.float32)
 TOLERANCES: dict[DType, Tolerance] = {"float32": Tolerance(rtol=1e-3, atol=1e-5)}
@@ -29,6 +30,9 @@ def check(
     expected: Array = RIGHT,
     evaluated: Array = RIGHT,
     overwritten: tuple[str, ...] = (),
+    independent: bool = False,
+    vectors: Outputs = (),
+    judge: Judge = Judge(precision="declared dtype"),  # noqa: B008 - it is frozen
 ) -> CaseJudgement:
     runs = dict.fromkeys(SETTINGS, ((everywhere,), (everywhere,))) | (outputs or {})
     return judge_case(
@@ -39,6 +43,10 @@ def check(
             evaluated=(evaluated,),
             tolerances=TOLERANCES,
             overwritten=overwritten,
+            independent=independent,
+            vectors=vectors,
+            source="paper",
+            judge=judge,
         )
     )
 
@@ -53,8 +61,41 @@ def test_equal_results_have_no_message() -> None:
 def test_a_wrong_kernel_is_named() -> None:
     assert check(everywhere=wrong()).detail == (
         "1 of 6 elements differs beyond rtol=0.001 atol=1e-05; worst at (1, 1): expected 5.0, got 5.5. "
-        "The reference evaluator agrees with the expected output: the kernel is wrong"
+        "The reference evaluator agrees with the expected output: kernel or reference is wrong"
     )
+
+
+def test_a_model_without_custom_nodes_has_an_evaluator_apart_from_the_reference() -> None:
+    detail = check(everywhere=wrong(), independent=True).detail
+    assert detail.endswith("runs no reference.py here, and agrees with the expected output: ONNX Runtime is wrong")
+
+
+THREE = {
+    "the reference": (RIGHT, wrong(), RIGHT, "The reference alone differs: kernel and the vectors (paper) agree"),
+    "the kernel": (wrong(), RIGHT, RIGHT, "The kernel alone differs: reference and the vectors (paper) agree"),
+    "the vectors": (RIGHT, RIGHT, wrong(), "The vectors (paper) alone differ: kernel and reference agree"),
+    "all": (wrong(), RIGHT, wrong(value=7.0), "Reference, kernel and the vectors (paper) all differ"),
+    "none": (RIGHT, RIGHT, RIGHT, ""),
+}
+
+
+@pytest.mark.parametrize("alone", THREE)
+def test_the_one_of_three_voices_that_is_alone_is_named(alone: str) -> None:
+    kernel, reference, vectors, message = THREE[alone]
+    found = check(everywhere=kernel, expected=reference, evaluated=reference, vectors=(vectors,)).detail
+    assert found.endswith(message) and bool(found) == bool(message)
+
+
+def test_a_voice_between_two_others_is_alone_with_none() -> None:
+    """The tolerance, 0.005, is between the outer two and not between neighbours."""
+    outer, other = wrong(value=5.004), wrong(value=4.996)
+    found = check(everywhere=outer, expected=other, evaluated=other, vectors=(RIGHT,)).detail
+    assert found.endswith("Reference and kernel disagree; the vectors (paper) agree with both")
+
+
+def test_the_precision_of_the_reference_is_named() -> None:
+    detail = check(everywhere=wrong(), judge=Judge(precision="float64")).detail
+    assert detail.endswith(": kernel or reference (in float64) is wrong")
 
 
 @pytest.mark.parametrize("value", [0.0, math.inf, -math.inf])

@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "why": "opmatrix.commands.status:Why",
     "list": "opmatrix.commands.status:List",
     "check": "opmatrix.commands.check:Check",
+    "tolerances": "opmatrix.commands.tolerances:Tolerances",
     "clean": "opmatrix.commands.state:Clean",
     "forget": "opmatrix.commands.state:Forget",
     "ignore": "opmatrix.commands.state:Ignore",

@@ -9,6 +9,8 @@ from opmatrix.spec import DType, Tolerance
 from opmatrix.testdata import case_message
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.compare import EXACT, Comparison, compare, first_difference
+from opmatrix.testdata.truth import Judge
+from opmatrix.testdata.voices import Voices
 
 Outputs = tuple[Array, ...]
 
@@ -21,7 +23,9 @@ class CaseRuns:
     """The runs of one case.
 
     `names` are the outputs' names. `outputs` has, per setting of ONNX Runtime, the outputs of two runs in one session.
-    `evaluated` are the outputs of the reference evaluator. `overwritten` names the inputs that the runs changed.
+    `evaluated` are the outputs of the reference evaluator, which is `independent` where it runs no reference.py.
+    `judge`: the precision of the expected outputs. `vectors`: the outputs from elsewhere, or none, of the `source`.
+    `overwritten` names the inputs that the runs changed.
     `concurrent` is the difference or the error when several threads use the session; `ignored` is the message about
     attributes that the lowering ignores.
     """
@@ -31,6 +35,10 @@ class CaseRuns:
     outputs: Mapping[str, tuple[Outputs, Outputs]]
     evaluated: Outputs
     tolerances: Mapping[DType, Tolerance]
+    independent: bool = False
+    judge: Judge = Judge(precision="declared dtype")  # noqa: RUF009 - it is frozen
+    vectors: Outputs = ()
+    source: str = ""
     overwritten: Sequence[str] = ()
     concurrent: Comparison | str | None = None
     ignored: str = ""
@@ -84,6 +92,22 @@ def _worst(case: CaseRuns, actual: Outputs, expected: Outputs) -> Comparison:
     return max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
 
 
+def _blamed(case: CaseRuns, worst: Run, evaluated: Comparison) -> case_message.Blamed:
+    """Return what is wrong where no outputs from elsewhere are known, or where the model computes something else."""
+    if evaluated.ok:
+        return "runtime" if case.independent else "kernel or reference"
+    return "data" if _worst(case, worst.outputs, case.evaluated).ok else "neither"
+
+
+def _voices(case: CaseRuns, run: Run) -> Voices:
+    return Voices(
+        reference_kernel=run.comparison,
+        reference_vectors=_worst(case, case.expected, case.vectors),
+        kernel_vectors=_worst(case, run.outputs, case.vectors),
+        source=case.source,
+    )
+
+
 def _subjects(case: CaseRuns) -> Sequence[str]:
     """Return how the message of each output begins: with its name, where there are several."""
     return [f"output {name!r}: " if len(case.names) > 1 else "" for name in case.names]
@@ -96,13 +120,16 @@ def _faults(case: CaseRuns, runs: Sequence[Run], evaluated: Comparison) -> Itera
     if wrong := [r for r in runs if not r.comparison.ok]:
         worst = max(wrong, key=lambda r: (bool(r.comparison.problem), r.comparison.tolerance_used))
         # The reference evaluator runs the same model, with the reference in place of the kernel.
-        agrees_with_ort = not evaluated.ok and _worst(case, worst.outputs, case.evaluated).ok
-        yield case_message.differs(
-            worst.comparison,
-            only=[] if len(wrong) == len(runs) else [r.name for r in wrong],
-            blamed="kernel" if evaluated.ok else "data" if agrees_with_ort else "neither",
-            ignored=case.ignored,
-        )
+        only = [] if len(wrong) == len(runs) else [r.name for r in wrong]
+        if case.vectors and (evaluated.ok or case.independent):
+            yield case_message.voices_differ(_voices(case, worst), only=only)
+        else:
+            blamed = _blamed(case, worst, evaluated)
+            yield case_message.differs(
+                worst.comparison, only=only, blamed=blamed, judge=case.judge, ignored=case.ignored
+            )
+    elif case.vectors and (message := case_message.voices_differ(_voices(case, runs[0]))):
+        yield message
     for setting, (first, again) in case.outputs.items():
         if found := first_difference(first, again, _subjects(case)):
             yield case_message.not_repeatable(setting, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,32 @@ from opmatrix.declaration.torch_signature import as_float32
 from opmatrix.errors import VerifyError
 from opmatrix.spec import Attribute, AttributeValue, OpSpec
 from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.testdata.numpy_reference import Precision, Reference
 
 
 class ReferenceRun:
-    """A model in onnx.reference.ReferenceEvaluator; a `Session`."""
+    """A model in onnx.reference.ReferenceEvaluator; a `Session`.
+
+    `precision`: in which the reference of the first operator is evaluated, as it was for the test data. `independent`:
+    whether no node is evaluated by a reference.py.
+    """
+
+    precision: Precision = "declared dtype"
 
     def __init__(self, model: onnx.ModelProto, operators: Sequence[tuple[OpSpec, Reference]]) -> None:
         """Raises VerifyError for a node that neither onnx.reference nor `operators` implements."""
         try:
-            self._evaluator = ReferenceEvaluator(model, new_ops=[_op_run(*operator) for operator in operators])
+            self._evaluator = ReferenceEvaluator(
+                model, new_ops=[self._op_run(*o, own=o is operators[0]) for o in operators]
+            )
         except Exception as error:  # the operators of ReferenceEvaluator may raise anything
             raise VerifyError(f"the reference evaluator cannot read the model: {error}") from error
+        custom = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
+        self.independent = not any(
+            (node.domain, node.op_type) in custom
+            for nodes in (model.graph.node, *(function.node for function in model.functions))
+            for node in _with_subgraphs(nodes)
+        )
 
     def run(self, output_names: None, inputs: Mapping[str, Array], /) -> Sequence[Array]:
         """Evaluate the model. Raises VerifyError with the message of the operator that failed."""
@@ -36,18 +50,27 @@ class ReferenceRun:
         except Exception as error:
             raise VerifyError(f"the reference evaluator cannot run the model: {error}") from error
 
+    def _op_run(self, spec: OpSpec, reference: Reference, *, own: bool) -> type[OpRun]:
+        """Return the class that onnx.reference runs for the op type of the same name."""
+        # A node may leave out an attribute that has its default; reference.py has no defaults.
+        defaults = {a.name: as_float32(a, a.default) for a in spec.attributes if a.default is not None}
+        declared = {a.name: a for a in spec.attributes}
 
-def _op_run(spec: OpSpec, reference: Reference) -> type[OpRun]:
-    """Return the class that onnx.reference runs for the op type of the same name."""
-    # A node may leave out an attribute that has its default; reference.py has no defaults.
-    defaults = {a.name: as_float32(a, a.default) for a in spec.attributes if a.default is not None}
-    declared = {a.name: a for a in spec.attributes}
+        def _run(_: OpRun, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:
+            given = {n: _as_declared(declared[n], v) for n, v in attributes.items() if n in declared and v is not None}
+            precision = self.precision if own else "declared dtype"
+            return reference(tuple(arguments(spec, inputs)), defaults | given, precision=precision)
 
-    def _run(self: OpRun, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:
-        given = {n: _as_declared(declared[n], v) for n, v in attributes.items() if n in declared and v is not None}
-        return reference(tuple(arguments(spec, inputs)), defaults | given)
+        return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "_run": _run})
 
-    return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "_run": _run})
+
+def _with_subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes, and those within the branches of If and the bodies of loops."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _with_subgraphs(graph.node)
 
 
 def _as_declared(attribute: Attribute, value: Any) -> AttributeValue:

@@ -62,12 +62,16 @@ class ModelRunner:
                 )
         fed = {name: array.copy() for name, array in data.inputs.items()}
         outputs = {setting: (call(s, fed), call(s, fed)) for setting, s in self._sessions.items()}
+        self._evaluator.precision = data.judge.precision
         overwritten = [name for name, array in fed.items() if array.tobytes() != data.inputs[name].tobytes()]
         return CaseRuns(
             names=list(data.outputs),
             expected=tuple(data.outputs.values()),
             outputs=outputs,
             evaluated=call(self._evaluator, data.inputs),
+            independent=self._evaluator.independent,
+            judge=data.judge,
+            vectors=tuple(data.vectors.values()),
             tolerances=tolerances,
             overwritten=overwritten,
         )

@@ -245,9 +245,20 @@ class OperatorPlan:
             for model in self.operator.models
             for n, case in enumerate(model.cases)
             for folder in (self.layout.data(self.name, model.name, n),)  # once: making thousands of paths is slow
-            for kind, parts in (("input", graph_inputs(self.spec, model, case)), ("output", self.spec.outputs))
+            for kind, parts in (
+                ("input", graph_inputs(self.spec, model, case)),
+                ("output", self.spec.outputs),
+                *((("vectors", self.spec.outputs),) if case.expected else ()),
+            )
             for k in range(len(parts))
         )
+
+    @cached_property
+    def vectors(self) -> tuple[Path, ...]:
+        """The files with outputs from elsewhere that are there; a missing one is named by the stage."""
+        cases = (case for model in self.operator.models for case in model.cases)
+        named = dict.fromkeys(self.layout.op(self.name) / case.expected.path for case in cases if case.expected)
+        return tuple(file for p in named for file in (sorted(p.glob("*.pb")) if p.is_dir() else [p]) if file.is_file())
 
     @cached_property
     def published_files(self) -> tuple[Path, ...]:

@@ -270,7 +270,7 @@ def _compile_alone(op: OperatorPlan, torch: str) -> Step:
 def _data(op: OperatorPlan) -> Step:
     return op.step(
         "data",
-        reads=[op.layout.reference(op.name)],
+        reads=[op.layout.reference(op.name), *op.vectors],
         writes=[op.layout.data_manifest(op.name), *op.data_files],
         server="onnx",
         spec=op.keys.runtime_key,

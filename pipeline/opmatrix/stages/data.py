@@ -18,22 +18,28 @@ from opmatrix.errors import DataError
 from opmatrix.files import digests_by_path, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeValue, Case, Model, OpSpec, shape_of
-from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata import onnx_dataset, truth
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
 from opmatrix.testdata.numpy_reference import Argument, Reference
 from opmatrix.testdata.onnx_dataset import DataSet
+from opmatrix.testdata.truth import Judge
+from opmatrix.testdata.vectors import read_case
 
 
 def run(layout: Paths, operator: Operator) -> None:
     """Write all data sets, remove surplus ones. Raises DataError with all unusable cases and then writes nothing."""
     reference = Reference(layout, operator.spec)
     made: dict[Path, DataSet] = {}
+    judges: dict[Path, Judge] = {}
     mistakes: dict[str, list[str]] = {}
     for model in operator.models:
         for index, case in enumerate(model.cases):
+            folder = layout.data(operator.name, model.name, index)
             try:
-                made[layout.data(operator.name, model.name, index)] = _data_set(operator.spec, model, case, reference)
+                made[folder], judges[folder] = _data_set(
+                    operator.spec, model, case, reference, layout.op(operator.name)
+                )
             except DataError as error:
                 mistakes.setdefault(str(error), []).append(case.name)
     if mistakes:
@@ -42,7 +48,8 @@ def run(layout: Paths, operator: Operator) -> None:
     for folder, data in made.items():
         onnx_dataset.write(folder, data)
     _remove_surplus(made)
-    _write_manifest(layout.data_manifest(operator.name), made)
+    _print_fallbacks(layout, operator, judges)
+    _write_manifest(layout.data_manifest(operator.name), made, judges)
 
 
 def _line(path: Path, text: str, first: str, *others: str) -> str:
@@ -51,27 +58,43 @@ def _line(path: Path, text: str, first: str, *others: str) -> str:
     return f"{path}: case {first!r}: {text.rstrip('.') if others else text}{also}"
 
 
-def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference) -> DataSet:
+def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference, folder: Path) -> tuple[DataSet, Judge]:
     fed = graph_inputs(spec, model, case)
-    inputs = case_arrays(spec, model, case)
-    expected = _expected(spec, model, reference, tuple(case_arguments(spec, case, inputs)))
+    vectors: tuple[Array, ...] = ()
+    if case.expected:
+        inputs, vectors = read_case(spec, model, case, folder=folder)
+    else:
+        inputs = case_arrays(spec, model, case)
+    expected, judge = _expected(spec, model, reference, tuple(case_arguments(spec, case, inputs)))
     _check_shapes(spec, fed, attribute_values(spec, model), expected)
-    return DataSet(
+    for part, output, vector in zip(spec.outputs, expected, vectors, strict=False):  # there may be none
+        if output.shape != vector.shape:
+            has = f"the vectors ({case.expected.source if case.expected else ''}) have {vector.shape}"
+            raise DataError(f"the reference gives {part.name!r} the shape {output.shape}, {has}")
+    names = [model.names.get(part.name, part.name) for part in spec.outputs]
+    data = DataSet(
         inputs={feed.name: made for feed, made in zip(fed, inputs, strict=True)},
-        outputs={model.names.get(o.name, o.name): made for o, made in zip(spec.outputs, expected, strict=True)},
+        outputs=dict(zip(names, expected, strict=True)),
+        vectors=dict(zip(names, vectors, strict=bool(vectors))),
     )
+    return data, judge
 
 
-def _expected(spec: OpSpec, model: Model, reference: Reference, arguments: tuple[Argument, ...]) -> tuple[Array, ...]:
-    """Return the outputs of the model: those of the operator, or of `Model.around`."""
+def _expected(
+    spec: OpSpec, model: Model, reference: Reference, arguments: tuple[Argument, ...]
+) -> tuple[tuple[Array, ...], Judge]:
+    """Return the outputs of the model, those of the operator or of `Model.around`, and what judged the operator's."""
     attributes = reference_attributes(spec, model)
     if model.around is None:
-        return reference(arguments, attributes)
-    one = len(spec.outputs) == 1
+        found = truth.evaluate(reference, spec, model.types, arguments, attributes)
+        return found.outputs, found.judge
+    one, judge = len(spec.outputs) == 1, truth.declared_judge(spec, model.types)
 
     def op(*arguments: Argument) -> Array | tuple[Array, ...]:
-        outputs = reference(arguments, attributes)
-        return outputs[0] if one else outputs
+        nonlocal judge
+        found = truth.evaluate(reference, spec, model.types, arguments, attributes)
+        judge = found.judge
+        return found.outputs[0] if one else found.outputs
 
     made = model.around(op, *arguments)
     outputs = (np.asarray(made),) if one else tuple(map(np.asarray, made))
@@ -80,7 +103,7 @@ def _expected(spec: OpSpec, model: Model, reference: Reference, arguments: tuple
             raise DataError(
                 f"{model.around.__name__}() gives {part.name!r} as {dtype_name(output)}, declared: {declared}"
             )
-    return outputs
+    return outputs, judge
 
 
 def _check_shapes(
@@ -109,10 +132,27 @@ def _check_shapes(
                                 f"has {name}, which is {size} in {first!r}")  # fmt: skip
 
 
-def _write_manifest(path: Path, folders: Iterable[Path]) -> None:
-    """Write the hash of every file: the steps of all cells read this one instead of hundreds."""
+def _print_fallbacks(layout: Paths, operator: Operator, judges: Mapping[Path, Judge]) -> None:
+    """Print why cases are judged in the declared dtype although the declaration allows more, with their names."""
+    cases: dict[str, list[str]] = {}
+    for model in operator.models:
+        if truth.declared_judge(operator.spec, model.types).reason:
+            continue
+        for index, case in enumerate(model.cases):
+            judge = judges[layout.data(operator.name, model.name, index)]
+            if judge.reason:
+                cases.setdefault(str(judge), []).append(case.name)
+    for judged, names in cases.items():
+        print(f"judged in the {judged}: case {', '.join(names)}")
+
+
+def _write_manifest(path: Path, folders: Iterable[Path], judges: Mapping[Path, Judge]) -> None:
+    """Write the hash of every file, since the steps of all cells read this one instead of hundreds, and the precision
+    in which the reference of each data set was evaluated."""
     files = sorted(file for folder in folders for file in folder.iterdir())
-    write_text(path, json.dumps(digests_by_path(files, path.parent), indent=1) + "\n")
+    digests = digests_by_path(files, path.parent)
+    judged_in = {str(folder.relative_to(path.parent)): vars(judge) for folder, judge in judges.items()}
+    write_text(path, json.dumps({"files": digests, "judged_in": judged_in}, indent=1) + "\n")
 
 
 def _remove_surplus(written: Mapping[Path, DataSet]) -> None:

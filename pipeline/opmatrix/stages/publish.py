@@ -22,7 +22,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeKind, Case, Model, given, shape_of
 from opmatrix.testdata import onnx_dataset
 from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
+from opmatrix.testdata.case_arrays import case_arrays, described, reference_attributes
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 
@@ -66,7 +66,7 @@ def _chosen(operator: Operator, version: int) -> tuple[Model, Case]:
     usable = (m for m in operator.models if not m.unsupported and not m.around)
     models = [m for m in usable if schema_versions.version_at(spec, m.domain_version) == version]
     models.sort(key=lambda m: not new & m.attributes.keys())
-    cases = [(m, c) for m in models for c in m.cases if _elements(c)]
+    cases = [(m, c) for m in models for c in m.cases if _elements(c) and described(c)]
     if not cases:
         raise UsageError(
             f"{spec.name} has no case to keep for version {version}: add a model with "

@@ -19,7 +19,9 @@ from opmatrix.declaration.checks import Part, register_parts
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import OpmatrixError, RegisterError, UsageError, did_you_mean
 from opmatrix.project.paths import Paths
+from opmatrix.testdata.case_message import tells_who
 from opmatrix.testdata.onnx_dataset import read
+from opmatrix.testdata.truth import read_judges
 from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
 from opmatrix.torch_library import features, load_library
 from opmatrix.torch_library.call import torch_minor
@@ -98,18 +100,21 @@ def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[
 def _kernel(layout: Paths, operator: Operator, only: str | None = None) -> list[dict[str, Any]]:
     loaded = load_library.load(layout, operator)  # keeps a definition in Python alive
     results, faults = [], {}
+    judges = read_judges(layout.data_manifest(operator.name))
     for model in operator.models:
         for index, case in enumerate(model.cases):
             if only not in (None, case.name):
                 continue
             step_log.now_running(f"case {case.name}")
-            data = read(layout.data(operator.name, model.name, index))
+            folder = layout.data(operator.name, model.name, index)
+            data = read(folder, judge=judges.get(folder))
             check = CaseCheck(spec=operator.spec, model=model, case=case, data=data, overload=loaded.overload)
             problems, result = check_case(check)
             if problems:
                 faults[case.name] = "\n".join(problems)
             results.append({"model": model.name, "case": case.name, **result})
     if faults:
+        faults = dict(sorted(faults.items(), key=lambda fault: not tells_who(fault[1])))
         where = f"each by python -m opmatrix register {operator.name} --part kernel --case NAME"
         raise RegisterError(step_log.summarize_faults(faults, subject=f"{operator.name} in torch", where=where))
     return results

@@ -31,6 +31,7 @@ from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 from opmatrix.testdata import case_message, onnx_dataset
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
+from opmatrix.testdata.truth import Judge, read_judges
 from opmatrix.verdict import WRONG, CaseResult, Outcome, Verdict, finite
 from opmatrix.version import minor
 
@@ -205,7 +206,7 @@ class CellVerifier:
             detail = case_message.reads_although_unreadable(declared)
             yield from (_result(model, case, "failed", detail) for case in asked)
             return
-        found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
+        found = {case.name: self._read(folder) for case, folder in zip(model.cases, folders, strict=True)}
         # Without a library there is no kernel whose state threads could share.
         shared = self.once and config.runtime.library
         concurrent = runner.run_concurrently(
@@ -222,10 +223,22 @@ class CellVerifier:
             except (VerifyError, DataError) as error:
                 yield _not_run(model, case, error, self.cell)
                 continue
-            judgement = judge_case(replace(runs, concurrent=concurrent.get(case.name), ignored=ignored))
+            source = case.expected.source if case.expected else ""
+            runs = replace(runs, concurrent=concurrent.get(case.name), ignored=ignored, source=source)
+            judgement = judge_case(runs)
             if self.only:
                 self._show(path, folders[model.cases.index(case)], judgement)
-            yield _judged(model, case, judgement)
+            yield replace(_judged(model, case, judgement), judged_in=str(data.judge))
+
+    def _read(self, folder: Path) -> DataSet | DataError:
+        try:
+            return onnx_dataset.read(folder, judge=self._judges.get(folder))
+        except DataError as error:
+            return error
+
+    @cached_property
+    def _judges(self) -> Mapping[Path, Judge]:
+        return read_judges(self.layout.data_manifest(self.operator.name))
 
     @cached_property
     def _manifest(self) -> Mapping[str, Any]:
@@ -243,13 +256,6 @@ class CellVerifier:
         runs = [(run.name, run.comparison) for run in judgement.runs]
         verified = not judgement.detail
         print(*case_message.replay_lines(model, data, runs, evaluated=judgement.evaluated, verified=verified), sep="\n")
-
-
-def _read(folder: Path) -> DataSet | DataError:
-    try:
-        return onnx_dataset.read(folder)
-    except DataError as error:
-        return error
 
 
 def _not_run(model: Model, case: Case, error: Exception, cell: Cell) -> CaseResult:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opmatrix.errors import DataError
-from opmatrix.spec import DType, Nested, Random, Scalar, Tensor, shape_of
+from opmatrix.spec import DType, FromVectors, Nested, Random, Scalar, Tensor, shape_of
 from opmatrix.testdata.dtypes import numpy_dtype
 
 Array = NDArray[Any]
@@ -39,6 +39,8 @@ def array(tensor: Tensor, dtype: DType, *, seed_of: str) -> Array:
     for ragged values, a special out of range, or a value that `dtype` cannot represent.
     """
     shape = shape_of(tensor)
+    if isinstance(tensor, FromVectors):
+        raise DataError("its values are in the file of the case's `expected`, which only the stage data reads")
     if not isinstance(tensor, Random):
         return _fit(list(_flatten(tensor.values, shape)), dtype).reshape(shape)
     return with_specials(_draw(tensor, dtype, seed_of), tensor, dtype).reshape(shape)

@@ -11,7 +11,7 @@ from opmatrix.declaration.model_inputs import GraphInput, graph_inputs
 from opmatrix.declaration.torch_signature import as_float32, attribute_values, dtype_of
 from opmatrix.declaration.value_rules import known_numbers
 from opmatrix.errors import DataError
-from opmatrix.spec import AttributeValue, Case, DType, Model, OpSpec, Random, ValueRule, given, shape_of
+from opmatrix.spec import AttributeValue, Case, DType, FromVectors, Model, OpSpec, Random, ValueRule, given, shape_of
 from opmatrix.testdata import arrays, rule_check
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.ruled_values import random_values
@@ -42,8 +42,7 @@ def _ruled(
     spec: OpSpec, model: Model, case: Case, feed: GraphInput, rule: ValueRule, *, dtype: DType, seed: str
 ) -> Array:
     """Return the values of a tensor whose input has a rule. Raises DataError for values that break it."""
-    shapes = [(other.part, shape_of(other.tensor)) for other in graph_inputs(spec, model, case)]
-    numbers = known_numbers(spec, shapes, model.attributes)
+    numbers = _numbers(spec, model, case)
     if isinstance(feed.tensor, Random):
         made = random_values(feed.tensor, rule, numbers, dtype, seed_of=seed)
     else:
@@ -51,6 +50,21 @@ def _ruled(
     if why := rule_check.problem(spec, feed.part, numbers, made):
         raise DataError(why)
     return made
+
+
+def broken_rule(spec: OpSpec, model: Model, case: Case, feed: GraphInput, made: Array) -> str:
+    """Return how values from a file break the rule of their input, or ""."""
+    return rule_check.problem(spec, feed.part, _numbers(spec, model, case), made) if feed.part.values else ""
+
+
+def _numbers(spec: OpSpec, model: Model, case: Case) -> dict[str, float]:
+    shapes = [(other.part, shape_of(other.tensor)) for other in graph_inputs(spec, model, case)]
+    return known_numbers(spec, shapes, model.attributes)
+
+
+def described(case: Case) -> bool:
+    """Return whether cases.py has all values of a case, so that no file is read for them."""
+    return not any(isinstance(tensor, FromVectors) for name in case.inputs for tensor in given(case, name))
 
 
 def elements(case: Case) -> list[int]:

@@ -11,23 +11,32 @@ from typing import Literal
 
 from opmatrix.spec import Model
 from opmatrix.testdata.compare import Comparison
+from opmatrix.testdata.truth import Judge
+from opmatrix.testdata.voices import Voices
 from opmatrix.verdict import WRONG, CaseResult, Verdict, percent
 
-Blamed = Literal["kernel", "data", "neither"]
-"""What the reference evaluator, which runs the model with reference.py, shows to be wrong."""
+Blamed = Literal["runtime", "kernel or reference", "data", "neither"]
+"""What the reference evaluator shows to be wrong. It runs the model with reference.py in place of custom nodes, so that
+only where the model has none it is a voice apart from the reference."""
 
 _BLAMED: Mapping[Blamed, str] = {
-    "kernel": "agrees with the expected output: the kernel is wrong",
+    "runtime": "runs no reference.py here, and agrees with the expected output: ONNX Runtime is wrong",
+    "kernel or reference": "agrees with the expected output: ",
     "data": "agrees with ONNX Runtime: the test data are stale or the reference has changed (python -m opmatrix data), "
     "or the model does not hold the attributes of the case (python -m opmatrix export)",
     "neither": "agrees with neither: look at the model first, then at the kernel",
 }
 
 
+def two_voices(judge: Judge) -> str:
+    """Return what follows from a difference between kernel and reference where no third voice is known."""
+    return f"kernel or reference{'' if judge.precision == 'declared dtype' else f' (in {judge.precision})'} is wrong"
+
+
 # A kernel in torch.
 
 
-def mismatch(subject: str, comparison: Comparison, *, replay: str) -> str:
+def mismatch(subject: str, comparison: Comparison | str, *, replay: str) -> str:
     """Return the message of a mismatch, with the command that replays it."""
     return f"{subject}: {comparison}. Replay: {replay}"
 
@@ -44,14 +53,16 @@ def wrote_input(names: Sequence[str]) -> str:
     return f"the kernel wrote to its input {', '.join(map(repr, names))}"
 
 
-def differs(worst: Comparison, *, only: Sequence[str], blamed: Blamed, ignored: str = "") -> str:
+def differs(worst: Comparison, *, only: Sequence[str], blamed: Blamed, judge: Judge, ignored: str = "") -> str:
     """Return how runs differ from the expected output.
 
-    `only` names the runs, where others agree. `ignored`, the message about ignored attributes, explains why the
-    reference evaluator agrees with ONNX Runtime.
+    `only` names the runs, where others agree. `judge` is the precision of the expected output. `ignored`, the message
+    about ignored attributes, explains why the reference evaluator agrees with ONNX Runtime.
     """
     runs = f" (only in these runs: {'; '.join(only)})" if only else ""
     evaluator = f"agrees with ONNX Runtime: {ignored}" if ignored and blamed == "data" else _BLAMED[blamed]
+    if blamed == "kernel or reference":
+        evaluator += two_voices(judge)
     return f"{worst}{runs}. The reference evaluator {evaluator}"
 
 
@@ -94,6 +105,12 @@ def wrong_among_threads(found: Comparison | str) -> str:
     )
 
 
+def voices_differ(voices: Voices, *, only: Sequence[str] = ()) -> str:
+    """Return who is alone of three voices, or "" where all agree. `only` names the runs, where others agree."""
+    runs = f" (only in these runs: {'; '.join(only)})" if only and str(voices) else ""
+    return f"{voices}{runs}"
+
+
 def evaluator_differs(evaluated: Comparison) -> str:
     return (
         f"ONNX Runtime gives the expected output, the reference evaluator does not: {evaluated}. The model holds "
@@ -125,16 +142,25 @@ def published(version: int, detail: str) -> str:
 
 def detail(cases: Sequence[CaseResult]) -> str:
     """Return the detail of a verdict: how many cases are wrong, and the message of the first."""
-    wrong = [case for case in cases if case.outcome in WRONG]
+    wrong = _most_telling_first(cases)
     return f"{len(wrong)} of {len(cases)} cases; {wrong[0].case}: {wrong[0].detail}" if wrong else ""
+
+
+def tells_who(message: str) -> bool:
+    """Return whether a message names the one of three voices that is alone."""
+    return " alone differ" in message
+
+
+def _most_telling_first(cases: Sequence[CaseResult]) -> list[CaseResult]:
+    """Return the wrong cases, first those that name the one of three voices that is alone."""
+    return sorted((case for case in cases if case.outcome in WRONG), key=lambda case: not tells_who(case.detail))
 
 
 def faults(found: Verdict) -> dict[str, str]:
     """Return one line per fault, by the names of the cases that have it."""
     by_detail: dict[str, list[str]] = {}
-    for result in found.cases:
-        if result.outcome in WRONG:
-            by_detail.setdefault(result.detail, []).append(result.case)
+    for result in _most_telling_first(found.cases):
+        by_detail.setdefault(result.detail, []).append(result.case)
     if not by_detail:
         return {"": f"{found}: {found.detail}"}
     lines = {}

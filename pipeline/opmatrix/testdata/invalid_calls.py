@@ -21,7 +21,7 @@ from opmatrix.errors import DataError
 from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, given
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.broken_rules import RuleKind, broken, kinds
-from opmatrix.testdata.case_arrays import case_arrays, elements
+from opmatrix.testdata.case_arrays import case_arrays, described, elements
 from opmatrix.testdata.numpy_reference import Argument
 
 RULE_KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
@@ -69,7 +69,7 @@ def valid_calls(operator: Operator) -> Iterator[Call]:
         for m in operator.models
         if not m.unsupported
         for c in m.cases
-        if all(0 < n <= ELEMENTS for n in elements(c))
+        if all(0 < n <= ELEMENTS for n in elements(c)) and described(c)
     ]
     candidates.sort(key=lambda found: -sum(len(given(found[1], i.name)) for i in spec.inputs))  # stable
     for model, case in candidates:

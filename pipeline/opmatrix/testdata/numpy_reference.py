@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeValue, DType, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.dtypes import numpy_dtype
+
+Precision = Literal["declared dtype", "float64", "longdouble"]
+"""The dtype in which a reference is evaluated: that of its inputs, or one to which the floating ones are widened."""
+
+FLOATS: tuple[DType, ...] = ("float16", "bfloat16", "float32", "float64")
 
 # The reference's argument for one input: None for an absent one, a tuple for a variadic one.
 Argument = Array | tuple[Array, ...] | None
@@ -41,12 +46,25 @@ class Reference:
             raise DataError(f"{self._shown}: no function named {spec.name}(); the operator's name is expected")
         self._function = function
 
-    def __call__(self, inputs: Sequence[Argument], attributes: Mapping[str, AttributeValue]) -> tuple[Array, ...]:
-        """Return the outputs, each cast to its declared dtype.
+    def __call__(
+        self,
+        inputs: Sequence[Argument],
+        attributes: Mapping[str, AttributeValue],
+        *,
+        precision: Precision = "declared dtype",
+    ) -> tuple[Array, ...]:
+        """Return the outputs, evaluated in `precision`, each cast to its declared dtype.
 
         `attributes` have ONNX names, and floats rounded to float32. Raises DataError where the reference raises, or
         returns another number of outputs, or one that cannot be cast without loss.
         """
+        if precision == "declared dtype":
+            return self.rounded(self.raw(inputs, attributes), inputs)
+        with np.errstate(all="ignore"):  # what is out of range here may be another value than in the declared dtype
+            return self.rounded(self.raw(widened(inputs, precision), attributes), inputs)
+
+    def raw(self, inputs: Sequence[Argument], attributes: Mapping[str, AttributeValue]) -> tuple[Array, ...]:
+        """Return the outputs in the dtypes that the function gives them."""
         try:
             result = self._function(*inputs, **attributes)
         except Exception as error:  # a user's function may raise anything
@@ -54,9 +72,13 @@ class Reference:
         outputs = result if isinstance(result, tuple) else (result,)
         if len(outputs) != len(self._spec.outputs):
             raise DataError(f"{self._shown}: gives {len(outputs)} outputs, declared: {len(self._spec.outputs)}")
+        return tuple(map(np.asarray, outputs))
+
+    def rounded(self, outputs: Sequence[Array], inputs: Sequence[Argument]) -> tuple[Array, ...]:
+        """Return the outputs in the dtypes that the declaration gives them for `inputs`."""
         types = _types(self._spec, inputs)
         return tuple(
-            self._cast(np.asarray(output), part.name, dtype_of(part.type, types))
+            self._cast(output, part.name, dtype_of(part.type, types))
             for output, part in zip(outputs, self._spec.outputs, strict=True)
         )
 
@@ -71,6 +93,22 @@ class Reference:
             raise DataError(f"{self._shown}: output {name!r} is {dtype_name(output)}, declared: {dtype}")
         with np.errstate(all="ignore"):  # a value out of the declared dtype's range becomes infinite, as in a kernel
             return output.astype(target, order="C")
+
+
+def widened(inputs: Sequence[Argument], precision: Precision) -> tuple[Argument, ...]:
+    """Return the inputs with floating arrays in `precision`: the same values, since each is wider than all dtypes."""
+    return tuple(
+        tuple(_widened(array, precision) for array in argument)
+        if isinstance(argument, tuple)
+        else None
+        if argument is None
+        else _widened(argument, precision)
+        for argument in inputs
+    )
+
+
+def _widened(array: Array, precision: Precision) -> Array:
+    return array.astype(precision) if dtype_name(array) in FLOATS and precision != "declared dtype" else array
 
 
 def _types(spec: OpSpec, inputs: Sequence[Argument]) -> dict[str, DType]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import onnx
@@ -19,20 +19,27 @@ from opmatrix.errors import DataError, missing
 from opmatrix.files import write_bytes
 from opmatrix.project.paths import DATA_SET
 from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.truth import Judge
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """Inputs and expected outputs of one case by their names in the graph, in the order of the declaration."""
+    """Inputs and expected outputs of one case by their names in the graph, in the order of the declaration.
+
+    `vectors`: its outputs from elsewhere, if it has them. `judge`: the precision in which the reference was evaluated,
+    which is in the manifest of the data.
+    """
 
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
+    vectors: Mapping[str, Array] = field(default_factory=dict)
+    judge: Judge = Judge(precision="declared dtype")  # noqa: RUF009 - it is frozen
 
 
 def write(folder: Path, data: DataSet) -> None:
     """Write `data`, with equal bytes for equal values, and remove other .pb files."""
     written = set()
-    for kind, arrays in (("input", data.inputs), ("output", data.outputs)):
+    for kind, arrays in (("input", data.inputs), ("output", data.outputs), ("vectors", data.vectors)):
         for index, (name, array) in enumerate(arrays.items()):
             path = folder / f"{kind}_{index}.pb"
             write_bytes(path, numpy_helper.from_array(array, name).SerializeToString(deterministic=True))
@@ -41,26 +48,36 @@ def write(folder: Path, data: DataSet) -> None:
         path.unlink()
 
 
-def read(folder: Path, *, has_inputs: bool = True) -> DataSet:
+def read(folder: Path, *, has_inputs: bool = True, judge: Judge | None = None) -> DataSet:
     """Read what `write` wrote, of a model that has inputs or none. Raises DataError for a missing or damaged file."""
     found = {p.name for p in folder.iterdir()} if folder.is_dir() else set()
     inputs = _read(folder, "input", found) if has_inputs else {}
-    return DataSet(inputs=inputs, outputs=_read(folder, "output", found))
+    vectors = _read(folder, "vectors", found) if "vectors_0.pb" in found else {}
+    made = DataSet(inputs=inputs, outputs=_read(folder, "output", found), vectors=vectors)
+    return replace(made, judge=judge) if judge else made
 
 
 def _read(folder: Path, kind: str, found: Container[str]) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     while (name := f"{kind}_{len(arrays)}.pb") in found:
         try:
-            tensor = onnx.TensorProto.FromString((folder / name).read_bytes())
-            array = numpy_helper.to_array(tensor)
-        except (DecodeError, ValueError, TypeError) as error:
+            label, array = read_tensor(folder / name)
+        except ValueError as error:
             problem = f"is no tensor: {error}"
             raise DataError(missing(folder / name, run="python -m opmatrix data", problem=problem)) from error
-        arrays[tensor.name] = array
+        arrays[label] = array
     if not arrays:
         raise DataError(missing(folder / name, run="python -m opmatrix data"))
     return arrays
+
+
+def read_tensor(path: Path) -> tuple[str, Array]:
+    """Return the name and the values of a TensorProto. Raises ValueError for anything else."""
+    try:
+        tensor = onnx.TensorProto.FromString(path.read_bytes())
+        return tensor.name, numpy_helper.to_array(tensor)
+    except (DecodeError, ValueError, TypeError) as error:
+        raise ValueError(str(error)) from error
 
 
 def link(model: Path, data_sets: Sequence[Path]) -> None:

@@ -21,7 +21,7 @@ from opmatrix.declaration.torch_signature import as_float32, torch_arguments, to
 from opmatrix.errors import RegisterError, one_line
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Case, Model, OpSpec
-from opmatrix.testdata.case_arrays import case_arrays, small_and_finite
+from opmatrix.testdata.case_arrays import case_arrays, described, small_and_finite
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.torch_library import user_python
 from opmatrix.torch_library.call import torch_attributes, torch_operator
@@ -139,7 +139,7 @@ def _array(value: Any) -> Any:
 def _samples(operator: Operator, gradient: Gradient) -> Iterator[GradSample]:
     spec = operator.spec
     for model in operator.models:
-        for case in model.cases:
+        for case in filter(described, model.cases):
             arrays = case_arrays(spec, model, case)
             if not small_and_finite(arrays, elements=SMALL):
                 continue

@@ -13,9 +13,10 @@ import torch
 from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.spec import Case, Model, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.case_message import mismatch, refused
-from opmatrix.testdata.compare import EXACT, compare
+from opmatrix.testdata.case_message import mismatch, refused, two_voices
+from opmatrix.testdata.compare import EXACT, Comparison, compare
 from opmatrix.testdata.onnx_dataset import DataSet
+from opmatrix.testdata.voices import Voices
 from opmatrix.torch_library.call import as_tuple, torch_attributes
 from opmatrix.torch_library.case_tensors import arguments, tensors
 
@@ -41,7 +42,7 @@ class CaseCheck:
 
 
 def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
-    """Return the problems, and the largest error, ULP and used tolerance over all outputs.
+    """Return the problems, the largest error, ULP and used tolerance over all outputs, and what judged them.
 
     With one thread the outputs must be the expected ones. A second call, and one with several threads, must give the
     same bits. The inputs must not change.
@@ -54,17 +55,49 @@ def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
             third = _call(check, inputs)
     except (RuntimeError, ValueError, TypeError) as error:
         return [refused(str(check), error, replay=check.replay)], {}
-    tolerances = check.spec.tolerances["custom"]  # the lowering that calls the kernel
-    comparisons = [
-        (o.name, compare(actual, expected, tolerance=tolerances[dtype_of(o.type, check.model.types)]))
-        for o, actual, expected in zip(check.spec.outputs, first, check.data.outputs.values(), strict=True)
-    ]
-    problems = [mismatch(f"{check}: {name}", c, replay=check.replay) for name, c in comparisons if not c.ok]
+    comparisons = _compared(check, first, [*check.data.outputs.values()])
+    problems = _disagreeing(check, first, comparisons)
     problems += _differing(check, "the second call", second, first)
     problems += _differing(check, f"the call with {THREADS} threads", third, first)
     problems += _differing(check, "its input afterwards", [i.numpy() for i in inputs], list(check.data.inputs.values()))
     keys = ("error", "ulp", "tolerance_used")
-    return problems, {key: max((getattr(c, key) for _, c in comparisons), default=0.0) for key in keys}
+    worst = {key: max((getattr(c, key) for c in comparisons.values()), default=0.0) for key in keys}
+    return problems, {**worst, "judged_in": str(check.data.judge)}
+
+
+def _compared(check: CaseCheck, actual: list[Array], expected: list[Array]) -> dict[str, Comparison]:
+    """Return the comparison of each output, within the tolerances of the lowering that calls the kernel."""
+    tolerances = check.spec.tolerances["custom"]
+    return {
+        o.name: compare(a, e, tolerance=tolerances[dtype_of(o.type, check.model.types)])
+        for o, a, e in zip(check.spec.outputs, actual, expected, strict=True)
+    }
+
+
+def _disagreeing(check: CaseCheck, actual: list[Array], comparisons: dict[str, Comparison]) -> list[str]:
+    """Return a message for each output in which the kernel, the reference and the vectors, if any, disagree."""
+    if not check.data.vectors or not check.case.expected:
+        why = two_voices(check.data.judge)
+        return [
+            mismatch(f"{check}: {name}", f"{c}; {why}", replay=check.replay)
+            for name, c in comparisons.items()
+            if not c.ok
+        ]
+    vectors = [*check.data.vectors.values()]
+    of_reference, of_kernel = (
+        _compared(check, [*check.data.outputs.values()], vectors),
+        _compared(check, actual, vectors),
+    )
+    voices = {
+        name: Voices(
+            reference_kernel=comparison,
+            reference_vectors=of_reference[name],
+            kernel_vectors=of_kernel[name],
+            source=check.case.expected.source,
+        )
+        for name, comparison in comparisons.items()
+    }
+    return [mismatch(f"{check}: {name}", str(v), replay=check.replay) for name, v in voices.items() if str(v)]
 
 
 @contextmanager
@@ -76,6 +109,12 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def call(check: CaseCheck) -> list[Array]:
+    """Return the outputs of the kernel on one thread."""
+    with threads(1):
+        return _call(check, tensors(check.spec, check.model, check.case, list(check.data.inputs.values())))
 
 
 def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:

@@ -13,7 +13,7 @@ from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Model, given
-from opmatrix.testdata.case_arrays import case_arrays, small_and_finite
+from opmatrix.testdata.case_arrays import case_arrays, described, small_and_finite
 from opmatrix.torch_library import features, user_python
 from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
@@ -50,7 +50,9 @@ def complete(
     for model in operator.models:
         for case in model.cases:
             key = (tuple(model.types.items()), tuple(len(given(case, i.name)) for i in spec.inputs))
-            if key in seen or not small_and_finite(arrays := case_arrays(spec, model, case), elements=SMALL):
+            if key in seen or not described(case):
+                continue
+            if not small_and_finite(arrays := case_arrays(spec, model, case), elements=SMALL):
                 continue
             seen.add(key)
             flat = tensors(spec, model, case, arrays)

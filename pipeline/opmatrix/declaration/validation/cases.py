@@ -11,7 +11,7 @@ from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.declaration.validation.sizes import sizes
-from opmatrix.spec import Case, Input, Model, OpSpec, Output, given, shape_of
+from opmatrix.spec import Case, FromVectors, Input, Model, OpSpec, Output, Random, given, shape_of
 
 Sizes = dict[str, tuple[int, str]]  # a named size, and the input that first had it
 
@@ -73,6 +73,7 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
     if not re.fullmatch(r"\w+", case.name) or len(case.name.encode()) > 100:
         yield Mistake(path, "its name takes at most 100 letters, digits and _; it is part of test ids")
     yield from (not_one_of(f"{path}.inputs", n, declared) for n in case.inputs if n not in declared)
+    yield from _vectors(model, case, path)
     sizes: Sizes = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for part in spec.inputs:
@@ -85,6 +86,30 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
             yield from _declared_shape(part, shape, field_of_one, sizes, shapes)
             shapes.setdefault(part.name, shape)
             yield from _traced_shape(part, index, shape, model, field_of_one)
+
+
+def _vectors(model: Model, case: Case, path: str) -> Iterator[Mistake]:
+    """Yield what is wrong with outputs from elsewhere, and with inputs that are in the same file."""
+    tensors = [(name, tensor) for name in case.inputs for tensor in given(case, name)]
+    if not case.expected:
+        for name in dict.fromkeys(n for n, tensor in tensors if isinstance(tensor, FromVectors)):
+            yield Mistake(f"{path}.inputs[{name!r}]", "found FromVectors, and the case has no file: give `expected`")
+        return
+    for name in dict.fromkeys(n for n, tensor in tensors if isinstance(tensor, Random)):
+        allowed = "FromVectors or Values: outputs from elsewhere are of inputs from elsewhere"
+        yield Mistake(f"{path}.inputs[{name!r}]", f"found Random in a case with `expected`, allowed: {allowed}")
+    if case is model.cases[0] and any(isinstance(tensor, FromVectors) for _, tensor in tensors):
+        yield Mistake(path, "found FromVectors in the first case, which the exporters trace without a file; put a case "
+                      "with values of its own first")  # fmt: skip
+    for field in ("source", "licence"):
+        if not getattr(case.expected, field).strip():
+            yield Mistake(
+                f"{path}.expected.{field}", "found nothing, allowed: a text; others must know where it is from"
+            )
+    parts = case.expected.path.split("/")
+    if {"", ".", ".."}.intersection(parts) or "\\" in case.expected.path:
+        allowed = "a path below the operator's folder, such as 'vectors/original.npz'"
+        yield Mistake(f"{path}.expected.path", f"found {case.expected.path!r}, allowed: {allowed}")
 
 
 def _presence(part: Input, case: Case, model: Model) -> str | None:

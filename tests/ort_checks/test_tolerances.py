@@ -1,0 +1,76 @@
+"""`doit tolerances` on a model that runs: errors, conditioning, and what is loose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opmatrix.commands.main import Program
+from opmatrix.commands.tolerances import Tolerances
+from opmatrix.declaration.load import Operator
+from opmatrix.errors import UsageError
+from opmatrix.matrix.cells import Cell
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Tolerance
+from opmatrix.stages import data, tolerances
+from tests.support import double
+
+pytestmark = pytest.mark.ort
+
+CELL = Cell(torch=None, exporter="node", opset=18, ort=double.CELL.ort)
+
+
+def operator(tolerance: Tolerance) -> Operator:
+    limits = {"float32": tolerance, "float64": tolerance}
+    spec = replace(double.SPEC, lowerings=("decomposed",), tolerances={"decomposed": limits})
+    return Operator(spec=spec, models=double.OPERATOR.models)
+
+
+@pytest.fixture
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    monkeypatch.setattr(tolerances, "chosen_cells", lambda layout: (CELL,))
+    return double.project(tmp_path)
+
+
+def build(layout: Paths, factor: float) -> None:
+    data.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
+    path = layout.model("double", "decomposed", CELL, "dynamic")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(double.model("decomposed", factor=factor).SerializeToString())
+    layout.manifest("double", "decomposed", CELL).write_text("{}")
+
+
+def test_errors_and_what_they_call_for(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    build(layout, factor=float(np.float32(2.0002)))
+    tolerances.run(layout, operator(Tolerance(rtol=1e-3, atol=1e-3)))
+    found = capsys.readouterr().out.splitlines()
+    assert found[:3] == ["double: 4 cases, judged in float64", "", "decomposed float32 y"]
+    assert "relative 1.0e-04" in found[3] and found[3].startswith("  ONNX Runtime ") and "opset 18:" in found[3]
+    assert found[4].strip().startswith("inputs moved by 1 ULP:") and "e-07 of its size" in found[4]
+    assert found[5].split() == ["declared:", "rtol=0.001", "atol=0.001"]
+    assert found[6].split() == ["called", "for:", "rtol=0.0005", "atol=0.0005"]
+    assert len(found) == 7
+
+
+def test_a_tolerance_that_accepts_anything_is_loose(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    build(layout, factor=2.0)
+    tolerances.run(layout, operator(Tolerance(rtol=1e9, atol=0.0)))
+    found = capsys.readouterr().out.splitlines()
+    assert found[-1].startswith("  LOOSE: ") and "times what is called for. Narrow it, or say why in" in found[-1]
+    assert "error 0.0e+00" in found[3]
+
+
+def test_what_is_not_built_is_one_sentence_with_the_command(layout: Paths) -> None:
+    for missing in ("data.json is missing or damaged", "no model of the lowering 'decomposed' is exported"):
+        with pytest.raises(UsageError, match=f"{missing}(.|\n)*Run: doit double$"):
+            tolerances.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
+        data.run(layout, operator(Tolerance(rtol=1e-3, atol=0.0)))
+
+
+def test_the_command_takes_one_operator(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Tolerances.name in Program().get_cmds()
+    assert Tolerances(config={}).parse_execute([]) == UsageError.exit_code
+    assert "doit tolerances takes one operator, and was given 0" in capsys.readouterr().err

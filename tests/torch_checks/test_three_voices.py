@@ -1,0 +1,116 @@
+"""A fault is planted in reference, kernel or vectors: torch's part and verify name the one that is alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from opmatrix.declaration.load import Operator
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Case, FromVectors, Random, Vectors
+from opmatrix.stages import data
+from opmatrix.testdata import onnx_dataset, truth
+from opmatrix.torch_checks.kernel_check import CaseCheck, check_case
+from tests.support.double import DYNAMIC, SPEC
+from tests.support.projects import with_reference
+
+pytestmark = pytest.mark.torch
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+VECTORS = Case(
+    name="original",
+    inputs={"x": FromVectors(shape=(2, 3))},
+    expected=Vectors(path="original.npz", source="paper", licence="MIT"),
+)
+Kernel = Callable[..., torch.Tensor]
+
+
+def right(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return x * factor
+
+
+def wrong(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return x * factor + (x > 0)
+
+
+def problems(root: Path, kernel: Kernel, *, reference: str, vectors: Any = None, case: Case = VECTORS) -> str:
+    """Write the data of one case and compare a kernel with them, as register does."""
+    layout: Paths = with_reference(
+        root, "double", f"import numpy as np\n\ndef double(x, *, factor):\n    {reference}\n"
+    )
+    if vectors is not None:
+        np.savez(layout.op("double") / "original.npz", x=X, y=vectors)
+    operator = Operator(
+        spec=SPEC, models=(replace(DYNAMIC, cases=(Case(name="a", inputs={"x": Random(shape=(2, 3))}), case)),)
+    )
+    data.run(layout, operator)
+    folder = layout.data("double", "dynamic", 1)
+    found = onnx_dataset.read(folder, judge=truth.read_judges(layout.data_manifest("double"))[folder])
+    check = CaseCheck(spec=SPEC, model=operator.models[0], case=case, data=found, overload=kernel)
+    said, result = check_case(check)
+    assert result["judged_in"] == str(found.judge)
+    return "\n".join(said)
+
+
+RIGHT, WRONG = "return x * factor", "return x * factor - (x < 0)"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reference", "vectors", "message"),
+    [
+        (right, RIGHT, X * 2, ""),
+        (
+            right,
+            WRONG,
+            X * 2,
+            "expected -2.0, got -3.0. The reference alone differs: kernel and the vectors (paper) agree",
+        ),
+        (
+            wrong,
+            RIGHT,
+            X * 2,
+            "expected 2.0, got 3.0. The kernel alone differs: reference and the vectors (paper) agree",
+        ),
+        (right, RIGHT, X * 3, "expected -6.0, got -4.0. The vectors (paper) alone differ: kernel and reference agree"),
+        (wrong, WRONG, X * 3, "Reference, kernel and the vectors (paper) all differ"),
+    ],
+    ids=["none", "reference", "kernel", "vectors", "all"],
+)
+def test_who_is_alone_is_named(tmp_path: Path, kernel: Kernel, reference: str, vectors: Any, message: str) -> None:
+    found = problems(tmp_path, kernel, reference=reference, vectors=vectors)
+    assert message in found and bool(message) == bool(found)
+
+
+DRAWN = Case(name="drawn", inputs={"x": Random(shape=(2, 3))})
+
+
+@pytest.mark.parametrize(("kernel", "reference"), [(right, WRONG), (wrong, RIGHT)])
+def test_of_two_voices_neither_is_blamed(tmp_path: Path, kernel: Kernel, reference: str) -> None:
+    found = problems(tmp_path, kernel, reference=reference, case=DRAWN)
+    assert "; kernel or reference (in float64) is wrong. Replay: python -m opmatrix register double" in found
+    assert "kernel is wrong" not in found
+
+
+NAIVE = "return np.cumsum(x, axis=-1, dtype=x.dtype)"
+LONG = Case(name="long", inputs={"x": Random(shape=(1, 200_000), mean=1.0)})
+
+
+def exact_sum(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return x.double().cumsum(-1).float()
+
+
+def naive_sum(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return torch.from_numpy(np.cumsum(x.numpy(), axis=-1, dtype=np.float32))
+
+
+def test_a_reference_that_loses_digits_does_not_refuse_a_more_exact_kernel(tmp_path: Path) -> None:
+    """The reference adds in float32, as the naive kernel does, which passed before, and the exact one did not."""
+    assert problems(tmp_path / "exact", exact_sum, reference=NAIVE, case=LONG) == ""
+    found = problems(tmp_path / "naive", naive_sum, reference=NAIVE, case=LONG)
+    assert "beyond rtol=1e-06 atol=0" in found and "kernel or reference (in float64) is wrong" in found
