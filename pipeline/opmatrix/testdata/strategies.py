@@ -1,6 +1,6 @@
 """hypothesis strategies for difficult inputs, from the declaration and the shapes of its cases.
 
-draw_shapes draws shapes, draw_values values; here attributes are drawn, at their limits too, and absent inputs.
+draw_shapes draws shapes, draw_values values, draw_attributes attributes; here they are put together.
 hypothesis shrinks towards the first element of each list.
 """
 
@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Mapping
 
-from hypothesis import strategies
+from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import attribute_values, dtype_of, dtype_tuples
-from opmatrix.spec import Attribute, AttributeValue, Case, Model, Tensor, as_data
-from opmatrix.testdata.case_arrays import elements
+from opmatrix.declaration.torch_signature import dtype_of, dtype_tuples
+from opmatrix.spec import AttributeValue, Case, DType, Input, Model, OpSpec, Tensor, as_data
+from opmatrix.testdata import output_sizes
+from opmatrix.testdata.draw_attributes import attributes, comparable
 from opmatrix.testdata.draw_frame import Frame, pick
 from opmatrix.testdata.draw_shapes import ELEMENTS, shapes
+from opmatrix.testdata.draw_templates import frame_of, kept, resized_shape
 from opmatrix.testdata.draw_values import tensor
 
 
 def models(operator: Operator) -> SearchStrategy[Model]:
-    """Return a strategy for models of one case; half have shapes of a case, which satisfy undeclared constraints."""
+    """Return a strategy for models of one case. Most are drawn from cases, which satisfy undeclared constraints."""
 
     @strategies.composite
     def model(draw: DrawFn) -> Model:  # without arguments: hypothesis 6 formats them for every example
@@ -34,28 +38,32 @@ def models(operator: Operator) -> SearchStrategy[Model]:
 def _model(draw: DrawFn, operator: Operator) -> Model:
     spec = operator.spec
     types = pick(draw, dtype_tuples(spec))
-    templates = [(m, c) for m in operator.models for c in m.cases if all(n <= ELEMENTS for n in elements(c))]
-    templated = bool(templates) and pick(draw, (False, True))
-    frame = Frame(operator, pick(draw, templates) if templated else None)
+    frame = frame_of(draw, operator)
+    drawn = [(part, shape) for part in spec.inputs for shape in _shapes(draw, frame, part)]
+    assume(all(math.prod(shape) <= ELEMENTS for _, shape in drawn))
+    values = output_sizes.bounded(spec, drawn, attributes(draw, frame))
+    assume(output_sizes.elements(spec, drawn, values) <= output_sizes.ELEMENTS)
+    frame.numbers.extend(comparable(spec, values))
     inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
     for part in spec.inputs:
         dtype = dtype_of(part.type, types)
-        tensors = tuple(tensor(draw, frame, part, dtype, shape) for shape in shapes(draw, frame, part))
+        own = (shape for owner, shape in drawn if owner is part)
+        tensors = tuple(kept(frame, part) or [tensor(draw, frame, part, dtype, shape) for shape in own])
         inputs[part.name] = tensors if part.variadic else tensors[0] if tensors else None
-    attributes = {a.name: pick(draw, values) for a in spec.attributes if (values := _attribute(frame, a))}
+    return named(spec, types, values, inputs)
+
+
+def _shapes(draw: DrawFn, frame: Frame, part: Input) -> list[tuple[int, ...]]:
+    return [resized_shape(frame, part, shape) for shape in shapes(draw, frame, part)]
+
+
+def named(
+    spec: OpSpec,
+    types: Mapping[str, DType],
+    attributes: Mapping[str, AttributeValue],
+    inputs: Mapping[str, Tensor | tuple[Tensor, ...] | None],
+) -> Model:
+    """Return a drawn model of one case. Its name, which follows from its content, seeds the values."""
     content = json.dumps(as_data((types, attributes, inputs)), sort_keys=True)
-    name = f"found_{hashlib.sha256(content.encode()).hexdigest()[:8]}"  # the name seeds the values
+    name = f"found_{hashlib.sha256(content.encode()).hexdigest()[:8]}"
     return Model(name=name, types=types, attributes=attributes, cases=(Case(name=name, inputs=inputs),))
-
-
-def _attribute(frame: Frame, attribute: Attribute) -> list[AttributeValue]:
-    """Return valid values of an attribute: that of the template, or its default, those of all models, its limits."""
-    if frame.template:
-        value = attribute_values(frame.operator.spec, frame.template[0]).get(attribute.name)
-        return [] if value is None else [value]
-    values = [attribute.default, *(m.attributes.get(attribute.name) for m in frame.operator.models)]
-    if not attribute.kind.endswith("s"):  # a list's limits are those of its elements
-        values += [*(attribute.allowed or ()), attribute.minimum, attribute.maximum]
-    if attribute.kind == "int":
-        values = [int(v) if isinstance(v, float) else v for v in values]
-    return [*dict.fromkeys(v for v in values if v is not None)]

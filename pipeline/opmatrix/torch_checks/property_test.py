@@ -170,7 +170,10 @@ def _moved(array: Array, piece: Array, towards: Array) -> Array:
 def _is_rounding(actual: Array, expected: Array, tolerance: Tolerance, movement: Array) -> bool:
     with np.errstate(all="ignore"):
         distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
-        near = distance <= tolerance.atol + tolerance.rtol * np.abs(expected.astype(np.float64)) + MARGIN * movement
+        # An infinity has no tolerance: rtol would allow every finite value.
+        near = np.isfinite(expected) & (
+            distance <= tolerance.atol + tolerance.rtol * np.abs(expected.astype(np.float64)) + MARGIN * movement
+        )
     return bool((_same(actual, expected) | near | np.isinf(movement)).all())
 
 

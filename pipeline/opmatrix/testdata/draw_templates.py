@@ -1,0 +1,99 @@
+"""Draw from the cases: their shapes satisfy what no declaration says, and so do most with one size replaced wherever it
+occurs, and the values that they list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis.strategies import DrawFn
+
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import is_parameter
+from opmatrix.spec import Case, Input, Model, Nested, Tensor, Values, given, shape_of
+from opmatrix.testdata.case_arrays import elements
+from opmatrix.testdata.draw_frame import Frame, pick
+from opmatrix.testdata.draw_shapes import ELEMENTS, SIZES
+
+# hypothesis shrinks towards the first. Where the declaration says all, each kind has shapes of its own.
+_KINDS = ("free", "resized", "template", "resized")
+
+
+def frame_of(draw: DrawFn, operator: Operator) -> Frame:
+    """Return the frame of one draw: free, or with a case and sizes that replace those of the case."""
+    known = templates(operator)
+    if not known or (kind := pick(draw, _KINDS)) == "free":
+        return Frame(operator, None)
+    template = pick(draw, known)
+    found = Frame(
+        operator, template, kept=_lists_values(operator, template[1]) and pick(draw, (True, False, True, True))
+    )
+    if kind == "resized" and (sizes := open_sizes(operator, template[1])):
+        found.resized[pick(draw, sizes)] = pick(draw, SIZES)
+    return found
+
+
+def templates(operator: Operator) -> list[tuple[Model, Case]]:
+    """Return the cases that are small enough to be drawn from."""
+    return [(m, c) for m in operator.models for c in m.cases if all(n <= ELEMENTS for n in elements(c))]
+
+
+def open_sizes(operator: Operator, case: Case) -> list[int]:
+    """Return the different sizes of a case that its declaration leaves open."""
+    found: dict[int, None] = {}
+    for part in operator.spec.inputs:
+        for tensor in given(case, part.name):
+            shape = shape_of(tensor)
+            found.update({shape[axis]: None for axis in _open_axes(part, len(shape))})
+    return [*found]
+
+
+def resized_shape(frame: Frame, part: Input, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a case's tensor with the sizes that this draw replaces."""
+    axes = {*_open_axes(part, len(shape))}
+    return tuple(frame.resized.get(size, size) if axis in axes else size for axis, size in enumerate(shape))
+
+
+def kept(frame: Frame, part: Input) -> list[Tensor] | None:
+    """Return the tensors of an input whose values the case lists, of the drawn shapes, or None where they are drawn.
+
+    An axis of another size has elements of the old one, in their order: sorted values remain so, and indices valid.
+    """
+    if not frame.kept or frame.template is None or is_parameter(part):
+        return None
+    listed = given(frame.template[1], part.name)
+    if not listed or not all(isinstance(t, Values) for t in listed):
+        return None
+    made: list[Tensor] = []
+    for one in listed:
+        assert isinstance(one, Values)
+        shape = shape_of(one)
+        wanted = resized_shape(frame, part, shape)
+        if 0 in shape and shape != wanted:
+            return None
+        made.append(Values(values=_resampled(one.values, wanted), layout=one.layout))
+    return made
+
+
+def _lists_values(operator: Operator, case: Case) -> bool:
+    parts = (part for part in operator.spec.inputs if not is_parameter(part))
+    return any(isinstance(t, Values) for part in parts for t in given(case, part.name))
+
+
+def _open_axes(part: Input, rank: int) -> Iterator[int]:
+    """Yield the axes whose size is no number in the declaration."""
+    dims: Sequence[Any] = part.dims or ()
+    before = dims.index("...") if "..." in dims else len(dims)
+    after = len(dims) - before
+    for axis in range(rank):
+        declared = dims[axis] if axis < before else dims[axis - rank] if axis - rank > -after else None
+        if not isinstance(declared, int):
+            yield axis
+
+
+def _resampled(values: Nested, shape: tuple[int, ...]) -> Nested:
+    if not shape:
+        return values
+    assert isinstance(values, tuple)
+    return tuple(_resampled(values[i * len(values) // shape[0]], shape[1:]) for i in range(shape[0]))
