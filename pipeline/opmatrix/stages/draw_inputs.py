@@ -2,15 +2,87 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
-from opmatrix.testdata import drawn_cases, hypothesis_draw
+from opmatrix.spec import Model
+from opmatrix.testdata import draw_large, drawn_cases, hypothesis_draw
+from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit
+from opmatrix.testdata.drawn_cases import DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
+
+SECONDS = 1.0  # of CPU time for the reference on one input
+LARGE_SECONDS = 0.1  # the same on a large one, of which there are few
+EIGHTH = 8
+SQUARED_SECONDS = 3.0  # what a large input may take, if the time grows with the square of its elements
+ALL_SECONDS = 10.0  # for all that are too slow; then each gets a tenth
+MOST_BYTES = 64_000_000  # of expected outputs, whose sizes the kernel decides
+SLOW, HUGE, SLOW_LARGE = "too slow in the reference", "too large an output", "large, and too slow in the reference"
 
 
 def run(layout: Paths, operator: Operator) -> None:
     """Write the drawn inputs with the outputs of the reference. Raises DataError for a reference that cannot run."""
     reference = Reference(layout, operator.spec)
+    drawing = _Drawing(operator, reference)
     models = hypothesis_draw.collect(operator, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis)
-    cases = [drawn_cases.evaluate(operator.spec, model, reference) for model in models]
-    drawn_cases.write(layout.drawn_inputs(operator.name), cases)
+    cases = [one for model in models if (one := drawing.evaluate(model))]
+    cases += drawing.large(layout)
+    path = layout.drawn_inputs(operator.name)
+    drawn_cases.write(path, cases, operator=operator.name, dropped=drawing.dropped)
+
+
+class _Drawing:
+    """Evaluates drawn models within limits of time and memory, and counts what it drops."""
+
+    def __init__(self, operator: Operator, reference: Reference) -> None:
+        self._operator, self._reference = operator, reference
+        self._left = ALL_SECONDS
+        self.dropped: Counter[str] = Counter()
+
+    def evaluate(self, model: Model, *, large: bool = False) -> DrawnCase | None:
+        limit = LARGE_SECONDS if large else SECONDS if self._left > 0 else SECONDS / 10
+        began = time.process_time()
+        try:
+            with cpu_limit(limit):
+                one = drawn_cases.evaluate(self._operator.spec, model, self._reference)
+        except TooSlow:
+            self._left -= time.process_time() - began
+            self.dropped[SLOW_LARGE if large else SLOW] += 1
+            return None
+        if sum(output.nbytes for output in one.expected or ()) > MOST_BYTES:
+            self.dropped[HUGE] += 1
+            return None
+        return replace(one, large=large)
+
+    def large(self, layout: Paths) -> Iterator[DrawnCase]:
+        """Yield an input for each number of elements that the reference computes in time, the sizes of the cases in
+        turn. An eighth of it comes first: where work or memory grow with the square, the whole may take gigabytes."""
+        choices = draw_large.choices(self._operator)
+        for index, elements in enumerate(draw_large.ELEMENTS if choices else ()):
+            choice, seed = choices[index % len(choices)], f"{self._operator.name} {index}"
+            small: DrawnCase | None = None
+            for part in (elements // EIGHTH, elements):
+                began = time.process_time()
+                one = self._first_computed(layout, choice, part, seed)
+                if one is None:
+                    break
+                if part != elements and (time.process_time() - began) * EIGHTH**2 > SQUARED_SECONDS:
+                    self.dropped[SLOW_LARGE] += 1
+                    yield one
+                    break
+                small = one
+            else:
+                assert small is not None
+                yield small
+
+    def _first_computed(self, layout: Paths, choice: draw_large.Large, elements: int, seed: str) -> DrawnCase | None:
+        for new in draw_large.sizes_of(self._operator, choice, elements):
+            model = hypothesis_draw.one(choice.model(self._operator, new), seed=seed, home=layout.hypothesis)
+            one = self.evaluate(model, large=True)
+            if one is None or one.expected is not None:  # a multiple is as slow
+                return one
+        return None

@@ -128,8 +128,9 @@ def _floats(attribute: Attribute, seen: Sequence[float]) -> Iterator[float]:
     sign, start = (-1, high) if high is not None else (1, low or 0.0)
     if low is not None or high is not None:
         yield float(start)
-    magnitudes = [size * 10.0**n for size in sizes for n in (1, -1, 2, -2)]
-    magnitudes += [1.0, 0.5, 2.0, 0.1, 3.0] + [10 ** random.uniform(-6, 3) for _ in range(RANDOM)]
+    # Without a limit not far above what the cases have: it may be a number of loops.
+    magnitudes = [size * factor for size in sizes for factor in (0.5, 2.0, 0.1, 10.0)] + [1.0, 0.25]
+    magnitudes += [max(sizes) * 10 ** random.uniform(-5, 1) for _ in range(RANDOM)]
     for magnitude in magnitudes:
         yield _short(start + sign * magnitude)
         if low is None and high is None:

@@ -40,18 +40,23 @@ def templates(operator: Operator) -> list[tuple[Model, Case]]:
 
 
 def open_sizes(operator: Operator, case: Case) -> list[int]:
-    """Return the different sizes of a case that its declaration leaves open."""
-    found: dict[int, None] = {}
+    """Return the sizes of a case that its declaration leaves open. Those that not every case has come three times: any
+    other may be a number that the operator requires."""
+    others = [{*_open_sizes(operator, c)} for _, c in templates(operator)]
+    own = [*dict.fromkeys(_open_sizes(operator, case))]
+    return [size for size in own for _ in range(1 if all(size in sizes for sizes in others) else 3)]
+
+
+def _open_sizes(operator: Operator, case: Case) -> Iterator[int]:
     for part in operator.spec.inputs:
         for tensor in given(case, part.name):
             shape = shape_of(tensor)
-            found.update({shape[axis]: None for axis in _open_axes(part, len(shape))})
-    return [*found]
+            yield from (shape[axis] for axis in open_axes(part, len(shape)))
 
 
 def resized_shape(frame: Frame, part: Input, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of a case's tensor with the sizes that this draw replaces."""
-    axes = {*_open_axes(part, len(shape))}
+    axes = {*open_axes(part, len(shape))}
     return tuple(frame.resized.get(size, size) if axis in axes else size for axis, size in enumerate(shape))
 
 
@@ -81,7 +86,7 @@ def _lists_values(operator: Operator, case: Case) -> bool:
     return any(isinstance(t, Values) for part in parts for t in given(case, part.name))
 
 
-def _open_axes(part: Input, rank: int) -> Iterator[int]:
+def open_axes(part: Input, rank: int) -> Iterator[int]:
     """Yield the axes whose size is no number in the declaration."""
     dims: Sequence[Any] = part.dims or ()
     before = dims.index("...") if "..." in dims else len(dims)

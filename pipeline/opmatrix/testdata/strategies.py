@@ -37,8 +37,8 @@ def models(operator: Operator) -> SearchStrategy[Model]:
 
 def _model(draw: DrawFn, operator: Operator) -> Model:
     spec = operator.spec
-    types = pick(draw, dtype_tuples(spec))
     frame = frame_of(draw, operator)
+    types = frame.template[0].types if frame.template and frame.kept else pick(draw, dtype_tuples(spec))
     drawn = [(part, shape) for part in spec.inputs for shape in _shapes(draw, frame, part)]
     assume(all(math.prod(shape) <= ELEMENTS for _, shape in drawn))
     values = output_sizes.bounded(spec, drawn, attributes(draw, frame))
