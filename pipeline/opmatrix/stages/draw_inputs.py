@@ -17,8 +17,7 @@ from opmatrix.testdata.numpy_reference import Reference
 
 SECONDS = 1.0  # of CPU time for the reference on one input
 LARGE_SECONDS = 0.1  # the same on a large one, of which there are few
-EIGHTH = 8
-SQUARED_SECONDS = 3.0  # what a large input may take, if the time grows with the square of its elements
+STEP = 4  # times as many elements as in the large input before
 ALL_SECONDS = 10.0  # for all that are too slow; then each gets a tenth
 MOST_BYTES = 64_000_000  # of expected outputs, whose sizes the kernel decides
 SLOW, HUGE, SLOW_LARGE = "too slow in the reference", "too large an output", "large, and too slow in the reference"
@@ -60,24 +59,23 @@ class _Drawing:
 
     def large(self, layout: Paths) -> Iterator[DrawnCase]:
         """Yield an input for each number of elements that the reference computes in time, the sizes of the cases in
-        turn. An eighth of it comes first: where work or memory grow with the square, the whole may take gigabytes."""
+        turn. Smaller ones come first: where work or memory grow with the square, the whole may take gigabytes."""
         choices = draw_large.choices(self._operator)
+        known, seconds = draw_large.ELEMENTS[0] // STEP**2, 0.0
         for index, elements in enumerate(draw_large.ELEMENTS if choices else ()):
             choice, seed = choices[index % len(choices)], f"{self._operator.name} {index}"
-            small: DrawnCase | None = None
-            for part in (elements // EIGHTH, elements):
-                began = time.process_time()
-                one = self._first_computed(layout, choice, part, seed)
-                if one is None:
-                    break
-                if part != elements and (time.process_time() - began) * EIGHTH**2 > SQUARED_SECONDS:
+            found: DrawnCase | None = None
+            while found is None or known < elements:
+                following = min(elements, known * STEP)
+                if seconds * (following / known) ** 2 > LARGE_SECONDS * STEP:
                     self.dropped[SLOW_LARGE] += 1
-                    yield one
                     break
-                small = one
-            else:
-                assert small is not None
-                yield small
+                began = time.process_time()
+                if (one := self._first_computed(layout, choice, following, seed)) is None:
+                    break
+                found, known, seconds = one, following, time.process_time() - began
+            if found:
+                yield found
 
     def _first_computed(self, layout: Paths, choice: draw_large.Large, elements: int, seed: str) -> DrawnCase | None:
         for new in draw_large.sizes_of(self._operator, choice, elements):
