@@ -37,6 +37,8 @@ def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
     else:
         changed = spec.attributes if how == _TOGETHER else ()
     for attribute in changed:
+        if how == _TOGETHER and pick(draw, (False, True)):
+            continue
         found[attribute.name] = _value(draw, attribute, found[attribute.name], frame.operator.models)
     return found
 

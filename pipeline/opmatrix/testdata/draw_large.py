@@ -13,7 +13,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy, composite
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of, dtype_tuples
-from opmatrix.spec import Case, Model, Tensor, given, shape_of
+from opmatrix.spec import Case, Model, Random, Tensor, given, shape_of
 from opmatrix.testdata import output_sizes
 from opmatrix.testdata.draw_attributes import comparable
 from opmatrix.testdata.draw_frame import Frame, pick
@@ -129,3 +129,28 @@ def sizes_of(operator: Operator, large: Large, elements: int) -> Iterator[int]:
     fitting = large.fitting(operator, elements)
     yield fitting - 1 + fitting % 2
     yield large.size * max(1, fitting // large.size - 1 + fitting // large.size % 2)
+
+
+def sizes(operator: Operator, model: Model) -> list[int]:
+    """Return the sizes of a drawn model that its declaration leaves open, from the largest to 2."""
+    return sorted({size for size in _places(operator, model.cases[0]) if size > 1}, reverse=True)
+
+
+def with_size(operator: Operator, model: Model, old: int, new: int) -> Model:
+    """Return a drawn model in which a size is replaced wherever the declaration leaves it open."""
+    (case,) = model.cases
+    frame = Frame(operator, (model, case), kept=True, resized={old: new})
+    inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
+    for part in operator.spec.inputs:
+        listed = kept(frame, part)
+        own = given(case, part.name)
+        tensors = tuple(listed or [_resized(one, resized_shape(frame, part, shape_of(one))) for one in own])
+        inputs[part.name] = tensors if part.variadic else tensors[0] if tensors else None
+    return named(operator.spec, model.types, model.attributes, inputs)
+
+
+def _resized(one: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if not isinstance(one, Random) or shape == one.shape:
+        return one
+    count = math.prod(shape)
+    return replace(one, shape=shape, specials={at: value for at, value in one.specials.items() if at < count})
