@@ -239,7 +239,7 @@ STAGES: Mapping[str, Stage] = {
         "prove the torch library", _OPERATOR,
         _argument("--part", "may be given again; without it all but 'forbidden'", action="append",
                   choices=("schema", "nodes", "kernel", "search", "forbidden", "gradient")),
-        _argument("--case", "hold the kernel against this case alone, with --part search a drawn one; nothing is written"),
+        _argument("--case", "hold the kernel against this case alone, with --part search a drawn one; writes nothing"),
         _argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION"),
         _SANITIZED, _DEBUG,
     ),

@@ -119,7 +119,8 @@ class Verdict:
 @dataclass(frozen=True, kw_only=True)
 class CheckRecord:
     """The outcome of one check of an operator that is no cell. `results`: what was checked, as JSON objects; one with a
-    reason as "skipped" could not be. `weak`: why a verified check proves little, each with the remedy. `torch` is "2.13", or "2.9+2.13" for what spans several; an empty `op` is none."""
+    reason as "skipped" could not be. `weak`: why a verified check proves little, each with the remedy. `torch` is
+    "2.13", or "2.9+2.13" for what spans several; an empty `op` is none."""
 
     op: str
     check: str

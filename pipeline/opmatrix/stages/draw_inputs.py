@@ -10,9 +10,9 @@ from dataclasses import replace
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model
-from opmatrix.testdata import draw_large, drawn_cases, hypothesis_draw
+from opmatrix.testdata import draw_large, drawn_cases, hypothesis_draw, search_yield
 from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit
-from opmatrix.testdata.drawn_cases import DrawnCase
+from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
 
 SECONDS = 1.0  # of CPU time for the reference on one input
@@ -27,8 +27,9 @@ def run(layout: Paths, operator: Operator) -> None:
     """Write the drawn inputs with the outputs of the reference. Raises DataError for a reference that cannot run."""
     reference = Reference(layout, operator.spec)
     drawing = _Drawing(operator, reference)
-    models = hypothesis_draw.collect(operator, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis)
-    cases = [one for model in models if (one := drawing.evaluate(model))]
+    cases = drawing.small(layout)
+    if search_yield.measure(operator, Drawn(cases=cases, dropped={}))["weak"]:  # once more, maybe by bad luck
+        cases += drawing.small(layout, more=True)
     cases += drawing.large(layout)
     path = layout.drawn_inputs(operator.name)
     drawn_cases.write(path, cases, operator=operator.name, dropped=drawing.dropped)
@@ -41,6 +42,12 @@ class _Drawing:
         self._operator, self._reference = operator, reference
         self._left = ALL_SECONDS
         self.dropped: Counter[str] = Counter()
+
+    def small(self, layout: Paths, *, more: bool = False) -> list[DrawnCase]:
+        models = hypothesis_draw.collect(
+            self._operator, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis, more=more
+        )
+        return [one for model in models if (one := self.evaluate(model))]
 
     def evaluate(self, model: Model, *, large: bool = False) -> DrawnCase | None:
         limit = LARGE_SECONDS if large else SECONDS if self._left > 0 else SECONDS / 10

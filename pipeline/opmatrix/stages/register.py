@@ -74,7 +74,7 @@ def replay(layout: Paths, operator: Operator, *, case: str) -> None:
 
 
 def replay_drawn(layout: Paths, operator: Operator, *, case: str) -> None:
-    """Test the kernel with one drawn case, and write nothing. Raises RegisterError, or UsageError for an unknown case."""
+    """Test the kernel with one drawn case; write nothing. Raises RegisterError, or UsageError for an unknown case."""
     from opmatrix.torch_checks import property_test
 
     property_test.replay(layout, operator, load_library.load(layout, operator), case=case)

@@ -24,14 +24,14 @@ _ALONE, _TOGETHER = range(1, 3)
 
 
 def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
-    """Return a value for each attribute: those of a model, but in three of four draws other values of one attribute or
+    """Return a value for each attribute: those of a model, but in most draws other values of one attribute or
     of all. hypothesis shrinks towards those of the model."""
     spec, models = frame.operator.spec, frame.operator.models
     base = attribute_values(spec, frame.template[0] if frame.template else pick(draw, models or (_defaults(spec),)))
     found = {a.name: base[a.name] if a.name in base else candidates(a)[0] for a in spec.attributes}
     if not spec.attributes:
         return found
-    how = pick(draw, (0, _ALONE, _TOGETHER, _ALONE))
+    how = pick(draw, (0, _ALONE, _TOGETHER, _ALONE, _ALONE))
     if how == _ALONE:
         changed: Sequence[Attribute] = (pick(draw, spec.attributes),)
     else:
@@ -61,7 +61,8 @@ def _defaults(spec: OpSpec) -> Model:
 def _value(draw: DrawFn, attribute: Attribute, base: AttributeValue, models: Sequence[Model]) -> AttributeValue:
     seen = tuple(m.attributes[attribute.name] for m in models if attribute.name in m.attributes)
     if not isinstance(base, tuple):
-        return pick(draw, candidates(attribute, seen))  # type: ignore[no-any-return]
+        others = [value for value in candidates(attribute, seen) if value != base]
+        return pick(draw, others or [base])  # type: ignore[no-any-return]
     # The elements of one list in another order; independent elements; rarely another length, which nothing declares.
     how = pick(draw, ("order", "elements", "order", "elements", "elements", "order", "elements", "length"))
     whole = pick(draw, [*dict.fromkeys((base, *seen))])

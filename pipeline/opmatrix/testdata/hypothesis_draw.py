@@ -19,10 +19,10 @@ from opmatrix.testdata import strategies
 EXAMPLES = 200
 
 
-def collect(operator: Operator, *, examples: int, home: Path) -> list[Model]:
+def collect(operator: Operator, *, examples: int, home: Path, more: bool = False) -> list[Model]:
     """Return at most `examples` models with one case each, the same in every run; hypothesis may write to `home`.
 
-    A model may violate a constraint that is not declared: then reference and kernel must both raise.
+    `more`: others than without it. A model may violate a constraint that is not declared: then reference and kernel must both raise.
     """
     found: dict[str, Model] = {}
 
@@ -30,7 +30,8 @@ def collect(operator: Operator, *, examples: int, home: Path) -> list[Model]:
         found[model.name] = model
         return False
 
-    find(operator, keep, examples=examples, home=home)
+    seed = f"{operator.name} more" if more else operator.name
+    search(strategies.models(operator), keep, seed=seed, examples=examples, home=home)
     return [*found.values()]
 
 

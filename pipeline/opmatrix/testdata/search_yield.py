@@ -1,4 +1,4 @@
-"""What the drawn inputs of an operator try, and where that is too little to say much: a weak search, with the remedy."""
+"""What the drawn inputs of an operator try, and why that is too little where a search is weak, with the remedy."""
 
 from __future__ import annotations
 
@@ -60,12 +60,13 @@ def _weak(operator: Operator, tried: list[DrawnCase], new: int, attributes: Mapp
         )
     if new < (wanted := min(NEW_SHAPES, math.ceil(0.9 * (_possible(operator) - len(_known_shapes(operator)))))):
         yield (
-            f"{many(new, 'shape')} of accepted inputs that no case has, fewer than {wanted}.{why} Declare what ties the "
-            "sizes of the inputs (dims, same_as), or add cases of other shapes"
+            f"{many(new, 'shape')} of accepted inputs that no case has, fewer than {wanted}.{why} Declare what ties "
+            "the sizes of the inputs (dims, same_as), or add cases of other shapes"
         )
     for attribute in operator.spec.attributes:
         seen = _seen(operator, attribute)
-        wanted = min(VALUES, _range(attribute) - len(seen))
+        others = _range(attribute) - len(seen)
+        wanted = VALUES if others >= VALUES else (others + 1) // 2  # the reference may refuse some
         if attributes[attribute.name] < wanted:
             yield (
                 f"attribute {attribute.name!r}: {many(attributes[attribute.name], 'value')} beside the cases', fewer "
@@ -89,7 +90,7 @@ def _possible(operator: Operator) -> int:
         return 10**6
     names = {name for part in parts for dim in part.dims or () for name in re.findall(r"[A-Za-z_]\w*", str(dim))}
     given_or_not = math.prod(2 if part.optional else 3 if part.variadic else 1 for part in parts)
-    return min(10**6, len({*SIZES}) ** len(names)) * given_or_not
+    return min(10**6, len({*SIZES}) ** len(names)) * int(given_or_not)
 
 
 def _any_rank(part: Input) -> bool:
@@ -106,7 +107,7 @@ def _new_values(operator: Operator, attribute: Attribute, accepted: list[DrawnCa
 
 
 def _range(attribute: Attribute) -> int:
-    """Return how many values the declaration allows, at most 10^6; 0 for a string of any content, which is not drawn."""
+    """Return how many values the declaration allows, at most 10^6; 0 for any string, because none is drawn."""
     kind, low, high = attribute.kind, attribute.minimum, attribute.maximum
     if attribute.allowed is not None:
         return len(attribute.allowed)

@@ -80,8 +80,8 @@ def replay(layout: Paths, operator: Operator, loaded: LoadedLibrary, *, case: st
     found = next((one for one in drawn_cases.read(path, operator.name) if one.model.name == case), None)
     if found is None:
         raise UsageError(
-            f"{operator.name} has no drawn case {case!r}. `register {operator.name} --part search` says the name of one "
-            "that fails"
+            f"{operator.name} has no drawn case {case!r}. `python -m opmatrix register {operator.name} --part search` "
+            "says the name of one that fails"
         )
     with torch.no_grad():
         if problem := check.problem(found):
