@@ -23,14 +23,17 @@ MOST_BYTES = 64_000_000  # of expected outputs, whose sizes the kernel decides
 SLOW, HUGE, SLOW_LARGE = "too slow in the reference", "too large an output", "large, and too slow in the reference"
 
 
-def run(layout: Paths, operator: Operator) -> None:
-    """Write the drawn inputs with the outputs of the reference. Raises DataError for a reference that cannot run."""
+def run(layout: Paths, operator: Operator, *, seed: str = "") -> None:
+    """Write the drawn inputs with the outputs of the reference; another `seed` gives others.
+
+    Raises DataError for a reference that cannot run.
+    """
     reference = Reference(layout, operator.spec)
     drawing = _Drawing(operator, reference)
-    cases = drawing.small(layout)
+    cases = drawing.small(layout, seed)
     if search_yield.measure(operator, Drawn(cases=cases, dropped={}))["weak"]:  # once more, maybe by bad luck
-        cases += drawing.small(layout, more=True)
-    cases += drawing.large(layout)
+        cases += drawing.small(layout, f"{seed} more")
+    cases += drawing.large(layout, seed)
     path = layout.drawn_inputs(operator.name)
     drawn_cases.write(path, cases, operator=operator.name, dropped=drawing.dropped)
 
@@ -43,9 +46,9 @@ class _Drawing:
         self._left = ALL_SECONDS
         self.dropped: Counter[str] = Counter()
 
-    def small(self, layout: Paths, *, more: bool = False) -> list[DrawnCase]:
+    def small(self, layout: Paths, seed: str) -> list[DrawnCase]:
         models = hypothesis_draw.collect(
-            self._operator, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis, more=more
+            self._operator, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis, seed=seed
         )
         return [one for model in models if (one := self.evaluate(model))]
 
@@ -64,13 +67,13 @@ class _Drawing:
             return None
         return replace(one, large=large)
 
-    def large(self, layout: Paths) -> Iterator[DrawnCase]:
+    def large(self, layout: Paths, seed: str) -> Iterator[DrawnCase]:
         """Yield an input for each number of elements that the reference computes in time, the sizes of the cases in
         turn. Smaller ones come first: where work or memory grow with the square, the whole may take gigabytes."""
         choices = draw_large.choices(self._operator)
         known, seconds = draw_large.ELEMENTS[0] // STEP**2, 0.0
         for index, elements in enumerate(draw_large.ELEMENTS if choices else ()):
-            choice, seed = choices[index % len(choices)], f"{self._operator.name} {index}"
+            choice, own = choices[index % len(choices)], f"{self._operator.name}{seed} {index}"
             found: DrawnCase | None = None
             while found is None or known < elements:
                 following = min(elements, known * STEP)
@@ -78,7 +81,7 @@ class _Drawing:
                     self.dropped[SLOW_LARGE] += 1
                     break
                 began = time.process_time()
-                if (one := self._first_computed(layout, choice, following, seed)) is None:
+                if (one := self._first_computed(layout, choice, following, own)) is None:
                     break
                 found, known, seconds = one, following, time.process_time() - began
             if found:

@@ -40,11 +40,11 @@ def templates(operator: Operator) -> list[tuple[Model, Case]]:
 
 
 def open_sizes(operator: Operator, case: Case) -> list[int]:
-    """Return the sizes of a case that its declaration leaves open. Those that not every case has come three times: any
+    """Return the sizes of a case that its declaration leaves open. Those that not every case has come six times: any
     other may be a number that the operator requires."""
     others = [{*_open_sizes(operator, c)} for _, c in templates(operator)]
     own = [*dict.fromkeys(_open_sizes(operator, case))]
-    return [size for size in own for _ in range(1 if all(size in sizes for sizes in others) else 3)]
+    return [size for size in own for _ in range(1 if all(size in sizes for sizes in others) else 6)]
 
 
 def _open_sizes(operator: Operator, case: Case) -> Iterator[int]:

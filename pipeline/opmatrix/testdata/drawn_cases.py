@@ -41,6 +41,12 @@ class DrawnCase:
     refusal: str
     large: bool = False
 
+    def __str__(self) -> str:
+        """Return the case's name, its dtypes and shapes, and its attributes, for the log of a step."""
+        shown = ", ".join(f"{dtype_name(a)} {a.shape}" for a in self.arrays)
+        attributes = f"; {dict(self.model.attributes)}" if self.model.attributes else ""
+        return f"case {self.model.name} ({shown}{attributes})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
@@ -113,10 +119,11 @@ def _parsed(content: bytes) -> Drawn:
         at += values.nbytes
         return values.reshape(shape).copy()  # aligned, and not read-only
 
-    def given_array(described: list[Any], tensor: Tensor) -> Array:
+    def given_array(described: list[Any], model: Model, index: int) -> Array:
         if len(described) < 4:
             return array(*described)
         dtype, shape, _, seed = described
+        tensor = _tensors(model)[index]
         if not isinstance(tensor, Random) or [*tensor.shape] != shape:
             raise ValueError("a seed is of no random array")
         return arrays.array(tensor, dtype, seed_of=seed)
@@ -125,7 +132,7 @@ def _parsed(content: bytes) -> Drawn:
     cases = []
     for one in head["cases"]:
         model = _from_json(one["model"])
-        made = [given_array(*both) for both in zip(one["arrays"], _tensors(model), strict=True)]
+        made = [given_array(described, model, index) for index, described in enumerate(one["arrays"])]
         expected = None if one["expected"] is None else tuple(array(*described) for described in one["expected"])
         cases.append(DrawnCase(model=model, arrays=made, expected=expected, refusal=one["refusal"], large=one["large"]))
     if at != len(content):
@@ -140,6 +147,9 @@ def _tensors(model: Model) -> list[Tensor]:
 
 
 def _inputs(one: DrawnCase, operator: str, into: list[bytes]) -> Iterator[list[Any]]:
+    if not one.large or not operator:
+        yield from (_described(array, into) for array in one.arrays)
+        return
     (case,) = one.model.cases
     several = {name for name, tensors in case.inputs.items() if isinstance(tensors, tuple)}
     names = [
@@ -148,7 +158,7 @@ def _inputs(one: DrawnCase, operator: str, into: list[bytes]) -> Iterator[list[A
         for index in range(len(given(case, name)))
     ]
     for array, tensor, name in zip(one.arrays, _tensors(one.model), names, strict=True):
-        if operator and isinstance(tensor, Random) and array.size >= _SEEDED:
+        if isinstance(tensor, Random) and array.size >= _SEEDED:
             yield [dtype_name(array), array.shape, None, arrays.seed_of(operator, case.name, name)]
         else:
             yield _described(array, into)

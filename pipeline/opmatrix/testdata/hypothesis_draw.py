@@ -19,10 +19,11 @@ from opmatrix.testdata import strategies
 EXAMPLES = 200
 
 
-def collect(operator: Operator, *, examples: int, home: Path, more: bool = False) -> list[Model]:
+def collect(operator: Operator, *, examples: int, home: Path, seed: str = "") -> list[Model]:
     """Return at most `examples` models with one case each, the same in every run; hypothesis may write to `home`.
 
-    `more`: others than without it. A model may violate a constraint that is not declared: then reference and kernel must both raise.
+    Another `seed` gives others. A model may violate a constraint that is not declared: then reference and kernel
+    must both raise.
     """
     found: dict[str, Model] = {}
 
@@ -30,8 +31,7 @@ def collect(operator: Operator, *, examples: int, home: Path, more: bool = False
         found[model.name] = model
         return False
 
-    seed = f"{operator.name} more" if more else operator.name
-    search(strategies.models(operator), keep, seed=seed, examples=examples, home=home)
+    search(strategies.models(operator), keep, seed=f"{operator.name}{seed}", examples=examples, home=home)
     return [*found.values()]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from opmatrix.declaration.size_expressions import attribute_sizes, named_sizes, size, size_attributes
 from opmatrix.spec import AttributeValue, Dims, Input, OpSpec
-from opmatrix.testdata.draw_attributes import candidates
+from opmatrix.testdata.attribute_candidates import candidates
 
 ELEMENTS = 16384
 

@@ -89,8 +89,9 @@ def _possible(operator: Operator) -> int:
     if any(_any_rank(part) for part in parts):
         return 10**6
     names = {name for part in parts for dim in part.dims or () for name in re.findall(r"[A-Za-z_]\w*", str(dim))}
-    given_or_not = math.prod(2 if part.optional else 3 if part.variadic else 1 for part in parts)
-    return min(10**6, len({*SIZES}) ** len(names)) * int(given_or_not)
+    given_or_not: int = math.prod(2 if part.optional else 3 if part.variadic else 1 for part in parts)
+    combinations: int = len({*SIZES}) ** len(names)
+    return min(10**6, combinations * given_or_not)
 
 
 def _any_rank(part: Input) -> bool:

@@ -51,7 +51,7 @@ def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[s
     """
     check = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
     drawn = drawn_cases.read_all(layout.drawn_inputs(operator.name), operator.name)
-    if not forked_call.can_fork():
+    if layout.sanitized or not forked_call.can_fork():  # a sanitizer says more than a smaller input
         return _search(layout, operator, check, drawn, lambda name: None)
 
     def search(tell: Callable[[str], None]) -> bytes:
@@ -163,9 +163,7 @@ class KernelCheck:
     def problem(self, one: DrawnCase) -> str:
         """Return how the kernel fails on a drawn case, or ""."""
         case = one.model.cases[0]
-        shown = ", ".join(f"{n.dtype} {n.shape}" for n in one.arrays)
-        given_values = f"; {dict(one.model.attributes)}" if one.model.attributes else ""
-        step_log.now_running(f"case {case.name} ({shown}{given_values})")
+        step_log.now_running(str(one))
         flat = tensors(self.spec, one.model, case, one.arrays)
         given = arguments(self.spec, case, flat)
         try:
