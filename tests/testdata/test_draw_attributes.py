@@ -11,8 +11,8 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.spec import Attribute, Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance, Values
 from opmatrix.testdata import hypothesis_draw, output_sizes
-from opmatrix.testdata.case_arrays import case_arrays
 from opmatrix.testdata.attribute_candidates import candidates
+from opmatrix.testdata.case_arrays import case_arrays
 
 
 @pytest.mark.parametrize(

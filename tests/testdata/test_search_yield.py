@@ -55,8 +55,8 @@ def test_a_search_that_is_not_weak(tmp_path: Path) -> None:
 WEAK = {
     "refused": (
         "if x.shape[0] != 2 * x.shape[1]: raise ValueError(f'{x.shape[0]} rows')\n        return x",
-        r"the reference refuses \d+ of \d+ drawn inputs \(\d+%\), more than 50%\. The most frequent reason \(\d+ times\): "
-        r"ops/scaled/reference.py:\.\.\.: ValueError: \.\.\. rows\. Declare what it requires: ",
+        r"the reference refuses \d+ of \d+ drawn inputs \(\d+%\), more than 50%\. The most frequent reason "
+        r"\(\d+ times\): ops/scaled/reference.py:\.\.\.: ValueError: \.\.\. rows\. Declare what it requires: ",
     ),
     "shapes": (
         "if x.shape[0] > 2: raise ValueError('too many')\n        return x",

@@ -31,9 +31,9 @@ def check(expected: Sequence[ExpectedModel], generated: GeneratedModules) -> Non
         one = expected[0]
         shown = ", ".join(map(repr, dict.fromkeys(same)))
         raise ExportError(
-            f"{one.spec.name}-{one.lowering}@{one.cell.export_name}: the lowering ignores {attribute.name!r}: it emits the "
-            f"same nodes for {shown}. Compute with the argument, or refuse what is not computed: g.unsupported() in "
-            f"{generated.path}"
+            f"{one.spec.name}-{one.lowering}@{one.cell.export_name}: the lowering ignores {attribute.name!r}: it emits "
+            f"the same nodes for {shown}. Compute with the argument, or refuse what is not computed: g.unsupported() "
+            f"in {generated.path}"
         )
 
 

@@ -51,6 +51,7 @@ def _ints(attribute: Attribute, seen: Sequence[int]) -> Iterator[int]:
     yield from (low, high, low + 1, high - 1)
     yield from (low + n for n in _SIZES)
     yield from (sign * n for n in _SIZES for sign in (1, -1))
+    yield from (64, 65, 127, 128, 129, 255, 256, 257, 1000, 4096, 65536, 10**6)
     random = Generator(attribute.name)
     yield from (random.randint(low, high) for _ in range(RANDOM // 2))
     # As likely of few digits as of many.
@@ -73,7 +74,7 @@ def _floats(attribute: Attribute, seen: Sequence[float]) -> Iterator[float]:
     if low is not None or high is not None:
         yield float(start)
     # Without a limit not far above what the cases have: it may be a number of loops.
-    magnitudes = [size * factor for size in sizes for factor in (0.5, 2.0, 0.1, 10.0)] + [1.0, 0.25]
+    magnitudes = [size * factor for size in sizes for factor in (1.0, 0.5, 2.0, 0.1, 10.0)] + [1.0, 0.25]
     magnitudes += [max(sizes) * 10 ** random.uniform(-5, 1) for _ in range(RANDOM)]
     for magnitude in magnitudes:
         yield _short(start + sign * magnitude)

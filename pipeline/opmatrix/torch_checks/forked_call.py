@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-_ANSWER = b"\0answer\0"
+_ANSWER, _RAISED = b"\0answer\0", b"\0raised\0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ def can_fork() -> bool:
 
 
 def call(function: Callable[[Callable[[str], None]], bytes], *, quiet: bool = False, seconds: int = 0) -> Ended:
-    """Call `function` in a child. Its argument is a function that tells the parent what runs next. `quiet` drops what
-    the child prints, and after `seconds` the child ends with SIGALRM."""
+    """Call `function` in a child; raises RuntimeError where it raises. Its argument is a function that tells the parent
+    what runs next. `quiet` drops what the child prints, and after `seconds` the child ends with SIGALRM."""
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
@@ -45,8 +45,11 @@ def call(function: Callable[[Callable[[str], None]], bytes], *, quiet: bool = Fa
         _run(function, writing, quiet, seconds)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        told, found, answer = pipe.read().partition(_ANSWER)
+        content, _, raised = pipe.read().partition(_RAISED)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if raised:
+        raise RuntimeError(f"in a child process:\n{raised.decode()}")
+    told, found, answer = content.partition(_ANSWER)
     last = told.decode().splitlines()
     return Ended(told=last[-1] if last else "", answer=answer if found and status == 0 else None, status=status)
 
@@ -58,13 +61,14 @@ def _run(function: Callable[[Callable[[str], None]], bytes], writing: int, quiet
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.dup2(null, 2)
+            sys.stdout = sys.stderr = os.fdopen(null, "w", closefd=False)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(seconds)
         answer = function(lambda text: _write(writing, f"{text}\n".encode()))
         _write(writing, _ANSWER + answer)
         status = 0
     except BaseException:
-        traceback.print_exc()
+        _write(writing, _RAISED + traceback.format_exc().encode())
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
