@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from statistics import median
 
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
@@ -15,10 +16,12 @@ from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
 
-SECONDS = 1.0  # of CPU time for the reference on one input
+SECONDS = 1.0  # of CPU time for the reference on one input, but
+TIMES = 20  # times as long as on most inputs, and
+LEAST_SECONDS = 0.1  # at least
 LARGE_SECONDS = 0.1  # the same on a large one, of which there are few
 STEP = 4  # times as many elements as in the large input before
-ALL_SECONDS = 10.0  # for all that are too slow; then each gets a tenth
+ALL_SECONDS = 10.0  # for all that are too slow; then each gets the least
 MOST_BYTES = 64_000_000  # of expected outputs, whose sizes the kernel decides
 SLOW, HUGE, SLOW_LARGE = "too slow in the reference", "too large an output", "large, and too slow in the reference"
 
@@ -44,6 +47,7 @@ class _Drawing:
     def __init__(self, operator: Operator, reference: Reference) -> None:
         self._operator, self._reference = operator, reference
         self._left = ALL_SECONDS
+        self._took: list[float] = []
         self.dropped: Counter[str] = Counter()
 
     def small(self, layout: Paths, seed: str) -> list[DrawnCase]:
@@ -53,7 +57,7 @@ class _Drawing:
         return [one for model in models if (one := self.evaluate(model))]
 
     def evaluate(self, model: Model, *, large: bool = False) -> DrawnCase | None:
-        limit = LARGE_SECONDS if large else SECONDS if self._left > 0 else SECONDS / 10
+        limit = LARGE_SECONDS if large else self._limit()
         began = time.process_time()
         try:
             with cpu_limit(limit):
@@ -62,10 +66,19 @@ class _Drawing:
             self._left -= time.process_time() - began
             self.dropped[SLOW_LARGE if large else SLOW] += 1
             return None
+        if not large:
+            self._took.append(time.process_time() - began)
         if sum(output.nbytes for output in one.expected or ()) > MOST_BYTES:
             self.dropped[HUGE] += 1
             return None
         return replace(one, large=large)
+
+    def _limit(self) -> float:
+        """An attribute without a limit may be a number of loops, of which most draws have few."""
+        if self._left <= 0:
+            return LEAST_SECONDS
+        usual = TIMES * median(self._took) if len(self._took) >= TIMES else SECONDS
+        return min(SECONDS, max(LEAST_SECONDS, usual))
 
     def large(self, layout: Paths, seed: str) -> Iterator[DrawnCase]:
         """Yield an input for each number of elements that the reference computes in time, the sizes of the cases in
