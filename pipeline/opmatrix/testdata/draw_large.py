@@ -17,7 +17,7 @@ from opmatrix.spec import Case, Model, Random, Tensor, given, shape_of
 from opmatrix.testdata import output_sizes
 from opmatrix.testdata.draw_attributes import comparable
 from opmatrix.testdata.draw_frame import Frame, pick
-from opmatrix.testdata.draw_templates import kept, open_axes, resized_shape, templates
+from opmatrix.testdata.draw_templates import kept, layout_of, open_axes, resized_shape, templates
 from opmatrix.testdata.draw_values import tensor
 from opmatrix.testdata.strategies import named
 
@@ -153,4 +153,9 @@ def _resized(one: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not isinstance(one, Random) or shape == one.shape:
         return one
     count = math.prod(shape)
-    return replace(one, shape=shape, specials={at: value for at, value in one.specials.items() if at < count})
+    return replace(
+        one,
+        shape=shape,
+        layout=layout_of(one, shape),
+        specials={at: value for at, value in one.specials.items() if at < count},
+    )

@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import is_parameter
-from opmatrix.spec import Case, Input, Model, Nested, Tensor, Values, given, shape_of
+from opmatrix.spec import Case, Input, MemoryLayout, Model, Nested, Tensor, Values, given, shape_of
 from opmatrix.testdata.case_arrays import elements
 from opmatrix.testdata.draw_frame import Frame, pick
 from opmatrix.testdata.draw_shapes import ELEMENTS, SIZES
@@ -77,8 +77,14 @@ def kept(frame: Frame, part: Input) -> list[Tensor] | None:
         wanted = resized_shape(frame, part, shape)
         if 0 in shape and shape != wanted:
             return None
-        made.append(Values(values=_resampled(one.values, wanted), layout=one.layout))
+        made.append(Values(values=_resampled(one.values, wanted), layout=layout_of(one, wanted)))
     return made
+
+
+def layout_of(one: Tensor, shape: tuple[int, ...]) -> MemoryLayout:
+    """Return the layout of a tensor, or a contiguous one where another shape has no axis that is expanded."""
+    changed = shape != shape_of(one)
+    return "contiguous" if changed and one.layout == "expanded" and not any(n > 1 for n in shape) else one.layout
 
 
 def _lists_values(operator: Operator, case: Case) -> bool:
