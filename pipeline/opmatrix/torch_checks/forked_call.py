@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -57,6 +58,7 @@ def call(function: Callable[[Callable[[str], None]], bytes], *, quiet: bool = Fa
 def _run(function: Callable[[Callable[[str], None]], bytes], writing: int, quiet: bool, seconds: int) -> None:
     status = 1
     try:
+        faulthandler.disable()  # the parent says more than a stack of Python
         if quiet:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
