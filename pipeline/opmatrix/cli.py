@@ -117,8 +117,10 @@ def _register(paths: Paths, *, operator: Operator, part: Sequence[str] | None, c
             register.run(paths, operator, part=one)
     elif part in (None, ["kernel"]):
         register.replay(paths, operator, case=case)
+    elif part == ["search"]:
+        register.replay_drawn(paths, operator, case=case)
     else:
-        raise UsageError("--case replays what the part 'kernel' tries; leave out other parts")
+        raise UsageError("--case replays what the part 'kernel' or 'search' tries; leave out other parts")
 
 
 def _cells(paths: Paths, operator: Operator, cell: Cell | None) -> tuple[Cell, ...]:
@@ -237,7 +239,7 @@ STAGES: Mapping[str, Stage] = {
         "prove the torch library", _OPERATOR,
         _argument("--part", "may be given again; without it all but 'forbidden'", action="append",
                   choices=("schema", "nodes", "kernel", "search", "forbidden", "gradient")),
-        _argument("--case", "hold the kernel against this case alone; nothing is written"),
+        _argument("--case", "hold the kernel against this case alone, with --part search a drawn one; writes nothing"),
         _argument("--torch", "such as 2.9; without it that of this environment", metavar="VERSION"),
         _SANITIZED, _DEBUG,
     ),

@@ -122,7 +122,8 @@ class Verdict:
 @dataclass(frozen=True, kw_only=True)
 class CheckRecord:
     """The outcome of one check of an operator that is no cell. `results`: what was checked, as JSON objects; one with a
-    reason as "skipped" could not be. `torch` is "2.13", or "2.9+2.13" for what spans several; an empty `op` is none."""
+    reason as "skipped" could not be. `weak`: why a verified check proves little, each with the remedy. `torch` is
+    "2.13", or "2.9+2.13" for what spans several; an empty `op` is none."""
 
     op: str
     check: str
@@ -132,6 +133,7 @@ class CheckRecord:
     detail: str = ""
     blocked_by: FailedStep | None = None
     results: tuple[Mapping[str, Any], ...] = ()
+    weak: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return str(self.key)
@@ -185,7 +187,8 @@ def read_any(path: Path) -> Found:
     try:
         blocked = {"blocked_by": FailedStep(**data["blocked_by"]) if data["blocked_by"] else None}
         if "check" in data:
-            return CheckRecord(**data | blocked | {"results": tuple(map(dict, data["results"]))})
+            lists = {"results": tuple(map(dict, data["results"])), "weak": tuple(map(str, data.get("weak", ())))}
+            return CheckRecord(**data | blocked | lists)
         cases = tuple(CaseResult(**case) for case in data["cases"])
         return Verdict(**data | blocked | {"cell": Cell(**data["cell"]), "cases": cases})
     except (KeyError, TypeError, ValueError) as error:

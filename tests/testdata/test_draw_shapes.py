@@ -24,7 +24,7 @@ from opmatrix.spec import (
     given,
     shape_of,
 )
-from opmatrix.testdata import draw_shapes, hypothesis_draw
+from opmatrix.testdata import hypothesis_draw, output_sizes
 
 Shapes = Mapping[str, Sequence[tuple[int, ...]]]
 DRAWS = 200
@@ -152,7 +152,7 @@ def test_no_output_is_large(tmp_path: Path) -> None:
     declared = spec([float32("x", "N")], count, shape=Dims(dims=("N", "count", "count")))
     for shapes, attributes in drawn(declared, tmp_path):
         times = attributes["count"]
-        assert isinstance(times, int) and shapes["x"][0][0] * times**2 <= draw_shapes.OUTPUT_ELEMENTS
+        assert isinstance(times, int) and shapes["x"][0][0] * times**2 <= output_sizes.ELEMENTS
 
 
 def test_sizes_of_optional_inputs_are_tied_to_each_other(tmp_path: Path) -> None:

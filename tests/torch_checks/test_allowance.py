@@ -69,3 +69,16 @@ def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
 def test_errors_that_rounding_of_the_inputs_explains(function: Callable[[Array], Array], x: Array, unit: float) -> None:
     assert problem(function, x, off=2 * unit) == ""
     assert "rounding of the inputs does not explain it" in problem(function, x, off=100 * unit)
+
+
+def test_no_tolerance_makes_a_finite_result_an_infinity() -> None:
+    """``rtol * inf`` would allow every finite value."""
+    from opmatrix.torch_checks.property_test import _is_rounding
+
+    expected, tolerance = np.array([np.inf, -np.inf, 1.0]), Tolerance(rtol=1e-3, atol=0.0)
+    still = np.zeros(3)
+    assert _is_rounding(np.array([np.inf, -np.inf, 1.0005]), expected, tolerance, still)
+    assert not _is_rounding(np.array([1.0, -np.inf, 1.0]), expected, tolerance, still)
+    assert not _is_rounding(np.array([np.inf, -1e308, 1.0]), expected, tolerance, still)
+    assert not _is_rounding(np.array([-np.inf, -np.inf, 1.0]), expected, tolerance, still)
+    assert _is_rounding(np.array([1.0, -np.inf, 1.0]), expected, tolerance, np.array([np.inf, 0.0, 0.0]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
@@ -14,18 +14,27 @@ from doit.cmd_run import Run as DoitRun
 from doit.cmd_run import opt_always, opt_continue, opt_num_process, opt_outfile, opt_reporter, opt_single, opt_verbosity
 from doit.control import TaskControl
 from doit.exceptions import InvalidCommand
-from doit.task import Stream
+from doit.task import Stream, Task
 
 from opmatrix.commands.base import LockedCommand
 from opmatrix.commands.task_selection import select
+from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.engine.progress_reporter import StepReporter
 from opmatrix.engine.remove_stale import collect_removed
 from opmatrix.engine.step_runner import StepRunner, ThreadRunner
+from opmatrix.errors import many
 
 if TYPE_CHECKING:
     from opmatrix.engine.forecast import Expected
 
 INTERRUPTED = 130
+STRICT = {
+    "name": "strict",
+    "long": "strict",
+    "type": bool,
+    "default": False,
+    "help": "exit with 1 if a check is weak: verified, though it proves little",
+}
 
 
 class Run(LockedCommand, DoitRun):
@@ -41,6 +50,7 @@ class Run(LockedCommand, DoitRun):
         opt_outfile,
         opt_num_process,
         opt_single,
+        STRICT,
     )
     # The function that the child of a server calls with the arguments of a step.
     entry: ClassVar[str] = "opmatrix.cli:main"
@@ -67,6 +77,7 @@ class Run(LockedCommand, DoitRun):
         num_process: int,
         single: bool,
         force_verbosity: bool,
+        strict: bool,
     ) -> int:
         """Do what doit's Run does, with opmatrix's runners, for which doit 0.37 has no option."""
         self.control = select(self.task_list, self.sel_tasks, commands=self.loader.cmd_names)
@@ -88,7 +99,8 @@ class Run(LockedCommand, DoitRun):
                 terminal=_terminal_variables(out),
                 cores=cores,
             )
-            return int(runner.run_all(self.control.task_dispatcher()))
+            code = int(runner.run_all(self.control.task_dispatcher()))
+        return code or (_refuse_weak(self.control) if strict else 0)
 
     def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int) -> Any:
         """Return a reporter. One of opmatrix also gets the notes, and a function that forecasts the run."""
@@ -104,6 +116,34 @@ class Run(LockedCommand, DoitRun):
             for note in notes:
                 found.note(note)
         return found
+
+
+def _refuse_weak(control: TaskControl) -> int:
+    """Print the weak checks among the chosen steps; return 1 if there are any."""
+    from opmatrix.report.records import weak_checks
+    from opmatrix.verdict import read_check  # imported here: without --strict no record is read
+
+    records = []
+    for task in _chosen(control):
+        if isinstance(task, StepTask) and task.step.check and task.step.verdict:
+            with suppress(OSError, ValueError):
+                records.append(read_check(Path(task.step.verdict)))
+    if weak := weak_checks(records):
+        print(f"--strict: {many(len(weak), 'check')} weak:", file=sys.stderr)
+        for found in weak:
+            print("\n  ".join([str(found), *found.weak]), file=sys.stderr)
+    return int(bool(weak))
+
+
+def _chosen(control: TaskControl) -> Iterator[Task]:
+    """Yield the selected tasks and those that they depend on."""
+    left, seen = list(control.selected_tasks), set[str]()
+    while left:
+        name = left.pop()
+        if name not in seen:
+            seen.add(name)
+            yield control.tasks[name]
+            left += control.tasks[name].task_dep
 
 
 def _drop_dependencies(control: TaskControl) -> None:

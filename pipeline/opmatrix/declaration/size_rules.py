@@ -22,15 +22,16 @@ from opmatrix.declaration.size_expressions import (
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Attribute, Input, OpSpec
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
-def once(function: Callable[[OpSpec], T]) -> Callable[[OpSpec], T]:
+def once(function: Callable[[K], T]) -> Callable[[K], T]:
     """Keep the result for the last declaration, by identity: each drawn size asks again, and an OpSpec has no hash."""
-    last: list[tuple[OpSpec, T]] = []
+    last: list[tuple[K, T]] = []
 
     @wraps(function)
-    def remembered(spec: OpSpec) -> T:
+    def remembered(spec: K) -> T:
         if not last or last[0][0] is not spec:
             last[:] = [(spec, function(spec))]
         return last[0][1]

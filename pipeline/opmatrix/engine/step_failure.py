@@ -101,7 +101,7 @@ def failure_of(step: Step, ending: Ending, log: Path) -> StepFailed:
         full = "" if read_log(log) else f", and could not write to its log. {REMEDY}"  # its first line is the command
         return StepFailed(step, summary=f"failed with exit code {ending.status}{full}", output=output, log=log)
     at = last_running(read_log(log))
-    case = at.removeprefix(_CASE) if at.startswith(_CASE) else ""
+    case = at.removeprefix(_CASE).partition(" ")[0] if at.startswith(_CASE) else ""  # what follows describes it
     return StepFailed(step, summary=f"{how}, at {at}" if at else how, output=output, log=log, died=True, case=case)
 
 

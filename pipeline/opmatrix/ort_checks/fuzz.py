@@ -30,6 +30,7 @@ class Fuzz:
     def drawn_problems(self, tried: list[DrawnCase]) -> Iterator[str]:
         """Yield where only one of ONNX Runtime and the reference raises, or dtypes or shapes of the outputs differ."""
         for one in tried:
+            step_log.now_running(str(one))
             inputs = tuple(case_arguments(self._operator.spec, one.model.cases[0], one.arrays))
             try:
                 actual = self.run(Call(model=one.model, inputs=inputs))

@@ -16,7 +16,7 @@ from opmatrix.matrix.cells import EXPORTERS
 from opmatrix.report.changes import kinds
 from opmatrix.report.html_template import join
 from opmatrix.report.logs_and_graphs import Background
-from opmatrix.report.records import OUTCOMES
+from opmatrix.report.records import OUTCOMES, weak_checks
 from opmatrix.report.report_json import Document
 from opmatrix.verdict import CaseResult, CheckRecord, Verdict, finite
 
@@ -65,6 +65,7 @@ def data(
                 "name": str(c),
                 **{field: getattr(c, field) for field in ("op", "check", "lowering", "torch", "outcome", "detail")},
                 "change": changed.get(str(c), ("", None))[0],
+                "weak": c.weak if weak_checks([c]) else (),
             }
             for c in checks
         ],

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from opmatrix.report.records import weak_checks
 from opmatrix.verdict import CaseResult, CheckRecord, Outcome, Verdict
 
 _TAGS: Mapping[Outcome, str] = {"mismatched": "failure", "failed": "error", "unsupported": "skipped"}
@@ -46,6 +47,8 @@ def _check_suite(check: CheckRecord) -> Element:
     classname = ".".join(filter(None, [check.op, check.lowering, check.check]))
     _add(suite, name=str(check), classname=classname, outcome=check.outcome, detail=check.detail)
     _count(suite)
+    if weak_checks([check]):  # no failure: CI servers show the output of a test that passed
+        SubElement(suite[0], "system-out").text = _xml("\n".join(f"weak: {why}" for why in check.weak))
     return suite
 
 
@@ -57,8 +60,12 @@ def _case(suite: Element, verdict: Verdict, case: CaseResult) -> None:
 def _add(suite: Element, *, name: str, classname: str, outcome: Outcome, detail: str) -> None:
     element = SubElement(suite, "testcase", name=name, classname=classname)
     if tag := _TAGS.get(outcome):
-        detail = _NO_XML.sub("\N{REPLACEMENT CHARACTER}", detail)
+        detail = _xml(detail)
         SubElement(element, tag, message=detail.partition("\n")[0]).text = detail
+
+
+def _xml(text: str) -> str:
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _count(element: Element) -> None:

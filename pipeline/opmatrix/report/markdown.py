@@ -9,9 +9,9 @@ from typing import Any
 
 from opmatrix.errors import many, printable
 from opmatrix.report.changes import KINDS
-from opmatrix.report.records import Skipped, totals
+from opmatrix.report.records import Skipped, totals, weak_checks
 from opmatrix.report.report_json import Document
-from opmatrix.report.terminal import MARKS, faults, replay, unsupported_cases
+from opmatrix.report.terminal import MARKS, WEAK, faults, replay, unsupported_cases
 from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict
 
 # GitHub rejects a comment of more than 65,536 characters; these bounds keep a summary of any matrix below that.
@@ -38,6 +38,9 @@ def render(
     if checks:
         parts.append("\n".join(_check_table(checks)))
     parts += _faults(verdicts, checks)
+    if weak := weak_checks(checks):
+        lines = _list(f"{WEAK[0]} {_code(str(found))}: {_plain(_cut(why))}" for found in weak for why in found.weak)
+        parts.append("### Weak, and the remedy\n\n" + "\n".join(lines))
     if skipped:
         lines = _list(f"torch {s.torch}: {_plain(str(s))}" for s in skipped)
         parts.append("### Not checked, and why\n\n" + "\n".join(lines))

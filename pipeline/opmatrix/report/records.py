@@ -122,12 +122,23 @@ def counts(records: Sequence[Found], name: str = "cells") -> dict[str, int]:
     return {name: len(records)} | {outcome: by_outcome[outcome] for outcome in OUTCOMES}
 
 
+def check_counts(checks: Sequence[CheckRecord]) -> dict[str, int]:
+    """Return the same of checks, and how many of them are weak."""
+    return counts(checks, "checks") | {"weak": len(weak_checks(checks))}
+
+
+def weak_checks(checks: Iterable[CheckRecord]) -> list[CheckRecord]:
+    """Return the checks that are verified and prove little, which `doit --strict` refuses."""
+    return [found for found in checks if found.weak and found.outcome == "verified"]
+
+
 def totals(verdicts: Sequence[Verdict], checks: Sequence[CheckRecord] = ()) -> str:
     """Return ``11 cells: 9 verified, 2 failed``, and if there are checks ``; 5 checks: 4 verified, 1 failed``."""
     kinds: list[tuple[str, Sequence[Found]]] = [("cell", verdicts)]
     if checks:
         kinds.append(("check", checks))
-    return "; ".join(f"{many(len(found), noun)}: {_outcomes(found)}" for noun, found in kinds)
+    weak = f" ({len(found)} weak)" if (found := weak_checks(checks)) else ""
+    return "; ".join(f"{many(len(found), noun)}: {_outcomes(found)}" for noun, found in kinds) + weak
 
 
 def _outcomes(records: Sequence[Found]) -> str:
@@ -159,6 +170,7 @@ def check_as_json(found: CheckRecord) -> dict[str, Any]:
         "torch": found.torch,
         "outcome": found.outcome,
         "detail": found.detail,
+        "weak": list(found.weak),
     }
 
 

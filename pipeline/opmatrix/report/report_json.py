@@ -12,7 +12,7 @@ from typing import Any
 
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import PACKAGES
-from opmatrix.report.records import OUTCOMES, SCHEMA, Skipped, as_json, check_as_json, counts
+from opmatrix.report.records import OUTCOMES, SCHEMA, Skipped, as_json, check_as_json, check_counts, counts
 from opmatrix.verdict import WRONG, CheckRecord, Verdict
 from opmatrix.version import minor, numbers
 
@@ -40,7 +40,7 @@ def document(
     return {
         "schema": SCHEMA,
         "counts": counts(verdicts),
-        "check_counts": counts(checks, "checks"),
+        "check_counts": check_counts(checks),
         "environments": {name: dict(versions) for name, versions in environments.items()},
         "changes": None,
         "skipped": [s.as_json() for s in skipped],

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from opmatrix.errors import printable
 from opmatrix.matrix.cells import EXPORTERS
-from opmatrix.report.records import OUTCOMES, Skipped, totals
+from opmatrix.report.records import OUTCOMES, Skipped, totals, weak_checks
 from opmatrix.verdict import WRONG, CheckRecord, Found, Outcome, Verdict, percent
 
 MARKS: Mapping[Outcome, tuple[str, str, str]] = {
@@ -22,6 +22,7 @@ MARKS: Mapping[Outcome, tuple[str, str, str]] = {
     "unsupported": ("○", "n/a", "yellow"),
 }
 """A mark, since not all readers see colours, one for a terminal without Unicode, and the colour."""
+WEAK = ("!", "!", "yellow")
 
 _ALIKE = 12  # names of verdicts with one detail: an environment that could not be made causes hundreds
 _COMMANDS = ("Replay: ", "Debug: ")
@@ -34,7 +35,8 @@ def show(
     skipped: Sequence[Skipped] = (),
     checks: Sequence[CheckRecord] = (),
 ) -> None:
-    """Print the table, why cells and checks are not verified, what a torch cannot check, and the totals."""
+    """Print the table, why cells and checks are not verified, which checks are weak, what a torch cannot check, and the
+    totals."""
     console.print()
     console.print(_table(verdicts, console))
     for (outcome, detail), alike in faults(verdicts, checks).items():
@@ -49,6 +51,11 @@ def show(
         cells = "in one cell" if len(details) == 1 else f"in {len(details)} cells"
         console.print(_mark("unsupported", console, f" unsupported {name} {cells}"), soft_wrap=True)
         console.print(Text(printable(f"  {details[0]}\n")), soft_wrap=True)
+    for found in weak_checks(checks):
+        console.print(_marked(WEAK, console, f" weak {found}"), soft_wrap=True)
+        for why in found.weak:
+            console.print(Text(printable(f"  {why}")), soft_wrap=True)
+        console.print()
     for torch, of_torch in groupby(skipped, key=lambda s: s.torch):
         console.print(f"not checked in torch {torch}", highlight=False)
         for left_out in of_torch:
@@ -95,7 +102,11 @@ def _opsets(row: Sequence[Verdict], console: Console) -> Text:
 
 
 def _mark(outcome: Outcome, console: Console, text: str) -> Text:
-    mark, plain, colour = MARKS[outcome]
+    return _marked(MARKS[outcome], console, text)
+
+
+def _marked(mark_of: tuple[str, str, str], console: Console, text: str) -> Text:
+    mark, plain, colour = mark_of
     return Text.assemble((plain if console.options.ascii_only else mark, colour), text)
 
 

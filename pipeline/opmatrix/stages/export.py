@@ -17,7 +17,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.schema_versions import version_at
 from opmatrix.declaration.torch_signature import has_function_body
 from opmatrix.errors import ExportError, missing
-from opmatrix.export import manifest
+from opmatrix.export import manifest, unused_attributes
 from opmatrix.export.expected_model import ExpectedModel, check_legal
 from opmatrix.export.exporters import example_inputs, export
 from opmatrix.export.function_body import with_function
@@ -54,6 +54,7 @@ def _models(
     layout: Paths, operator: Operator, lowering: Lowering, cell: Cell, generated: GeneratedModules
 ) -> Iterator[Exported]:
     with_body = lowering == "decomposed" and has_function_body(operator.spec)
+    made: list[ExpectedModel] = []
     for model in operator.models:
         schema = generated.schema.schema(version_at(operator.spec, model.domain_version))
         expected = ExpectedModel(spec=operator.spec, model=model, lowering=lowering, cell=cell, schema=schema)
@@ -67,8 +68,10 @@ def _models(
                 manifest.write_refused(layout.function_model(operator.name, cell, model.name), str(reason))
             continue
         yield Exported(name=model.name, proto=proto, ignored_attributes=ignored_attributes(expected, generated))
+        made.append(expected)
         if with_body:
             _write_function(layout, expected, generated)
+    unused_attributes.check(made, generated)
 
 
 def _write_function(layout: Paths, expected: ExpectedModel, generated: GeneratedModules) -> None:

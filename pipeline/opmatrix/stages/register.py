@@ -56,7 +56,7 @@ def _judged(part: Part, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if part == "gradient" and not results:
         skipped = ["torch_op.py has no gradient"]
     if len(skipped) < max(1, len(results)):
-        return {"outcome": "verified"}
+        return {"outcome": "verified", "weak": tuple(why for result in results for why in result.get("weak", ()))}
     return {"outcome": "unsupported", "detail": "; ".join(dict.fromkeys(skipped))}
 
 
@@ -67,6 +67,13 @@ def replay(layout: Paths, operator: Operator, *, case: str) -> None:
         near = did_you_mean(case, known)
         raise UsageError(f"{operator.name} has no case {case!r}; it has {', '.join(known)}{near}")
     _kernel(layout, operator, only=case)
+
+
+def replay_drawn(layout: Paths, operator: Operator, *, case: str) -> None:
+    """Test the kernel with one drawn case; write nothing. Raises RegisterError, or UsageError for an unknown case."""
+    from opmatrix.torch_checks import property_test
+
+    property_test.replay(layout, operator, load_library.load(layout, operator), case=case)
 
 
 def _results(layout: Paths, operator: Operator, part: Part) -> Sequence[Mapping[str, Any]]:

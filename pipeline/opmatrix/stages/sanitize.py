@@ -20,7 +20,7 @@ from opmatrix.declaration.torch_signature import OWN_TORCH, has_kernel, has_ort_
 from opmatrix.errors import SanitizeError, UsageError
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.step_log import SAY_DONE
+from opmatrix.step_log import SAY_DONE, last_running
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.verdict import Outcome, Verdict
 
@@ -90,11 +90,12 @@ def _run(layout: Paths, arguments: Sequence[str], environ: Mapping[str, str]) ->
 
 
 def _message(output: str) -> str:
-    """Return the message of a sanitizer, or the last lines of the output where there is none."""
+    """Return which case ran, and the message of a sanitizer, or the last lines of the output where there is none."""
     lines = output.splitlines()
+    at = [f"at {running}"] if (running := last_running(output)) else []
     marks = ("ERROR: AddressSanitizer", "runtime error: ")
     first = next((n for n, line in enumerate(lines) if any(mark in line for mark in marks)), None)
-    return "\n".join(lines[-20:] if first is None else lines[first : first + 40])
+    return "\n".join([*at, *(lines[-20:] if first is None else lines[first : first + 40])])
 
 
 def _runtimes() -> Iterator[str]:

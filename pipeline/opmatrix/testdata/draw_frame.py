@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,8 +21,19 @@ class Frame:
     operator: Operator
     template: tuple[Model, Case] | None
     sizes: dict[str, int] = field(default_factory=dict)
+    resized: dict[int, int] = field(default_factory=dict)  # sizes of the case that are replaced, by the new ones
+    kept: bool = False  # whether values that the case lists are drawn with it
+    numbers: list[float] = field(default_factory=list)  # among the attributes
 
 
 def pick(draw: DrawFn, values: Sequence[Any]) -> Any:
     """Draw one of `values` by its index, since hypothesis would format all values."""
     return values[draw(strategies.integers(0, len(values) - 1))]
+
+
+def nested(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """Return values in C order as nested tuples."""
+    if not shape:
+        return values[0]
+    step = math.prod(shape[1:])
+    return tuple(nested(values[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from opmatrix.declaration.value_rules import limit_expressions, names, ruled_inp
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, Input, MemoryLayout, Model, OpSpec, Random, Tensor, ValueRule, Values, given
 from opmatrix.testdata.case_arrays import case_arrays
-from opmatrix.testdata.draw_frame import Frame, pick
+from opmatrix.testdata.draw_frame import Frame, nested, pick
+from opmatrix.testdata.draw_ties import tied
 
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "expanded", "flipped")
 SPECIALS = 3  # per tensor, at most
@@ -28,10 +29,12 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
         return _parameter(draw, frame, part, dtype, shape)
     if dtype == "string":
         words = ("a", "", "b", "ä€")
-        return Values(values=_nested([pick(draw, words) for _ in range(math.prod(shape))], shape))
+        return Values(values=nested([pick(draw, words) for _ in range(math.prod(shape))], shape))
     if dtype == "bool":
         layouts = [layout for layout in LAYOUTS if layout != "expanded"]
         return Random(shape=shape, layout=pick(draw, layouts))
+    if (equal := tied(draw, frame, dtype, shape)) is not None:
+        return equal
     scales = _FLOAT_SCALES.get(dtype, ((20.0, 3.0),) if dtype.startswith("uint") else ((0.0, 3.0), (0.0, 20.0)))
     mean, deviation = pick(draw, scales)
     count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape))))
@@ -94,18 +97,11 @@ def _parameter(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tup
     seen = [t for c in cases for t in given(c, part.name) if isinstance(t, Values)]
     number = dtype not in ("bool", "string")
     real = dtype.startswith(("float", "bfloat"))
-    likely = [Values(values=_nested([float(n) if real else n], shape)) for n in frame.sizes.values() if number]
-    unlikely = [Values(values=_nested([n], shape)) for n in _specials(dtype)] if number else []
+    likely = [Values(values=nested([float(n) if real else n], shape)) for n in frame.sizes.values() if number]
+    unlikely = [Values(values=nested([n], shape)) for n in _specials(dtype)] if number else []
     usual: list[Tensor] = [*dict.fromkeys((*seen, *likely))] or [Random(shape=shape)]
     chosen: Tensor = pick(draw, unlikely if unlikely and draw(strategies.integers(0, 9)) == 9 else usual)
     return chosen
-
-
-def _nested(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    if not shape:
-        return values[0]
-    step = math.prod(shape[1:])
-    return tuple(_nested(values[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0]))
 
 
 # Mean and deviation. A product of two of the largest, or of the smallest, still fits the dtype: a kernel that computes

@@ -1,13 +1,14 @@
 """Drawn cases with the reference's outputs: written by draw-inputs, read by the property test and ort-fuzz.
 
 The file is one line of JSON, and after it the bytes of all arrays in the same order. Reading it runs no code from it.
+Of a large input drawn at random it has the seed alone.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,69 +18,109 @@ import numpy as np
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.errors import DataError, missing
 from opmatrix.files import write_bytes
-from opmatrix.spec import Case, DType, Model, OpSpec, Random, Values
+from opmatrix.spec import Case, DType, Model, OpSpec, Random, Tensor, Values, given
+from opmatrix.testdata import arrays, truth
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.case_arrays import case_arrays, reference_attributes
 from opmatrix.testdata.dtypes import numpy_dtype
-from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.testdata.numpy_reference import Precision, Reference
 
 # What a drawn model consists of; no other class can be in a file.
 _CLASSES = {made.__name__: made for made in (Model, Case, Random, Values)}
 _NESTED = (list, dict)
+_SEEDED = 8192  # elements from which on a random array is drawn again
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnCase:
-    """A model with one case, its input arrays, and the expected outputs, or why the reference raises."""
+    """A model with one case, its input arrays, and the expected outputs, or why the reference raises. `precision` is
+    that in which the reference was evaluated."""
 
     model: Model
     arrays: list[Array]
     expected: tuple[Array, ...] | None
     refusal: str
+    large: bool = False
+    precision: Precision = "declared dtype"
+
+    def __str__(self) -> str:
+        """Return the case's name, its dtypes and shapes, and its attributes, for the log of a step."""
+        shown = ", ".join(f"{dtype_name(a)} {a.shape}" for a in self.arrays)
+        attributes = f"; {dict(self.model.attributes)}" if self.model.attributes else ""
+        return f"case {self.model.name} ({shown}{attributes})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """The cases of one file, and why others were dropped, by the reason."""
+
+    cases: list[DrawnCase]
+    dropped: Mapping[str, int]
 
 
 def evaluate(spec: OpSpec, model: Model, reference: Reference) -> DrawnCase:
     """Run the reference on a drawn model's case."""
-    arrays = case_arrays(spec, model, model.cases[0])
-    expected, refusal = reference_outputs(spec, model, reference, arrays)
-    return DrawnCase(model=model, arrays=arrays, expected=expected, refusal=refusal)
+    made = case_arrays(spec, model, model.cases[0])
+    given = tuple(case_arguments(spec, model.cases[0], made))
+    try:
+        found = truth.evaluate(reference, spec, model.types, given, reference_attributes(spec, model))
+    except DataError as error:
+        return DrawnCase(model=model, arrays=made, expected=None, refusal=str(error))
+    return DrawnCase(model=model, arrays=made, expected=found.outputs, refusal="", precision=found.judge.precision)
 
 
 def reference_outputs(
-    spec: OpSpec, model: Model, reference: Reference, arrays: Sequence[Array]
-) -> tuple[tuple[Array, ...] | None, str]:
-    """Return the outputs of the reference and "", or None and its error."""
+    spec: OpSpec, one: DrawnCase, reference: Reference, arrays: Sequence[Array]
+) -> tuple[Array, ...] | None:
+    """Return the outputs of the reference for other inputs of a drawn case, None where it raises."""
+    given = tuple(case_arguments(spec, one.model.cases[0], arrays))
     try:
-        return reference(tuple(case_arguments(spec, model.cases[0], arrays)), reference_attributes(spec, model)), ""
-    except DataError as error:
-        return None, str(error)
+        return reference(given, reference_attributes(spec, one.model), precision=one.precision)
+    except DataError:
+        return None
 
 
-def write(path: Path, found: Sequence[DrawnCase]) -> None:
-    """Write the cases; equal ones give equal bytes."""
-    arrays: list[bytes] = []
+def write(
+    path: Path,
+    found: Sequence[DrawnCase],
+    *,
+    operator: str = "",
+    ruled: Collection[str] = (),
+    dropped: Mapping[str, int] | None = None,
+) -> None:
+    """Write the cases; equal ones give equal bytes. `operator` seeds large arrays, which are not written, except those
+    of the inputs in `ruled`, whose values follow from a rule."""
+    content: list[bytes] = []
     cases = [
         {
             "model": _as_json(one.model),
-            "arrays": [_described(array, arrays) for array in one.arrays],
-            "expected": None if one.expected is None else [_described(array, arrays) for array in one.expected],
+            "arrays": [*_inputs(one, operator, ruled, content)],
+            "expected": None if one.expected is None else [_described(array, content) for array in one.expected],
             "refusal": one.refusal,
+            "large": one.large,
+            "precision": one.precision,
         }
         for one in found
     ]
-    write_bytes(path, b"".join([json.dumps(cases, separators=(",", ":")).encode(), b"\n", *arrays]))
+    head = json.dumps({"dropped": dict(dropped or {}), "cases": cases}, separators=(",", ":")).encode()
+    write_bytes(path, b"".join([head, b"\n", *content]))
 
 
 def read(path: Path, operator: str) -> list[DrawnCase]:
+    """Read the cases in a file of `write`. Raises DataError as `read_all`."""
+    return read_all(path, operator).cases
+
+
+def read_all(path: Path, operator: str) -> Drawn:
     """Read a file of `write`. Raises DataError if it is missing, damaged or of another program."""
     try:
-        return [*_parsed(path.read_bytes())]
+        return _parsed(path.read_bytes())
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError) as error:
         run = f"python -m opmatrix draw-inputs {operator}"
         raise DataError(missing(path, run=run, problem="is missing or damaged")) from error
 
 
-def _parsed(content: bytes) -> Iterator[DrawnCase]:
+def _parsed(content: bytes) -> Drawn:
     at = content.index(b"\n") + 1
 
     def array(dtype: DType, shape: list[int], strings: list[str] | None = None) -> Array:
@@ -92,12 +133,47 @@ def _parsed(content: bytes) -> Iterator[DrawnCase]:
         at += values.nbytes
         return values.reshape(shape).copy()  # aligned, and not read-only
 
-    for one in json.loads(content[:at]):
-        arrays = [array(*described) for described in one["arrays"]]
+    def given_array(described: list[Any], model: Model, index: int) -> Array:
+        if len(described) < 4:
+            return array(*described)
+        dtype, shape, _, seed = described
+        tensor = _tensors(model)[index]
+        if not isinstance(tensor, Random) or [*tensor.shape] != shape:
+            raise ValueError("a seed is of no random array")
+        return arrays.array(tensor, dtype, seed_of=seed)
+
+    head = json.loads(content[:at])
+    cases = []
+    for one in head["cases"]:
+        model = _from_json(one["model"])
+        made = [given_array(described, model, index) for index, described in enumerate(one["arrays"])]
         expected = None if one["expected"] is None else tuple(array(*described) for described in one["expected"])
-        yield DrawnCase(model=_from_json(one["model"]), arrays=arrays, expected=expected, refusal=one["refusal"])
+        known = {name: one[name] for name in ("refusal", "large", "precision")}
+        cases.append(DrawnCase(model=model, arrays=made, expected=expected, **known))
     if at != len(content):
         raise ValueError(f"{len(content)} bytes, and its first line describes {at}")
+    return Drawn(cases=cases, dropped={str(why): int(count) for why, count in head["dropped"].items()})
+
+
+def _tensors(model: Model) -> list[Tensor]:
+    """Return the tensors of a drawn model in the order of `case_arrays`: its case names inputs as they are declared."""
+    (case,) = model.cases
+    return [tensor for name in case.inputs for tensor in given(case, name)]
+
+
+def _inputs(one: DrawnCase, operator: str, ruled: Collection[str], into: list[bytes]) -> Iterator[list[Any]]:
+    if not one.large or not operator:
+        yield from (_described(array, into) for array in one.arrays)
+        return
+    (case,) = one.model.cases
+    several = {name for name, tensors in case.inputs.items() if isinstance(tensors, tuple)}
+    names = [(name, index) for name in case.inputs for index in range(len(given(case, name)))]
+    for array, tensor, (name, index) in zip(one.arrays, _tensors(one.model), names, strict=True):
+        if isinstance(tensor, Random) and array.size >= _SEEDED and name not in ruled:
+            seed = arrays.seed_of(operator, case.name, f"{name}_{index}" if name in several else name)
+            yield [dtype_name(array), array.shape, None, seed]
+        else:
+            yield _described(array, into)
 
 
 def _described(array: Array, into: list[bytes]) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import hypothesis
 from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, PrimitiveProvider
+from hypothesis.strategies import SearchStrategy
 
 from opmatrix.declaration.load import Operator
 from opmatrix.spec import Model
@@ -18,10 +19,11 @@ from opmatrix.testdata import strategies
 EXAMPLES = 200
 
 
-def collect(operator: Operator, *, examples: int, home: Path) -> list[Model]:
+def collect(operator: Operator, *, examples: int, home: Path, seed: str = "") -> list[Model]:
     """Return at most `examples` models with one case each, the same in every run; hypothesis may write to `home`.
 
-    A model may violate a constraint that is not declared: then reference and kernel must both raise.
+    Another `seed` gives others. A model may violate a constraint that is not declared: then reference and kernel
+    must both raise.
     """
     found: dict[str, Model] = {}
 
@@ -29,14 +31,38 @@ def collect(operator: Operator, *, examples: int, home: Path) -> list[Model]:
         found[model.name] = model
         return False
 
-    find(operator, keep, examples=examples, home=home)
+    search(strategies.models(operator), keep, seed=f"{operator.name}{seed}", examples=examples, home=home)
     return [*found.values()]
 
 
 def find(operator: Operator, wanted: Callable[[Model], bool], *, examples: int, home: Path) -> Model | None:
     """Return the smallest model for which `wanted` is true, found and shrunk from `examples` draws, or None."""
+    return search(strategies.models(operator), wanted, seed=operator.name, examples=examples, home=home)
+
+
+def one(strategy: SearchStrategy[Model], *, seed: str, home: Path) -> Model | None:
+    """Return one model that a strategy draws, mostly of the simplest values, or None where all are refused."""
+    found: list[Model] = []
+
+    def keep(model: Model) -> bool:
+        found.append(model)
+        return False
+
+    search(strategy, keep, seed=seed, examples=1, home=home, simple=0.8)
+    return found[-1] if found else None
+
+
+def search(
+    strategy: SearchStrategy[Model],
+    wanted: Callable[[Model], bool],
+    *,
+    seed: str,
+    examples: int,
+    home: Path,
+    simple: float = 0.0,
+) -> Model | None:
     set_hypothesis_home_dir(home)
-    _Independent.random = Random(operator.name)
+    _Independent.random, _Independent.simple = Random(seed), simple
     AVAILABLE_PROVIDERS["independent"] = _Independent
     settings = hypothesis.settings(
         max_examples=examples,
@@ -46,7 +72,7 @@ def find(operator: Operator, wanted: Callable[[Model], bool], *, examples: int, 
         backend="independent",
     )
     try:
-        return hypothesis.find(strategies.models(operator), wanted, settings=settings, random=Random(operator.name))
+        return hypothesis.find(strategy, wanted, settings=settings, random=Random(seed))
     except hypothesis.errors.NoSuchExample:
         return None
 
@@ -59,12 +85,15 @@ class _Independent(PrimitiveProvider):
     """
 
     random: Random
+    simple: float  # how often an integer is the smallest
 
     def draw_boolean(self, p: float = 0.5) -> bool:
         return self.random.random() < p
 
     def draw_integer(self, min_value: int | None = None, max_value: int | None = None, **constraints: Any) -> int:
         assert min_value is not None and max_value is not None, "the strategies here draw from finite sets alone"
+        if self.simple and self.random.random() < self.simple:
+            return min_value
         return self.random.randint(min_value, max_value)
 
     def _unused(self, *arguments: Any, **constraints: Any) -> Any:

@@ -1,6 +1,6 @@
 """hypothesis strategies for difficult inputs, from the declaration and the shapes of its cases.
 
-draw_shapes draws shapes, draw_values values; here attributes are drawn, at their limits too, and absent inputs.
+draw_shapes draws shapes, draw_values values, draw_attributes attributes; here they are put together.
 hypothesis shrinks towards the first element of each list.
 """
 
@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import attribute_values, dtype_of, dtype_tuples
-from opmatrix.spec import Attribute, AttributeValue, Case, Model, Tensor, as_data
-from opmatrix.testdata.case_arrays import elements
-from opmatrix.testdata.draw_frame import Frame, pick
-from opmatrix.testdata.draw_shapes import ELEMENTS, named_attributes, shapes
+from opmatrix.declaration.torch_signature import dtype_of, dtype_tuples
+from opmatrix.spec import AttributeValue, Case, DType, Model, OpSpec, Tensor, as_data
+from opmatrix.testdata import output_sizes
+from opmatrix.testdata.draw_attributes import attributes, before_shapes, comparable
+from opmatrix.testdata.draw_frame import pick
+from opmatrix.testdata.draw_shapes import shapes
+from opmatrix.testdata.draw_templates import frame_of, kept
 from opmatrix.testdata.draw_values import obeys, tensor
 
 
 def models(operator: Operator) -> SearchStrategy[Model]:
-    """Return a strategy for models of one case; half have shapes of a case, which satisfy undeclared constraints."""
+    """Return a strategy for models of one case. Most are drawn from cases, which satisfy undeclared constraints."""
 
     @strategies.composite
     def model(draw: DrawFn) -> Model:  # without arguments: hypothesis 6 formats them for every example
@@ -33,37 +36,31 @@ def models(operator: Operator) -> SearchStrategy[Model]:
 
 def _model(draw: DrawFn, operator: Operator) -> Model:
     spec = operator.spec
-    types = pick(draw, dtype_tuples(spec))
-    templates = [(m, c) for m in operator.models for c in m.cases if all(n <= ELEMENTS for n in elements(c))]
-    templated = bool(templates) and pick(draw, (False, True))
-    frame = Frame(operator, pick(draw, templates) if templated else None)
-    first = [a for a in spec.attributes if a.name in named_attributes(spec)]  # sizes are computed from them
-    chosen = shapes(draw, frame, {a.name: pick(draw, values) for a in first if (values := _attribute(frame, a))})
+    frame = frame_of(draw, operator)
+    types = frame.template[0].types if frame.template and frame.kept else pick(draw, dtype_tuples(spec))
+    chosen = shapes(draw, frame, before_shapes(draw, frame, attributes(draw, frame)))
+    drawn = [(part, shape) for part in spec.inputs for shape in chosen.inputs[part.name]]
+    values = output_sizes.bounded(spec, drawn, chosen.attributes)
+    assume(output_sizes.elements(spec, drawn, values) <= output_sizes.ELEMENTS)
+    frame.numbers.extend(comparable(spec, values))
     inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
     for part in spec.inputs:
         dtype = dtype_of(part.type, types)
-        tensors = tuple(tensor(draw, frame, part, dtype, shape) for shape in chosen.inputs[part.name])
+        own = chosen.inputs[part.name]
+        tensors = tuple(kept(frame, part, own) or [tensor(draw, frame, part, dtype, shape) for shape in own])
         inputs[part.name] = tensors if part.variadic else tensors[0] if tensors else None
-    attributes = {
-        a.name: chosen.attributes[a.name] if a.name in chosen.attributes else pick(draw, values)
-        for a in spec.attributes
-        if (values := _attribute(frame, a)) or a.name in chosen.attributes
-    }
-    content = json.dumps(as_data((types, attributes, inputs)), sort_keys=True)
-    name = f"found_{hashlib.sha256(content.encode()).hexdigest()[:8]}"  # the name seeds the values
-    model = Model(name=name, types=types, attributes=attributes, cases=(Case(name=name, inputs=inputs),))
+    model = named(spec, types, values, inputs)
     assume(obeys(spec, model))
     return model
 
 
-def _attribute(frame: Frame, attribute: Attribute) -> list[AttributeValue]:
-    """Return valid values of an attribute: that of the template, or its default, those of all models, its limits."""
-    if frame.template:
-        value = attribute_values(frame.operator.spec, frame.template[0]).get(attribute.name)
-        return [] if value is None else [value]
-    values = [attribute.default, *(m.attributes.get(attribute.name) for m in frame.operator.models)]
-    if not attribute.kind.endswith("s"):  # a list's limits are those of its elements
-        values += [*(attribute.allowed or ()), attribute.minimum, attribute.maximum]
-    if attribute.kind == "int":
-        values = [int(v) if isinstance(v, float) else v for v in values]
-    return [*dict.fromkeys(v for v in values if v is not None)]
+def named(
+    spec: OpSpec,
+    types: Mapping[str, DType],
+    attributes: Mapping[str, AttributeValue],
+    inputs: Mapping[str, Tensor | tuple[Tensor, ...] | None],
+) -> Model:
+    """Return a drawn model of one case. Its name, which follows from its content, seeds the values."""
+    content = json.dumps(as_data((types, attributes, inputs)), sort_keys=True)
+    name = f"found_{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+    return Model(name=name, types=types, attributes=attributes, cases=(Case(name=name, inputs=inputs),))

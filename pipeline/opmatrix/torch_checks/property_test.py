@@ -6,9 +6,10 @@ hypothesis is imported only to shrink a failure, so that the step stays fast aft
 
 from __future__ import annotations
 
-import time
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,18 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.declaration.python_source import source
 from opmatrix.declaration.torch_signature import dtype_of, is_parameter
-from opmatrix.errors import RegisterError, one_line
+from opmatrix.errors import RegisterError, UsageError, one_line
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model, OpSpec, Tolerance
-from opmatrix.testdata import drawn_cases
+from opmatrix.testdata import drawn_cases, search_yield
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import EXACT, compare
-from opmatrix.testdata.drawn_cases import DrawnCase
+from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.torch_checks import forked_call
+from opmatrix.torch_checks.forked_call import Ended
+from opmatrix.torch_checks.shrink import smallest
 from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, torch_attributes
 from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary
@@ -35,43 +39,118 @@ from opmatrix.torch_library.load_library import LoadedLibrary
 PIECES = 16  # of each input, moved one after the other by one unit in the last place
 MARGIN = 8  # times the movement of the exact outputs is still rounding
 FURTHER = 20  # times as many examples, to find a failure again and shrink it
+CRASH_EXAMPLES = 1000  # each in a process of its own
+CRASH_SECONDS = 10  # of one of them
+ALL_CRASH_SECONDS = 20.0  # of all
 SECONDS = 60.0  # for shrinking: a step that is stopped for its time would report no failure
 
 
 def run(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, Any]]:
-    """Return the number of examples. On a failure, writes the smallest case and raises RegisterError."""
+    """Return what was tried. On a failure, writes the smallest case and raises RegisterError.
+
+    The kernel runs in a forked child: if it crashes, the parent names the case, and shrinks it in further children.
+    """
     check = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
-    tried = drawn_cases.read(layout.drawn_inputs(operator.name), operator.name)
+    drawn = drawn_cases.read_all(layout.drawn_inputs(operator.name), operator.name)
+    if layout.sanitized or not forked_call.can_fork():  # a sanitizer says more than a smaller input
+        return _search(layout, operator, check, drawn, lambda name: None)
+
+    def search(tell: Callable[[str], None]) -> bytes:
+        try:
+            return json.dumps({"results": _search(layout, operator, check, drawn, tell)}).encode()
+        except RegisterError as error:
+            return json.dumps({"error": str(error)}).encode()
+
+    ended = forked_call.call(search)
+    if ended.answer is not None:
+        answer = json.loads(ended.answer)
+        if "error" in answer:
+            raise RegisterError(answer["error"])
+        return list(answer["results"])
+    first = next((one for one in drawn.cases if one.model.name == ended.told), None)
+    if first is None:
+        raise RegisterError(f"{operator.name} in torch: the search {ended.how}; its output says more")
+    raise RegisterError(_crash(layout, operator, check, first, ended))
+
+
+def replay(layout: Paths, operator: Operator, loaded: LoadedLibrary, *, case: str) -> None:
+    """Call the kernel with one drawn case, or with one that was shrunk, in this process: a debugger sees a crash."""
+    check = KernelCheck(spec=operator.spec, overload=loaded.overload, reference=Reference(layout, operator.spec))
+    shrunk = _shrunk_file(layout, operator, case)
+    path = shrunk if shrunk.exists() else layout.drawn_inputs(operator.name)
+    found = next((one for one in drawn_cases.read(path, operator.name) if one.model.name == case), None)
+    if found is None:
+        raise UsageError(
+            f"{operator.name} has no drawn case {case!r}. `python -m opmatrix register {operator.name} --part search` "
+            "says the name of one that fails"
+        )
     with torch.no_grad():
-        first = next((one for one in tried if check.problem(one)), None)
+        if problem := check.problem(found):
+            raise RegisterError(f"{operator.name}-{case} in torch: {problem}")
+
+
+def _search(
+    layout: Paths, operator: Operator, check: KernelCheck, drawn: Drawn, tell: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    def fails(one: DrawnCase) -> bool:
+        tell(one.model.name)
+        return check.problem(one) != ""
+
+    with torch.no_grad():
+        first = next(filter(fails, drawn.cases), None)
         if first is None:
-            refused = sum(one.expected is None for one in tried)
-            return [{"check": "search", "examples": len(tried), "refused": refused}]
-        found = _shrink(layout, operator, check, first, examples=FURTHER * len(tried))
+            return [search_yield.measure(operator, drawn)]
+
+        def candidate_fails(model: Model) -> bool:
+            return check.problem(drawn_cases.evaluate(operator.spec, model, check.reference)) != ""
+
+        examples = FURTHER * len(drawn.cases)
+        model = smallest(layout, operator, first, candidate_fails, examples=examples, seconds=SECONDS)
+        found = drawn_cases.evaluate(operator.spec, model, check.reference) if model else first
         problem = check.problem(found)
+    raise RegisterError(_message(layout, operator, found, problem))
+
+
+def _crash(layout: Paths, operator: Operator, check: KernelCheck, first: DrawnCase, ended: Ended) -> str:
+    """Return the message of a crash: with the smallest case that ends the process in the same way."""
+
+    def crashes(model: Model) -> bool:
+        def call(tell: Callable[[str], None]) -> bytes:
+            with torch.no_grad():
+                check.problem(drawn_cases.evaluate(operator.spec, model, check.reference))
+            return b""
+
+        one = forked_call.call(call, quiet=True, seconds=CRASH_SECONDS)
+        return one.answer is None and one.status == ended.status
+
+    model = smallest(layout, operator, first, crashes, examples=CRASH_EXAMPLES, seconds=ALL_CRASH_SECONDS)
+    found = drawn_cases.evaluate(operator.spec, model, check.reference) if model else first
+    name = found.model.name
+    message = _message(layout, operator, found, f"the kernel {ended.how}")
+    run = f"python -m opmatrix register {operator.name} --part search --case {name}"
+    debug = f"python -m opmatrix compile {operator.name} --debug && gdb --args {run} --debug"
+    return f"{message}\nReplay: {run}\nDebug: {debug}"
+
+
+def _message(layout: Paths, operator: Operator, found: DrawnCase, problem: str) -> str:
+    """Write a failing case to files, for adopt-case and for `replay`; return the message."""
     model = found.model
     write_text(layout.failing_case(operator.name, model.name), f"{one_line(problem)}\n{source(model)}\n")
-    parts = (model.types, model.attributes, model.cases[0].inputs)
-    shown = " ".join(source(dict(part), width=120) for part in parts if part)
-    raise RegisterError(
-        f"{operator.name}-{model.name} in torch: {problem}. The smallest that hypothesis found: {shown}. "
+    drawn_cases.write(_shrunk_file(layout, operator, model.name), [found], operator=operator.name)
+    return (
+        f"{operator.name}-{model.name} in torch: {problem}. The smallest that hypothesis found: {_described(model)}. "
         f"Keep it as a case with: python -m opmatrix adopt-case {operator.name} {model.name}"
     )
 
 
-def _shrink(layout: Paths, operator: Operator, check: KernelCheck, first: DrawnCase, *, examples: int) -> DrawnCase:
-    from opmatrix.testdata import hypothesis_draw
+def _described(model: Model) -> str:
+    """Return dtypes, attributes, and the inputs: their values, or how they are drawn."""
+    parts = (model.types, model.attributes, model.cases[0].inputs)
+    return " ".join(source(dict(part), width=120) for part in parts if part)
 
-    until = time.monotonic() + SECONDS
-    failed: set[str] = set()
 
-    def fails(model: Model) -> bool:
-        if time.monotonic() < until and check.problem(drawn_cases.evaluate(operator.spec, model, check.reference)):
-            failed.add(model.name)
-        return model.name in failed
-
-    model = hypothesis_draw.find(operator, fails, examples=examples, home=layout.hypothesis)
-    return drawn_cases.evaluate(operator.spec, model, check.reference) if model else first
+def _shrunk_file(layout: Paths, operator: Operator, case: str) -> Path:
+    return layout.failing_case(operator.name, case).with_suffix(".cases")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +164,7 @@ class KernelCheck:
     def problem(self, one: DrawnCase) -> str:
         """Return how the kernel fails on a drawn case, or ""."""
         case = one.model.cases[0]
-        step_log.now_running(f"drawn inputs of {', '.join(f'{n.dtype} {n.shape}' for n in one.arrays)}")
+        step_log.now_running(str(one))
         flat = tensors(self.spec, one.model, case, one.arrays)
         given = arguments(self.spec, case, flat)
         try:
@@ -113,16 +192,18 @@ class KernelCheck:
                 continue
             if found.problem or tolerance == EXACT:
                 return f"{declared.name}: {found}"
-            if not _is_rounding(actual[index], expected[index], tolerance, self._movement(one, index, expected[index])):
+            movements = (self._movement(one, index, expected[index], pieces=n) for n in (1, PIECES))
+            if not any(_is_rounding(actual[index], expected[index], tolerance, m) for m in movements):
                 return f"{declared.name}: {found}, and rounding of the inputs does not explain it"
         return ""
 
-    def _movement(self, one: DrawnCase, index: int, expected: Array) -> Array:
+    def _movement(self, one: DrawnCase, index: int, expected: Array, *, pieces: int) -> Array:
         """Return how far the exact output moves when inputs move by one unit in the last place.
 
         A kernel that computes in the inputs' precision cannot be more exact than that. The movement is infinite where
         the output becomes another infinity or NaN. The inputs move piece by piece and the movements add up, because in
-        a sum most of them would cancel if all inputs moved at once.
+        a sum most of them would cancel if all inputs moved at once. With one piece it is a lower bound, except that no
+        movement is infinite: where that is enough, the others need not be computed.
         """
         random = np.random.Generator(np.random.PCG64(0))
         total = np.zeros(expected.shape)
@@ -130,16 +211,16 @@ class KernelCheck:
             array = one.arrays[at]
             if array.dtype.kind != "f" or not array.size or is_parameter(feed.part):
                 continue
-            for piece in np.array_split(np.arange(array.size), min(PIECES, array.size)):
+            for piece in np.array_split(np.arange(array.size), min(pieces, array.size)):
                 movement = np.zeros(expected.shape)
                 for towards in _directions(len(piece), random):
                     arrays = [*one.arrays[:at], _moved(array, piece, towards), *one.arrays[at + 1 :]]
-                    moved, _refusal = drawn_cases.reference_outputs(self.spec, one.model, self.reference, arrays)
+                    moved = drawn_cases.reference_outputs(self.spec, one, self.reference, arrays)
                     if moved is None or moved[index].shape != expected.shape:
-                        return np.full(expected.shape, np.inf)
+                        return np.full(expected.shape, np.inf if pieces > 1 else 0.0)
                     movement = np.maximum(movement, _distance(moved[index], expected))
                 total += movement
-        return total
+        return total if pieces > 1 else np.where(np.isinf(total), 0.0, total)
 
 
 def _distance(a: Array, b: Array) -> Array:
@@ -170,7 +251,10 @@ def _moved(array: Array, piece: Array, towards: Array) -> Array:
 def _is_rounding(actual: Array, expected: Array, tolerance: Tolerance, movement: Array) -> bool:
     with np.errstate(all="ignore"):
         distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
-        near = distance <= tolerance.atol + tolerance.rtol * np.abs(expected.astype(np.float64)) + MARGIN * movement
+        # An infinity has no tolerance: rtol would allow every finite value.
+        near = np.isfinite(expected) & (
+            distance <= tolerance.atol + tolerance.rtol * np.abs(expected.astype(np.float64)) + MARGIN * movement
+        )
     return bool((_same(actual, expected) | near | np.isinf(movement)).all())
 
 

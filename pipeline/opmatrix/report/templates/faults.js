@@ -50,16 +50,19 @@ function buildChecks() {
   const box = byId("checks");
   box.replaceChildren();
   if (!shown.length) return;
-  const item = ({ name, outcome, detail, change }) => make("div", { className: "fault" },
-    make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome]),
+  const item = ({ name, outcome, detail, change, weak }) => make("div", { className: "fault" },
+    weak.length ? make("span", { className: "mark weak", title: "weak" }, "!")
+      : make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome]),
     make("div", {}, make("span", { className: "mono" }, name),
-      make("span", { className: "soft" }, change ? ` ${CHANGES[change].join(" ")}` : ""), detail ? make("pre", {}, detail) : ""));
-  const wrong = shown.filter(({ outcome }) => WRONG.has(outcome)), right = shown.filter(({ outcome }) => !WRONG.has(outcome));
+      make("span", { className: "soft" }, change ? ` ${CHANGES[change].join(" ")}` : ""), detail ? make("pre", {}, detail) : "",
+      weak.length ? make("pre", {}, weak.join("\n")) : ""));
+  const shownOpen = ({ outcome, weak }) => WRONG.has(outcome) || weak.length > 0;
+  const wrong = shown.filter(shownOpen), right = shown.filter((check) => !shownOpen(check));
   const counts = DATA.outcomes.map((outcome) => [outcome, shown.filter((check) => check.outcome === outcome).length]);
   const total = counts.filter(([, count]) => count).map(([outcome, count]) => `${count} ${outcome}`).join(", ");
   box.append(make("h2", {}, `${shown.length} check${shown.length === 1 ? "" : "s"}: ${total}`), ...wrong.slice(0, LISTED).map(item));
   if (wrong.length > LISTED) box.append(make("p", { className: "soft" }, `and ${wrong.length - LISTED} further checks`));
-  if (right.length) box.append(make("details", {}, make("summary", {}, "Those that are not wrong"), ...right.map(item)));
+  if (right.length) box.append(make("details", {}, make("summary", {}, right.length < shown.length && wrong.some(({ weak }) => weak.length) ? "The others" : "Those that are not wrong"), ...right.map(item)));
 }
 
 // What a torch cannot check at all, whatever is filtered.

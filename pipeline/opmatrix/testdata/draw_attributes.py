@@ -1,0 +1,115 @@
+"""Draw the values of attributes over all that the declaration allows: alone, the others as in a case, and together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hypothesis.strategies import DrawFn
+
+from opmatrix.declaration.declared_sizes import checked_axes, expressions
+from opmatrix.declaration.size_expressions import parse, subtracts, terms
+from opmatrix.declaration.size_rules import axes, once, size_attributes
+from opmatrix.declaration.torch_signature import as_float32, attribute_values
+from opmatrix.spec import Attribute, AttributeValue, Model, OpSpec
+from opmatrix.testdata.attribute_candidates import candidates
+from opmatrix.testdata.draw_frame import Frame, pick
+
+SMALL = 16  # of the attributes that sizes are computed from, in most draws
+_ALONE, _TOGETHER = range(1, 3)
+
+
+def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
+    """Return a value for each attribute: those of a model, but in most draws other values of one attribute or
+    of all. hypothesis shrinks towards those of the model."""
+    spec, models = frame.operator.spec, frame.operator.models
+    base = attribute_values(spec, frame.template[0] if frame.template else pick(draw, models or (_defaults(spec),)))
+    found = {a.name: base[a.name] if a.name in base else candidates(a)[0] for a in spec.attributes}
+    if not spec.attributes:
+        return found
+    how = pick(draw, (0, _ALONE, _TOGETHER, _ALONE, _ALONE))
+    if how == _ALONE:
+        changed: Sequence[Attribute] = (pick(draw, spec.attributes),)
+    else:
+        changed = spec.attributes if how == _TOGETHER else ()
+    for attribute in changed:
+        if how == _TOGETHER and pick(draw, (False, True)):
+            continue
+        found[attribute.name] = _value(draw, attribute, found[attribute.name], frame.operator.models)
+    return found
+
+
+def before_shapes(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Return the attributes with which shapes can be drawn: without those that name an axis, which are drawn with the
+    shape, and in most draws with small ones where sizes of inputs, or differences, are computed from them."""
+    spec = frame.operator.spec
+    axis_names = {at for _, at in checked_axes(spec) if isinstance(at, str)}
+    found = {name: value for name, value in values.items() if name not in axis_names}
+    if frame.template and axis_names and pick(draw, (True, False)):
+        own = attribute_values(spec, frame.template[0])
+        found |= {name: own[name] for name in axis_names if name in own}
+    for attribute in shape_attributes(spec):
+        value = found.get(attribute.name)
+        if value is None or not pick(draw, (True, True, True, True, True, False)):
+            continue
+        seen = _seen(attribute, frame.operator.models)
+        if isinstance(value, tuple):
+            found[attribute.name] = tuple(_small(draw, attribute, item, seen) for item in value)
+        else:
+            found[attribute.name] = _small(draw, attribute, value, seen)
+    return found
+
+
+@once
+def shape_attributes(spec: OpSpec) -> list[Attribute]:
+    """Return the attributes that sizes of inputs or differences are computed from: few of their values give shapes."""
+    inputs = [dim for part in spec.inputs for _, dim in axes(part)]
+    used = {t.of for one in expressions(spec) if one in inputs or subtracts(parse(one)) for t in terms(one)}
+    return [attribute for name, attribute in size_attributes(spec).items() if name in used]
+
+
+def _small(draw: DrawFn, attribute: Attribute, value: Any, seen: tuple[Any, ...]) -> Any:
+    if value <= SMALL or value in seen:
+        return value
+    return pick(draw, [v for v in candidates(attribute, seen) if v <= SMALL or v in seen] or [value])
+
+
+def _seen(attribute: Attribute, models: Sequence[Model]) -> tuple[Any, ...]:
+    """Return the values, or the items of lists, that the models have."""
+    found = [m.attributes[attribute.name] for m in models if attribute.name in m.attributes]
+    return tuple(item for value in found for item in (value if isinstance(value, tuple) else (value,)))
+
+
+def comparable(spec: OpSpec, values: Mapping[str, AttributeValue]) -> list[float]:
+    """Return the numbers among attributes, as the reference gets them: inputs that are equal to them are drawn, since
+    a kernel may compare with them."""
+    numbers = []
+    for attribute in spec.attributes:
+        value = values.get(attribute.name)
+        if attribute.kind in ("float", "int") and value is not None and math.isfinite(number := float(value)):  # type: ignore[arg-type]  # of these kinds
+            numbers.append(float(as_float32(attribute, number)) if attribute.kind == "float" else number)  # type: ignore[arg-type]
+    return numbers
+
+
+def _defaults(spec: OpSpec) -> Model:
+    return Model(name="defaults", cases=())
+
+
+def _value(draw: DrawFn, attribute: Attribute, base: AttributeValue, models: Sequence[Model]) -> AttributeValue:
+    seen = tuple(m.attributes[attribute.name] for m in models if attribute.name in m.attributes)
+    if not isinstance(base, tuple):
+        others = [value for value in candidates(attribute, seen) if value != base]
+        return pick(draw, others or [base])  # type: ignore[no-any-return]
+    # The elements of one list in another order; independent elements; rarely another length, which nothing declares.
+    how = pick(draw, ("order", "elements", "order", "elements", "elements", "order", "elements", "length"))
+    whole = pick(draw, [*dict.fromkeys((base, *seen))])
+    if how == "order":
+        left = [*whole]
+        return tuple(left.pop(pick(draw, range(len(left)))) for _ in whole)
+    elements = candidates(attribute, tuple(item for value in (base, *seen) for item in value))  # type: ignore[union-attr]
+    count = len(whole) if how == "elements" else pick(draw, (len(whole) + 1, max(0, len(whole) - 1), 0))
+    if how == "elements" and all(len({*value}) == len(value) > 1 for value in (base, *seen)) and pick(draw, range(4)):  # type: ignore[arg-type,misc]
+        left = [*elements]  # of different ones, as in all cases
+        return tuple(left.pop(pick(draw, range(len(left)))) for _ in range(count))
+    return tuple(pick(draw, elements) for _ in range(count))

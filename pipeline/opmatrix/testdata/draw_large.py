@@ -1,0 +1,161 @@
+"""Draw a few inputs of 10^4 to 10^6 elements: each with one size of a case made large, such as the batch or the pixels.
+
+A fault above some size, or at the border of what two threads do, is in no small input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from hypothesis import assume
+from hypothesis.strategies import DrawFn, SearchStrategy, composite
+
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import attribute_values, dtype_of, dtype_tuples
+from opmatrix.spec import Case, Model, Random, Tensor, given, shape_of
+from opmatrix.testdata import output_sizes
+from opmatrix.testdata.draw_attributes import comparable
+from opmatrix.testdata.draw_frame import Frame, pick
+from opmatrix.testdata.draw_shapes import resized_shapes, template_of
+from opmatrix.testdata.draw_templates import Place, kept, layout_of, places, templates
+from opmatrix.testdata.draw_values import obeys, tensor
+from opmatrix.testdata.strategies import named
+
+# Elements of all inputs together. The largest comes last: it may be too slow for the reference.
+ELEMENTS = (12_000, 30_000, 60_000, 250_000)
+LISTED = 4096  # elements of an input whose values a case lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class Large:
+    """One size of a case, which is replaced wherever it occurs."""
+
+    template: tuple[Model, Case]
+    size: int
+
+    def model(self, operator: Operator, new: int) -> SearchStrategy[Model]:
+        """Return a strategy for models in which the size is `new`."""
+
+        @composite
+        def drawn(draw: DrawFn) -> Model:
+            return _model(draw, operator, self, new)
+
+        return drawn()
+
+    def fitting(self, operator: Operator, elements: int) -> int:
+        """Return the largest new size with at most `elements` elements in inputs and in outputs with declared sizes."""
+        low, high = self.size, 2 * elements
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if _elements(operator, self, middle) <= elements else (low, middle - 1)
+        return low
+
+
+def choices(operator: Operator) -> list[Large]:
+    """Return a size for each axis that the declaration leaves open, of the smallest case in which no other axis has it:
+    first those that belong to the fewest axes."""
+    found: dict[frozenset[Place], tuple[int, Large]] = {}
+    for model, case in templates(operator):
+        sizes = _places(operator, model, case)
+        if not sizes or 0 in sizes:
+            continue
+        total = sum(math.prod(shape_of(t)) for name in case.inputs for t in given(case, name))
+        for size, own in sizes.items():
+            large = Large(template=(model, case), size=size)
+            if own not in found or total < found[own][0]:
+                found[own] = total, large
+    covered: set[Place] = set()
+    chosen = []
+    for own in sorted(found, key=lambda p: (len(p), sorted(p))):
+        if not own <= covered:
+            chosen.append(found[own][1])
+            covered |= own
+    return chosen
+
+
+def _places(operator: Operator, model: Model, case: Case) -> Mapping[int, frozenset[Place]]:
+    found: dict[int, set[Place]] = {}
+    for size, place in places(operator.spec, model, case):
+        found.setdefault(size, set()).add(place)
+    return {size: frozenset(own) for size, own in found.items()}
+
+
+def _shapes(operator: Operator, large: Large, new: int) -> Mapping[str, list[tuple[int, ...]]] | None:
+    """Return the shapes with a new size, or None where the declaration has none."""
+    model, case = large.template
+    template = template_of(operator.spec, model, case, {large.size: new})
+    return resized_shapes(operator.spec, template, attribute_values(operator.spec, model))
+
+
+def _elements(operator: Operator, large: Large, new: int) -> float:
+    spec, shapes = operator.spec, _shapes(operator, large, new)
+    if shapes is None:
+        return math.inf
+    drawn = [(part, shape) for part in spec.inputs for shape in shapes[part.name]]
+    made = output_sizes.elements(spec, drawn, attribute_values(spec, large.template[0]))
+    return max(made, sum(math.prod(shape) for _, shape in drawn))
+
+
+def _model(draw: DrawFn, operator: Operator, large: Large, new: int) -> Model:
+    spec, model = operator.spec, large.template[0]
+    shapes = _shapes(operator, large, new)
+    assume(shapes is not None)
+    assert shapes is not None
+    small = all(math.prod(shape) <= LISTED for own in shapes.values() for shape in own)
+    listed = small or any(part.type == "string" for part in spec.inputs)
+    frame = Frame(operator, large.template, kept=listed, resized={large.size: new})
+    types = model.types if listed else pick(draw, dtype_tuples(spec))
+    values = attribute_values(spec, model)
+    frame.numbers.extend(comparable(spec, values))
+    inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
+    for part in spec.inputs:
+        own, dtype = shapes[part.name], dtype_of(part.type, types)
+        tensors = tuple(kept(frame, part, own) or [tensor(draw, frame, part, dtype, shape) for shape in own])
+        inputs[part.name] = tensors if part.variadic else tensors[0] if tensors else None
+    made = named(spec, types, values, inputs)
+    assume(obeys(spec, made))
+    return made
+
+
+def sizes_of(operator: Operator, large: Large, elements: int) -> Iterator[int]:
+    """Yield new sizes to try: an odd one, and one that is a multiple of the old, which may have to divide something."""
+    fitting = large.fitting(operator, elements)
+    yield fitting - 1 + fitting % 2
+    yield large.size * max(1, fitting // large.size - 1 + fitting // large.size % 2)
+
+
+def sizes(operator: Operator, model: Model) -> list[int]:
+    """Return the sizes of a drawn model that its declaration leaves open, from the largest to 2."""
+    return sorted({size for size in _places(operator, model, model.cases[0]) if size > 1}, reverse=True)
+
+
+def with_size(operator: Operator, model: Model, old: int, new: int) -> Model | None:
+    """Return a drawn model in which a size is replaced wherever the declaration leaves it open, or None where the
+    declaration allows no such model."""
+    (case,) = model.cases
+    shapes = _shapes(operator, Large(template=(model, case), size=old), new)
+    if shapes is None:
+        return None
+    frame = Frame(operator, (model, case), kept=True, resized={old: new})
+    inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
+    for part in operator.spec.inputs:
+        own = shapes[part.name]
+        resized = (_resized(one, shape) for one, shape in zip(given(case, part.name), own, strict=True))
+        tensors = tuple(kept(frame, part, own) or resized)
+        inputs[part.name] = tensors if part.variadic else tensors[0] if tensors else None
+    made = named(operator.spec, model.types, model.attributes, inputs)
+    return made if obeys(operator.spec, made) else None
+
+
+def _resized(one: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if not isinstance(one, Random) or shape == one.shape:
+        return one
+    count = math.prod(shape)
+    return replace(
+        one,
+        shape=shape,
+        layout=layout_of(one, shape),
+        specials={at: value for at, value in one.specials.items() if at < count},
+    )

@@ -1,0 +1,122 @@
+"""What the drawn inputs of an operator try, and why that is too little where a search is weak, with the remedy."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.size_expressions import terms
+from opmatrix.errors import many
+from opmatrix.spec import Attribute, Case, Input, given, shape_of
+from opmatrix.testdata.draw_shapes import SIZES
+from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
+
+NEW_SHAPES = 30
+REFUSED = 0.5
+VALUES = 8
+
+_NUMBER = re.compile(r"[-+]?\d[\d.e+-]*|\[.*?\]|\(.*?\)")
+
+
+def measure(operator: Operator, drawn: Drawn) -> dict[str, Any]:
+    """Return what was drawn, as a result of a check record; "weak" lists what is too little."""
+    tried = drawn.cases
+    accepted = [one for one in tried if one.expected is not None]
+    shapes = {_shapes(operator, one.model.cases[0]) for one in accepted}
+    new = shapes - _known_shapes(operator)
+    attributes = {a.name: len(_new_values(operator, a, accepted)) for a in operator.spec.attributes}
+    return {
+        "check": "search",
+        "examples": len(tried),
+        "refused": len(tried) - len(accepted),
+        "new_shapes": len(new),
+        "attributes": attributes,
+        "dtypes": dict(Counter(" ".join(one.model.types.values()) for one in accepted)),
+        "absent": {
+            part.name: sum(not given(one.model.cases[0], part.name) for one in accepted)
+            for part in operator.spec.inputs
+            if part.optional
+        },
+        "large": [sum(array.size for array in one.arrays) for one in accepted if one.large],
+        "dropped": dict(drawn.dropped),
+        "weak": [*_weak(operator, tried, len(new), attributes)],
+    }
+
+
+def _weak(operator: Operator, tried: list[DrawnCase], new: int, attributes: Mapping[str, int]) -> Iterator[str]:
+    refusals = Counter(_NUMBER.sub("...", one.refusal) for one in tried if one.expected is None)
+    refused = refusals.total()
+    why = ""
+    if refused:
+        reason, count = refusals.most_common(1)[0]
+        why = f" The most frequent reason ({count} times): {reason}."
+    if refused > REFUSED * len(tried):
+        yield (
+            f"the reference refuses {refused} of {len(tried)} drawn inputs ({refused / len(tried):.0%}), more than "
+            f"{REFUSED:.0%}.{why} Declare what it requires: sizes in dims and same_as, limits of attributes and inputs"
+        )
+    if new < (wanted := min(NEW_SHAPES, math.ceil(0.9 * (_possible(operator) - len(_known_shapes(operator)))))):
+        yield (
+            f"{many(new, 'shape')} of accepted inputs that no case has, fewer than {wanted}.{why} Declare what ties "
+            "the sizes of the inputs (dims, same_as), or add cases of other shapes"
+        )
+    for attribute in operator.spec.attributes:
+        seen = _seen(operator, attribute)
+        others = _range(attribute) - len(seen)
+        wanted = VALUES if others >= VALUES else (others + 1) // 2  # the reference may refuse some
+        if attributes[attribute.name] < wanted:
+            yield (
+                f"attribute {attribute.name!r}: {many(attributes[attribute.name], 'value')} beside the cases', fewer "
+                f"than {wanted}. Widen minimum, maximum or allowed, or correct them where the reference refuses values "
+                "that they allow"
+            )
+
+
+def _shapes(operator: Operator, case: Case) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    return tuple(tuple(map(shape_of, given(case, part.name))) for part in operator.spec.inputs)
+
+
+def _known_shapes(operator: Operator) -> set[Any]:
+    return {_shapes(operator, case) for model in operator.models for case in model.cases}
+
+
+def _possible(operator: Operator) -> int:
+    """Return how many combinations of shapes the search can draw."""
+    parts = operator.spec.inputs
+    if any(_any_rank(part) for part in parts):
+        return 10**6
+    names = {t.key for part in parts for dim in part.dims or () for t in terms(dim) if t.kind in ("name", "item")}
+    given_or_not: int = math.prod(2 if part.optional else 3 if part.variadic else 1 for part in parts)
+    combinations: int = len({*SIZES}) ** len(names)
+    return min(10**6, combinations * given_or_not)
+
+
+def _any_rank(part: Input) -> bool:
+    return "..." in part.dims if part.dims is not None else part.same_as is None
+
+
+def _seen(operator: Operator, attribute: Attribute) -> set[Any]:
+    values = [attribute.default, *(model.attributes.get(attribute.name) for model in operator.models)]
+    return {value for value in values if value is not None}
+
+
+def _new_values(operator: Operator, attribute: Attribute, accepted: list[DrawnCase]) -> set[Any]:
+    return {one.model.attributes.get(attribute.name) for one in accepted} - _seen(operator, attribute) - {None}
+
+
+def _range(attribute: Attribute) -> int:
+    """Return how many values the declaration allows, at most 10^6; 0 for any string, because none is drawn."""
+    kind, low, high = attribute.kind, attribute.minimum, attribute.maximum
+    if attribute.allowed is not None:
+        return len(attribute.allowed)
+    if kind in ("string", "strings", "tensor"):
+        return 0
+    if kind == "bool":
+        return 2
+    if low is None or high is None or kind.endswith("s"):
+        return 1 if low is not None and low == high else 10**6
+    return math.floor(high) - math.ceil(low) + 1 if kind == "int" else 10**6 if low < high else 1

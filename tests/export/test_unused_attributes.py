@@ -1,0 +1,75 @@
+"""A lowering with a constant in place of an attribute is refused, though no case has another value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from opmatrix.codegen import python_modules
+from opmatrix.errors import ExportError
+from opmatrix.export import unused_attributes
+from opmatrix.export.expected_model import ExpectedModel
+from opmatrix.export.generated_modules import GeneratedModules
+from opmatrix.matrix.cells import Cell
+from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
+
+SPEC = OpSpec(
+    name="leaky",
+    summary="A slope below zero.",
+    torch=TorchOp(name="test::leaky"),
+    onnx=OnnxOp(domain="test.domain", op_type="Leaky"),
+    inputs=(Input(name="x", type="float32", dims=("N",)),),
+    attributes=(
+        Attribute(name="slope", kind="float", default=0.25),
+        Attribute(name="mode", kind="string", default="plain", allowed=("plain", "odd")),
+    ),
+    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),
+    tolerances={"decomposed": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
+    lowerings=("decomposed",),
+)
+MODEL = Model(name="only", cases=(Case(name="only", inputs={"x": Random(shape=(3,))}),))
+CELL = Cell(torch="2.13", exporter="legacy", opset=18, ort="1.31")
+
+
+def right(g: Any, x: Any, slope: float, mode: str) -> Any:
+    if mode == "odd":
+        g.unsupported("no node computes it")
+    return g.op("LeakyRelu", x, alpha_f=slope)
+
+
+def constant(g: Any, x: Any, slope: float, mode: str) -> Any:
+    return right(g, x, 0.25, mode)
+
+
+def silent(g: Any, x: Any, slope: float, mode: str) -> Any:
+    return right(g, x, slope, "plain")
+
+
+def check(lowering: Any) -> None:
+    schema: dict[str, Any] = {}
+    exec(python_modules.render(SPEC)["schema.py"], schema)
+    module: Any = SimpleNamespace(decomposed=lowering)
+    generated = GeneratedModules(
+        spec=SPEC, schema=module, fake=module, derived=SimpleNamespace(), handwritten=module,  # type: ignore[arg-type]
+        path=Path("ops/leaky/lowering.py"), used=(), used_specs=(),
+    )  # fmt: skip
+    expected = ExpectedModel(spec=SPEC, model=MODEL, lowering="decomposed", cell=CELL, schema=schema["schema"](1))
+    unused_attributes.check([expected], generated)
+
+
+def test_a_lowering_that_uses_all_attributes() -> None:
+    check(right)
+
+
+@pytest.mark.parametrize(
+    ("lowering", "name", "values"), [(constant, "slope", "0.25, 0.125"), (silent, "mode", "'odd'")]
+)
+def test_a_constant_in_place_of_an_attribute(lowering: Any, name: str, values: str) -> None:
+    with pytest.raises(ExportError) as error:
+        check(lowering)
+    message = f"leaky-decomposed@torch2.13-legacy-opset18: the lowering ignores '{name}': it emits the same nodes for "
+    assert str(error.value).startswith(message) and values in str(error.value)
+    assert str(error.value).endswith("g.unsupported() in ops/leaky/lowering.py")

@@ -1,0 +1,95 @@
+"""A weak check is yellow in every output and in no exit code but that of `doit --strict`."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from opmatrix import verdict
+from opmatrix.commands.run import _refuse_weak
+from opmatrix.engine.doit_tasks import StepTask
+from opmatrix.project.paths import Paths
+from opmatrix.report import html_page, junit, markdown, terminal
+from opmatrix.report.records import collect_check, totals
+from opmatrix.report.report_json import document
+from opmatrix.stages import report
+from opmatrix.step import CheckKey, Step
+from opmatrix.verdict import CheckRecord
+from tests.report.many import ENVIRONMENTS
+
+KEY = CheckKey("op", "search", torch="2.13")
+WHY = "the reference refuses 164 of 200 drawn inputs (82%), more than 50%. Declare what it requires"
+WEAK = CheckRecord(
+    op="op", check="search", torch="2.13", outcome="verified", results=({"check": "search"},), weak=(WHY,)
+)
+FAILED = CheckRecord(op="op", check="search", torch="2.13", outcome="failed", detail="y differs", weak=(WHY,))
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Paths:
+    return Paths(tmp_path)
+
+
+def test_every_output_names_it() -> None:
+    data = document([], ENVIRONMENTS, checks=[WEAK])
+    assert data["check_counts"]["weak"] == 1 and data["checks"][0]["weak"] == [WHY]
+    assert data["check_counts"]["verified"] == 1
+    console = Console(record=True, width=200, force_terminal=True, color_system="standard", file=io.StringIO())
+    terminal.show([], console, checks=[WEAK])
+    shown = console.export_text(styles=True)
+    assert "\x1b[33m!\x1b[0m weak op-search@torch2.13" in shown and f"  {WHY}" in shown
+    assert totals([], [WEAK]) == "0 cells: none asked for; 1 check: 1 verified (1 weak)"
+    summary = markdown.render(data, [], checks=[WEAK])
+    assert "### Weak, and the remedy\n\n- ! `op-search@torch2.13`: the reference refuses 164 of 200" in summary
+    suite = ElementTree.fromstring(junit.render([], [WEAK]))
+    assert suite.findtext(".//testcase/system-out") == f"weak: {WHY}"
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "0")
+    page = html_page.data(data, [], [], [WEAK])
+    assert [check["weak"] for check in page["checks"]] == [(WHY,)]
+
+
+def test_a_failed_check_is_not_weak() -> None:
+    assert totals([], [FAILED]).endswith("1 failed")
+    assert document([], ENVIRONMENTS, checks=[FAILED])["check_counts"]["weak"] == 0
+    assert html_page.data(document([], ENVIRONMENTS), [], [], [FAILED])["checks"][0]["weak"] == ()
+
+
+def test_a_record_keeps_it_and_the_report_succeeds(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    verdict.write(layout.check_record(*KEY), WEAK)
+    assert collect_check(layout, KEY) == WEAK
+    layout.report.mkdir(parents=True)
+    (layout.ops / "op").mkdir(parents=True)
+    (layout.ops / "op/spec.py").write_text("")
+    with pytest.raises(Exception, match="no cell was asked for"):  # which is all that is wrong with it
+        report.run(layout, [], [KEY])
+    assert "weak op-search@torch2.13" in capsys.readouterr().out
+    assert json.loads(layout.report_data.read_text())["checks"][0]["outcome"] == "verified"
+
+
+def test_an_old_record_has_no_weakness(layout: Paths) -> None:
+    path = layout.check_record(*KEY)
+    verdict.write(path, WEAK)
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "weak"}))
+    assert verdict.read_check(path).weak == ()
+
+
+def control(layout: Paths, found: CheckRecord) -> Any:
+    path = layout.check_record(*KEY)
+    verdict.write(path, found)
+    step = Step(group="register", name="op-search", command=("register", "op"), check=KEY, verdict=str(path))
+    group = SimpleNamespace(task_dep=[step.task])
+    return SimpleNamespace(selected_tasks=["register"], tasks={"register": group, step.task: StepTask(step)})
+
+
+def test_strict_refuses_a_weak_check(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _refuse_weak(control(layout, WEAK)) == 1
+    message = "--strict: 1 check weak:"
+    assert capsys.readouterr().err == f"{message}\nop-search@torch2.13\n  {WHY}\n"
+    assert _refuse_weak(control(layout, FAILED)) == 0

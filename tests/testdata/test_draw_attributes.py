@@ -1,0 +1,97 @@
+"""Attributes are drawn over all that their declaration allows, and never so that an output takes gigabytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.spec import Attribute, Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance, Values
+from opmatrix.testdata import hypothesis_draw, output_sizes
+from opmatrix.testdata.attribute_candidates import candidates
+from opmatrix.testdata.case_arrays import case_arrays
+
+
+@pytest.mark.parametrize(
+    ("attribute", "wanted"),
+    [
+        (Attribute(name="a", kind="int", minimum=-2, maximum=1), {-2, -1, 0, 1}),
+        (Attribute(name="a", kind="int", minimum=1, maximum=2**31), {1, 2, 7, 8, 9, 2**31 - 1, 2**31}),
+        (Attribute(name="a", kind="int", default=3), {-8, -1, 0, 1, 3, 8, 33}),
+        (Attribute(name="a", kind="float", minimum=0.0, maximum=1.0), {0.0, 0.25, 0.5, 0.75, 1.0}),
+        (Attribute(name="a", kind="float", default=1e-5, minimum=0.0), {0.0, 1e-4, 1e-6, 1.0}),
+        (Attribute(name="a", kind="float", default=2.0), {0.0, 2.0, -2.0, 20.0, -20.0, 0.2}),
+        (Attribute(name="a", kind="string", default="x", allowed=("x", "y")), {"x", "y"}),
+        (Attribute(name="a", kind="bool", default=False), {False, True}),
+        (Attribute(name="a", kind="ints", default=(1, 1), minimum=1, maximum=4), {1, 2, 3, 4}),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Attribute) else "",
+)
+def test_candidates(attribute: Attribute, wanted: set[Any]) -> None:
+    found = candidates(attribute)
+    assert wanted <= {*found}
+    assert attribute.kind.endswith("s") or not any(value_mistake(attribute, value) for value in found)
+    assert attribute.allowed or len(found) >= (2 if attribute.kind == "bool" else 4)
+
+
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+SPEC = OpSpec(
+    name="pool",
+    summary="Some bins.",
+    torch=None,
+    onnx=OnnxOp(domain="test", op_type="Pool"),
+    inputs=(Input(name="x", type="int32", dims=("N", "C")),),
+    attributes=(
+        Attribute(name="height", kind="int", default=2, minimum=1, maximum=2**31),
+        Attribute(name="width", kind="int", default=2, minimum=1, maximum=2**31),
+        Attribute(name="level", kind="float", default=0.25),
+        Attribute(name="strides", kind="ints", default=(1, 2), minimum=1, maximum=8),
+    ),
+    outputs=(Output(name="y", type="int32", shape=Dims(dims=("N", "C", "height", "width"))),),
+    tolerances={"custom": {"int32": EXACT}},
+)
+OPERATOR = Operator(
+    spec=SPEC, models=(Model(name="one", cases=(Case(name="only", inputs={"x": Random(shape=(2, 3))}),)),)
+)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Model]:
+    return hypothesis_draw.collect(OPERATOR, examples=200, home=Path(tmp_path_factory.mktemp("home")))
+
+
+def test_no_declared_output_is_large(drawn: list[Model]) -> None:
+    """An attribute that is a size may have no limit but 2^31: its extreme would be an output of gigabytes."""
+    for model in drawn:
+        (x,) = case_arrays(SPEC, model, model.cases[0])
+        assert output_sizes.elements(SPEC, [(SPEC.inputs[0], x.shape)], model.attributes) <= output_sizes.ELEMENTS
+    assert max(model.attributes["height"] for model in drawn) > 100  # type: ignore[type-var]  # an int
+    sizes = output_sizes.elements(SPEC, [(SPEC.inputs[0], (0, 3))], {"height": 2**31, "width": 2**31})
+    assert sizes == 3 * 2**62  # its strides do not fit, even if it is empty
+
+
+def test_attributes_change_alone_and_together(drawn: list[Model]) -> None:
+    defaults = {a.name: a.default for a in SPEC.attributes}
+    changed = {tuple(n for n, v in model.attributes.items() if v != defaults[n]) for model in drawn}
+    assert () in changed
+    assert {(a.name,) for a in SPEC.attributes} <= changed
+    assert any(len(names) > 1 for names in changed)
+
+
+def test_lists_have_independent_elements_and_other_lengths(drawn: list[Model]) -> None:
+    lists = {model.attributes["strides"] for model in drawn}
+    assert len(lists) > 20 and {len(found) for found in lists if isinstance(found, tuple)} >= {1, 2, 3}
+
+
+def test_elements_equal_an_attribute(drawn: list[Model]) -> None:
+    """An int32 input has the value of an attribute in some draws, and equal elements in others."""
+    equal = ties = 0
+    for model in drawn:
+        (x,) = case_arrays(SPEC, model, model.cases[0])
+        height = model.attributes["height"]
+        equal += bool((x == height).any()) and isinstance(height, int) and height > 2
+        ties += isinstance(model.cases[0].inputs["x"], Values) and x.size > 1
+    assert equal >= 3 and ties >= 5

@@ -1,0 +1,108 @@
+"""A search that proves little is weak, and says why and what to do; large inputs are few and within limits."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opmatrix.declaration.load import Operator
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
+from opmatrix.stages import draw_inputs
+from opmatrix.testdata import drawn_cases
+from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit
+from opmatrix.testdata.drawn_cases import Drawn
+from opmatrix.testdata.search_yield import measure
+
+SPEC = OpSpec(
+    name="scaled",
+    summary="A factor per column.",
+    torch=None,
+    onnx=OnnxOp(domain="test", op_type="Scaled"),
+    types={"T": ("float32", "float64")},
+    inputs=(Input(name="x", type="T", dims=("N", "M")), Input(name="w", type="T", dims=("M",), optional=True)),
+    attributes=(Attribute(name="power", kind="int", default=1, minimum=0, maximum=20),),
+    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
+    tolerances={"custom": {t: Tolerance(rtol=0.0, atol=0.0) for t in ("float32", "float64")}},
+)  # fmt: skip
+CASE = Case(name="only", inputs={"x": Random(shape=(2, 3)), "w": Random(shape=(3,))})
+OPERATOR = Operator(spec=SPEC, models=(Model(name="one", types={"T": "float32"}, cases=(CASE,)),))
+RIGHT = "return x if w is None else x * w"
+
+
+def drawn(layout: Paths, body: str, operator: Operator = OPERATOR) -> Drawn:
+    write_text(
+        layout.reference("scaled"),
+        f"import numpy as np\n\n\ndef scaled(x, w, *, power):\n    with np.errstate(all='ignore'):\n        {body}\n",
+    )
+    draw_inputs.run(layout, operator)
+    return drawn_cases.read_all(layout.drawn_inputs("scaled"), "scaled")
+
+
+def test_a_search_that_is_not_weak(tmp_path: Path) -> None:
+    found = measure(OPERATOR, drawn(Paths(tmp_path), RIGHT))
+    assert found["weak"] == [] and found["refused"] == 0 and found["new_shapes"] >= 30
+    assert found["attributes"]["power"] >= 8 and found["absent"]["w"] > 20
+    assert {*found["dtypes"]} == {"float32", "float64"}
+    assert len(found["large"]) == 4 and max(found["large"]) > 200_000 and min(found["large"]) >= 10_000
+
+
+WEAK = {
+    "refused": (
+        "if x.shape[0] != 2 * x.shape[1]: raise ValueError(f'{x.shape[0]} rows')\n        return x",
+        r"the reference refuses \d+ of \d+ drawn inputs \(\d+%\), more than 50%\. The most frequent reason "
+        r"\(\d+ times\): ops/scaled/reference.py:\.\.\.: ValueError: \.\.\. rows\. Declare what it requires: ",
+    ),
+    "shapes": (
+        "if x.shape[0] > 2: raise ValueError('too many')\n        return x",
+        r"\d+ shapes? of accepted inputs that no case has, fewer than 30\. .* Declare what ties the sizes",
+    ),
+    "attribute": (
+        "if power > 2: raise ValueError('too much')\n        return x",
+        r"attribute 'power': 2 values beside the cases', fewer than 8\. Widen minimum, maximum or allowed",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", WEAK)
+def test_a_weak_search(why: str, tmp_path: Path) -> None:
+    body, expected = WEAK[why]
+    operator = OPERATOR
+    if why == "shapes":  # of which there are few
+        parts = tuple(replace(part, dims=("N", 3) if part.name == "x" else (3,)) for part in SPEC.inputs)
+        operator = replace(OPERATOR, spec=replace(SPEC, inputs=(parts[0], replace(parts[1], optional=False))))
+
+    found = measure(operator, drawn(Paths(tmp_path), body, operator))["weak"]
+    assert any(re.search(expected, message) for message in found), found
+
+
+def test_a_slow_reference_has_no_large_inputs(tmp_path: Path) -> None:
+    """Of a reference whose time grows with the square, the largest inputs are dropped, and counted."""
+    slow = "np.subtract.outer(x.ravel(), x.ravel()).sum() if x.size > 1000 else 0; return x"
+    found = measure(OPERATOR, drawn(Paths(tmp_path), slow))
+    assert found["dropped"] and max(found["large"], default=0) < 100_000
+
+
+def test_a_large_input_has_only_its_seed_in_the_file(tmp_path: Path) -> None:
+    layout = Paths(tmp_path)
+    found = [one for one in drawn(layout, RIGHT).cases if one.large]
+    outputs = sum(output.nbytes for one in found for output in one.expected or ())
+    inputs = sum(array.nbytes for one in found for array in one.arrays)
+    assert layout.drawn_inputs("scaled").stat().st_size < outputs + inputs / 2
+    for one in found:
+        assert one.expected is not None and one.expected[0].shape == one.arrays[0].shape
+        if one.model.cases[0].inputs["w"] is None:
+            assert np.array_equal(one.expected[0], one.arrays[0], equal_nan=True)
+
+
+def test_the_limit_of_cpu_time() -> None:
+    with pytest.raises(TooSlow), cpu_limit(0.02):
+        while True:
+            pass
+    with cpu_limit(0.02):
+        pass

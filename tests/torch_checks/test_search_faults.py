@@ -1,0 +1,189 @@
+"""The search finds faults that hide in attributes, ties and sizes, and names the smallest input; also of a crash."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from opmatrix.declaration.load import Operator
+from opmatrix.files import write_text
+from opmatrix.project.paths import Paths
+from opmatrix.spec import (
+    Attribute,
+    Case,
+    Input,
+    Model,
+    OnnxOp,
+    OpSpec,
+    Output,
+    Random,
+    SameAs,
+    Tolerance,
+)
+from opmatrix.stages import draw_inputs
+from tests.support.forked import forked
+
+if TYPE_CHECKING:
+    import torch
+
+pytestmark = pytest.mark.torch
+
+EXACT = Tolerance(rtol=0.0, atol=0.0)
+SPEC = OpSpec(
+    name="gate",
+    summary="What is above a threshold, times a number, else a weight.",
+    torch=None,
+    onnx=OnnxOp(domain="test.domain", op_type="Gate"),
+    types={"T": ("float32", "float64")},
+    inputs=(Input(name="x", type="T", dims=("N", "M")), Input(name="w", type="T", dims=("M",))),
+    attributes=(
+        Attribute(name="threshold", kind="float", default=0.5, minimum=0.0, maximum=1.0),
+        Attribute(name="times", kind="int", default=1, minimum=1, maximum=100),
+    ),
+    outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
+    tolerances={"custom": {"float32": EXACT, "float64": EXACT}},
+)
+MODELS = (
+    Model(
+        name="one",
+        types={"T": "float32"},
+        cases=(Case(name="only", inputs={"x": Random(shape=(2, 3)), "w": Random(shape=(3,))}),),
+    ),
+)
+OPERATOR = Operator(spec=SPEC, models=MODELS)
+REFERENCE = """\
+import numpy as np
+
+
+def gate(x, w, *, threshold, times):
+    with np.errstate(all="ignore"):
+        return np.where(x > x.dtype.type(threshold), x * x.dtype.type(times), w[None, :])
+"""
+Kernel = Callable[..., "torch.Tensor"]
+
+
+def gate(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    *,
+    threshold: float,
+    times: int,
+    equal: bool = False,
+    most_rows: int = 10**9,
+    most_columns: int = 10**9,
+) -> torch.Tensor:
+    """The right kernel, with a place for each fault."""
+    import torch
+
+    limit = float(np.float32(threshold))
+    found = torch.where((x >= limit) if equal else (x > limit), x * times, w)
+    wrong = x.shape[0] > most_rows or x.shape[1] > most_columns
+    return torch.zeros_like(found) - 1 if wrong else found
+
+
+def crash(x: torch.Tensor, w: torch.Tensor, *, threshold: float, times: int) -> torch.Tensor:
+    if times == 7 and x.shape[1] > 2:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return gate(x, w, threshold=threshold, times=times)
+
+
+def leave(x: torch.Tensor, w: torch.Tensor, *, threshold: float, times: int) -> torch.Tensor:
+    if times == 7:
+        os._exit(0)
+    return gate(x, w, threshold=threshold, times=times)
+
+
+def with_fault(**fault: Any) -> Kernel:
+    def kernel(x: torch.Tensor, w: torch.Tensor, **attributes: Any) -> torch.Tensor:
+        return gate(x, w, **attributes | fault)
+
+    return kernel
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    layout = Paths(tmp_path_factory.mktemp("faults"))
+    write_text(layout.reference("gate"), REFERENCE)
+    draw_inputs.run(layout, OPERATOR)
+    return layout
+
+
+def search(layout: Paths, kernel: Kernel, *, replay: str = "") -> str:
+    """Return the message of the error that the search raises, or ""."""
+    from opmatrix.torch_checks import property_test
+
+    def run() -> None:
+        loaded: Any = SimpleNamespace(overload=kernel)
+        if replay:
+            property_test.replay(layout, OPERATOR, loaded, case=replay)
+        else:
+            property_test.run(layout, OPERATOR, loaded)
+
+    return forked(run, layout.root / "output")
+
+
+FAULTS = {
+    "threshold_is_a_constant": (with_fault(threshold=0.5), r'"threshold": (?!0\.5[,}])'),
+    "times_is_a_constant": (with_fault(times=1), r'"times": (?!1[,}])'),
+    "greater_or_equal": (with_fault(equal=True), r'"threshold": '),
+    "more_than_four_rows": (with_fault(most_rows=4), r"shape=\(5, \d\)"),
+    "140_columns": (with_fault(most_columns=139), r"\b140\b"),
+    "700_columns": (with_fault(most_columns=699), r"shape=\(\d, 700\)"),
+}
+
+
+def test_the_right_kernel_passes(layout: Paths) -> None:
+    assert search(layout, gate) == ""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(fault: str, layout: Paths) -> None:
+    kernel, expected = FAULTS[fault]
+    message = search(layout, kernel)
+    assert re.search(rf"The smallest that hypothesis found: .*{expected}", message, re.DOTALL), message
+
+
+def test_a_tie_with_the_threshold_is_in_the_smallest_input(layout: Paths) -> None:
+    """``>=`` in place of ``>`` differs only where an element equals the attribute."""
+    message = search(layout, with_fault(equal=True))
+    threshold = float(re.findall(r'"threshold": ([\d.e-]+)', message)[0])
+    inputs = message.partition('"x": ')[2].partition('"w": ')[0]
+    assert np.float32(threshold) in [np.float32(n) for n in re.findall(r"[\d.]+(?:e-?\d+)?", inputs)], message
+
+
+def test_a_crash_is_shrunk_and_named(layout: Paths) -> None:
+    message = search(layout, crash)
+    assert re.match(r"gate-found_\w+ in torch: the kernel died of SIGSEGV\. The smallest ", message), message
+    assert '"times": 7' in message and '"x": Random(shape=(2, 3))' in message, message
+    name = re.findall(r"Replay: python -m opmatrix register gate --part search --case (found_\w+)\n", message)[0]
+    assert "Debug: python -m opmatrix compile gate --debug && gdb --args python -m opmatrix register gate" in message
+    with pytest.raises(RuntimeError, match="the child ended with -11"):  # in its own process, as a debugger needs it
+        search(layout, crash, replay=name)
+    assert search(layout, gate, replay=name) == ""
+
+
+def test_an_exception_is_no_crash(layout: Paths) -> None:
+    def kernel(x: torch.Tensor, w: torch.Tensor, **attributes: Any) -> torch.Tensor:
+        raise LookupError("a bug of opmatrix")
+
+    with pytest.raises(RuntimeError, match="LookupError: a bug of opmatrix"):
+        search(layout, kernel)
+
+
+def test_a_kernel_that_ends_the_process_is_named(layout: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opmatrix.torch_checks import property_test
+
+    monkeypatch.setattr(property_test, "ALL_CRASH_SECONDS", 2.0)  # the first counterexample has the value, too
+    message = search(layout, leave)
+    assert "the kernel ended the process with exit code 0" in message and '"times": 7' in message, message
+
+
+def test_an_unknown_drawn_case(layout: Paths) -> None:
+    assert "gate has no drawn case 'found_0'" in search(layout, gate, replay="found_0")
