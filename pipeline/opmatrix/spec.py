@@ -70,6 +70,8 @@ class Input(metaclass=_KeepsMistakes):
     """Whether it may be absent: ``Tensor?`` in torch, an empty name in ONNX."""
     variadic: bool = False
     """Takes any number of tensors of one dtype, also none: ``Tensor[]`` in torch. Only for the last input."""
+    no_effect: str = ""
+    """Why its values may change no output of any case, such as ``"only its shape counts"``; empty: they must."""
     doc: str = ""
     """Its meaning, for the schemas and the operator's page; one line."""
 
@@ -106,6 +108,8 @@ class Attribute(metaclass=_KeepsMistakes):
     """Whether only the torch schema has it, and the ONNX schema does not."""
     since: int | None = None
     """The first domain version whose schema has it, with a default that changes no result; None: all have it."""
+    no_effect: str = ""
+    """Why its value may change no output of any case, such as ``"a hint for the speed"``; empty: it must."""
     doc: str = ""
     """Its meaning; one line."""
 
@@ -162,6 +166,8 @@ class Output(metaclass=_KeepsMistakes):
     """A dtype, or a name of `OpSpec.types` that is the type of a required input."""
     shape: SameAs | Dims | FromKernel
     """The rule for its shape."""
+    no_effect: str = ""
+    """Why it may equal an input in every case of a dtype, such as ``"integers are whole already"``; empty: it must not."""
     doc: str = ""
     """Its meaning; one line."""
 

@@ -47,6 +47,7 @@ def test_each_check_has_a_name_and_a_file_of_its_own(layout: Paths) -> None:
         CheckKey("op", "kernel", torch="2.9"),
         CheckKey("op", "agreement", "custom", "2.9+2.13"),
         CheckKey("op", "agreement", "decomposed", "2.9+2.13"),
+        CheckKey("op", "cases"),
         CheckKey("op", "declaration"),
     ]
     assert len({path_of(layout, key) for key in keys}) == len({*map(str, keys)}) == len(keys)

@@ -1,4 +1,5 @@
-"""Which checks an operator has besides its cells: the parts of register in each torch, and the agreement of exports.
+"""Which checks an operator has besides its cells: its cases, the parts of register in each torch, and the agreement of
+exports.
 
 The plan makes a step of each, and the report expects a record of each.
 """
@@ -14,6 +15,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.step import CheckKey
 
 AGREEMENT = "agreement"
+CASES = "cases"
 
 
 def torches(cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -43,6 +45,7 @@ def checks(layout: Paths, operators: Iterable[Operator], cells: Sequence[Cell]) 
     """Yield every check of operators in the chosen cells."""
     for operator in operators:
         name = operator.name
+        yield CheckKey(name, CASES)
         for torch in torches(cells):
             parts = register_parts(layout, operator, torch)
             yield from (CheckKey(name, part, torch=torch) for part in parts)

@@ -36,6 +36,7 @@ def run(layout: Paths, operator: Operator) -> None:
                 made[layout.data(operator.name, model.name, index)] = _data_set(operator.spec, model, case, reference)
             except DataError as error:
                 mistakes.setdefault(str(error), []).append(case.name)
+    reference.require_independent()
     if mistakes:
         path = layout.cases(operator.name).relative_to(layout.root)
         raise DataError("\n".join(_line(path, text, *names) for text, names in mistakes.items()))
