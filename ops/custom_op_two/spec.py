@@ -11,7 +11,11 @@ SPEC = OpSpec(
     inputs=(Input(name="x", type="T", doc="a tensor of any shape"),),
     outputs=(
         Output(
-            name="y", type="T", shape=SameAs(input="x"), doc="x, rounded", no_effect="an int64 is a whole number already"
+            name="y",
+            type="T",
+            shape=SameAs(input="x"),
+            doc="x, rounded",
+            no_effect="an int64 is a whole number already",
         ),
     ),
     tolerances={

@@ -167,7 +167,7 @@ class Output(metaclass=_KeepsMistakes):
     shape: SameAs | Dims | FromKernel
     """The rule for its shape."""
     no_effect: str = ""
-    """Why it may equal an input in every case of a dtype, such as ``"integers are whole already"``; empty: it must not."""
+    """Why it may equal an input in every case of a dtype, such as ``"integers are whole"``; empty: it must not."""
     doc: str = ""
     """Its meaning; one line."""
 

@@ -36,7 +36,8 @@ class Config(str):
 
 
 class CheckKey(NamedTuple):
-    """What a check record is of: `check` is a part of register, "agreement", "cases", "declaration", or a group of steps."""
+    """What a check record is of: `check` is a part of register, "agreement", "declaration", or a group of steps, as
+    "cases"."""
 
     op: str
     check: str

@@ -176,7 +176,7 @@ def test_the_manifest_has_the_refused_model(cell: Cell, made: Project) -> None:
     assert {tuple(custom(found[name])) for name in named} == {("com.microsoft::Gelu",)}
     pictures = json.loads(made.layout.graph_drawings("gelu", "custom", cell).read_text())
     drawn = {name: [n["op"] for n in drawing["nodes"]] for name, drawing in pictures.items()}
-    assert drawn == dict.fromkeys(named, ["Gelu"])
+    assert drawn == {name: ["Gelu"] for name in named}
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)

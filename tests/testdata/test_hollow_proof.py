@@ -144,7 +144,7 @@ FAULTS: dict[str, tuple[Callable[[], Operator], str, list[str]]] = {
     "an optional input that no case gives": (
         lambda: replace(OPERATOR, models=WITHOUT),
         REFERENCE,
-        [f"{EVERY}no case gives input 'bias', so a kernel that ignores it passes. Add a model whose cases give it, or "],
+        [f"{EVERY}no case gives input 'bias', so a kernel that ignores it passes. Add a model whose cases give it"],
     ),
     "an attribute that is always its default": (
         lambda: replace(OPERATOR, models=tuple(replace(m, attributes={}) for m in OPERATOR.models)),
@@ -196,7 +196,7 @@ FAULTS: dict[str, tuple[Callable[[], Operator], str, list[str]]] = {
     "all empty": (
         lambda: with_inputs(x=Random(shape=(0,)), mask=Random(shape=(0,)), bias=Random(shape=(0,))),
         REFERENCE,
-        ["T=float32: output 'y' is empty in case plain_float32, so no value is compared. Add a case that gives it some"],
+        ["T=float32: output 'y' is empty in case plain_float32, so no value is compared. Add a case that gives it "],
     ),
     "empty, as the kernel decides": (
         lambda: with_part("outputs", 0, shape=FromKernel(rank=1)),
@@ -206,14 +206,14 @@ FAULTS: dict[str, tuple[Callable[[], Operator], str, list[str]]] = {
     "zeros": (
         lambda: OPERATOR,
         "def shifted(x, mask, bias, *, factor):\n    return x - x\n",
-        ["T=float32: output 'y' is 0 wherever it is a number in case plain_float32, so a kernel that writes zeros passes"],
+        ["T=float32: output 'y' is 0 wherever it is a number in case plain_float32, so a kernel that writes zeros "],
     ),
     "a copy of an input": (
         lambda: OPERATOR,
         "def shifted(x, mask, bias, *, factor):\n    return x\n",
         [
-            "T=float64: output 'y' equals input 'x' within rtol=1e-12 atol=1e-12 in case plain_float64, so a kernel that "
-            "copies it passes. Add a case in which they differ, tighten the tolerance, or declare Output(name='y', "
+            "T=float64: output 'y' equals input 'x' within rtol=1e-12 atol=1e-12 in case plain_float64, so a kernel "
+            "that copies it passes. Add a case in which they differ, tighten the tolerance, or declare Output(name="
         ],
     ),
 }  # fmt: skip
@@ -229,7 +229,9 @@ def test_a_planted_fault_is_an_error(fault: str, tmp_path: Path) -> None:
 
 def test_an_argument_that_the_reference_refuses_counts_as_told_apart(tmp_path: Path) -> None:
     """With a default that the reference refuses, and an input that may only be as it is."""
-    refusing = REFERENCE.replace("    if factor", "    if not x.any() or (x == 1).all():\n        raise ValueError\n    if factor")
+    refusing = REFERENCE.replace(
+        "    if factor", "    if not x.any() or (x == 1).all():\n        raise ValueError\n    if factor"
+    )
     assert problem(tmp_path, with_part("attributes", 0, default=-200.0), refusing) == ""
 
 
@@ -258,8 +260,10 @@ def test_a_declared_reason_lifts_it(made: Operator, reference: str, tmp_path: Pa
     assert problem(tmp_path, made, reference) == ""
 
 
-@pytest.mark.parametrize(("kind", "index", "part"), [("inputs", 2, "input 'bias'"), ("attributes", 0, "attribute 'factor'"),
-                                                    ("outputs", 0, "output 'y'")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "index", "part"),
+    [("inputs", 2, "input 'bias'"), ("attributes", 0, "attribute 'factor'"), ("outputs", 0, "output 'y'")],
+)
 def test_a_reason_that_is_not_true_is_an_error(kind: str, index: int, part: str, tmp_path: Path) -> None:
     wanted = f"{part} declares no_effect='speed', but cases of each dtype show its effect. Remove it"
     assert problem(tmp_path, with_part(kind, index, no_effect="speed")) == wanted

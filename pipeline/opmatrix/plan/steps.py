@@ -280,7 +280,7 @@ def _data(op: OperatorPlan) -> Step:
 
 
 def _cases(op: OperatorPlan) -> Step:
-    """Keyed by no kernel and no library: only the reference, cases, tolerances and dtypes decide what cases can show."""
+    """Keyed by no kernel and no library: reference, cases, tolerances and dtypes decide what cases can show."""
     spec, record = op.spec, op.layout.cases_record(op.name)
     return op.step(
         "cases",
@@ -292,7 +292,7 @@ def _cases(op: OperatorPlan) -> Step:
         spec=op.keys.runtime_key,
         models=op.keys.models_key,
         tolerances={lowering: op.keys.tolerances[lowering] for lowering in spec.lowerings},
-        no_effect={part.name: part.no_effect for part in (*spec.inputs, *spec.attributes, *spec.outputs)},
+        no_effect=[[part.no_effect for part in parts] for parts in (spec.inputs, spec.attributes, spec.outputs)],
         unfinished=unfinished(op.layout, op.name, "spec.py", "cases.py"),
         uses=("numpy", "onnx"),
     )

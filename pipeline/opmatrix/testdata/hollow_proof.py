@@ -1,8 +1,8 @@
 """Find wrong kernels that pass all cases of a dtype: a proof that could not have failed is hollow.
 
-The kernels are made of the reference: an output is zeros or a copy of an input; an input is read as zeros, as ones or as
-absent; an attribute has a constant value. Each must fail in a case of each declared dtype. What a declaration excepts,
-by `no_effect`, must pass for some dtype.
+The kernels are made of the reference: an output is zeros or a copy of an input; an input is read as zeros, as ones or
+as absent; an attribute has a constant value. Each must fail in a case of each declared dtype. What a declaration
+excepts, by `no_effect`, must pass for some dtype.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def _output(output: Output, index: int, cases: Cases) -> Iterator[Finding]:
     small = [one for one in cases if one.elements <= _SMALL] or cases
     expected = [one.expected[index] for one in small]
     if not sum(array.size for array in expected):
-        yield Finding(text=f"{named} is empty in {names(small)}, so no value is compared. Add a case that gives it some")
+        yield Finding(
+            text=f"{named} is empty in {names(small)}, so no value is compared. Add a case that gives it some"
+        )
         return
     if not any(_known(array).any() for array in expected):
         yield Finding(text=f"{named} is NaN everywhere in {names(small)}. Add a case whose expected values are numbers")
@@ -259,8 +261,9 @@ def _attribute(attribute: Attribute, cases: Cases) -> Iterator[Finding]:
         except DataError:
             return
     yield Finding(
-        text=f"no case tells attribute {name!r} from the value {constant!r}: with it, the expected values of {names(tried)} "
-        f"change by no more than {_limits(tried)}. {_remedy(attribute, 'Add a case in which its value counts')}",
+        text=f"no case tells attribute {name!r} from the value {constant!r}: with it, the expected values of "
+        f"{names(tried)} change by no more than {_limits(tried)}. "
+        f"{_remedy(attribute, 'Add a case in which its value counts')}",
         part=attribute,
     )
 

@@ -21,7 +21,7 @@ Argument = Array | tuple[Array, ...] | None
 
 # The kinds of NumPy dtypes that may be cast to a declared kind; to the others, which are floats (bfloat16 has kind V),
 # only floats. A float64 of a float32 operator is good practice; an integer was rounded where a kernel does not round.
-_ACCEPTED = {"b": "b", "i": "iu", "u": "iu", "O": "OU"}
+_ACCEPTED = {"b": "b", "i": "biu", "u": "biu", "O": "OU"}
 
 
 class Reference:
@@ -94,11 +94,12 @@ def _types(spec: OpSpec, inputs: Sequence[Argument]) -> dict[str, DType]:
 
 
 def _fits(output: Array, target: np.dtype[Any]) -> bool:
-    """Return whether an output has the kind of `target`, at least its size, and no integer that a cast would change."""
+    """Return whether an output has an accepted kind, numbers of at least the size of `target`, and no integer that a
+    cast would change. A bool is 0 or 1 in any integer."""
     if output.dtype == target:
         return True
     if output.dtype.kind not in _ACCEPTED.get(target.kind, "f"):
         return False
-    if target.kind in "iuf" and output.dtype.itemsize < target.itemsize:
+    if output.dtype.kind in "iuf" and output.dtype.itemsize < target.itemsize:
         return False
     return target.kind not in "iu" or bool((output.astype(target) == output).all())

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from opmatrix.project.paths import Paths
@@ -33,8 +34,7 @@ class Audit:
 
     path: str  # as in its code objects
     shown: str
-    root: str
-    build: str
+    build: Path
     found: list[str] = field(default_factory=list)
 
     def look(self, event: str, args: tuple[Any, ...], line: int) -> None:
@@ -49,11 +49,12 @@ class Audit:
             return f"imports {name}: {REFUSED[name]}. {_REMEDY}" if name in REFUSED else ""
         if not isinstance(args[0], str | bytes | os.PathLike):  # a descriptor, or None for the program itself
             return ""
-        path = os.path.abspath(os.fsdecode(args[0]))
-        if not path.startswith(self.build + os.sep):
+        path = Path(os.fsdecode(args[0])).resolve()
+        if not path.is_relative_to(self.build):
             return ""
         verb = "loads" if event == "ctypes.dlopen" else "opens"
-        return f"{verb} {os.path.relpath(path, self.root)}, which this build made, so it agrees with any fault. {_REMEDY}"
+        shown = f"{self.build.name}/{path.relative_to(self.build)}"
+        return f"{verb} {shown}, which this build made, so it agrees with any fault. {_REMEDY}"
 
 
 _REMEDY = "Write the reference in NumPy, from the definition"
@@ -64,9 +65,7 @@ def watch(paths: Paths, operator: str) -> Audit:
     """Refuse from now on what the reference of an operator must not open."""
     _install()
     path = paths.reference(operator)
-    made = Audit(
-        path=str(path), shown=str(path.relative_to(paths.root)), root=str(paths.root), build=str(paths.build.absolute())
-    )
+    made = Audit(path=str(path), shown=str(path.relative_to(paths.root)), build=paths.build.resolve())
     _audits[made.path] = made
     return made
 
