@@ -124,22 +124,20 @@ FAULTS: dict[str, tuple[Callable[[], Operator], str, list[str]]] = {
         lambda: OPERATOR,
         IGNORES_BIAS,
         [
-            "T=float32: no case tells input 'bias' from zeros: with zeros in its place, the expected values of case "
-            "plain_float32 change by no more than rtol=1e-06 atol=1e-06. Add a case in which its values count, tighten "
-            "the tolerance, or declare Input(name='bias', ..., no_effect=\"why\")",
-            "T=float64: no case tells input 'bias' from ones: ",
-            "T=float64: no case tells input 'bias' from nothing: ",
+            "T=float32: no case tells input 'bias' from zeros, ones and nothing: with any of them in its place, the "
+            "expected values of case plain_float32 change by no more than rtol=1e-06 atol=1e-06. Add a case in which "
+            "its values count, tighten the tolerance, or declare Input(name='bias', ..., no_effect=\"why\")",
         ],
     ),
     "an input that is always zeros": (
         lambda: with_inputs(bias=Values(values=(0.0,) * 5)),
         REFERENCE,
-        ["T=float32: no case tells input 'bias' from zeros: ", "T=float32: no case tells input 'bias' from nothing: "],
+        ["T=float32: no case tells input 'bias' from zeros and nothing: with any of them in its place, "],
     ),
     "a mask that is always true": (
         lambda: with_inputs(mask=Values(values=(True,) * 5)),
         REFERENCE,
-        ["T=float64: no case tells input 'mask' from ones: "],
+        ["T=float64: no case tells input 'mask' from ones: with ones in its place, the expected values of "],
     ),
     "an optional input that no case gives": (
         lambda: replace(OPERATOR, models=WITHOUT),
@@ -240,6 +238,14 @@ def test_a_reference_that_checks_an_input_and_ignores_it(tmp_path: Path) -> None
     checking = "    if bias is None or not bias.any() or (bias == 1).all():\n        raise ValueError\n    if factor"
     found = run(tmp_path, OPERATOR, IGNORES_BIAS.replace("    if factor", checking))["detail"]
     assert "no case tells input 'bias' from its own values in reverse order: " in found
+
+
+def test_a_single_element_that_may_only_have_some_values(tmp_path: Path) -> None:
+    """No other value can be in its place, so it is no finding."""
+    one = {name: Values(values=(value,)) for name, value in (("x", 5.0), ("mask", True), ("bias", 3.0))}
+    checking = "    if bias is None or bias[0] < 2:\n        raise ValueError\n    if factor"
+    found = run(tmp_path, with_inputs(**one), REFERENCE.replace("    if factor", checking))["detail"]
+    assert "input 'bias'" not in found and "no case tells input 'mask' from ones" in found
 
 
 @pytest.mark.parametrize(

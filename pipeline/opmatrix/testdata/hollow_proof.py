@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from opmatrix.declaration.torch_signature import as_float32
 from opmatrix.errors import DataError
-from opmatrix.spec import Attribute, AttributeValue, Input, OpSpec, Output, Tolerance, given
+from opmatrix.spec import Attribute, AttributeValue, Input, OpSpec, Output, Tolerance, given, shape_of
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.compare import compare
 from opmatrix.testdata.evaluated_cases import EvaluatedCase, names
@@ -85,8 +86,13 @@ def _groups(spec: OpSpec, cases: Cases) -> Iterator[tuple[str, Cases]]:
 
 
 def _findings(spec: OpSpec, cases: Cases) -> Iterator[Finding]:
+    blind = 0
     for index, output in enumerate(spec.outputs):
-        yield from _output(output, index, cases)
+        found = [*_output(output, index, cases)]
+        yield from found
+        blind += any(finding.part is None for finding in found)
+    if blind == len(spec.outputs):  # so nothing can show the effect of an input or an attribute
+        return
     for part in spec.inputs:
         yield from _input(part, cases)
     for attribute in spec.attributes:
@@ -178,43 +184,52 @@ def _input(part: Input, cases: Cases) -> Iterator[Finding]:
     }
     if _may_lack(part):
         replacements["nothing"] = lambda one: () if part.variadic else None
+    ignored: list[str] = []
     refused = True
     for word, replacement in replacements.items():
-        passed, raised = _passed(part, word, replacement, having)
-        refused &= raised
-        if passed:
-            yield _ignored(part, word, passed)
+        outcome = _outcome(part, word, replacement, having)
+        refused &= outcome == "raises"
+        ignored += [word] * (outcome == "passes")
     if refused:  # nothing shows yet that its values count, and not only that the reference checks them
-        passed, _ = _passed(part, "its values reversed", lambda one: _reversed(one.arguments[part.name]), having)
-        if passed:
-            yield _ignored(part, "its own values in reverse order", passed)
+        word, several = "its own values in reverse order", [one for one in having if _elements(one, part) > 1]
+        outcome = _outcome(part, word, lambda one: _reversed(one.arguments[part.name]), several)
+        ignored += [word] * bool(several and outcome == "passes")
+    if ignored:
+        tried = _tried(part, having)
+        those = " and ".join(filter(None, (", ".join(ignored[:-1]), ignored[-1])))
+        yield Finding(
+            text=f"no case tells input {part.name!r} from {those}: with {'any of them' if ignored[1:] else those} in "
+            f"its place, the expected values of {names(tried)} change by no more than {_limits(tried)}. "
+            f"{_remedy(part, 'Add a case in which its values count')}",
+            part=part,
+        )
 
 
 def _may_lack(part: Input) -> bool:
     return part.optional or part.variadic
 
 
-def _passed(
+def _tried(part: Input | Attribute, cases: Cases) -> Cases:
+    return cases[:_LIFTED] if part.no_effect else cases
+
+
+def _outcome(
     part: Input, word: str, replacement: Callable[[EvaluatedCase], Argument], cases: Cases
-) -> tuple[Cases, bool]:
-    """Return the cases, if all, that a kernel with a replaced input passes, and whether the reference refuses it."""
-    tried = cases[:_LIFTED] if part.no_effect else cases
-    for one in tried:
+) -> Literal["fails", "raises", "passes"]:
+    """Return whether a kernel with a replaced input fails in a case, else whether the reference raises in one."""
+    raises = False
+    for one in _tried(part, cases):
         try:
             if one.fails_with(f"{word} as input {part.name}", **{part.name: replacement(one)}):
-                return (), False
+                return "fails"
         except DataError:
-            return (), True
-    return tried, False
+            raises = True
+    return "raises" if raises else "passes"
 
 
-def _ignored(part: Input, word: str, cases: Cases) -> Finding:
-    return Finding(
-        text=f"no case tells input {part.name!r} from {word}: with {word} in its place, the expected values of "
-        f"{names(cases)} change by no more than {_limits(cases)}. "
-        f"{_remedy(part, 'Add a case in which its values count')}",
-        part=part,
-    )
+def _elements(one: EvaluatedCase, part: Input) -> int:
+    """Return the number of elements of the largest tensor of an input."""
+    return max(math.prod(shape_of(tensor)) for tensor in given(one.case, part.name))
 
 
 def _filled(argument: Argument, value: int) -> Argument:
@@ -236,24 +251,24 @@ def _attribute(attribute: Attribute, cases: Cases) -> Iterator[Finding]:
     """Yield the finding for a kernel, a binding or a lowering with a constant in place of an attribute: its default, or
     the value of the first case if it has none. One that all cases share is then compared with another legal value."""
     name = attribute.name
-    constant: AttributeValue = cases[0].attributes[name]
+    shown = constant = cases[0].attributes[name]
     if attribute.default is not None:
-        constant = as_float32(attribute, attribute.default)
+        shown, constant = attribute.default, as_float32(attribute, attribute.default)
     others = [one for one in cases if one.attributes[name] != constant]
     another = _another(attribute, constant)
     if another is None:  # no other value is legal or known
         return
     if not others and attribute.default is not None:
         yield Finding(
-            text=f"attribute {name!r} has its default {constant!r} in {names(cases)}, so a kernel, a binding or a "
+            text=f"attribute {name!r} has its default {shown!r} in {names(cases)}, so a kernel, a binding or a "
             "lowering with this constant in its place passes. "
             f"{_remedy(attribute, 'Add a model with another value')}",
             part=attribute,
         )
         return
     if not others:
-        others, constant = [*cases], another
-    tried = others[:_LIFTED] if attribute.no_effect else others
+        others, shown, constant = [*cases], another, another
+    tried = _tried(attribute, others)
     for one in tried:
         try:
             if one.fails_with(f"{constant!r} as attribute {name}", **{name: constant}):
@@ -261,7 +276,7 @@ def _attribute(attribute: Attribute, cases: Cases) -> Iterator[Finding]:
         except DataError:
             return
     yield Finding(
-        text=f"no case tells attribute {name!r} from the value {constant!r}: with it, the expected values of "
+        text=f"no case tells attribute {name!r} from the value {shown!r}: with it, the expected values of "
         f"{names(tried)} change by no more than {_limits(tried)}. "
         f"{_remedy(attribute, 'Add a case in which its value counts')}",
         part=attribute,
