@@ -55,6 +55,11 @@ def test_each_check_has_a_name_and_a_file_of_its_own(layout: Paths) -> None:
     assert path_of(layout, keys[-1]) == layout.declaration_record("op")
 
 
+def test_the_cases_are_checked_again_by_their_own_stage() -> None:
+    found = CheckRecord(op="op", check="cases", outcome="failed", detail="no case tells input 'x' from zeros")
+    assert found.replay == "python -m opmatrix cases op"
+
+
 def test_a_check_without_a_record_has_failed(layout: Paths) -> None:
     found = collect_check(layout, KERNEL)
     assert (found.outcome, found.detail) == ("failed", "no record: nothing has run this check. Run: doit")

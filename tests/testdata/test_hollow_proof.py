@@ -89,7 +89,7 @@ def run(root: Path, operator: Operator, reference: str = REFERENCE) -> dict[str,
 def problem(root: Path, operator: Operator, reference: str = REFERENCE) -> str:
     """Return the one line that is wrong."""
     lines: list[str] = run(root, operator, reference)["detail"].splitlines()
-    assert lines[1:] in ([], ["Replay: python -m opmatrix cases shifted"]), lines
+    assert len(lines) <= 1, lines
     return lines[0].removeprefix("ops/shifted/cases.py: ") if lines else ""
 
 

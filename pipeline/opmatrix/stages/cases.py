@@ -48,7 +48,7 @@ def run(layout: Paths, operator: Operator) -> None:
         op=spec.name,
         check=CASES,
         outcome=outcome,
-        detail="\n".join([*problems, *([f"Replay: python -m opmatrix cases {spec.name}"] if problems else [])]),
+        detail="\n".join(problems),
         results=tuple(
             {"model": one.model.name, "case": one.case.name}
             | ({"note": "every expected element is 0 or NaN, or there is none"} if one.case.name in idle else {})
