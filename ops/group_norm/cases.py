@@ -91,6 +91,7 @@ def flat(dtype: DType) -> Model:
     return Model(
         name=f"flat_{dtype}",  # no axes beyond the channels
         types={"T": dtype},
+        attributes={"epsilon": 0.01},
         dynamic={"x": ("N", None)},
         cases=(
             Case(name=f"flat_{dtype}", inputs=inputs(4, 12, groups=3)),

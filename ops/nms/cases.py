@@ -11,6 +11,7 @@ Inputs = dict[str, Tensor | tuple[Tensor, ...] | None]
 ROWS: Boxes = tuple((16.0 * row + dx, 1.0, 16.0 * row + dx + 8.0, 9.0) for row in range(4) for dx in (0.0, 1.0, 5.0))
 SCORES = (0.5, 0.75, 0.625, 0.25, 0.25, 0.25, 0.875, 0.5, 0.375, 0.125, 0.9375, 1.0)
 OTHERS = (1.0, 0.5, 0.5, 1.0, 2.0, 1.0, 0.5, 1.0, 1.0, 4.0, 0.5, 0.25)
+LOWERED = (*(1.0,) * 9, 0.25, 0.25, 1.0)  # two boxes of one class, the first kept where no score is too low
 CLASSES = (0, 1, 0, 2, 2, 2, -1, -1, 7, 2**62, 2**62, 0)
 VALID = (True, False, True, True, True, True, True, True, False, True, True, False)
 
@@ -63,21 +64,22 @@ def plain(dtype: DType) -> Model:
 
 
 def full(dtype: DType) -> Model:
-    """Every input, and every attribute unlike its default: boxes as columns of y, x, h, w."""
-    columns = tuple(tuple(box[k] for box in ROWS) for k in (1, 0, 3, 2))
+    """Every input, and every attribute unlike its default: boxes as columns of y, h, x, w. To swap x and y would change
+    no overlap, and to swap two corners none either."""
+    columns = tuple(tuple(box[k] for box in ROWS) for k in (1, 3, 0, 2))
     flipped: Inputs = {
         "boxes": Values(values=columns, layout="transposed"),
         "scores": Values(values=SCORES, layout="sliced"),
         "classes": Values(values=CLASSES, layout="sliced"),
         "valid": Values(values=VALID, layout="sliced"),
     }
-    factors = (Values(values=OTHERS, layout="sliced"), Values(values=SCORES[::-1]))
+    factors = (Values(values=OTHERS, layout="sliced"), Values(values=LOWERED))
     return Model(
         name=f"full_{dtype}",
         types={"T": dtype},
         attributes={
-            "iou_threshold": 0.3, "score_threshold": 0.01, "max_boxes": 5, "format": "center",
-            "coordinates": (1, 0, 3, 2), "axis": -2,
+            "iou_threshold": 0.3, "score_threshold": 0.2, "max_boxes": 5, "format": "center",
+            "coordinates": (2, 0, 3, 1), "axis": -2,
         },
         cases=(Case(name=f"full_{dtype}", inputs={**flipped, "factors": factors}),),
     )  # fmt: skip
@@ -101,7 +103,7 @@ VALID_ALONE = Model(
 FACTORS_ALONE = Model(
     name="factors",  # two absent inputs stand before a variadic one
     types={"T": "float64"},
-    attributes={"iou_threshold": 0.0, "axis": 1},
+    attributes={"iou_threshold": 0.0, "max_boxes": 2, "axis": 1},
     cases=(Case(name="factors", inputs={**repeated(1), "factors": (Values(values=OTHERS), Values(values=OTHERS))}),),
 )
 

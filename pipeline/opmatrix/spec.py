@@ -119,6 +119,8 @@ class Input(metaclass=_KeepsMistakes):
     """Takes any number of tensors of one dtype, also none: ``Tensor[]`` in torch. Only for the last input."""
     values: ValueRule | None = None
     """What its values must be; None: anything of its type."""
+    no_effect: str = ""
+    """Why its values may change no output of any case, such as ``"only its shape counts"``; empty: they must."""
     doc: str = ""
     """Its meaning, for the schemas and the operator's page; one line."""
 
@@ -155,6 +157,8 @@ class Attribute(metaclass=_KeepsMistakes):
     """Whether only the torch schema has it, and the ONNX schema does not."""
     since: int | None = None
     """The first domain version whose schema has it, with a default that changes no result; None: all have it."""
+    no_effect: str = ""
+    """Why its value may change no output of any case, such as ``"a hint for the speed"``; empty: it must."""
     doc: str = ""
     """Its meaning; one line."""
 
@@ -236,6 +240,8 @@ class Output(metaclass=_KeepsMistakes):
     """A dtype, or a name of `OpSpec.types` that is the type of a required input."""
     shape: SameAs | Dims | FromKernel
     """The rule for its shape."""
+    no_effect: str = ""
+    """Why it may equal an input in every case of a dtype, such as ``"integers are whole"``; empty: it must not."""
     doc: str = ""
     """Its meaning; one line."""
 

@@ -36,7 +36,8 @@ class Config(str):
 
 
 class CheckKey(NamedTuple):
-    """The key of a check record. `check` is a part of register, "agreement", "declaration", or a group of steps."""
+    """The key of a check record. `check` is a part of register, "cases", "agreement", "declaration", or a group of
+    steps."""
 
     op: str
     check: str

@@ -47,11 +47,11 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
     ),
     "tolerance of custom": (
         lambda p: p.replace(f"{OP}/spec.py", "rtol=1e-12, atol=1e-12", "rtol=1e-11, atol=1e-12"),
-        "register kernel, register search, verify custom, report",
+        "cases, register kernel, register search, verify custom, report",
     ),
     "tolerance of decomposed": (
         lambda p: p.replace(f"{OP}/spec.py", "rtol=1e-13, atol=1e-13", "rtol=2e-13, atol=1e-13"),
-        "verify decomposed, report",
+        "cases, verify decomposed, report",
     ),
     "summary in the declaration": (
         lambda p: p.replace(f"{OP}/spec.py", 'summary="Normalize', 'summary="To normalize'),
@@ -64,23 +64,23 @@ ROWS: dict[str, tuple[Callable[[RealProject], object], str]] = {
             'Case(name=f"flat_more_{dtype}", inputs=inputs(3, 12, groups=2)),\n            '
             'Case(name=f"flat_prime_{dtype}"',
         ),
-        "data, draw inputs, register schema, register nodes, register kernel, register search, register gradient, "
-        "verify custom, verify decomposed, report",
+        "data, cases, draw inputs, register schema, register nodes, register kernel, register search, "
+        "register gradient, verify custom, verify decomposed, report",
     ),
     "a new model": (
         lambda p: p.replace(CASES, 'flat("float64"))', 'flat("float32"), flat("float64"))'),
-        "data, draw inputs, register schema, register nodes, register kernel, register search, register gradient, "
-        "export custom, export decomposed, export custom agreement, export decomposed agreement, "
+        "data, cases, draw inputs, register schema, register nodes, register kernel, register search, "
+        "register gradient, export custom, export decomposed, export custom agreement, export decomposed agreement, "
         "verify custom, verify decomposed, report",
     ),
     "reference, its words": (
         lambda p: p.append(f"{OP}/reference.py", "# more\n"),
-        "data, draw inputs, register search, register gradient, verify custom, verify decomposed",
+        "data, cases, draw inputs, register search, register gradient, verify custom, verify decomposed",
     ),
     "reference, its numbers": (
         lambda p: p.replace(f"{OP}/reference.py", "return y\n", "return y * y.dtype.type(1 + 1e-15)\n"),
-        "data, draw inputs, register kernel, register search, register gradient, verify custom, verify decomposed, "
-        "report",
+        "data, cases, draw inputs, register kernel, register search, register gradient, verify custom, "
+        "verify decomposed, report",
     ),
     "lowering, its words": (
         lambda p: p.append(f"{OP}/lowering.py", "# more\n"),
@@ -137,10 +137,12 @@ def opsets(project: RealProject) -> set[str]:
 VERSIONS = {
     "torch": "register schema, register nodes, register kernel, register search, register gradient, "
     "export custom, export decomposed",
-    "onnx": "data, register schema, register nodes, export custom, export decomposed, verify custom, verify decomposed",
+    "onnx": "data, cases, register schema, register nodes, export custom, export decomposed, verify custom, "
+    "verify decomposed",
     "onnxscript": "register nodes, export custom, export decomposed",
     "onnxruntime": "verify custom, verify decomposed",
-    "numpy": "data, draw inputs, register kernel, register search, register gradient, verify custom, verify decomposed",
+    "numpy": "data, cases, draw inputs, register kernel, register search, register gradient, verify custom, "
+    "verify decomposed",
     "hypothesis": "draw inputs, register search",
 }
 

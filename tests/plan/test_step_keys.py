@@ -49,7 +49,16 @@ def test_only_steps_that_use_a_kernel_have_it_in_their_key(root: Path) -> None:
             part = step.name.partition("@")[0].removeprefix(f"{operator}-")
             kind = f"{step.group} {part}" if step.group in ("register", "verify") else step.group
             found.setdefault(kind, set()).add(not made.isdisjoint(map(Path, step.reads)))
-    free = {"codegen", "data", "draw-inputs", "export", "register schema", "register nodes", "register gradient"}
+    free = {
+        "codegen",
+        "data",
+        "cases",
+        "draw-inputs",
+        "export",
+        "register schema",
+        "register nodes",
+        "register gradient",
+    }
     assert {kind for kind in free if found[kind] != {False}} == set()
     keyed = {"compile", "register kernel", "register search", "verify custom"}
     assert {kind for kind in keyed if found[kind] != {True}} == set()

@@ -47,11 +47,17 @@ def test_each_check_has_a_name_and_a_file_of_its_own(layout: Paths) -> None:
         CheckKey("op", "kernel", torch="2.9"),
         CheckKey("op", "agreement", "custom", "2.9+2.13"),
         CheckKey("op", "agreement", "decomposed", "2.9+2.13"),
+        CheckKey("op", "cases"),
         CheckKey("op", "declaration"),
     ]
     assert len({path_of(layout, key) for key in keys}) == len({*map(str, keys)}) == len(keys)
     assert str(keys[2]) == "op-custom-agreement@torch2.9+2.13"
     assert path_of(layout, keys[-1]) == layout.declaration_record("op")
+
+
+def test_the_cases_are_checked_again_by_their_own_stage() -> None:
+    found = CheckRecord(op="op", check="cases", outcome="failed", detail="no case tells input 'x' from zeros")
+    assert found.replay == "python -m opmatrix cases op"
 
 
 def test_a_check_without_a_record_has_failed(layout: Paths) -> None:

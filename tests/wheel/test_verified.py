@@ -58,7 +58,7 @@ def check(paths: Paths) -> dict[str, Any]:
 
 def test_what_is_verified_passes(built: Paths) -> None:
     found = check(built)
-    assert (found["cells"], found["checks"]) == (2, 5)
+    assert (found["cells"], found["checks"]) == (2, 6)
     kernel = built.objects(NAME, "kernel")[0]
     assert found["objects"][kernel.relative_to(built.root).as_posix()] == sha256(kernel)
 

@@ -1,4 +1,5 @@
-"""Which checks an operator has besides its cells: the parts of register in each torch, and the agreement of exports.
+"""Which checks an operator has besides its cells: its cases, the parts of register in each torch, and the agreement of
+exports.
 
 The plan has a step for each, and the report expects a record of each.
 """
@@ -23,6 +24,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.step import CheckKey
 
 AGREEMENT = "agreement"
+CASES = "cases"
 Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
 """A part of the stage register, which has a record of its own."""
 
@@ -71,6 +73,7 @@ def checks(layout: Paths, operators: Iterable[Operator], cells: Sequence[Cell]) 
     """Yield every check of operators in the chosen cells."""
     for operator in operators:
         name = operator.name
+        yield CheckKey(name, CASES)
         for torch in torches(cells):
             parts = register_parts(layout, operator, torch)
             yield from (CheckKey(name, part, torch=torch) for part in parts)

@@ -25,6 +25,12 @@ def unfilled(layout: Paths, operator: str) -> dict[Path, list[int]]:
     return {path: lines for path, lines in found.items() if lines}
 
 
+def unfinished(layout: Paths, operator: str, *files: str) -> list[str]:
+    """Return those of the files in ops/<name>/ that have a mark."""
+    paths = [layout.op(operator) / file for file in files]
+    return [path.name for path in paths if path.is_file() and marked_lines(path.read_text(errors="replace"))]
+
+
 def reminder(layout: Paths, operator: str) -> str:
     """Return a line about what is left to fill in of an operator, or \"\"."""
     if not (found := unfilled(layout, operator)):

@@ -19,7 +19,7 @@ from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs, Value
 Schema = Mapping[str, Any]
 
 _PARTS = ("inputs", "outputs", "attributes")
-_SILENT = ("", "name", "doc", "since")  # not part of the schema, or its key
+_SILENT = ("", "name", "doc", "no_effect", "since")  # not part of the schema, or its key
 
 
 def schema(spec: OpSpec, version: int) -> Schema:

@@ -104,10 +104,11 @@ class OperatorKeys:
 
     @cached_property
     def runtime_key(self) -> Fingerprint:
-        """The same without summary and docs, which only codegen writes."""
+        """The same without summary and docs, which only codegen writes, and what only the step `cases` reads."""
         named = ("inputs", "attributes", "outputs")
         silent = {
-            kind: [{k: v for k, v in part.items() if k != "doc"} for part in self._interface[kind]] for kind in named
+            kind: [{k: v for k, v in part.items() if k not in ("doc", "no_effect")} for part in self._interface[kind]]
+            for kind in named
         }
         return fingerprint({k: v for k, v in self._interface.items() if k != "summary"} | silent)
 

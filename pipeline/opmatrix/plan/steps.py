@@ -12,7 +12,8 @@ from typing import Any
 
 from opmatrix.code_hash import digest
 from opmatrix.codegen import generated_files
-from opmatrix.declaration.checks import AGREEMENT, agreement, register_parts
+from opmatrix.declaration.checks import AGREEMENT, CASES, agreement, register_parts
+from opmatrix.declaration.placeholders import unfinished
 from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.matrix.cells import Cell, why_unreadable
 from opmatrix.plan.step_keys import OperatorPlan, Plan, make_step
@@ -57,6 +58,7 @@ def _reported(plan: Plan) -> Iterator[Step]:
         if has_torch_library(operator.spec) or has_ort_library(operator.spec):
             yield _compile(op)
         yield _data(op)
+        yield _cases(op)
         if operator.spec.torch and not operator.spec.torch.overrides:
             yield _draw_inputs(op)
         for torch in plan.torches:
@@ -275,6 +277,25 @@ def _data(op: OperatorPlan) -> Step:
         server="onnx",
         spec=op.keys.runtime_key,
         models=op.keys.models_key,
+        uses=("numpy", "onnx"),
+    )
+
+
+def _cases(op: OperatorPlan) -> Step:
+    """Keyed by no kernel and no library: reference, cases, tolerances and dtypes decide what cases can show."""
+    spec, record = op.spec, op.layout.cases_record(op.name)
+    return op.step(
+        "cases",
+        reads=[op.layout.reference(op.name), op.layout.data_manifest(op.name)],
+        writes=[record],
+        server="onnx",
+        verdict=record,
+        check=CheckKey(op.name, CASES),
+        spec=op.keys.runtime_key,
+        models=op.keys.models_key,
+        tolerances={lowering: op.keys.tolerances[lowering] for lowering in spec.lowerings},
+        no_effect=[[part.no_effect for part in parts] for parts in (spec.inputs, spec.attributes, spec.outputs)],
+        unfinished=unfinished(op.layout, op.name, "spec.py", "cases.py"),
         uses=("numpy", "onnx"),
     )
 

@@ -37,9 +37,9 @@ def shipping(plan: Plan, made: Sequence[Step]) -> Iterator[Step]:
 
 
 def _proofs(dist: Dist, made: Sequence[Step]) -> list[Step]:
-    """Return the steps that verify the operators of a wheel: register, agreement of exports, and verify."""
+    """Return the steps that verify the operators of a wheel: cases, register, agreement of exports, and verify."""
     of_wheel = [step for step in made if step.operator in dist.operators]
-    return [s for s in of_wheel if s.group in ("register", "verify") or s.command[0] == "compare-exports"]
+    return [s for s in of_wheel if s.group in ("cases", "register", "verify") or s.command[0] == "compare-exports"]
 
 
 def _link_wheel(plan: Plan, dist: Dist) -> Step:

@@ -188,14 +188,19 @@ class Paths:
     # The record of reading an operator's declaration: its mistakes.
     declaration_record = _named("build/declaration/{}/record.json")
 
+    # The record of what the cases of an operator tell apart.
+    cases_record = _named("build/cases/{}/record.json")
+
     def failure_record(self, operator: str, task: str) -> Path:
         """The record of the failure of a step that no record of a cell or check shows."""
         return self.build / "failed" / operator / f"{task.replace(':', '-')}.json"
 
     def check_record(self, op: str, check: str, lowering: str | None, torch: str | None) -> Path:
-        """The record of a check: a part of register, "agreement" or "declaration"."""
+        """The record of a check: a part of register, "agreement", "cases" or "declaration"."""
         if check == "declaration":
             return self.declaration_record(op)
+        if check == "cases":
+            return self.cases_record(op)
         if check == "agreement":
             return self.agreement(op, str(lowering), torch=str(torch))
         return self.register_manifest(op, check, torch=str(torch))

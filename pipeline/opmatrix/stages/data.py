@@ -42,6 +42,7 @@ def run(layout: Paths, operator: Operator) -> None:
                 )
             except DataError as error:
                 mistakes.setdefault(str(error), []).append(case.name)
+    reference.require_independent()
     if mistakes:
         path = layout.cases(operator.name).relative_to(layout.root)
         raise DataError("\n".join(_line(path, text, *names) for text, names in mistakes.items()))

@@ -12,6 +12,7 @@ from opmatrix.errors import DataError
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeValue, DType, OpSpec
+from opmatrix.testdata import reference_audit
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.dtypes import numpy_dtype
 
@@ -23,7 +24,8 @@ FLOATS: tuple[DType, ...] = ("float16", "bfloat16", "float32", "float64")
 # The reference's argument for one input: None for an absent one, a tuple for a variadic one.
 Argument = Array | tuple[Array, ...] | None
 
-# The kinds of NumPy dtypes that may be cast to a declared kind. Floats accept all numbers (bfloat16 has kind V).
+# The kinds of NumPy dtypes that may be cast to a declared kind; to the others, which are floats (bfloat16 has kind V),
+# only floats. A float64 of a float32 operator is good practice; an integer was rounded where a kernel does not round.
 _ACCEPTED = {"b": "b", "i": "biu", "u": "biu", "O": "OU"}
 
 
@@ -35,6 +37,7 @@ class Reference:
         self._spec = spec
         self._path = paths.reference(spec.name)
         self._shown = str(self._path.relative_to(paths.root))
+        self._audit = reference_audit.watch(paths, spec.name)
         try:
             module = load_module(self._path, "reference")
         except FileNotFoundError as error:
@@ -82,6 +85,11 @@ class Reference:
             for output, part in zip(outputs, self._spec.outputs, strict=True)
         )
 
+    def require_independent(self) -> None:
+        """Raise DataError if it opened what it should judge, even if it caught the exception for that."""
+        if self._audit.found:
+            raise DataError("\n".join(dict.fromkeys(self._audit.found)))
+
     def _raised(self, error: Exception) -> str:
         """Return ``ops/name/reference.py:12: ValueError: why``; 12 is its last line in the traceback."""
         line = line_in(self._path, error)
@@ -90,7 +98,10 @@ class Reference:
     def _cast(self, output: Array, name: str, dtype: DType) -> Array:
         target = numpy_dtype(dtype)
         if not _fits(output, target):
-            raise DataError(f"{self._shown}: output {name!r} is {dtype_name(output)}, declared: {dtype}")
+            raise DataError(
+                f"{self._shown}: output {name!r} is {dtype_name(output)}, declared: {dtype}. Return that, or a wider "
+                "dtype of the same kind that holds the same values"
+            )
         with np.errstate(all="ignore"):  # a value out of the declared dtype's range becomes infinite, as in a kernel
             return output.astype(target, order="C")
 
@@ -121,9 +132,12 @@ def _types(spec: OpSpec, inputs: Sequence[Argument]) -> dict[str, DType]:
 
 
 def _fits(output: Array, target: np.dtype[Any]) -> bool:
-    """Return whether a cast to `target` keeps the kind of number, and the value of an integer."""
+    """Return whether an output has an accepted kind, numbers of at least the size of `target`, and no integer that a
+    cast would change. A bool is 0 or 1 in any integer."""
     if output.dtype == target:
         return True
-    if output.dtype.kind not in _ACCEPTED.get(target.kind, "biuf"):
+    if output.dtype.kind not in _ACCEPTED.get(target.kind, "f"):
+        return False
+    if output.dtype.kind in "iuf" and output.dtype.itemsize < target.itemsize:
         return False
     return target.kind not in "iu" or bool((output.astype(target) == output).all())

@@ -5,6 +5,7 @@ from opmatrix.spec import Case, Model, Random
 MODELS = (
     Model(
         name="dynamic",
+        attributes={"factor": 0.75},
         dynamic={"x": ("N", "M")},
         cases=(
             Case(name="plain", inputs={"x": Random(shape=(3, 4))}),

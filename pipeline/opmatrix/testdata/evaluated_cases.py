@@ -1,0 +1,113 @@
+"""Cases with their data, and the reference evaluated with one of its arguments replaced: a wrong kernel."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from opmatrix import step_log
+from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.errors import DataError
+from opmatrix.spec import AttributeValue, Case, Model, OpSpec, Tolerance
+from opmatrix.testdata import case_arrays, onnx_dataset
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.compare import compare
+from opmatrix.testdata.numpy_reference import Argument, Reference
+from opmatrix.testdata.onnx_dataset import DataSet
+
+Tolerances = Mapping[str, Tolerance]
+
+
+def loosest(spec: OpSpec) -> dict[str, Tolerance]:
+    """Return for each dtype of an output the largest rtol and the largest atol of all lowerings."""
+    found: dict[str, Tolerance] = {}
+    for lowering in spec.lowerings:
+        for dtype, one in spec.tolerances[lowering].items():
+            other = found.get(dtype, one)
+            found[dtype] = Tolerance(rtol=max(one.rtol, other.rtol), atol=max(one.atol, other.atol))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluatedCase:
+    """A case with its data set, and what the reference computes for it and for other arguments."""
+
+    spec: OpSpec
+    model: Model
+    case: Case
+    folder: Path
+    reference: Reference
+    tolerances: Tolerances
+
+    @cached_property
+    def elements(self) -> int:
+        """The number of elements of its inputs."""
+        return sum(case_arrays.elements(self.case))
+
+    @cached_property
+    def data(self) -> DataSet:
+        return onnx_dataset.read(self.folder)
+
+    @cached_property
+    def expected(self) -> tuple[Array, ...]:
+        """The expected outputs, in the order of the declaration."""
+        return tuple(self.data.outputs.values())
+
+    @cached_property
+    def arguments(self) -> dict[str, Argument]:
+        """The arguments of the reference, by the names of inputs."""
+        found = case_arguments(self.spec, self.case, [*self.data.inputs.values()])
+        return dict(zip((part.name for part in self.spec.inputs), found, strict=True))
+
+    @cached_property
+    def attributes(self) -> dict[str, AttributeValue]:
+        return case_arrays.reference_attributes(self.spec, self.model)
+
+    @cached_property
+    def right(self) -> tuple[Array, ...]:
+        """What the reference computes for the case itself, in the same precision as for other arguments."""
+        return self._outputs(self.arguments, self.attributes)
+
+    def fails_with(self, what: str, **replaced: Argument | AttributeValue) -> bool:
+        """Return whether a kernel that computes with other inputs or attributes fails in this case: some output differs
+        by more than the tolerance. `what` describes the replacement, for the log. Raises DataError where the reference
+        raises for the replacement."""
+        step_log.now_running(f"case {self.case.name} with {what}")
+        arguments = {name: replaced.get(name, argument) for name, argument in self.arguments.items()}
+        attributes = {name: replaced.get(name, value) for name, value in self.attributes.items()}
+        wrong = self._outputs(arguments, attributes)  # type: ignore[arg-type]  # `replaced` has both by their names
+        pairs = zip(wrong, self.right, strict=True)
+        return any(not compare(w, r, tolerance=self.tolerances[dtype_name(r)]).ok for w, r in pairs)
+
+    def _outputs(
+        self, arguments: Mapping[str, Argument], attributes: Mapping[str, AttributeValue]
+    ) -> tuple[Array, ...]:
+        """Return the outputs of the model. Raises DataError where the reference or `Model.around` raises."""
+        one, given = len(self.spec.outputs) == 1, tuple(arguments.values())
+
+        def op(*inputs: Argument) -> Array | tuple[Array, ...]:
+            outputs = self.reference(inputs, attributes)
+            return outputs[0] if one else outputs
+
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as that for the mean of no element: the author did not write this
+            if self.model.around is None:
+                return self.reference(given, attributes)
+            try:
+                made = self.model.around(op, *given)
+            except Exception as error:  # a user's function may raise anything
+                raise DataError(f"{self.model.around.__name__}() raises {type(error).__name__}: {error}") from error
+        return (np.asarray(made),) if one else tuple(map(np.asarray, made))
+
+
+def names(cases: Sequence[EvaluatedCase]) -> str:
+    """Return ``case plain``, or ``all 7 cases (plain, sliced, large, ...)``."""
+    found = [one.case.name for one in cases]
+    if len(found) == 1:
+        return f"case {found[0]}"
+    return f"all {len(found)} cases ({', '.join(found[:3])}{', ...' if len(found) > 3 else ''})"

@@ -1,0 +1,77 @@
+"""Find wrong kernels that pass all cases of a dtype: a proof that could not have failed is hollow.
+
+The kernels are made of the reference: an output is zeros or a copy of an input; an input is read as zeros, as ones or
+as absent; an attribute has a constant value. Each must fail in a case of each declared dtype. What a declaration
+excepts, by `no_effect`, must pass for some dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opmatrix.spec import Attribute, Input, OpSpec, Output
+from opmatrix.testdata import wrong_arguments, wrong_outputs
+from opmatrix.testdata.finding import SMALL, Cases, Finding, numbers_in
+
+
+def problems(spec: OpSpec, cases: Cases) -> list[str]:
+    """Return what is wrong, a line for each, with the dtypes for which it is."""
+    smallest_first = sorted(cases, key=lambda one: (not one.elements, one.elements))  # and those without any last
+    groups = [*_groups(spec, smallest_first)]
+    found: dict[str, list[str]] = {}  # by what it is: the line, and the groups after its first
+    lifted: dict[tuple[str, str], set[str]] = {}  # by the part that has `no_effect`, the groups that need it
+    for group, chosen in groups:
+        if not chosen:
+            variable, _, dtype = group.partition("=")
+            add = f"Add a model with types={{{variable!r}: {dtype!r}}}, or remove the dtype"
+            found[group] = [f"no case has {group}, which `types` declares. {add}"]
+            continue
+        for finding in _findings(spec, chosen):
+            if finding.part and finding.part.no_effect:
+                lifted.setdefault(_key(finding.part), set()).add(group)
+            elif finding.what in found:
+                found[finding.what].append(group)
+            else:
+                found[finding.what] = [f"{group}{': ' if group else ''}{finding.what}{finding.why}"]
+    lines = [f"{line}. Also {', '.join(others)}" if others else line for line, *others in found.values()]
+    declared: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
+    lines += [
+        f"{kind} {name!r} declares no_effect={part.no_effect!r}, but cases of each dtype show its effect. Remove it"
+        for part in declared
+        for kind, name in [_key(part)]
+        if part.no_effect and (kind, name) not in lifted
+    ]
+    return lines
+
+
+def idle(cases: Cases) -> list[str]:
+    """Return the names of small cases that tell nothing: every expected element is 0 or NaN, or there is none."""
+    small = [one for one in cases if one.elements <= SMALL]
+    return [one.case.name for one in small if not any(numbers_in(array).any() for array in one.expected)]
+
+
+def _key(part: Input | Attribute | Output) -> tuple[str, str]:
+    return type(part).__name__.lower(), part.name
+
+
+def _groups(spec: OpSpec, cases: Cases) -> Iterator[tuple[str, Cases]]:
+    """Yield ``T=float32`` and the cases that have it, for each declared dtype; "" and all cases if there is none."""
+    for variable, dtypes in spec.types.items():
+        for dtype in dtypes:
+            yield f"{variable}={dtype}", [one for one in cases if one.model.types[variable] == dtype]
+    if not spec.types:
+        yield "", cases
+
+
+def _findings(spec: OpSpec, cases: Cases) -> Iterator[Finding]:
+    blind = 0
+    for index, output in enumerate(spec.outputs):
+        found = [*wrong_outputs.findings(output, index, cases)]
+        yield from found
+        blind += any(finding.part is None for finding in found)
+    if blind == len(spec.outputs):  # so nothing can show the effect of an input or an attribute
+        return
+    for part in spec.inputs:
+        yield from wrong_arguments.of_input(part, cases)
+    for attribute in spec.attributes:
+        yield from wrong_arguments.of_attribute(attribute, cases)

@@ -1,0 +1,148 @@
+"""Wrong kernels that read something else than an input's values, or a constant instead of an attribute."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
+
+import numpy as np
+
+from opmatrix.declaration.torch_signature import as_float32
+from opmatrix.errors import DataError
+from opmatrix.spec import Attribute, AttributeValue, Input, given, shape_of
+from opmatrix.testdata.evaluated_cases import EvaluatedCase, names
+from opmatrix.testdata.finding import Cases, Finding, limits, remedy, tried_with
+from opmatrix.testdata.numpy_reference import Argument
+
+_ONE: Mapping[str, AttributeValue] = {"floats": (1.0,), "ints": (1,), "bools": (True,)}
+
+# Inputs.
+
+
+def of_input(part: Input, cases: Cases) -> Iterator[Finding]:
+    having = [one for one in cases if given(one.case, part.name)]
+    if not having:
+        yield Finding(
+            what=f"no case gives input {part.name!r}",
+            why=f", so a kernel that ignores it passes. {remedy(part, 'Add a model whose cases give it')}",
+            part=part,
+        )
+        return
+    replacements: dict[str, Callable[[EvaluatedCase], Argument]] = {
+        "zeros": lambda one: _filled(one.arguments[part.name], 0),
+        "ones": lambda one: _filled(one.arguments[part.name], 1),
+    }
+    if _may_lack(part):
+        replacements["nothing"] = lambda one: () if part.variadic else None
+    ignored: list[str] = []
+    refused = True
+    for word, replacement in replacements.items():
+        outcome = _outcome(part, word, replacement, having)
+        refused &= outcome == "raises"
+        ignored += [word] * (outcome == "passes")
+    if refused:  # nothing shows yet that its values count, and not only that the reference checks them
+        word, several = "its own values in reverse order", [one for one in having if _elements(one, part) > 1]
+        outcome = _outcome(part, word, lambda one: _reversed(one.arguments[part.name]), several)
+        ignored += [word] * bool(several and outcome == "passes")
+    if ignored:
+        tried = tried_with(part, having)
+        those = " and ".join(filter(None, (", ".join(ignored[:-1]), ignored[-1])))
+        yield Finding(
+            what=f"no case tells input {part.name!r} from {those}",
+            why=f": with {'any of them' if ignored[1:] else those} in "
+            f"its place, the expected values of {names(tried)} change by no more than {limits(tried)}. "
+            f"{remedy(part, 'Add a case in which its values count')}",
+            part=part,
+        )
+
+
+def _may_lack(part: Input) -> bool:
+    return part.optional or part.variadic
+
+
+def _outcome(
+    part: Input, word: str, replacement: Callable[[EvaluatedCase], Argument], cases: Cases
+) -> Literal["fails", "raises", "passes"]:
+    """Return whether a kernel with a replaced input fails in a case, else whether the reference raises in one."""
+    raises = False
+    for one in tried_with(part, cases):
+        try:
+            if one.fails_with(f"{word} as input {part.name}", **{part.name: replacement(one)}):
+                return "fails"
+        except DataError:
+            raises = True
+    return "raises" if raises else "passes"
+
+
+def _elements(one: EvaluatedCase, part: Input) -> int:
+    """Return the number of elements of the largest tensor of an input."""
+    return max(math.prod(shape_of(tensor)) for tensor in given(one.case, part.name))
+
+
+def _filled(argument: Argument, value: int) -> Argument:
+    if isinstance(argument, tuple):
+        return tuple(np.full_like(array, value) for array in argument)
+    return None if argument is None else np.full_like(argument, value)
+
+
+def _reversed(argument: Argument) -> Argument:
+    if isinstance(argument, tuple):
+        return tuple(np.ascontiguousarray(array.ravel()[::-1]).reshape(array.shape) for array in argument)
+    return None if argument is None else np.ascontiguousarray(argument.ravel()[::-1]).reshape(argument.shape)
+
+
+# Attributes.
+
+
+def of_attribute(attribute: Attribute, cases: Cases) -> Iterator[Finding]:
+    """Yield the finding for a kernel, a binding or a lowering with a constant in place of an attribute: its default, or
+    the value of the first case if it has none. One that all cases share is then compared with another legal value."""
+    name = attribute.name
+    shown = constant = cases[0].attributes[name]
+    if attribute.default is not None:
+        shown, constant = attribute.default, as_float32(attribute, attribute.default)
+    others = [one for one in cases if one.attributes[name] != constant]
+    another = _another(attribute, constant)
+    if another is None:  # no other value is legal or known
+        return
+    if not others and attribute.default is not None:
+        yield Finding(
+            what=f"attribute {name!r} has its default {shown!r}",
+            why=f" in {names(cases)}, so a kernel, a binding or a lowering with this constant in its place passes. "
+            f"{remedy(attribute, 'Add a model with another value')}",
+            part=attribute,
+        )
+        return
+    if not others:
+        others, shown, constant = [*cases], another, another
+    tried = tried_with(attribute, others)
+    for one in tried:
+        try:
+            if one.fails_with(f"{constant!r} as attribute {name}", **{name: constant}):
+                return
+        except DataError:
+            return
+    yield Finding(
+        what=f"no case tells attribute {name!r} from the value {shown!r}",
+        why=f": with it, the expected values of "
+        f"{names(tried)} change by no more than {limits(tried)}. "
+        f"{remedy(attribute, 'Add a case in which its value counts')}",
+        part=attribute,
+    )
+
+
+def _another(attribute: Attribute, value: AttributeValue) -> AttributeValue | None:
+    """Return a legal value that is not `value`, or None."""
+    if attribute.allowed is not None:
+        return next((one for one in attribute.allowed if one != value), None)
+    if attribute.kind == "string":
+        return f"{value}_"
+    if isinstance(value, tuple):
+        return value[1:] if value else _ONE[attribute.kind]
+    if isinstance(value, bool):
+        return not value
+    low, high = (limit if limit is not None else sign * math.inf for limit, sign in
+                 ((attribute.minimum, -1), (attribute.maximum, 1)))  # fmt: skip
+    steps = (value + 1, value - 1, low, high)  # type: ignore[operator]  # a float or an int
+    return next((type(value)(one) for one in steps if low <= one <= high and one != value), None)
