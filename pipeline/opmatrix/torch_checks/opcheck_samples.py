@@ -70,9 +70,7 @@ def _chosen(operator: Operator) -> list[tuple[Model, Case, list[Array], tuple[in
         for case in model.cases:
             counts = tuple(len(given(case, i.name)) for i in operator.spec.inputs)
             key = (tuple(model.types.items()), counts)
-            if key not in found and small_and_finite(
-                arrays := case_arrays(operator.spec, model, case), elements=SMALL
-            ):
+            if key not in found and small_and_finite(arrays := case_arrays(operator.spec, model, case), elements=SMALL):
                 found[key] = (model, case, arrays, counts)
     return [*found.values()]
 
