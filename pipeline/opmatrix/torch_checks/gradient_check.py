@@ -31,6 +31,7 @@ from opmatrix.torch_checks.reference_operator import ReferenceGradient, Referenc
 from opmatrix.torch_library import user_python
 from opmatrix.torch_library.user_python import Gradient
 
+ENOUGH = 80  # further samples that are accepted
 SECONDS = 2.0  # CPU seconds of further samples, those that bring something new first
 SMALL = 1000  # elements of one tensor, in gradcheck's fast mode
 TINY = 64  # elements of all tensors, up to which gradcheck varies each
@@ -88,7 +89,7 @@ def _check_further(check: Check, operator: Operator, drawn: list[Any], coverage:
     wrong: list[Outcome] = []
     begin = time.process_time()
     for model in gradient_samples.models(operator, drawn):
-        if time.process_time() - begin > SECONDS:
+        if coverage.samples >= ENOUGH or time.process_time() - begin > SECONDS:
             break
         step_log.now_running(f"the gradient for case {model.cases[0].name}")
         outcome = check.run(model)

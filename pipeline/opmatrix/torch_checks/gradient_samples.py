@@ -30,7 +30,6 @@ from opmatrix.spec import (
 from opmatrix.testdata.case_arrays import elements
 
 SMALL = 256  # elements of one tensor
-ENOUGH = 80  # samples; more only if each brings something new
 MODERATE = 1000.0
 WHOLE = 16  # values of an int attribute, up to which all are taken
 _INTS = (0, 1, 2, 3, -1, -2)
@@ -79,7 +78,7 @@ def _new_first(spec: OpSpec, found: Sequence[Model]) -> list[Model]:
         brings = {*_features(spec, model)}
         (others if brings <= seen else new).append(model)
         seen |= brings
-    return new + others[: max(0, ENOUGH - len(new))]
+    return new + others
 
 
 def _features(spec: OpSpec, model: Model) -> Iterator[tuple[object, ...]]:
