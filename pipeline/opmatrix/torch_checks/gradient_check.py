@@ -31,7 +31,7 @@ from opmatrix.torch_checks.reference_operator import ReferenceGradient, Referenc
 from opmatrix.torch_library import user_python
 from opmatrix.torch_library.user_python import Gradient
 
-ENOUGH = 80  # further samples that are accepted
+ENOUGH = 60  # further samples that are accepted
 SECONDS = 2.0  # CPU seconds of further samples, those that bring something new first
 SMALL = 1000  # elements of one tensor, in gradcheck's fast mode
 TINY = 64  # elements of all tensors, up to which gradcheck varies each
