@@ -85,7 +85,7 @@ class Check:
 
     def _gradients(self, one: GradSample, outcome: Outcome, *, exact: bool) -> _Gradients | None:
         """Return outputs and gradients, or None with the reason in `outcome`."""
-        self.operator.exact = exact
+        self.operator.kernel.exact = exact
         leaves = one.leaves()
         try:
             outputs = one.call_for_all(*leaves)
@@ -148,7 +148,7 @@ class Check:
     ) -> tuple[torch.Tensor, ...]:
         moved = [leaf.detach() for leaf in gradients.leaves]
         moved[n] = moved[n] + by * direction
-        self.operator.exact = True
+        self.operator.kernel.exact = True
         return one.call_for_all(*moved)
 
     def _compare_with_given(self, one: GradSample, gradients: _Gradients, outcome: Outcome) -> None:

@@ -63,7 +63,7 @@ def results(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
     reference = ReferenceGradient(layout, spec, declared=bool(gradient.not_a_derivative))
     defined = ReferenceOperator(layout, spec, gradient)
     given = reference if gradient.not_a_derivative else None
-    defined.exact = True
+    defined.kernel.exact = True
     proved: list[dict[str, Any]] = []
     for one in (
         () if given else _samples(operator, gradient)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,40 +21,43 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 class ReferenceOperator:
-    """The operator, defined in torch for as long as this object lives.
+    """The operator, defined in torch for as long as this object lives: nothing that torch keeps refers to it.
 
-    While `exact` is true it computes in float64, also where the declaration has no float64 (`in_float64`).
+    While `kernel.exact` is true it computes in float64, also where the declaration has no float64 (`in_float64`).
     """
 
     def __init__(self, layout: Paths, spec: OpSpec, gradient: Gradient) -> None:
         assert spec.torch is not None
         self.spec = spec
-        self.exact = False
-        self._declared = Reference(layout, spec)
-        self._in_float64 = Reference(layout, in_float64(spec, gradient.without))
+        self.kernel = _Kernel(layout, spec, gradient)
         namespace, _, name = spec.torch.name.partition("::")
         self._library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
         self._library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]
-        self._library.impl(name, self._kernel(), "CPU")  # type: ignore[no-untyped-call]
+        self._library.impl(name, self.kernel, "CPU")  # type: ignore[no-untyped-call]
         gradient.register(spec.torch.name, self._library)
 
-    def _kernel(self) -> Callable[..., Any]:
-        """Return the reference with the operator's torch signature: inputs and attributes by position or by name."""
-        declared = torch_arguments(self.spec)
 
-        def compute(*given: Any, **named: Any) -> Any:
-            values = {a.name: a.default for a in declared} | dict(zip((a.name for a in declared), given)) | named  # noqa: B905
-            inputs = [as_arrays(values[i.name]) for i in self.spec.inputs]
-            attributes = {
-                a.source.name: as_float32(a.source, tuple(value) if isinstance(value, list) else value)
-                for a in declared
-                if isinstance(a.source, Attribute) and (value := values[a.name]) is not None
-            }
-            reference = self._in_float64 if self.exact else self._declared
-            outputs = tuple(torch.from_numpy(output) for output in reference(inputs, attributes))
-            return outputs if len(outputs) > 1 else outputs[0]
+class _Kernel:
+    """The reference with the operator's torch signature: inputs and attributes by position or by name."""
 
-        return compute
+    def __init__(self, layout: Paths, spec: OpSpec, gradient: Gradient) -> None:
+        self.exact = False
+        self._spec = spec
+        self._declared = Reference(layout, spec)
+        self._in_float64 = Reference(layout, in_float64(spec, gradient.without))
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        declared = torch_arguments(self._spec)
+        values = {a.name: a.default for a in declared} | dict(zip((a.name for a in declared), given)) | named  # noqa: B905
+        inputs = [as_arrays(values[i.name]) for i in self._spec.inputs]
+        attributes = {
+            a.source.name: as_float32(a.source, tuple(value) if isinstance(value, list) else value)
+            for a in declared
+            if isinstance(a.source, Attribute) and (value := values[a.name]) is not None
+        }
+        reference = self._in_float64 if self.exact else self._declared
+        outputs = tuple(torch.from_numpy(output) for output in reference(inputs, attributes))
+        return outputs if len(outputs) > 1 else outputs[0]
 
 
 def as_arrays(value: Any) -> Any:
