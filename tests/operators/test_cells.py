@@ -81,7 +81,8 @@ def test_a_second_run_repeats_nothing(run: subprocess.CompletedProcess[str]) -> 
     assert "up to date" in again.stdout + again.stderr, again.stdout + again.stderr
 
 
-OPCHECKS = {"test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"}
+TRACE = "test_aot_dispatch_dynamic"  # of an operator with a gradient, not of every sample
+OPCHECKS = {"test_schema", "test_autograd_registration", "test_faketensor", TRACE}
 
 
 def checks(name: str, part: str) -> dict[str, set[str]]:
@@ -96,9 +97,10 @@ def checks(name: str, part: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("operator", [o for o in load_operators(LAYOUT) if o.spec.torch], ids=lambda o: o.name)
 def test_every_operator_of_torch_passes_opcheck(operator: Operator, run: subprocess.CompletedProcess[str]) -> None:
-    """Each of the four tests ran, on a finite case of each choice of dtypes."""
+    """Each of the four tests ran; all but the trace, on a finite case of each choice of dtypes."""
     proved = checks(operator.name, "schema")
-    assert all(tests == OPCHECKS for tests in proved.values())
+    assert all(tests >= OPCHECKS - {TRACE} for tests in proved.values())
+    assert any(tests == OPCHECKS for tests in proved.values())
     types = {tuple(m.types.items()) for m in operator.models for c in m.cases if c.name in proved}
     assert types == {tuple(m.types.items()) for m in operator.models}
 

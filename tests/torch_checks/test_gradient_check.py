@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 from opmatrix.declaration.load import load_operator
+from opmatrix.testdata import drawn_cases
 from tests.support.forked import forked
 from tests.support.projects import Project
 
@@ -23,6 +24,7 @@ def project(tmp_path: Path) -> Project:
     """A project with few models and without outputs: the formula needs no library."""
     project = Project.copy(tmp_path / "project")
     few(project, 'static("float64"), flat("float64")')
+    drawn_cases.write(project.layout.drawn_inputs("group_norm"), [])
     return project
 
 
@@ -50,10 +52,10 @@ def test_a_right_formula_passes_without_output(project: Project) -> None:
     results = json.loads(project.layout.register_manifest("group_norm", "gradient", torch="2.13").read_text())[
         "results"
     ]
-    checks = {(r["case"], r["check"]) for r in results}
+    checks = {(r.get("case"), r["check"]) for r in results}
     assert {("sliced_float64", "gradcheck"), ("expanded_float64", "gradcheck")} <= checks
     assert ("flat_float64", "gradgradcheck") in checks
-    assert "nan_float64" not in {r["case"] for r in results}  # a NaN has no derivative
+    assert "nan_float64" not in {r.get("case") for r in results}  # a NaN has no derivative
 
 
 @pytest.mark.parametrize(
@@ -80,9 +82,37 @@ def test_a_wrong_formula_is_named(old: str, new: str, expected: str, project: Pr
 
 
 def test_a_formula_without_a_case_that_checks_it_is_refused(project: Project) -> None:
-    few(project, 'static("float32")')
-    expected = "group_norm: no case to check its gradient with. Add one to cases.py that is finite, float64"
+    path = project.layout.cases("group_norm")
+    few(project, "")
+    path.write_text(path.read_text().replace("shape=(3, 2, 1, 2)", "shape=(3, 2, 1, 200)"))
+    expected = "group_norm: no case to check its gradient with. Add one to cases.py that is finite, and has at most 256"
     assert expected in register(project)
+
+
+def test_cases_of_float32_are_checked_in_float64(project: Project) -> None:
+    few(project, 'static("float32")')
+    assert register(project) == ""
+
+
+def test_without_drawn_inputs_the_message_names_the_command(project: Project) -> None:
+    project.layout.drawn_inputs("group_norm").unlink()
+    assert "Run: python -m opmatrix draw-inputs group_norm" in register(project)
+
+
+def test_drawn_inputs_are_samples_with_moderate_values(project: Project) -> None:
+    """Shapes, attributes and numbers of groups that no case has; two thirds of them are accepted."""
+
+    def draw() -> None:
+        from opmatrix.stages import draw_inputs
+
+        draw_inputs.run(project.layout, load_operator(project.layout, "group_norm"))
+
+    assert forked(draw, project.root / "output") == ""
+    assert register(project) == ""
+    data = json.loads(project.layout.register_manifest("group_norm", "gradient", torch="2.13").read_text())
+    (covered,) = [r for r in data["results"] if r["check"] == "samples"]
+    assert covered["samples"] > 50
+    assert covered["inputs"] == ["bias", "scale", "x"]
 
 
 PLAIN = """
@@ -100,6 +130,7 @@ def in_python(tmp_path: Path) -> Project:
     project = Project.copy(tmp_path / "project", operators=("add_and_round", "custom_op_one", "custom_op_two"))
     project.replace("ops/add_and_round/reference.py", "np.rint(x + x)", "x + x")
     project.replace("ops/add_and_round/torch_op.py", "torch.round(x + x)", "x + x")
+    drawn_cases.write(project.layout.drawn_inputs("add_and_round"), [])
     return project
 
 
@@ -152,7 +183,7 @@ def test_the_formula_of_an_operator_in_python_is_checked(in_python: Project, old
         assert len(message) < 700, "no matrices"
     else:
         assert message == ""
-        assert {"gradcheck", "gradgradcheck"} == {r["check"] for r in written(in_python)}
+        assert {"gradcheck", "gradgradcheck", "samples"} == {r["check"] for r in written(in_python)}
         assert prove(in_python, "schema") == "", "opcheck proves that the operator uses the formula"
 
 
@@ -161,7 +192,9 @@ def test_the_message_has_the_elements_that_differ_and_the_log_the_matrices(proje
     few(project, 'flat("float64")')
     message = register(project)
     assert re.search(r"input 0: \d+ of \d+ elements differ, by \[element of the input, of the output\]: \[\d", message)
-    assert re.search(r"\[\d+, \d+\] numerical -?[\d.e-]+, analytical -?[\d.e-]+; .*; and \d+ more\. Formula: ", message)
+    assert re.search(
+        r"\[\d+, \d+\] numerical -?[\d.e-]+, analytical -?[\d.e-]+; .*; and \d+ more\. Sample: T=float64, ", message
+    )
     assert message.count("numerical") == message.count("analytical") == 4 and "tensor(" not in message
     log = (project.root / "output").read_text()
     assert all(line.startswith("# ") for line in log.splitlines()) and "tensor([[" in log

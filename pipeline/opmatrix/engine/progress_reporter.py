@@ -124,6 +124,8 @@ class Progress(StepReporter):
             self._show_end(task, "")
             if task.step.group == DIST:
                 self.note(_output(task.name))
+            elif task.step.check and task.step.check.check == "gradient" and (notes := _output(task.name)):
+                self.note(notes)  # what no sample covers
             elif task.verbosity == ALL and task.name != REPORT:
                 self._print(_output(task.name))
 

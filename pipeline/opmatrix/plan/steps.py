@@ -194,7 +194,7 @@ def _register(op: OperatorPlan, torch: str) -> Iterator[Step]:
         yield op.register("forbidden", torch=torch, reads=op.torch_code(torch), models=keys.models_key, uses=("numpy",))
     if "gradient" in parts:
         # Not keyed by the kernel: the formula is compared with the derivative of the reference.
-        formula = [*op.torch_op, reference]
+        formula = [*op.torch_op, reference, op.layout.drawn_inputs(op.name)]
         yield op.register("gradient", torch=torch, reads=formula, models=keys.models_key, uses=("numpy",))
 
 

@@ -1,33 +1,38 @@
-"""The "gradient" part of register: compare backward() of torch_op.py with numerical derivatives, and its own gradient.
+"""The "gradient" part of register: compare backward() of torch_op.py with derivatives of reference.py, and with itself
+in the declared dtypes.
 
-The derivatives are those of reference.py, so that an edit of a kernel does not run the check again.
-opmatrix.torch_checks.opcheck checks that the compiled operator uses backward().
+Small cases go through torch's gradcheck and gradgradcheck; further samples (`gradient_samples`), with every dtype and
+attribute that the declaration allows, through `derivative`. No kernel is used, so that an edit of a kernel does not run
+the check again. opmatrix.torch_checks.opcheck checks that the compiled operator uses backward().
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import graph_inputs
-from opmatrix.declaration.torch_signature import as_float32, torch_arguments, torch_schema
-from opmatrix.errors import RegisterError, one_line
+from opmatrix.errors import DataError, RegisterError, one_line
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Attribute, Case, Model, OpSpec
+from opmatrix.testdata import drawn_cases
 from opmatrix.testdata.case_arrays import case_arrays, described, small_and_finite
-from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.torch_checks import gradient_samples
+from opmatrix.torch_checks.derivative import Check, Outcome
+from opmatrix.torch_checks.grad_sample import GradSample, sample
+from opmatrix.torch_checks.gradient_coverage import Coverage
+from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator
 from opmatrix.torch_library import user_python
-from opmatrix.torch_library.call import torch_attributes, torch_operator
-from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.user_python import Gradient
 
+ENOUGH = 60  # further samples that are accepted
+SECONDS = 2.0  # CPU seconds of further samples, those that bring something new first
 SMALL = 1000  # elements of one tensor, in gradcheck's fast mode
 TINY = 64  # elements of all tensors, up to which gradcheck varies each
 RTOL, ATOL = 1e-3, 1e-5  # gradcheck's defaults
@@ -41,42 +46,9 @@ _PAIR = re.compile(
 _ROW = re.compile(r"\[([^\[\]]*)\]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class GradSample:
-    """One case with its tensors. `derived` are the indices of those that require a gradient."""
-
-    spec: OpSpec
-    model: Model
-    case: Case
-    flat: list[torch.Tensor]
-    names: list[str]
-    derived: list[int]
-
-    def __str__(self) -> str:
-        return f"{self.spec.name}-{self.case.name}"
-
-    def call(self, *derived: torch.Tensor) -> Any:
-        """Call the operator and return its floating-point outputs; others have no gradient."""
-        flat = list(self.flat)
-        for index, tensor in zip(self.derived, derived, strict=True):
-            flat[index] = tensor
-        called = torch_operator(self.spec)(
-            *arguments(self.spec, self.case, flat), **torch_attributes(self.spec, self.model)
-        )
-        outputs = called if isinstance(called, tuple) else (called,)
-        return tuple(o for o in outputs if o.is_floating_point())
-
-    def leaves(self) -> tuple[torch.Tensor, ...]:
-        """Return the `derived` tensors as leaves that require a gradient.
-
-        They keep their strides unless one is 0, because gradcheck varies elements in place.
-        """
-        chosen = (self.flat[index].detach() for index in self.derived)
-        return tuple((t.contiguous() if 0 in t.stride() else t).requires_grad_() for t in chosen)
-
-
-def results(layout: Paths, operator: Operator) -> list[dict[str, str]]:
-    """Return the checks that passed: none for an operator defined in Python without backward().
+def results(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
+    """Return the checks that passed: none for an operator defined in Python without backward(). Prints what no sample
+    covers.
 
     Raises RegisterError for the first case that fails, and for a torch_op.py that should have backward() and has none.
     """
@@ -87,67 +59,70 @@ def results(layout: Paths, operator: Operator) -> list[dict[str, str]]:
         raise RegisterError(
             f"ops/{spec.name}/torch_op.py: no backward(); a gradient takes setup_context() and backward()"
         )
-    library = define(spec, Reference(layout, spec), gradient)
-    samples = list(_samples(operator, gradient))
-    if not samples:
+    drawn = [one.model for one in drawn_cases.read(layout.drawn_inputs(spec.name), spec.name)]
+    reference = ReferenceGradient(layout, spec, declared=bool(gradient.not_a_derivative))
+    defined = ReferenceOperator(layout, spec, gradient)
+    given = reference if gradient.not_a_derivative else None
+    defined.kernel.exact = True
+    proved: list[dict[str, Any]] = []
+    for one in (
+        () if given else _samples(operator, gradient)
+    ):  # stop at the first failure: to describe one takes seconds
+        proved += _check(one, gradient)
+    coverage = Coverage(spec, gradient)
+    _check_further(Check(operator=defined, gradient=gradient, given=given), operator, drawn, coverage)
+    if not proved and not coverage.samples:
         raise RegisterError(
-            f"{spec.name}: no case to check its gradient with. Add one to cases.py that is finite, float64, and has "
-            f"at most {SMALL} elements in each tensor"
+            f"{spec.name}: no case to check its gradient with. Add one to cases.py that is finite, and has "
+            f"at most {gradient_samples.SMALL} elements in each tensor"
         )
-    proved = []
-    for sample in samples:  # stop at the first failure, for gradcheck takes seconds to describe one
-        proved += _check(sample, gradient)
-    del library  # the operator lives as long as this object
+    compared = {"not_a_derivative": gradient.not_a_derivative} if given else {}
+    proved.append({"check": "samples", **compared, **coverage.described()})
+    for note in coverage.notes():
+        print(f"{spec.name}: gradient: {note}")
+        proved.append({"check": "samples", "note": note})
     return proved
 
 
-def define(spec: OpSpec, reference: Reference, gradient: Gradient) -> torch.library.Library:
-    """Define the operator, with the reference as its kernel, for as long as the returned object lives."""
-    assert spec.torch is not None
-    namespace, _, name = spec.torch.name.partition("::")
-    library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
-    library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]
-    library.impl(name, _reference_kernel(spec, reference), "CPU")  # type: ignore[no-untyped-call]
-    gradient.register(spec.torch.name, library)
-    return library
-
-
-def _reference_kernel(spec: OpSpec, reference: Reference) -> Callable[..., Any]:
-    """Return the reference with the operator's torch signature: inputs and attributes by position or by name."""
-    declared = torch_arguments(spec)
-
-    def compute(*given: Any, **named: Any) -> Any:
-        values = {a.name: a.default for a in declared} | dict(zip((a.name for a in declared), given)) | named  # noqa: B905
-        inputs = [_array(values[i.name]) for i in spec.inputs]
-        attributes = {
-            a.source.name: as_float32(a.source, tuple(value) if isinstance(value, list) else value)
-            for a in declared
-            if isinstance(a.source, Attribute) and (value := values[a.name]) is not None
-        }
-        outputs = tuple(torch.from_numpy(output) for output in reference(inputs, attributes))
-        return outputs if len(outputs) > 1 else outputs[0]
-
-    return compute
-
-
-def _array(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(_array(v) for v in value)
-    return None if value is None else value.detach().numpy()
+def _check_further(check: Check, operator: Operator, drawn: list[Any], coverage: Coverage) -> None:
+    """Check the further samples. Raises RegisterError for the smallest of those that are wrong."""
+    wrong: list[Outcome] = []
+    begin = time.process_time()
+    for model in gradient_samples.models(operator, drawn):
+        if coverage.samples >= ENOUGH or time.process_time() - begin > SECONDS:
+            break
+        step_log.now_running(f"the gradient for case {model.cases[0].name}")
+        outcome = check.run(model)
+        if outcome.problem:
+            wrong.append(outcome)
+        else:
+            coverage.add(model, outcome)
+    if wrong:
+        smallest = min(wrong, key=lambda o: sum(t.numel() for t in o.sample.flat) if o.sample else 0)
+        assert smallest.sample and smallest.problem
+        raise RegisterError(_message(smallest.sample, smallest.problem()))
 
 
 def _samples(operator: Operator, gradient: Gradient) -> Iterator[GradSample]:
-    spec = operator.spec
+    """Yield the small, finite cases in float64, and if there is none, those of other dtypes as float64."""
+    spec, others = operator.spec, []
+    found = False
     for model in operator.models:
         for case in filter(described, model.cases):
             arrays = case_arrays(spec, model, case)
             if not small_and_finite(arrays, elements=SMALL):
                 continue
-            flat = tensors(spec, model, case, arrays)
-            names = [feed.part.name for feed in graph_inputs(spec, model, case)]
-            double = [n for n, t in enumerate(flat) if t.dtype == torch.float64 and names[n] not in gradient.without]
-            if double:
-                yield GradSample(spec=spec, model=model, case=case, flat=flat, names=names, derived=double)
+            alone = replace(model, cases=(case,))
+            one = sample(spec, alone, without=gradient.without, exact=True, arrays=arrays)
+            if not one.derived:
+                continue
+            if any(array.dtype == "float64" for array in arrays):
+                found = True
+                yield one
+            else:
+                others.append(one)
+    if not found:
+        yield from others
 
 
 def _check(sample: GradSample, gradient: Gradient) -> list[dict[str, str]]:
@@ -163,9 +138,33 @@ def _check(sample: GradSample, gradient: Gradient) -> list[dict[str, str]]:
                 check(sample.call, sample.leaves(), fast_mode=fast, rtol=RTOL, atol=ATOL)
         except Exception as error:  # GradcheckError, or an exception of backward()
             problem = summarize(str(error)) or one_line(error).rstrip(".")
-            raise RegisterError(_message(sample, f"torch.autograd.{name} says: {problem}")) from error
+            hint = _hint(sample) if name == "gradcheck" else ""
+            raise RegisterError(_message(sample, f"torch.autograd.{name} says: {problem}{hint}")) from error
         proved.append({"case": sample.case.name, "check": name, "mode": "fast" if fast else "every element"})
     return proved
+
+
+def _hint(sample: GradSample) -> str:
+    """Return why no derivative can be measured, or "": outputs that do not change with a small step of an input."""
+    for n, index in enumerate(sample.derived):
+        try:
+            here, near, far = (_moved(sample, n, step) for step in (0.0, 1e-12, 1.0))
+        except DataError:
+            continue
+        if torch.equal(here, near) and not torch.equal(here, far):
+            return (
+                f". For {sample.names[index]!r}, reference.py gives equal outputs at a step of 1e-12, others at 1: it "
+                "computes in float32, or in steps. Compute in the dtype of the inputs, or declare NOT_A_DERIVATIVE in "
+                f"torch_op.py and write a reference of the gradient, {sample.spec.name}_gradient()"
+            )
+    return ""
+
+
+@torch.no_grad()
+def _moved(sample: GradSample, n: int, step: float) -> torch.Tensor:
+    leaves = [*sample.leaves()]
+    leaves[n] = leaves[n] * (1 + step)
+    return torch.cat([o.flatten() for o in sample.call(*leaves)])
 
 
 def _differing_inputs(sample: GradSample, gradient: Gradient) -> Iterator[str]:
@@ -189,6 +188,8 @@ def _differing_inputs(sample: GradSample, gradient: Gradient) -> Iterator[str]:
 
 def _message(sample: GradSample, what: str) -> str:
     inputs = ", ".join(f"{n} {sample.names[index]}" for n, index in enumerate(sample.derived))
+    if "Sample: " not in what:
+        what = f"{what}. Sample: {sample.described()}"
     return (
         f"{sample}: gradient: {what}. Formula: ops/{sample.spec.name}/torch_op.py, inputs: {inputs}. "
         f"Replay: python -m opmatrix register {sample.spec.name} --part gradient"

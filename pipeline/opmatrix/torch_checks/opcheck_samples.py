@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from opmatrix.declaration.model_inputs import graph_inputs
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, Model, given
+from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays, described, small_and_finite
 from opmatrix.torch_library import features, user_python
 from opmatrix.torch_library.case_tensors import arguments, tensors
@@ -23,12 +24,16 @@ SMALL = 1000  # elements
 
 @dataclass(frozen=True, kw_only=True)
 class OpcheckSample:
-    """One case, its tensors, and the arguments made of them. With backward() declared, they require a gradient."""
+    """One case, its tensors, and the arguments made of them. With backward() declared, they require a gradient.
+
+    `traced` is whether opcheck also traces the operator, with its gradient.
+    """
 
     model: Model
     case: Case
     tensors: tuple[torch.Tensor, ...]
     arguments: list[Any]
+    traced: bool
 
 
 def complete(
@@ -43,20 +48,39 @@ def complete(
     assert operator.spec.torch is not None
     if generated and not operator.spec.torch.python:
         generated.fake.register_fake()
-    spec, seen, name = operator.spec, set(), loaded.overload.name()
+    spec, name = operator.spec, loaded.overload.name()
     gradient = user_python.gradient(layout, spec) if features.REGISTRATION.available else None
     if gradient and not user_python.has_formula(name):  # another part in this process may have registered it
         gradient.register(name)
+    chosen = _chosen(operator)
+    traced = _traced([counts for _, _, _, counts in chosen]) if gradient else range(len(chosen))
+    for index, (model, case, arrays, _) in enumerate(chosen):
+        flat = tensors(spec, model, case, arrays)
+        for feed, tensor in zip(graph_inputs(spec, model, case), flat, strict=True):
+            if gradient and feed.part.name not in gradient.without and tensor.is_floating_point():
+                tensor.requires_grad_()
+        called = arguments(spec, case, flat)
+        yield OpcheckSample(model=model, case=case, tensors=tuple(flat), arguments=called, traced=index in traced)
+
+
+def _chosen(operator: Operator) -> list[tuple[Model, Case, list[Array], tuple[int, ...]]]:
+    """Return the first small, finite case of each combination of dtypes and numbers of tensors of the inputs."""
+    found = {}
     for model in operator.models:
         for case in model.cases:
-            key = (tuple(model.types.items()), tuple(len(given(case, i.name)) for i in spec.inputs))
-            if key in seen or not described(case):
+            counts = tuple(len(given(case, i.name)) for i in operator.spec.inputs)
+            key = (tuple(model.types.items()), counts)
+            if key in found or not described(case):
                 continue
-            if not small_and_finite(arrays := case_arrays(spec, model, case), elements=SMALL):
-                continue
-            seen.add(key)
-            flat = tensors(spec, model, case, arrays)
-            for feed, tensor in zip(graph_inputs(spec, model, case), flat, strict=True):
-                if gradient and feed.part.name not in gradient.without and tensor.is_floating_point():
-                    tensor.requires_grad_()
-            yield OpcheckSample(model=model, case=case, tensors=tuple(flat), arguments=arguments(spec, case, flat))
+            if small_and_finite(arrays := case_arrays(operator.spec, model, case), elements=SMALL):
+                found[key] = (model, case, arrays, counts)
+    return [*found.values()]
+
+
+def _traced(counts: Sequence[tuple[int, ...]]) -> set[int]:
+    """Return the indices of the samples with the most and with the fewest tensors.
+
+    Tracing a gradient takes 0.7 CPU s, as much as a hundred samples of the gradient check, which covers the others.
+    """
+    given = [*map(sum, counts)]
+    return {given.index(wanted(given)) for wanted in (max, min)} if given else set()

@@ -2,7 +2,8 @@
 
 ``define()`` defines the operator, without a gradient, and returns an object that keeps it alive. ``setup_context(ctx,
 inputs, output)`` and ``backward(ctx, *grads)`` are passed to torch.library.register_autograd; ``WITHOUT_GRADIENT``
-names the inputs of a floating dtype for which `backward` returns None on purpose.
+names the inputs of a floating dtype for which `backward` returns None on purpose. ``NOT_A_DERIVATIVE`` is the reason
+why `backward` gives something else than the derivative on purpose; then reference.py has ``<name>_gradient``.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Gradient:
     setup_context: Callable[..., Any]
     backward: Callable[..., Any]
     without: tuple[str, ...]
+    not_a_derivative: str = ""
 
     def register(self, name: str, library: torch.library.Library | None = None) -> None:
         """Register it for the operator ``namespace::name``; with `library`, until that is deleted."""
@@ -54,7 +56,13 @@ def gradient(layout: Paths, spec: OpSpec) -> Gradient | None:
             raise RegisterError(
                 f"{shown}: WITHOUT_GRADIENT names {name!r}, allowed: {', '.join(names)}{did_you_mean(name, names)}"
             )
-    return Gradient(**functions, without=without)
+    reason = getattr(module, "NOT_A_DERIVATIVE", "")
+    if not isinstance(reason, str) or (hasattr(module, "NOT_A_DERIVATIVE") and not reason.strip()):
+        raise RegisterError(
+            f'{shown}: NOT_A_DERIVATIVE is {reason!r}, expected: the reason, such as "straight-through: the derivative '
+            'of rounding is 0"'
+        )
+    return Gradient(**functions, without=without, not_a_derivative=reason)
 
 
 def define(layout: Paths, spec: OpSpec) -> Any:

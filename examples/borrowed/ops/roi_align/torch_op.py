@@ -22,6 +22,8 @@ def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     (rois,) = ctx.saved_tensors
     scale, pooled_height, pooled_width, ratio, aligned = ctx.attributes
     count, channels, height, width = ctx.maps
+    if 0 in (channels, height, width):
+        return (grad.new_zeros((count, channels, height, width)), *[None] * 6)
     corners = rois[:, 1:] * scale - (0.5 if aligned else 0.0)
     rows = _shares(corners[:, 1], corners[:, 3], pooled_height, height, ratio, aligned)
     columns = _shares(corners[:, 0], corners[:, 2], pooled_width, width, ratio, aligned)

@@ -1,0 +1,333 @@
+"""Compare backward() with the derivative of the reference for one sample, and in each dtype with float64.
+
+A gradient is multiplied by a random direction, and compared with the change of the reference along it: two evaluations
+for each input, however many elements it has. Only a difference is searched for element by element.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.errors import DataError, one_line
+from opmatrix.spec import Model
+from opmatrix.testdata.case_arrays import reference_attributes
+from opmatrix.torch_checks.grad_sample import GradSample, redrawn, sample
+from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator, as_arrays
+from opmatrix.torch_library.case_tensors import arguments
+from opmatrix.torch_library.user_python import Gradient
+
+STEP = 1e-6
+RTOL, ATOL = 1e-4, 1e-7  # of a change along a direction, relative to the sum of all its parts
+ROUNDING = 16 * 2.0**-53 / STEP  # of a change, relative to the outputs
+ELEMENT_RTOL, ELEMENT_ATOL = 1e-3, 1e-5  # of one element, in the message
+GIVEN_RTOL = 1e-6  # of a gradient that has its own reference; attributes are rounded to float32 there
+LOW = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 5e-2}  # of a gradient in another dtype than float64
+REDRAWS = 2  # times a gradient in another dtype must differ with other random values as well
+_FEW = 3  # elements in the message
+
+Describe = Callable[[], str]
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What one sample shows. `why_not` is why it shows nothing, "" if it does.
+
+    `problem` describes the first fault. `effective` are the inputs whose derivative is not zero, `undecided` those at
+    which the reference has no derivative that can be measured, `dtypes` the pairs of input and dtype that were checked.
+    """
+
+    sample: GradSample | None = None
+    why_not: str = ""
+    problem: Describe | None = None
+    effective: set[str] = field(default_factory=set)
+    undecided: set[str] = field(default_factory=set)
+    dtypes: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What is the same for all samples of an operator. `given` is the gradient's own reference, if it has one."""
+
+    operator: ReferenceOperator
+    gradient: Gradient
+    given: ReferenceGradient | None
+
+    def run(self, model: Model) -> Outcome:
+        """Check the first case of a model."""
+        outcome = Outcome()
+        try:
+            one = self._sample(model, exact=True)
+        except DataError as error:
+            outcome.why_not = f"no values: {one_line(error)}"
+            return outcome
+        outcome.sample = one
+        if not one.derived:
+            outcome.why_not = "no input takes a gradient"
+            return outcome
+        gradients = self._gradients(one, outcome, exact=True)
+        if gradients is None:
+            return outcome
+        judge = self._compare_with_given if self.given else self._compare_with_derivative
+        judge(one, gradients, outcome)
+        if outcome.problem is None:
+            self._compare_dtypes(model, one, gradients, outcome)
+        return outcome
+
+    def _sample(self, model: Model, *, exact: bool) -> GradSample:
+        return sample(self.operator.spec, model, without=self.gradient.without, exact=exact)
+
+    def _gradients(self, one: GradSample, outcome: Outcome, *, exact: bool) -> _Gradients | None:
+        """Return outputs and gradients, or None with the reason in `outcome`."""
+        self.operator.kernel.exact = exact
+        leaves = one.leaves()
+        try:
+            outputs = one.call_for_all(*leaves)
+        except DataError:
+            outcome.why_not = "the reference refuses it"
+            return None
+        except Exception as error:  # setup_context() is the user's
+            text = f"setup_context() raises {type(error).__name__}: {one_line(error).rstrip('.')}"
+            outcome.problem = partial(_in_sample, one, text, exact=exact)
+            return None
+        floating = [o for o in outputs if o.is_floating_point()]
+        if not all(bool(torch.isfinite(o).all()) for o in (*floating, *leaves)):
+            outcome.why_not = "not finite"
+            return None
+        weights = [_direction(o, seed=f"{one}/{n}") for n, o in enumerate(floating)]
+        asked = [(o, w) for o, w in zip(floating, weights, strict=True) if o.requires_grad]
+        try:
+            found = torch.autograd.grad([o for o, _ in asked], leaves, [w for _, w in asked], allow_unused=True)
+        except Exception as error:  # any exception of the user's backward()
+            text = f"backward() raises {type(error).__name__}: {one_line(error).rstrip('.')}"
+            outcome.problem = partial(_in_sample, one, text, exact=exact)
+            return None
+        for index, gradient in zip(one.derived, found, strict=True):
+            if gradient is None:
+                text = f"it gives no gradient for {one.names[index]!r}. Give one, or name it in WITHOUT_GRADIENT"
+                outcome.problem = partial(_in_sample, one, text, exact=exact)
+                return None
+        return _Gradients(leaves=leaves, outputs=outputs, weights=weights, found=found)
+
+    def _compare_with_derivative(self, one: GradSample, gradients: _Gradients, outcome: Outcome) -> None:
+        base = gradients.weighted(gradients.outputs)
+        noise = ROUNDING * gradients.size()
+        with torch.no_grad():
+            for n, index in enumerate(one.derived):
+                name, gradient = one.names[index], gradients.found[n]
+                direction = _direction(gradient, seed=f"{one}/{name}/{index}")
+                try:
+                    up, down = (
+                        (gradients.weighted(self._moved(one, gradients, n, direction, by=by)) - base) / by
+                        for by in (STEP, -STEP)
+                    )
+                except DataError:  # the domain of the reference ends here
+                    outcome.undecided.add(name)
+                    continue
+                parts = gradient * direction
+                actual, expected, kink = float(parts.sum()), (up + down) / 2, abs(up - down)
+                allowed = ATOL + noise + RTOL * max(float(parts.abs().sum()), abs(expected))
+                if not kink <= allowed + 0.1 * max(abs(up), abs(down)):  # NaN too
+                    outcome.undecided.add(name)
+                    if not abs(actual - expected) > allowed + kink:
+                        continue
+                if not abs(actual - expected) <= allowed + kink and outcome.problem is None:
+                    outcome.problem = _Difference(self, one, gradients, n, actual, expected).describe
+                if abs(expected) > ATOL + noise:
+                    outcome.effective.add(name)
+                outcome.dtypes.add((name, "float64"))
+
+    def _moved(
+        self, one: GradSample, gradients: _Gradients, n: int, direction: torch.Tensor, *, by: float
+    ) -> tuple[torch.Tensor, ...]:
+        moved = [leaf.detach() for leaf in gradients.leaves]
+        moved[n] = moved[n] + by * direction
+        self.operator.kernel.exact = True
+        return one.call_for_all(*moved)
+
+    def _compare_with_given(self, one: GradSample, gradients: _Gradients, outcome: Outcome) -> None:
+        """Compare with the gradient's own reference, element by element."""
+        assert self.given
+        weights = iter(gradients.weights)
+        grads = [as_arrays(next(weights)) if o.is_floating_point() else None for o in gradients.outputs]
+        spec = self.operator.spec
+        inputs = [as_arrays(value) for value in arguments(spec, one.case, one.with_derived(gradients.leaves))]
+        expected = iter(_flat(self.given(grads, inputs, reference_attributes(spec, one.model)), one))
+        wanted = [next(expected) for _ in one.flat]
+        for n, index in enumerate(one.derived):
+            name, value = one.names[index], wanted[index]
+            if value is None:
+                text = f"{spec.name}_gradient() in reference.py gives no gradient for {name!r}; backward() gives one"
+                outcome.problem = partial(_in_sample, one, text, exact=True)
+                return
+            truth = torch.as_tensor(value, dtype=torch.float64)
+            allowed = GIVEN_RTOL * (truth.abs() + _largest(truth))
+            if not bool(torch.isfinite(truth).all()):
+                outcome.undecided.add(name)
+                continue
+            differ = ~((gradients.found[n] - truth).abs() <= allowed)
+            if bool(differ.any()):
+                shown = _elements(gradients.found[n], truth, differ, f"{spec.name}_gradient()")
+                text = f"for {name!r} {shown}"
+                outcome.problem = partial(_in_sample, one, text, exact=True)
+                return
+            if _largest(truth):
+                outcome.effective.add(name)
+            outcome.dtypes.add((name, "float64"))
+
+    def _compare_dtypes(self, model: Model, one: GradSample, gradients: _Gradients, outcome: Outcome) -> None:
+        """Compare the gradients in the declared dtypes with those in float64 of the same inputs."""
+        problem = self._problem_of_dtypes(model, one, gradients, outcome)
+        for time in range(REDRAWS):  # a formula may lose digits in unlucky values, not in all
+            if problem is None:
+                return
+            again, ignored = redrawn(model, time), Outcome()
+            try:
+                other = self._sample(again, exact=True)
+            except DataError:
+                continue
+            exact = self._gradients(other, ignored, exact=True)
+            if exact is not None and self._problem_of_dtypes(again, other, exact, ignored) is None:
+                return
+        outcome.problem = problem
+
+    def _problem_of_dtypes(
+        self, model: Model, one: GradSample, gradients: _Gradients, outcome: Outcome
+    ) -> Describe | None:
+        declared = self._sample(model, exact=False)
+        if all(t.dtype == torch.float64 for t in declared.flat if t.is_floating_point()):
+            return None
+        given = Outcome()
+        found = self._gradients(declared, given, exact=False)
+        if found is None:
+            return given.problem
+        size = max([1.0, *map(_largest, gradients.found)])
+        for index, low, exact in zip(one.derived, found.found, gradients.found, strict=True):
+            if low.dtype not in LOW:
+                continue
+            name, limits = one.names[index], torch.finfo(low.dtype)
+            if not bool(torch.isfinite(low).all()) and _largest(exact) * size > limits.max**0.25:
+                continue  # beyond the dtype on the way
+            relative = LOW[low.dtype]
+            allowed = relative * (exact.abs() + _largest(exact)) / 1.5 + 64 * limits.eps * size
+            differ = ~((low.double() - exact).abs() <= allowed)
+            dtype = dtype_of(next(i.type for i in self.operator.spec.inputs if i.name == name), model.types)
+            if bool(differ.any()):
+                shown = _elements(low.double(), exact, differ, "in float64 it gives")
+                text = f"in {dtype}, for {name!r}, {shown}; allowed: {relative:g} of the largest"
+                return partial(_in_sample, declared, text, exact=False)
+            if one.names[index] in outcome.effective:
+                outcome.dtypes.add((name, dtype))
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Gradients:
+    """Leaves, what the operator gives for them, random gradients of its floating outputs, those of the leaves."""
+
+    leaves: tuple[torch.Tensor, ...]
+    outputs: tuple[torch.Tensor, ...]
+    weights: list[torch.Tensor]
+    found: tuple[torch.Tensor, ...]
+
+    def weighted(self, outputs: Sequence[torch.Tensor]) -> float:
+        floating = (o for o in outputs if o.is_floating_point())
+        return sum(float((o.detach() * w).sum()) for o, w in zip(floating, self.weights, strict=True))
+
+    def size(self) -> float:
+        """Return the sum of the sizes of all outputs, whose rounding is in a measured change."""
+        return sum(float(o.detach().abs().sum()) for o in self.outputs if o.is_floating_point())
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """A gradient that differs from the derivative along a direction."""
+
+    check: Check
+    one: GradSample
+    gradients: _Gradients
+    n: int
+    actual: float
+    expected: float
+
+    def describe(self) -> str:
+        """Return the message, with the derivative by single elements."""
+        one, gradient = self.one, self.gradients.found[self.n]
+        name = one.names[one.derived[self.n]]
+        truth, kinks = torch.zeros_like(gradient), torch.zeros_like(gradient)
+        base = self.gradients.weighted(self.gradients.outputs)
+        with torch.no_grad():
+            for at in range(gradient.numel()):
+                unit = torch.zeros_like(gradient)
+                unit.reshape(-1)[at] = 1
+                try:
+                    up, down = ((self.gradients.weighted(self._moved(unit, by)) - base) / by for by in (STEP, -STEP))
+                except DataError:
+                    up = down = float("nan")
+                truth.reshape(-1)[at], kinks.reshape(-1)[at] = (up + down) / 2, abs(up - down)
+        differ = ~((gradient - truth).abs() <= ELEMENT_ATOL + ELEMENT_RTOL * truth.abs() + kinks)
+        if bool(differ.any()):
+            shown = _elements(gradient, truth, differ, "the numerical derivative is")
+        else:
+            shown = (
+                f"along a random direction the reference changes by {self.expected:.6g}, "
+                f"by the gradient it would by {self.actual:.6g}"
+            )
+        hint = ""
+        if not bool(truth.any()) and bool(gradient.any()):
+            hint = (
+                ". The reference does not depend on it there; a gradient that is not the derivative on purpose needs "
+                f"NOT_A_DERIVATIVE and a reference of its own, {one.spec.name}_gradient()"
+            )
+        return _in_sample(one, f"for {name!r} {shown}{hint}", exact=True)
+
+    def _moved(self, unit: torch.Tensor, by: float) -> tuple[torch.Tensor, ...]:
+        return self.check._moved(self.one, self.gradients, self.n, unit, by=by)
+
+
+def _elements(actual: torch.Tensor, expected: torch.Tensor, differ: torch.Tensor, judge: str) -> str:
+    """Return ``backward() gives 0 at [2], the numerical derivative is 1.5; 3 of 3 elements differ``."""
+    places = differ.nonzero().tolist()
+    judge = judge if " " in judge else f"{judge} gives"
+    shown = "; ".join(
+        f"backward() gives {_number(actual, at)} at {at}, {judge} {_number(expected, at)}" for at in places[:_FEW]
+    )
+    count = actual.numel()
+    return f"{shown}; {len(places)} of {count} {'element differs' if count == 1 else 'elements differ'}"
+
+
+def _number(tensor: torch.Tensor, at: Sequence[int]) -> str:
+    return f"{float(tensor[tuple(at)]) + 0.0:.6g}"  # 0 for -0
+
+
+def _in_sample(one: GradSample, what: str, *, exact: bool) -> str:
+    """Return what is wrong, and in which sample."""
+    instance = ", in a float64 instance" if exact and {*one.model.types.values()} != {"float64"} else ""
+    return f"{what}. Sample: {one.described()}{instance}"
+
+
+def _direction(like: torch.Tensor, *, seed: str) -> torch.Tensor:
+    """Return numbers between 0.5 and 1.5 with random signs, which every floating dtype represents; none is small."""
+    generator = torch.Generator().manual_seed(zlib.crc32(seed.encode()))
+    sizes = torch.randint(64, 192, like.shape, generator=generator)
+    signs = torch.randint(0, 2, like.shape, generator=generator) * 2 - 1
+    return (sizes * signs / 128).to(like.dtype)
+
+
+def _largest(tensor: torch.Tensor) -> float:
+    return float(tensor.abs().max()) if tensor.numel() else 0.0
+
+
+def _flat(gradients: Sequence[Any], one: GradSample) -> list[Any]:
+    """Return one gradient per tensor of the sample from one per input."""
+    found: list[Any] = []
+    for part, value in zip(one.spec.inputs, gradients, strict=True):
+        count = one.names.count(part.name)
+        found += list(value) if part.variadic and value is not None else [value] * count
+    return found

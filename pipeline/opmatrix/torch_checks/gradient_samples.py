@@ -1,0 +1,172 @@
+"""The samples of the gradient check: small models of one case each, with moderate values away from limits and ties.
+
+They are the small cases; the smallest of them with each attribute at other values, without each optional input, and in
+each dtype; and the drawn inputs, with moderate values in place of theirs. What brings something new comes first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.torch_signature import attribute_values, dtype_of, dtype_tuples
+from opmatrix.spec import (
+    Attribute,
+    AttributeValue,
+    Case,
+    DType,
+    Model,
+    Nested,
+    OpSpec,
+    Random,
+    Tensor,
+    Values,
+    given,
+    shape_of,
+)
+from opmatrix.testdata.case_arrays import elements
+
+SMALL = 256  # elements of one tensor
+MODERATE = 1000.0
+WHOLE = 16  # values of an int attribute, up to which all are taken
+_INTS = (0, 1, 2, 3, -1, -2)
+_FLOATS = (0.5, 2.0, 0.125, 1.0, -0.5)
+
+Normal = tuple[float, float]  # mean and deviation
+
+
+def models(operator: Operator, drawn: Sequence[Model]) -> list[Model]:
+    """Return the samples, those first that bring something new; the same in every run for the same `drawn`."""
+    spec = operator.spec
+    own = [replace(m, cases=(c,)) for m in operator.models for c in m.cases]
+    normals = {i.name: _normals(own, i.name) for i in spec.inputs}
+    smallest: dict[tuple[DType, ...], Model] = {}
+    for model in sorted(filter(_has_elements, own), key=_size):
+        smallest.setdefault(tuple(model.types.values()), model)
+    varied = [other for base in smallest.values() for other in (*_attributes(operator, base), *_absent(spec, base))]
+    typed = [
+        replace(base, types=types)
+        for base in [*smallest.values()][:1]
+        for types in dtype_tuples(spec)
+        if tuple(types.values()) not in smallest
+    ]
+    calm = [_calm(spec, model, normals, index) for index, model in enumerate(drawn)]
+    usable = [
+        m
+        for m in (*own, *varied, *typed, *calm)
+        if "bfloat16" not in m.types.values() and all(n <= SMALL for n in elements(m.cases[0]))
+    ]
+    return _new_first(spec, usable)
+
+
+def _size(model: Model) -> int:
+    return sum(elements(model.cases[0]))
+
+
+def _has_elements(model: Model) -> bool:
+    return all(0 < n <= SMALL for n in elements(model.cases[0]))
+
+
+def _new_first(spec: OpSpec, found: Sequence[Model]) -> list[Model]:
+    seen: set[tuple[object, ...]] = set()
+    new: list[Model] = []
+    others: list[Model] = []
+    for model in found:
+        brings = {*_features(spec, model)}
+        (others if brings <= seen else new).append(model)
+        seen |= brings
+    return new + others
+
+
+def _features(spec: OpSpec, model: Model) -> Iterator[tuple[object, ...]]:
+    """Yield what a formula could treat on its own: dtypes, attributes' values, absent inputs, ranks, sizes 0 and 1."""
+    case, types = model.cases[0], tuple(model.types.values())
+    yield ("types", types)
+    yield from (("attribute", *item) for item in attribute_values(spec, model).items())
+    for part in spec.inputs:
+        shapes = [shape_of(tensor) for tensor in given(case, part.name)]
+        yield ("given", part.name, min(len(shapes), 2), types)
+        for shape in shapes:
+            yield ("rank", part.name, len(shape))
+            yield from (("size", part.name, axis, size) for axis, size in enumerate(shape) if size < 2)
+
+
+def _attributes(operator: Operator, base: Model) -> Iterator[Model]:
+    """Yield the model with each attribute at each other value."""
+    now = attribute_values(operator.spec, base)
+    for attribute in operator.spec.attributes:
+        cases = [m.attributes[attribute.name] for m in operator.models if attribute.name in m.attributes]
+        for value in dict.fromkeys(values(attribute, cases)):
+            if value != now.get(attribute.name):
+                yield replace(base, attributes={**base.attributes, attribute.name: value})
+
+
+def values(attribute: Attribute, cases: Sequence[AttributeValue]) -> list[AttributeValue]:
+    """Return moderate values that the declaration allows: the cases', the default, and others of its range."""
+    found = [*cases] if attribute.default is None else [*cases, attribute.default]
+    low = -math.inf if attribute.minimum is None else attribute.minimum
+    high = math.inf if attribute.maximum is None else attribute.maximum
+    if attribute.kind == "bool":
+        found += [False, True]
+    elif attribute.allowed is not None:
+        found += attribute.allowed
+    elif attribute.kind == "int":
+        near = range(math.ceil(low), math.floor(high) + 1) if high - low < WHOLE else _INTS
+        limits = (int(x) for x in (low, high) if abs(x) <= MODERATE)
+        found += [n for n in (*near, *limits) if low <= n <= high]
+    elif attribute.kind == "float":
+        found += [x for x in (*_FLOATS, low, high) if low <= x <= high and abs(x) <= MODERATE]
+    return found
+
+
+def _absent(spec: OpSpec, base: Model) -> Iterator[Model]:
+    """Yield the model without each optional input that it has, and without all of them."""
+    case = base.cases[0]
+    optional = [i.name for i in spec.inputs if i.optional and given(case, i.name)]
+    for left_out in dict.fromkeys([*((name,) for name in optional), tuple(optional)] if optional else []):
+        yield replace(base, cases=(replace(case, inputs={**case.inputs, **dict.fromkeys(left_out)}),))
+
+
+def _calm(spec: OpSpec, model: Model, normals: dict[str, list[Normal]], index: int) -> Model:
+    """Return a drawn model with moderate values, distributed as in the cases."""
+    case = model.cases[0]
+    inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
+    for part in spec.inputs:
+        floating = "float" in dtype_of(part.type, model.types)
+        choice = normals[part.name]
+        made = tuple(_moderate(t, floating, choice[index % len(choice)]) for t in given(case, part.name))
+        inputs[part.name] = made if part.variadic else made[0] if made else None
+    return replace(model, cases=(Case(name=case.name, inputs=inputs),))
+
+
+def _moderate(tensor: Tensor, floating: bool, normal: Normal) -> Tensor:
+    if isinstance(tensor, Values):
+        numbers = [*_numbers(tensor.values)]
+        if not floating or all(abs(n) <= MODERATE for n in numbers):  # a NaN is not
+            return tensor
+    elif not floating:
+        return replace(tensor, specials={at: v for at, v in tensor.specials.items() if abs(v) <= MODERATE})
+    layout = "contiguous" if tensor.layout == "expanded" else tensor.layout
+    return Random(shape=shape_of(tensor), mean=normal[0], deviation=normal[1], layout=layout)
+
+
+def _normals(own: Sequence[Model], name: str) -> list[Normal]:
+    """Return the moderate distributions of an input in the cases, or the standard normal one."""
+    found: list[Normal] = []
+    for tensor in (t for model in own for t in given(model.cases[0], name)):
+        if isinstance(tensor, Random):
+            found.append((tensor.mean, tensor.deviation))
+        elif numbers := [n for n in _numbers(tensor.values) if abs(n) <= MODERATE]:
+            found.append((fmean(numbers), (max(numbers) - min(numbers)) / 4 or 1.0))
+    return [*dict.fromkeys(n for n in found if abs(n[0]) <= 100 and 1e-3 <= n[1] <= 100)] or [(0.0, 1.0)]
+
+
+def _numbers(nested: Nested) -> Iterator[float]:
+    if isinstance(nested, tuple):
+        for value in nested:
+            yield from _numbers(value)
+    elif not isinstance(nested, str):
+        yield float(nested)

@@ -1,0 +1,145 @@
+"""The operator with the reference as its kernel, in the declared dtypes or in float64, for the gradient check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from opmatrix.declaration.torch_signature import as_float32, torch_arguments, torch_schema
+from opmatrix.errors import DataError
+from opmatrix.files import line_in, load_module
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Attribute, OpSpec
+from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.torch_library.user_python import Gradient
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+class ReferenceOperator:
+    """The operator, defined in torch for as long as this object lives: nothing that torch keeps refers to it.
+
+    While `kernel.exact` is true it computes in float64, also where the declaration has no float64 (`in_float64`).
+    """
+
+    def __init__(self, layout: Paths, spec: OpSpec, gradient: Gradient) -> None:
+        assert spec.torch is not None
+        self.spec = spec
+        self.kernel = _Kernel(layout, spec, gradient)
+        namespace, _, name = spec.torch.name.partition("::")
+        self._library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
+        self._library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]
+        self._library.impl(name, self.kernel, "CPU")  # type: ignore[no-untyped-call]
+        gradient.register(spec.torch.name, self._library)
+
+
+class _Kernel:
+    """The reference with the operator's torch signature: inputs and attributes by position or by name."""
+
+    def __init__(self, layout: Paths, spec: OpSpec, gradient: Gradient) -> None:
+        self.exact = False
+        self._spec = spec
+        self._declared = Reference(layout, spec)
+        self._in_float64 = Reference(layout, in_float64(spec, gradient.without))
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        declared = torch_arguments(self._spec)
+        values = {a.name: a.default for a in declared} | dict(zip((a.name for a in declared), given)) | named  # noqa: B905
+        inputs = [as_arrays(values[i.name]) for i in self._spec.inputs]
+        attributes = {
+            a.source.name: as_float32(a.source, tuple(value) if isinstance(value, list) else value)
+            for a in declared
+            if isinstance(a.source, Attribute) and (value := values[a.name]) is not None
+        }
+        reference = self._in_float64 if self.exact else self._declared
+        outputs = tuple(torch.from_numpy(output) for output in reference(inputs, attributes))
+        return outputs if len(outputs) > 1 else outputs[0]
+
+
+def as_arrays(value: Any) -> Any:
+    """Return NumPy arrays for tensors, also within lists; None stays None."""
+    if isinstance(value, list | tuple):
+        return tuple(as_arrays(v) for v in value)
+    return None if value is None else value.detach().numpy()
+
+
+def differentiated_types(spec: OpSpec, without: Sequence[str]) -> frozenset[str]:
+    """Return the types, as declared, of the inputs that take a gradient."""
+    return frozenset(
+        i.type for i in spec.inputs if i.name not in without and {*spec.types.get(i.type, (i.type,))} & {*_FLOATS}
+    )
+
+
+def in_float64(spec: OpSpec, without: Sequence[str]) -> OpSpec:
+    """Return the declaration with float64 wherever a gradient is taken, and for all floating outputs of a fixed dtype.
+
+    An input of the same declared type as one that takes a gradient is float64 as well: a formula may multiply the two.
+    """
+    types = differentiated_types(spec, without)
+    variables = {
+        name: (*dtypes, "float64") if name in types and "float64" not in dtypes else dtypes
+        for name, dtypes in spec.types.items()
+    }
+    fixed = types - spec.types.keys()
+    return replace(
+        spec,
+        types=variables,
+        inputs=tuple(replace(i, type="float64") if i.type in fixed else i for i in spec.inputs),
+        outputs=tuple(replace(o, type="float64") if o.type in _FLOATS else o for o in spec.outputs),
+    )
+
+
+class ReferenceGradient:
+    """The function ``<name>_gradient`` of reference.py: the gradient of an operator for which it is no derivative.
+
+    It takes the gradient of each output (None for one that is not floating), then what the reference takes, and returns
+    one gradient per input, None where there is none.
+    """
+
+    def __init__(self, layout: Paths, spec: OpSpec, *, declared: bool) -> None:
+        """Load it. Raises DataError where it is missing, or exists although torch_op.py does not declare it."""
+        self._spec, self._path = spec, layout.reference(spec.name)
+        self._shown = str(self._path.relative_to(layout.root))
+        name, operator = f"{spec.name}_gradient", f"ops/{spec.name}/torch_op.py"
+        try:
+            self._function = getattr(load_module(self._path, "reference"), name, None)
+        except Exception as error:  # a user's module may raise anything
+            raise DataError(self._raised(error)) from error
+        if declared and not callable(self._function):
+            raise DataError(
+                f"{self._shown}: no function {name}(); {operator} declares NOT_A_DERIVATIVE, so it takes the gradients "
+                "of the outputs and what the reference takes, and returns one gradient per input"
+            )
+        if not declared and self._function is not None:
+            raise DataError(
+                f"{self._shown}: {name}() is not used: {operator} has no NOT_A_DERIVATIVE. Give the reason there, or "
+                "remove the function: the gradient is compared with numerical derivatives"
+            )
+
+    def __call__(self, grads: Sequence[Any], inputs: Sequence[Any], attributes: Any) -> tuple[Any, ...]:
+        try:
+            found = self._function(*grads, *inputs, **attributes)  # type: ignore[misc]
+        except Exception as error:  # as above
+            raise DataError(self._raised(error)) from error
+        gradients = found if isinstance(found, tuple) else (found,)
+        expected = self._spec.inputs
+        if len(gradients) != len(expected):
+            raise DataError(
+                f"{self._shown}: {self._spec.name}_gradient() returns {len(gradients)} gradients, "
+                f"expected: one for each of {len(expected)} inputs"
+            )
+        for part, value, given in zip(expected, gradients, inputs, strict=True):
+            if not part.variadic and value is not None and given is not None and np.shape(value) != np.shape(given):
+                raise DataError(
+                    f"{self._shown}: {self._spec.name}_gradient() returns {np.shape(value)} for {part.name!r}, which "
+                    f"has the shape {np.shape(given)}"
+                )
+        return gradients
+
+    def _raised(self, error: Exception) -> str:
+        line = line_in(self._path, error)
+        return f"{self._shown}{f':{line}' if line else ''}: {type(error).__name__}: {error}"
