@@ -157,3 +157,19 @@ def test_a_planted_fault_is_found(
     assert found.outcome == "mismatched"
     assert wrong == cases.split() or (not cases and wrong), wrong
     assert message in said
+
+
+LONG = """\
+if (x.numel() >= 10000) {
+    static T shared[1 << 18];
+    for (std::int64_t i = 0; i < x.numel(); ++i) shared[i] = x.data[i] - y.data[i];
+    for (std::int64_t i = 0; i < x.numel(); ++i) first.data[i] = shared[i];
+  }"""
+
+
+def test_a_buffer_that_only_long_calls_share(tried: Callable[[str], tuple[Verdict, str]]) -> None:
+    """The largest case has 8,002 elements."""
+    found, said = tried(KERNEL.replace("// after", LONG))
+    assert [c.case for c in found.cases if c.outcome != "verified"] == ["threads"]
+    assert "while other threads run the same session: its inputs repeated to " in said
+    assert " elements: at (" in said

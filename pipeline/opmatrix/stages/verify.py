@@ -17,16 +17,23 @@ import onnxruntime
 
 from opmatrix import step_log, verdict
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.declaration.torch_signature import has_function_body
+from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.declaration.torch_signature import has_function_body, has_kernel
 from opmatrix.errors import DataError, UsageError, VerifyError, did_you_mean
 from opmatrix.files import sha256
 from opmatrix.matrix.cells import Cell, why_unreadable
+from opmatrix.ort_checks.crowd import run_concurrently
+from opmatrix.ort_checks.fuzz import Fuzz
 from opmatrix.ort_checks.judge_case import CaseJudgement, judge_case
 from opmatrix.ort_checks.run_case import ModelRunner
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 from opmatrix.testdata import case_message, onnx_dataset
+from opmatrix.testdata.case_arrays import case_arrays, elements
+from opmatrix.testdata.compare import Comparison
+from opmatrix.testdata.invalid_calls import Call
+from opmatrix.testdata.larger_inputs import ENOUGH, enlarge
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.verdict import WRONG, CaseResult, Outcome, Verdict, finite
@@ -182,11 +189,11 @@ class CellVerifier:
             yield from (_result(model, case, "failed", detail) for case in asked)
             return
         found = {case.name: _read(folder) for case, folder in zip(model.cases, folders, strict=True)}
+        concurrent: dict[str, Comparison | str] = {}
         # Without a library there is no kernel whose state threads could share.
-        shared = self.once and config.runtime.library
-        concurrent = runner.run_concurrently(
-            {case: data for case, data in found.items() if shared and isinstance(data, DataSet)}
-        )
+        if self.once and config.runtime.library:
+            read = {case: data for case, data in found.items() if isinstance(data, DataSet)}
+            concurrent = self._large_crowd(model, config) | runner.run_concurrently(read)
         ignored = case_message.ignored_attributes(name, model, exported.get("dropped", ()))
         for case in asked:
             data = found[case.name]
@@ -202,6 +209,31 @@ class CellVerifier:
             if self.only:
                 self._show(path, folders[model.cases.index(case)], judgement)
             yield _judged(model, case, judgement)
+
+    def _large_crowd(self, model: Model, config: RunConfig) -> dict[str, Comparison | str]:
+        """Run the largest case of the operator in several threads, made larger: calls of small ones hardly overlap.
+
+        Return the difference from a run alone by the name of the case; none for another model than that of the case.
+        """
+        spec = self.operator.spec
+        if not has_kernel(spec):
+            return {}
+        runs = [(m, c) for m in self.operator.models if not m.unsupported for c in m.cases]
+        of, case = max(runs, key=lambda found: sum(elements(found[1])), default=(None, None))
+        if of is not model or case is None or sum(elements(case)) >= ENOUGH:
+            return {}
+        reference = config.operators[0][1]
+        larger = [*enlarge(spec, model, case, case_arrays(spec, model, case), reference)][-2:]
+        fuzz, feeds = Fuzz(self.operator, config.runtime), {}
+        try:
+            for arrays in larger:
+                call = Call(model=model, inputs=tuple(case_arguments(spec, case, arrays)))
+                session, feeds[f"{sum(array.size for array in arrays)} elements"] = fuzz.session(call)
+        except RefusedError:
+            return {}
+        for shown, difference in (run_concurrently(session, feeds) if feeds else {}).items():
+            return {case.name: case_message.enlarged(difference, shown)}
+        return {}
 
     @cached_property
     def _manifest(self) -> Mapping[str, Any]:
