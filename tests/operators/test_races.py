@@ -26,6 +26,7 @@ from opmatrix.spec import (
     Random,
     SameAs,
     Tolerance,
+    Values,
 )
 from opmatrix.stages import codegen, races
 from opmatrix.testdata import drawn_cases
@@ -204,7 +205,7 @@ def test_every_kind_of_argument(tmp_path: Path) -> None:
         kernel=MIXED,
     )
     index = Random(shape=(2,), specials={0: -2})
-    more = (Random(shape=(1, 2)), Random(shape=(1,), specials={0: 1}))
+    more = (Random(shape=(1, 2)), Values(values=(True,)))
     cases = (Case(name="all", inputs={"x": Random(shape=(4, 3)), "index": index, "more": more}),)
     alone = (Case(name="one", inputs={"x": Random(shape=(5,))}),)
     models = (Model(name="m", types={"T": "int32"}, cases=cases), Model(name="n", types={"T": "float32"}, cases=alone))

@@ -77,7 +77,7 @@ Call: plain, in 4 threads
 def test_a_report_keeps_both_stacks_and_the_call() -> None:
     lines = report(f"noise\n{REPORT}").splitlines()
     assert lines[0] == "WARNING: ThreadSanitizer: data race (pid=1)"
-    assert sum("kernel.h:14 (" in line for line in lines) == 2 and len(lines) == 8
+    assert sum("kernel.h:14 (" in line for line in lines) == 2 and len(lines) == 9
     assert lines[-2:] == [
         "SUMMARY: ThreadSanitizer: data race native/twice/kernel.h:14 in twice",
         "Call: plain, in 4 threads",

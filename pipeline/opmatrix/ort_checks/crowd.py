@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from threading import Barrier
 from time import monotonic
 
@@ -17,7 +18,7 @@ from opmatrix.testdata.compare import EXACT, Comparison, compare
 
 THREADS = 4
 ROUNDS = 8
-SECONDS = 0.05  # no further round begins after that
+SECONDS = 0.05
 MOST_BYTES = 1 << 28  # of the outputs that all threads have at once; two threads run in any case
 _CHUNK = 1 << 20  # elements that are compared at once: a comparison takes several times their memory
 
@@ -25,11 +26,14 @@ Feed = Mapping[str, Array]
 Outputs = tuple[Array, ...]
 
 
-def run_concurrently(session: Session, feeds: Mapping[str, Feed]) -> dict[str, Comparison | str]:
+def run_concurrently(
+    session: Session, feeds: Mapping[str, Feed], *, seconds: float = 0.0
+) -> dict[str, Comparison | str]:
     """Run each feed alone, then all in several threads; return the difference or the error by the feed's name.
 
     Each thread begins with another feed, so that a buffer which the calls share holds the values of another feed. It
-    keeps no outputs, and of each feed the first difference. A feed that fails alone is left out.
+    keeps no outputs, and of each feed the first difference. A feed that fails alone is left out. Without a difference
+    there are `ROUNDS` rounds, more until `seconds` have passed, and fewer after `SECONDS`.
     """
     alone: dict[str, Outputs] = {}
     for name, feed in feeds.items():
@@ -46,12 +50,13 @@ def run_concurrently(session: Session, feeds: Mapping[str, Feed]) -> dict[str, C
         found: dict[str, Comparison | str] = {}
         first = thread % len(names)
         start.wait()
-        until = monotonic() + SECONDS
-        for _ in range(ROUNDS):
+        begin = monotonic()
+        for turn in count(1):
             for name in names[first:] + names[:first]:
                 if difference := _difference(session, feeds[name], alone[name]):
                     found.setdefault(name, difference)
-            if monotonic() > until:
+            passed = monotonic() - begin
+            if found or passed > SECONDS or (turn >= ROUNDS and passed >= seconds):
                 break
         return found
 

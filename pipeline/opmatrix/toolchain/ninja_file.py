@@ -55,8 +55,8 @@ _QUIET = ("-w",)
 _DEBUG = ("-Og", "-g")
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 _SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, *_SANITIZERS)  # results stay the same
-# No warnings: the libraries are compiled with them. No clones: the function that selects one runs before ThreadSanitizer
-# is ready, so that a program with one dies of SIGSEGV (GCC 12).
+# No warnings: the libraries are compiled with them. No clones: the function that selects one runs before
+# ThreadSanitizer is ready, so that a program with one dies of SIGSEGV (GCC 12).
 _RACES = ("-w", "-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, "-Dtarget_clones(...)=unused", "-pthread",
           "-fsanitize=thread")  # fmt: skip
 # The flags of handwritten bindings.
