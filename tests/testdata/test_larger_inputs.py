@@ -10,7 +10,7 @@ import pytest
 from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays
-from opmatrix.testdata.larger_inputs import ENOUGH, enlarge, growing
+from opmatrix.testdata.larger_inputs import ENOUGH, enlarge, growing, large_pair
 from opmatrix.testdata.numpy_reference import Reference
 from tests.support.projects import with_reference
 
@@ -72,3 +72,25 @@ def test_what_the_reference_refuses_is_not_used(tmp_path: Path, limit: str) -> N
 def test_a_slow_reference_ends_it(tmp_path: Path) -> None:
     slow = "sum(i * i for i in range(200_000)); return x.sum((1, 2))"
     assert grown(tmp_path, slow)[0].shape == (8, 3, 4)
+
+
+def pair(root: Path, reference: str) -> list[list[Array]]:
+    layout = with_reference(root, "grown", f"import numpy as np\ndef grown(x, weight, like, free):\n    {reference}\n")
+    return large_pair(SPEC, MODEL, CASE, case_arrays(SPEC, MODEL, CASE), Reference(layout, SPEC))
+
+
+def test_two_inputs_with_other_values_in_the_same_places(tmp_path: Path) -> None:
+    first, second = pair(tmp_path, "return x.sum((1, 2))")
+    np.testing.assert_array_equal(first[0].ravel(), second[0].ravel()[::-1])
+    np.testing.assert_array_equal(first[3], second[3])  # indices stay where they are
+    assert second[0].flags.c_contiguous
+
+
+def test_two_sizes_where_the_reference_refuses_other_values(tmp_path: Path) -> None:
+    begin = float(case_arrays(SPEC, MODEL, CASE)[0].flat[0])
+    first, second = pair(tmp_path, f"assert abs(x.flat[0] - {begin}) < 1e-6; return x.sum((1, 2))")
+    assert first[0].size > second[0].size > 24 and first[0].flat[0] == second[0].flat[0]
+
+
+def test_nothing_where_the_reference_refuses_all_that_is_larger(tmp_path: Path) -> None:
+    assert pair(tmp_path, "assert x.size < 30 and weight.size < 10 and free.size < 6; return x.sum((1, 2))") == []

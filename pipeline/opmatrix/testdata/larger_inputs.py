@@ -47,8 +47,8 @@ def enlarge(
 def large_pair(
     spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], reference: Reference
 ) -> list[list[Array]]:
-    """Return the largest arrays of `enlarge`, and others with other values in the same places: floats in reversed order,
-    or else smaller arrays. Empty where the reference refuses all that is larger."""
+    """Return the largest arrays of `enlarge`, and others whose values are in other places: floats in reversed order, or
+    else smaller arrays. Return none where the reference refuses all that is larger."""
     *_, smaller, largest = (None, None, *enlarge(spec, model, case, arrays, reference))
     if largest is None:
         return []
