@@ -53,6 +53,8 @@ def run(layout: Paths, operator: Operator, *, cell: Cell) -> None:
         detail = str(error)
     outcome: Outcome = "failed" if detail else "verified"
     rows = tuple(_rows(layout, operator, detail, racing=racing))
+    for row in rows:
+        print(f"{row.case}: {row.outcome}" + (f": {row.detail}" if row.detail and row.outcome != "failed" else ""))
     found = Verdict(op=operator.name, lowering="custom", cell=cell, outcome=outcome, detail=detail, cases=rows)
     verdict.write(layout.sanitized_verdict(operator.name), found)
     if detail:
