@@ -270,6 +270,10 @@ STAGES: Mapping[str, Stage] = {
         "feed ONNX Runtime drawn inputs, and such as the declaration forbids",
         _OPERATOR, _SANITIZED,
     ),
+    "races": (
+        "call the kernel from several threads at once in a program with ThreadSanitizer, without a framework",
+        _OPERATOR,
+    ),
     "sanitize": (
         "run cases, drawn and illegal inputs with sanitizers that watch both libraries", _OPERATOR,
         _argument("--cell", "whose models; without it the first default one", type=Cell.parse),

@@ -10,6 +10,7 @@ import pytest
 
 from opmatrix.declaration.load import load_operator, operator_names
 from opmatrix.declaration.torch_signature import has_ort_library
+from opmatrix.stages.sanitize import ADDRESSES, THREADS
 from opmatrix.verdict import Verdict, read
 from tests.support.projects import ROOT, Project, edited
 
@@ -43,7 +44,11 @@ def test_no_operator_has_a_fault(name: str, project: Project) -> None:
     log = project.layout.log(f"sanitize:{name}").read_text()
     spec = load_operator(project.layout, name).spec
     wanted = [f"verify {name} "]
+    rows = {row.case: row for row in said(project, name).cases}
+    assert rows[ADDRESSES].outcome == "verified" and set(rows) == ({ADDRESSES} if spec.uses else {ADDRESSES, THREADS})
     if not spec.uses:
+        assert rows[THREADS].outcome == "verified" and " calls in 4 threads, " in rows[THREADS].detail
+        wanted.append(f"races {name}")
         torch = f"register {name} --part kernel --part search --part forbidden --sanitized"
         wanted += [f"ort-fuzz {name} --sanitized", torch if spec.torch else f"draw-inputs {name}"]
     assert all(text in log for text in wanted), log
@@ -68,6 +73,7 @@ def test_doit_without_arguments_does_not_run_it(tmp_path: Path) -> None:
 
 OUT_OF_BOUNDS, OVERFLOW = "heap-buffer-overflow", "runtime error: signed integer overflow"
 SUM = "std::int64_t sum = INT64_MAX; sum += "
+RACE = "WARNING: ThreadSanitizer: data race"
 # The operator, the planted fault, the finding, and the call that finds it.
 FAULTS = {
     "a kernel writes behind its output, in torch": (
@@ -87,6 +93,10 @@ FAULTS = {
         "custom_op_two", "native/binding/ort.h", "    return {static_cast<T*>(data), sizes};",
         f"    {SUM}sizes.rank; if (sum == 0) return {{}};\n    return {{static_cast<T*>(data), sizes}};", OVERFLOW,
         "verify custom_op_two",
+    ),
+    "calls of a kernel share a counter": (
+        "custom_op_two", "native/custom_op_two/kernel.h", "  parallel_for(",
+        "  static int calls = 0;\n  ++calls;\n  parallel_for(", RACE, "races custom_op_two",
     ),
 }  # fmt: skip
 

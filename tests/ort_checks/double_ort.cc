@@ -24,7 +24,7 @@ const OrtApi* api;
 OrtCustomOp op;
 std::atomic<int> runs{0};
 
-float shared[1 << 16];
+float shared[1 << 20];
 int kernels = 0;
 int numbers[64];
 

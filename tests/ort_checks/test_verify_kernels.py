@@ -120,7 +120,7 @@ def test_the_right_kernel_is_verified(tried: Callable[[str], tuple[Verdict, str]
 
 WRONG = "The reference evaluator agrees with the expected output: kernel or reference (in float64) is wrong"
 SHARED = """\
-static T shared[1 << 16];
+static T shared[1 << 20];
   const std::int64_t n = x.numel();
   for (std::int64_t i = 0; i < n; ++i) shared[i] = x.data[i] - y.data[i];
   for (int i = 0; i < 50; ++i) sched_yield();
@@ -157,3 +157,20 @@ def test_a_planted_fault_is_found(
     assert found.outcome == "mismatched"
     assert wrong == cases.split() or (not cases and wrong), wrong
     assert message in said
+
+
+LONG = """\
+if (x.numel() >= 10000) {
+    static T shared[1 << 20];
+    for (std::int64_t i = 0; i < x.numel(); ++i) shared[i] = x.data[i] - y.data[i];
+    sched_yield();
+    for (std::int64_t i = 0; i < x.numel(); ++i) first.data[i] = shared[i];
+  }"""
+
+
+def test_a_buffer_that_only_long_calls_share(tried: Callable[[str], tuple[Verdict, str]]) -> None:
+    """The largest case has 8,002 elements."""
+    found, said = tried(KERNEL.replace("// after", LONG))
+    assert [c.case for c in found.cases if c.outcome != "verified"] == ["threads"]
+    assert "while other threads run the same session: its inputs repeated to " in said
+    assert "The kernel shares a buffer between calls" in said

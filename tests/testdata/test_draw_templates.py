@@ -21,8 +21,8 @@ from opmatrix.spec import (
     Values,
     shape_of,
 )
+from opmatrix.testdata.declared_shapes import resized_shapes, template_of
 from opmatrix.testdata.draw_frame import Frame
-from opmatrix.testdata.draw_shapes import resized_shapes, template_of
 from opmatrix.testdata.draw_templates import kept, open_sizes
 
 SPEC = OpSpec(

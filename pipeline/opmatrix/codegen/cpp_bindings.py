@@ -56,6 +56,29 @@ def ort_library(operators: Sequence[str], *, called: str = "") -> str:
     return _environment().get_template("ort_library.cc.j2").render(names=operators, title=title)
 
 
+def races(spec: OpSpec) -> str:
+    """Return the program that calls the kernel from several threads (native/binding/race_driver.h)."""
+    variables = _variables(spec)
+    inputs = [f"call.inputs.at({n}){i.view.removeprefix(i.name)}" for n, i in enumerate(variables["inputs"])]
+    attributes = [f"call.attributes.at({n}).{_read(a)}" for n, a in enumerate(variables["attributes"])]
+    outputs = [
+        f"outputs.at({n}).{f'tensor<{o.type}>()' if o.new else f'allocate<{o.type}>(call.shapes.at({n}))'}"
+        for n, o in enumerate(variables["outputs"])
+    ]
+    names = [quoted(output.name) for output in spec.outputs]
+    template = _environment().get_template("races.cc.j2")
+    return template.render(variables, arguments=[*inputs, *attributes, *outputs], output_names=names)
+
+
+def _read(attribute: AttributePart) -> str:
+    """Return how the program reads a stored attribute."""
+    if attribute.is_text:
+        return "text()"
+    if attribute.is_list:
+        return f"items<{attribute.parameter.removeprefix('List<').removesuffix('>')}>().list()"
+    return f"value<{attribute.parameter}>()"
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja.environment("opmatrix.codegen")

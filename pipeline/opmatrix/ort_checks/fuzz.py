@@ -56,6 +56,10 @@ class Fuzz:
 
     def run(self, given: Call) -> tuple[Array, ...]:
         """Return the node's outputs. Raises RefusedError where ONNX Runtime rejects the model or the run."""
+        return call(*self.session(given))
+
+    def session(self, given: Call) -> tuple[Session, dict[str, Array]]:
+        """Return the session of a node for a call, and its feed. Raises RefusedError."""
         feeds = dict(_feeds(self._operator.spec, given))
         key = (repr(given.model.attributes), tuple((name, dtype_name(a)) for name, a in feeds.items()))
         if key not in self._sessions:
@@ -67,7 +71,7 @@ class Fuzz:
         session = self._sessions[key]
         if isinstance(session, RefusedError):
             raise session
-        return call(session, feeds)
+        return session, feeds
 
     def _problem(self, model: Model, what: str) -> str:
         return f"{self._operator.name}-{model.name} in ONNX Runtime: it {what}"

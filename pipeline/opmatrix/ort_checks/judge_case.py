@@ -70,11 +70,11 @@ def judge_case(case: CaseRuns) -> CaseJudgement:
 
 
 def _runs(case: CaseRuns) -> Iterator[Run]:
-    """Yield every run. Runs with equal bytes share one comparison."""
-    seen: dict[object, Comparison] = {}
+    """Yield every run. Runs that share their outputs share one comparison."""
+    seen: dict[tuple[int, ...], Comparison] = {}
     for setting, both in case.outputs.items():
         for name, outputs in zip((setting, f"{setting}, again"), both, strict=True):
-            key = tuple((o.dtype, o.shape, o.tobytes()) for o in outputs)
+            key = tuple(map(id, outputs))  # ModelRunner.run_case gives equal outputs as the same arrays
             if key not in seen:
                 seen[key] = _worst(case, outputs, case.expected)
             yield Run(name=name, outputs=outputs, comparison=seen[key])

@@ -412,6 +412,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
         after=[f"sanitize:{name}" for name in spec.uses],  # which compiles in the same folders
         verdict=verdict,
         stages=[digest(stage) for stage in ("compile", "register", "draw-inputs", "verify", "ort-fuzz")],
+        races=digest("races", *generated_files.TEMPLATES),
         compiler=op.plan.toolchain.identity,
         flags=[*op.plan.toolchain.compiler, op.plan.toolchain.linker],
         headers=third_party_headers.versions(spec),

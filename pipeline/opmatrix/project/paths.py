@@ -237,6 +237,9 @@ class Paths:
 
     # What the sanitizers found in an operator.
     sanitized_verdict = _named("build/sanitize/{}/verdict.json")
+    # The program for ThreadSanitizer and its calls, and what it found.
+    races = _named("build/sanitize/{}/races")
+    races_record = _named("build/sanitize/{}/races.json")
 
     def log(self, task: str) -> Path:
         """The log of the task named ``group:name``."""

@@ -1,5 +1,5 @@
 """Run kernels and bindings with AddressSanitizer and UndefinedBehaviorSanitizer: all cases, drawn inputs and invalid
-calls, in torch and in ONNX Runtime.
+calls, in torch and in ONNX Runtime. Then run kernels alone with ThreadSanitizer (the stage `races`).
 
 Both libraries are compiled for the sanitizers, and the stages that load them start with the sanitizers' runtimes
 preloaded. A fault ends its process and prints the line of the source and the stack.
@@ -7,6 +7,7 @@ preloaded. A fault ends its process and prints the line of the source and the st
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -22,12 +23,16 @@ from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.step_log import SAY_DONE, last_running
 from opmatrix.toolchain.find_tools import find_toolchain
-from opmatrix.verdict import Outcome, Verdict
+from opmatrix.toolchain.thread_sanitizer import MARKS as RACES
+from opmatrix.verdict import CaseResult, Outcome, Verdict
 
 # Also libstdc++: without it the first C++ exception would end the process.
 RUNTIMES = ("libasan.so", "libubsan.so", "libstdc++.so")
 # Stages that load no library of an operator, and run without the sanitizers' runtimes.
-UNWATCHED = ("compile", "draw-inputs")
+UNWATCHED = ("compile", "draw-inputs", "races")
+UNSANITIZED = ("draw-inputs", "races")  # they have no option --sanitized
+# The rows of the verdict: what ran.
+ADDRESSES, THREADS = "AddressSanitizer and UndefinedBehaviorSanitizer", "ThreadSanitizer"
 # Python and the frameworks free little when they end, which leak detection would report.
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:strict_string_checks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
@@ -36,19 +41,34 @@ def run(layout: Paths, operator: Operator, *, cell: Cell) -> None:
     """Run the stages that load libraries on the models of `cell`; write the verdict. Raises SanitizeError."""
     if not has_ort_library(operator.spec):
         raise UsageError(f"{operator.name} has no library of ours: ONNX Runtime's own kernel computes it")
-    detail = ""
+    layout.races_record(operator.name).unlink(missing_ok=True)
+    detail, racing = "", False
     environ = {**os.environ, "LD_PRELOAD": ":".join(_runtimes()), **OPTIONS}
     try:
         for command in _commands(operator, cell):
-            words = command if command[0] == "draw-inputs" else (*command, "--sanitized")
+            racing = command[0] == "races"
+            words = command if command[0] in UNSANITIZED else (*command, "--sanitized")
             _run(layout, words, os.environ if command[0] in UNWATCHED else environ)
     except SanitizeError as error:
         detail = str(error)
     outcome: Outcome = "failed" if detail else "verified"
-    found = Verdict(op=operator.name, lowering="custom", cell=cell, outcome=outcome, detail=detail)
+    rows = tuple(_rows(layout, operator, detail, racing=racing))
+    for row in rows:
+        print(f"{row.case}: {row.outcome}" + (f": {row.detail}" if row.detail and row.outcome != "failed" else ""))
+    found = Verdict(op=operator.name, lowering="custom", cell=cell, outcome=outcome, detail=detail, cases=rows)
     verdict.write(layout.sanitized_verdict(operator.name), found)
     if detail:
         raise SanitizeError(detail)
+
+
+def _rows(layout: Paths, operator: Operator, detail: str, *, racing: bool) -> Iterator[CaseResult]:
+    """Yield a row for each sanitizer that ran, and for ThreadSanitizer where it could not; `racing` is the last one."""
+    first: Outcome = "failed" if detail and not racing else "verified"
+    yield CaseResult(case=ADDRESSES, model="", outcome=first, detail="" if racing else detail)
+    if racing and detail:
+        yield CaseResult(case=THREADS, model="", outcome="failed", detail=detail)
+    elif racing:
+        yield CaseResult(case=THREADS, model="", **json.loads(layout.races_record(operator.name).read_text()))
 
 
 def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
@@ -65,6 +85,7 @@ def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
         if spec.torch is None:
             yield "draw-inputs", spec.name  # no other step draws them without a torch operator
         yield "ort-fuzz", spec.name
+        yield "races", spec.name  # the kernel alone: those of `uses` have a step of their own
 
 
 def _run(layout: Paths, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -93,7 +114,7 @@ def _message(output: str) -> str:
     """Return which case ran, and the message of a sanitizer, or the last lines of the output where there is none."""
     lines = output.splitlines()
     at = [f"at {running}"] if (running := last_running(output)) else []
-    marks = ("ERROR: AddressSanitizer", "runtime error: ")
+    marks = ("ERROR: AddressSanitizer", "runtime error: ", *RACES)
     first = next((n for n, line in enumerate(lines) if any(mark in line for mark in marks)), None)
     return "\n".join([*at, *(lines[-20:] if first is None else lines[first : first + 40])])
 

@@ -18,10 +18,12 @@ import onnxruntime
 from opmatrix import step_log, verdict
 from opmatrix.declaration.checks import refuses_in_onnx_runtime
 from opmatrix.declaration.load import Operator, load_operator
-from opmatrix.declaration.torch_signature import has_function_body
+from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.declaration.torch_signature import has_function_body, has_kernel
 from opmatrix.errors import DataError, UsageError, VerifyError, did_you_mean
 from opmatrix.files import sha256
 from opmatrix.matrix.cells import Cell, why_unreadable
+from opmatrix.ort_checks.crowd import run_concurrently
 from opmatrix.ort_checks.fuzz import Fuzz
 from opmatrix.ort_checks.judge_case import CaseJudgement, judge_case
 from opmatrix.ort_checks.run_case import ModelRunner
@@ -29,6 +31,11 @@ from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
 from opmatrix.testdata import case_message, onnx_dataset
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.case_arrays import case_arrays, described, elements
+from opmatrix.testdata.compare import Comparison
+from opmatrix.testdata.invalid_calls import Call
+from opmatrix.testdata.larger_inputs import ENOUGH, large_pair
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.testdata.truth import Judge, read_judges
@@ -69,6 +76,7 @@ def _digest(path: Path | None) -> str:
 
 
 FEW = 5  # forbidden calls in the message
+LONG = 0.03  # seconds that several threads run large inputs for
 PUBLISHED = "published_"  # prefix of the case name of a published version's model
 FORBIDDEN = "forbidden_inputs"  # the name of the case of all forbidden calls
 FUNCTION = "_function"  # suffix of the name of a case that ran through the function body
@@ -207,11 +215,11 @@ class CellVerifier:
             yield from (_result(model, case, "failed", detail) for case in asked)
             return
         found = {case.name: self._read(folder) for case, folder in zip(model.cases, folders, strict=True)}
+        concurrent: dict[str, Comparison | str] = {}
         # Without a library there is no kernel whose state threads could share.
-        shared = self.once and config.runtime.library
-        concurrent = runner.run_concurrently(
-            {case: data for case, data in found.items() if shared and isinstance(data, DataSet)}
-        )
+        if self.once and config.runtime.library:
+            read = {case: data for case, data in found.items() if isinstance(data, DataSet)}
+            concurrent = self._large_crowd(model, config) | runner.run_concurrently(read)
         ignored = case_message.ignored_attributes(name, model, exported.get("dropped", ()))
         for case in asked:
             data = found[case.name]
@@ -239,6 +247,32 @@ class CellVerifier:
     @cached_property
     def _judges(self) -> Mapping[Path, Judge]:
         return read_judges(self.layout.data_manifest(self.operator.name))
+
+    def _large_crowd(self, model: Model, config: RunConfig) -> dict[str, Comparison | str]:
+        """Run the largest case of the operator in several threads, made larger: calls of small ones hardly overlap.
+
+        Return the difference from a run alone by the name of the case; none for another model than that of the case.
+        """
+        spec = self.operator.spec
+        if not has_kernel(spec):
+            return {}
+        runs = [(m, c) for m in self.operator.models if not m.unsupported for c in m.cases if described(c)]
+        of, case = max(runs, key=lambda found: sum(elements(found[1])), default=(None, None))
+        if of is not model or case is None or sum(elements(case)) >= ENOUGH:
+            return {}
+        reference = config.operators[0][1]
+        larger = large_pair(spec, model, case, case_arrays(spec, model, case), reference)
+        fuzz, feeds = Fuzz(self.operator, config.runtime), dict[str, Mapping[str, Array]]()
+        try:
+            for arrays in larger:
+                call = Call(model=model, inputs=tuple(case_arguments(spec, case, arrays)))
+                shown = f"{sum(array.size for array in arrays)} elements"
+                session, feeds[f"{shown} in reversed order" if shown in feeds else shown] = fuzz.session(call)
+        except RefusedError:
+            return {}
+        for shown, difference in (run_concurrently(session, feeds, seconds=LONG) if feeds else {}).items():
+            return {case.name: case_message.enlarged(difference, shown)}
+        return {}
 
     @cached_property
     def _manifest(self) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from opmatrix.declaration.model_inputs import GraphInput, graph_inputs
 from opmatrix.declaration.torch_signature import as_float32, attribute_values, dtype_of
-from opmatrix.declaration.value_rules import known_numbers
+from opmatrix.declaration.value_rules import known_numbers, ruled_inputs
 from opmatrix.errors import DataError
 from opmatrix.spec import AttributeValue, Case, DType, FromVectors, Model, OpSpec, Random, ValueRule, given, shape_of
 from opmatrix.testdata import arrays, rule_check
@@ -65,6 +65,17 @@ def _numbers(spec: OpSpec, model: Model, case: Case) -> dict[str, float]:
 def described(case: Case) -> bool:
     """Return whether cases.py has all values of a case, so that no file is read for them."""
     return not any(isinstance(tensor, FromVectors) for name in case.inputs for tensor in given(case, name))
+
+
+def obeys(spec: OpSpec, model: Model) -> bool:
+    """Return whether there are values for the shapes of a model of one case: no index is in an empty range."""
+    if not any(True for _ in ruled_inputs(spec)):
+        return True
+    try:
+        case_arrays(spec, model, model.cases[0])
+    except DataError:
+        return False
+    return True
 
 
 def elements(case: Case) -> list[int]:

@@ -6,6 +6,7 @@ A `Comparison` prints the values: "3 of 64 elements differ beyond rtol=0.001 ato
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -98,7 +99,7 @@ def _first_and_second(found: Comparison) -> str:
 def wrong_among_threads(found: Comparison | str) -> str:
     """Return the message of a run that differs, or fails, while other threads run the same session."""
     if isinstance(found, Comparison):
-        found = found.problem or f"at {found.worst} {found.expected} alone, {found.actual} in a crowd"
+        found = found.subject + (found.problem or f"at {found.worst} {found.expected} alone, {found.actual} in a crowd")
     return (
         f"right alone, and wrong while other threads run the same session: {found}. The kernel shares a "
         "buffer between calls; make it local, or let ONNX Runtime allocate it"
@@ -109,6 +110,12 @@ def voices_differ(voices: Voices, *, only: Sequence[str] = ()) -> str:
     """Return who is alone of three voices, or "" where all agree. `only` names the runs, where others agree."""
     runs = f" (only in these runs: {'; '.join(only)})" if only and str(voices) else ""
     return f"{voices}{runs}"
+
+
+def enlarged(found: Comparison | str, size: str) -> Comparison | str:
+    """Return a difference for `wrong_among_threads` with the size of inputs that are larger than those of a case."""
+    begin = f"its inputs repeated to {size}: "
+    return replace(found, subject=begin) if isinstance(found, Comparison) else begin + found
 
 
 def evaluator_differs(evaluated: Comparison) -> str:

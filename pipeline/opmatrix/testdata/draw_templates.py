@@ -14,8 +14,8 @@ from opmatrix.declaration.size_rules import axes, once, size_attributes
 from opmatrix.declaration.torch_signature import is_parameter
 from opmatrix.spec import Case, Input, MemoryLayout, Model, Nested, OpSpec, Tensor, Values, given, shape_of
 from opmatrix.testdata.case_arrays import described, elements
+from opmatrix.testdata.declared_shapes import ELEMENTS, SIZES, template_of
 from opmatrix.testdata.draw_frame import Frame, pick
-from opmatrix.testdata.draw_shapes import ELEMENTS, SIZES, template_of
 
 Template = tuple[Model, Case]
 Place = tuple[str, int]  # an input and an axis, or the name of a size that is no whole axis, and -1

@@ -11,10 +11,8 @@ from hypothesis import assume, strategies
 from hypothesis.strategies import DrawFn
 
 from opmatrix.declaration.torch_signature import is_parameter
-from opmatrix.declaration.value_rules import limit_expressions, names, ruled_inputs
-from opmatrix.errors import DataError
-from opmatrix.spec import DType, Input, MemoryLayout, Model, OpSpec, Random, Tensor, ValueRule, Values, given
-from opmatrix.testdata.case_arrays import case_arrays
+from opmatrix.declaration.value_rules import limit_expressions, names
+from opmatrix.spec import DType, Input, MemoryLayout, Random, Tensor, ValueRule, Values, given
 from opmatrix.testdata.draw_frame import Frame, nested, pick
 from opmatrix.testdata.draw_ties import tied
 
@@ -78,17 +76,6 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
         count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape))))
         specials = {draw(strategies.integers(0, math.prod(shape) - 1)): pick(draw, finite) for _ in range(count)}
     return Random(shape=shape, mean=mean, deviation=deviation, specials=specials, layout=layout)
-
-
-def obeys(spec: OpSpec, model: Model) -> bool:
-    """Return whether there are values for the shapes of a drawn model: no index is in an empty range."""
-    if not any(True for _ in ruled_inputs(spec)):
-        return True
-    try:
-        case_arrays(spec, model, model.cases[0])
-    except DataError:
-        return False
-    return True
 
 
 def _parameter(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:

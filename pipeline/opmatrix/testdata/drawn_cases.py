@@ -70,14 +70,19 @@ def evaluate(spec: OpSpec, model: Model, reference: Reference) -> DrawnCase:
 
 
 def reference_outputs(
-    spec: OpSpec, one: DrawnCase, reference: Reference, arrays: Sequence[Array]
-) -> tuple[Array, ...] | None:
-    """Return the outputs of the reference for other inputs of a drawn case, None where it raises."""
-    given = tuple(case_arguments(spec, one.model.cases[0], arrays))
+    spec: OpSpec,
+    model: Model,
+    reference: Reference,
+    arrays: Sequence[Array],
+    *,
+    precision: Precision = "declared dtype",
+) -> tuple[tuple[Array, ...] | None, str]:
+    """Return the outputs of the reference for a model's first case with these inputs and "", or None and its error."""
+    given = tuple(case_arguments(spec, model.cases[0], arrays))
     try:
-        return reference(given, reference_attributes(spec, one.model), precision=one.precision)
-    except DataError:
-        return None
+        return reference(given, reference_attributes(spec, model), precision=precision), ""
+    except DataError as error:
+        return None, str(error)
 
 
 def write(

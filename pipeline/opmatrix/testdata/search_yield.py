@@ -12,7 +12,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.size_expressions import terms
 from opmatrix.errors import many
 from opmatrix.spec import Attribute, Case, Input, given, shape_of
-from opmatrix.testdata.draw_shapes import SIZES
+from opmatrix.testdata.declared_shapes import SIZES
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 
 NEW_SHAPES = 30

@@ -17,11 +17,12 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import dtype_of, dtype_tuples
 from opmatrix.spec import AttributeValue, Case, DType, Model, OpSpec, Tensor, as_data
 from opmatrix.testdata import output_sizes
+from opmatrix.testdata.case_arrays import obeys
 from opmatrix.testdata.draw_attributes import attributes, before_shapes, comparable
 from opmatrix.testdata.draw_frame import pick
 from opmatrix.testdata.draw_shapes import shapes
 from opmatrix.testdata.draw_templates import frame_of, kept
-from opmatrix.testdata.draw_values import obeys, tensor
+from opmatrix.testdata.draw_values import tensor
 
 
 def models(operator: Operator) -> SearchStrategy[Model]:

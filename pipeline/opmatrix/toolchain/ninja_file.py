@@ -55,6 +55,10 @@ _QUIET = ("-w",)
 _DEBUG = ("-Og", "-g")
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 _SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, *_SANITIZERS)  # results stay the same
+# No warnings: the libraries are compiled with them. No clones: the function that selects one runs before
+# ThreadSanitizer is ready, so that a program with one dies of SIGSEGV (GCC 12).
+_RACES = ("-w", "-O1", "-g", "-fno-omit-frame-pointer", *_ARITHMETIC, "-Dtarget_clones(...)=unused", "-pthread",
+          "-fsanitize=thread")  # fmt: skip
 # The flags of handwritten bindings.
 _OWN_FLAGS = {OWN_TORCH: "$own $torch", OWN_ORT: "$own $ort"}
 _COMPLETE = "-Wl,-z,defs"  # the linker reports each undefined symbol
@@ -124,14 +128,9 @@ def _begin(
     ninja.variable("builddir", ".")
     ninja.include(HEADER_PATHS)
     ninja.newline()
-    # All of native/ comes last: of it a compile step reads only the operator's own folder.
-    includes = [f"-I{f}" for f in (layout.generated(spec.name), layout.include, layout.binding, layout.native)]
-    # Short names in a library, so that equal content gives equal bytes in any folder. A debugger needs the real paths.
-    installed = [folder for folder in (layout.include, layout.binding) if not folder.is_relative_to(layout.root)]
-    short = {layout.root: "."} | {folder: f"opmatrix/{folder.name}" for folder in installed}
-    prefixes = [] if debug else [f"-ffile-prefix-map={folder}={name}" for folder, name in short.items()]
+    of_operator = _of_operator(layout, spec, debug=debug)
     ninja.variable("cxx", _shell(*toolchain.compiler))
-    flags = _shell(*_LANGUAGE, *_WARNINGS, *prefixes, *includes)
+    flags = _shell(*_LANGUAGE, *_WARNINGS, *of_operator)
     ninja.variable("flags", flags + (" $headers" if spec.headers else ""))
     special = _SANITIZED if layout.sanitized else _DEBUG if debug else None
     ninja.variable("kernel", _shell(*(special or _KERNEL)))
@@ -155,6 +154,22 @@ def _begin(
     )
     ninja.newline()
     return text, ninja
+
+
+def _of_operator(layout: Paths, spec: OpSpec, *, debug: bool) -> list[str]:
+    """Return the flags that depend on the project: names of folders in the output, and where headers are."""
+    # All of native/ comes last: of it a compile step reads only the operator's own folder.
+    includes = [f"-I{f}" for f in (layout.generated(spec.name), layout.include, layout.binding, layout.native)]
+    # Short names in a library, so that equal content gives equal bytes in any folder. A debugger needs the real paths.
+    installed = [folder for folder in (layout.include, layout.binding) if not folder.is_relative_to(layout.root)]
+    short = {layout.root: "."} | {folder: f"opmatrix/{folder.name}" for folder in installed}
+    prefixes = [] if debug else [f"-ffile-prefix-map={folder}={name}" for folder, name in short.items()]
+    return [*prefixes, *includes]
+
+
+def race_flags(layout: Paths, spec: OpSpec, headers: Sequence[Path]) -> list[str]:
+    """Return the flags of the program for ThreadSanitizer; `headers` are third parties'."""
+    return [*_LANGUAGE, *_RACES, *_of_operator(layout, spec, debug=False), *_system(headers)]
 
 
 def _objects(ninja: ninja_syntax.Writer, layout: Paths, spec: OpSpec, written: Set[str]) -> None:

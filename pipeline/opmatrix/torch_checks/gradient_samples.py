@@ -27,7 +27,8 @@ from opmatrix.spec import (
     given,
     shape_of,
 )
-from opmatrix.testdata.case_arrays import elements
+from opmatrix.testdata.case_arrays import described, elements, obeys
+from opmatrix.testdata.declared_shapes import resized_shapes, template_of
 
 SMALL = 256  # elements of one tensor
 MODERATE = 1000.0
@@ -41,7 +42,7 @@ Normal = tuple[float, float]  # mean and deviation
 def models(operator: Operator, drawn: Sequence[Model]) -> list[Model]:
     """Return the samples, those first that bring something new; the same in every run for the same `drawn`."""
     spec = operator.spec
-    own = [replace(m, cases=(c,)) for m in operator.models for c in m.cases]
+    own = [replace(m, cases=(c,)) for m in operator.models for c in m.cases if described(c)]
     normals = {i.name: _normals(own, i.name) for i in spec.inputs}
     smallest: dict[tuple[DType, ...], Model] = {}
     for model in sorted(filter(_has_elements, own), key=_size):
@@ -57,7 +58,7 @@ def models(operator: Operator, drawn: Sequence[Model]) -> list[Model]:
     usable = [
         m
         for m in (*own, *varied, *typed, *calm)
-        if "bfloat16" not in m.types.values() and all(n <= SMALL for n in elements(m.cases[0]))
+        if "bfloat16" not in m.types.values() and all(n <= SMALL for n in elements(m.cases[0])) and obeys(spec, m)
     ]
     return _new_first(spec, usable)
 
@@ -100,8 +101,32 @@ def _attributes(operator: Operator, base: Model) -> Iterator[Model]:
     for attribute in operator.spec.attributes:
         cases = [m.attributes[attribute.name] for m in operator.models if attribute.name in m.attributes]
         for value in dict.fromkeys(values(attribute, cases)):
-            if value != now.get(attribute.name):
-                yield replace(base, attributes={**base.attributes, attribute.name: value})
+            if value == now.get(attribute.name):
+                continue
+            changed = replace(base, attributes={**base.attributes, attribute.name: value})
+            if (fitting := _of_declared_shapes(operator.spec, base, changed)) is not None:
+                yield fitting
+
+
+def _of_declared_shapes(spec: OpSpec, base: Model, changed: Model) -> Model | None:
+    """Return the model with the shapes that follow from its attributes, or None where values of other shapes are
+    listed, or the declaration has no such shapes."""
+    case = base.cases[0]
+    shapes = resized_shapes(spec, template_of(spec, base, case), attribute_values(spec, changed))
+    if shapes is None:
+        return None
+    inputs: dict[str, Tensor | tuple[Tensor, ...] | None] = {}
+    for part in spec.inputs:
+        made: list[Tensor] = []
+        for tensor, shape in zip(given(case, part.name), shapes[part.name], strict=True):
+            if shape_of(tensor) == shape:
+                made.append(tensor)
+            elif isinstance(tensor, Random):
+                made.append(Random(shape=shape, mean=tensor.mean, deviation=tensor.deviation))
+            else:
+                return None
+        inputs[part.name] = tuple(made) if part.variadic else made[0] if made else None
+    return replace(changed, cases=(replace(case, inputs=inputs),))
 
 
 def values(attribute: Attribute, cases: Sequence[AttributeValue]) -> list[AttributeValue]:
@@ -147,7 +172,7 @@ def _moderate(tensor: Tensor, floating: bool, normal: Normal) -> Tensor:
         numbers = [*_numbers(tensor.values)]
         if not floating or all(abs(n) <= MODERATE for n in numbers):  # a NaN is not
             return tensor
-    elif not floating:
+    elif isinstance(tensor, Random) and not floating:
         return replace(tensor, specials={at: v for at, v in tensor.specials.items() if abs(v) <= MODERATE})
     layout = "contiguous" if tensor.layout == "expanded" else tensor.layout
     return Random(shape=shape_of(tensor), mean=normal[0], deviation=normal[1], layout=layout)
@@ -159,7 +184,7 @@ def _normals(own: Sequence[Model], name: str) -> list[Normal]:
     for tensor in (t for model in own for t in given(model.cases[0], name)):
         if isinstance(tensor, Random):
             found.append((tensor.mean, tensor.deviation))
-        elif numbers := [n for n in _numbers(tensor.values) if abs(n) <= MODERATE]:
+        elif isinstance(tensor, Values) and (numbers := [n for n in _numbers(tensor.values) if abs(n) <= MODERATE]):
             found.append((fmean(numbers), (max(numbers) - min(numbers)) / 4 or 1.0))
     return [*dict.fromkeys(n for n in found if abs(n[0]) <= 100 and 1e-3 <= n[1] <= 100)] or [(0.0, 1.0)]
 

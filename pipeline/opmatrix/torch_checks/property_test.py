@@ -215,7 +215,9 @@ class KernelCheck:
                 movement = np.zeros(expected.shape)
                 for towards in _directions(len(piece), random):
                     arrays = [*one.arrays[:at], _moved(array, piece, towards), *one.arrays[at + 1 :]]
-                    moved = drawn_cases.reference_outputs(self.spec, one, self.reference, arrays)
+                    moved, _refusal = drawn_cases.reference_outputs(
+                        self.spec, one.model, self.reference, arrays, precision=one.precision
+                    )
                     if moved is None or moved[index].shape != expected.shape:
                         return np.full(expected.shape, np.inf if pieces > 1 else 0.0)
                     movement = np.maximum(movement, _distance(moved[index], expected))

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from opmatrix.declaration.load import Operator
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model
-from opmatrix.testdata import draw_large
 from opmatrix.testdata.drawn_cases import DrawnCase
 
 
@@ -40,6 +39,8 @@ def smallest(
 def _smaller(operator: Operator, model: Model, fails: Callable[[Model], bool]) -> Model | None:
     """Return the model with each size made as small as it still fails, the largest first, or None if none is smaller.
     A fault above some size is found in as many steps as the size has bits."""
+    from opmatrix.testdata import draw_large  # here, because it imports hypothesis
+
     found: Model | None = None
     for old in draw_large.sizes(operator, model):
         low, high, at = 1, old, found or model

@@ -1,0 +1,192 @@
+"""Compute shapes that a declaration allows: from sizes that are chosen, or from those of a case.
+
+Names are chosen first, then the sizes that are computed from them. What the declaration does not tie is chosen for each
+input on its own. The shapes of a case are computed in the same way, from the case's sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opmatrix.declaration.declared_sizes import checked_axes
+from opmatrix.declaration.known_sizes import Known
+from opmatrix.declaration.size_expressions import FURTHER, Size, Term, evaluate, parse
+from opmatrix.declaration.size_rules import definitions, further, size_attributes
+from opmatrix.declaration.torch_signature import attribute_values
+from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.spec import AttributeValue, Case, Input, Model, OpSpec, given, shape_of
+
+SMALL = (2, 1, 0, 3, 4, 5, 6, 7, 13, 0)
+# Small ones three times as often as those around powers of two, which vector registers and blocks have.
+SIZES = SMALL * 3 + (
+    8, 9, 10, 11, 12, 14, 15, 16, 17, 19, 20, 23, 24, 25, 29, 31, 32, 33, 47, 48, 49, 63, 64, 65, 97, 127, 128, 129,
+    140, 255, 256, 257,
+)  # fmt: skip
+FURTHER_SIZES = (2, 1, 3, 4, 5, 6, 7, 0)  # sizes of the axes of "..."
+ELEMENTS = 4096  # of an input
+
+
+class UnusableError(Exception):
+    """The chosen sizes give no shape of an input or an output."""
+
+
+class _LaterError(Exception):
+    """A size is computed from an input whose shape is not chosen yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """The shapes of a case, its sizes by their names, and the sizes to replace, by the new ones."""
+
+    shapes: Mapping[str, list[tuple[int, ...]]]
+    sizes: Mapping[str, int]
+    resized: Mapping[int, int]
+
+
+def template_of(spec: OpSpec, model: Model, case: Case, resized: Mapping[int, int] | None = None) -> Template:
+    """Return what the shapes of a case are computed from, without ranks among the sizes."""
+    found = {part.name: [shape_of(tensor) for tensor in given(case, part.name)] for part in spec.inputs}
+    first = {name: own[0] for name, own in found.items() if own}
+    known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
+    changes, ranks = resized or {}, {part.rank for part in spec.inputs}
+    sizes = {}
+    for name in definitions(spec):
+        size = None if name in ranks else known.size(name)
+        if isinstance(size, int):
+            sizes[name] = changes.get(size, size)
+    return Template(shapes=found, sizes=sizes, resized=changes)
+
+
+def resized_shapes(
+    spec: OpSpec, template: Template, attributes: Mapping[str, AttributeValue]
+) -> Mapping[str, list[tuple[int, ...]]] | None:
+    """Return the shapes that follow from a case whose sizes are replaced, or None where the declaration has none."""
+    choice = Choice(pick=None, spec=spec, attributes=dict(attributes), template=template, limit=None)
+    try:
+        choice.choose()
+    except UnusableError:
+        return None
+    return choice.shapes
+
+
+@dataclass(kw_only=True)
+class Choice:
+    """The sizes and shapes chosen so far. Without `pick` nothing can be chosen: all follows from the template."""
+
+    pick: Callable[[Sequence[Any]], Any] | None
+    spec: OpSpec
+    attributes: dict[str, AttributeValue]
+    template: Template | None = None
+    choices: Sequence[int] = SIZES
+    limit: int | None = ELEMENTS
+    sizes: dict[str, int] = field(default_factory=dict)
+    shapes: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
+    further: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of each "..." so far
+
+    def choose(self) -> None:
+        waiting = list(self.spec.inputs)
+        if self.template:
+            self.sizes.update(self.template.sizes)
+            counts = {name: len(found) for name, found in self.template.shapes.items()}
+        else:
+            counts = {
+                part.name: self._pick((1, 0) if part.optional else (1, 2, 3) if part.variadic else (1,))
+                for part in waiting
+            }
+        while waiting:
+            later: list[Input] = []
+            for part in waiting:
+                try:
+                    self.shapes[part.name] = [self._shape(part, at) for at in range(counts[part.name])]
+                except _LaterError:
+                    later.append(part)
+            if len(later) == len(waiting):
+                raise UnusableError
+            waiting = later
+        for name, at in checked_axes(self.spec):
+            if isinstance(at, str) and at not in self.attributes and self.shapes[name]:
+                self._axis(name, at)
+        for output in self.spec.outputs:
+            try:
+                self._known().output(output)
+            except ValueError as error:
+                raise UnusableError from error
+
+    def _pick(self, values: Sequence[Any]) -> Any:
+        if self.pick is None:
+            raise UnusableError
+        return self.pick(values)
+
+    def _shape(self, part: Input, at: int) -> tuple[int, ...]:
+        if part.same_as is not None:
+            if part.same_as not in self.shapes:
+                raise _LaterError
+            return self.shapes[part.same_as][0]
+        dims = part.dims if part.dims is not None else (FURTHER,)
+        shape: list[int] = []
+        for dim in dims:
+            shape += self._further(part, len(dims) - 1, at) if dim == FURTHER else [self._size(dim)]
+        if self.limit is not None and math.prod(shape) > self.limit:
+            raise UnusableError
+        if part.rank and self.sizes.setdefault(part.rank, len(shape)) != len(shape):
+            raise UnusableError
+        return tuple(shape)
+
+    def _further(self, part: Input, fixed: int, at: int) -> Sequence[int]:
+        """Return the sizes of a "...": those of the template, or in one of three draws those of an input before."""
+        if self.template:
+            sizes = further(part, self.template.shapes[part.name][at])
+            return [self.template.resized.get(size, size) for size in sizes]
+        if part.rank in self.sizes:
+            count = self.sizes[part.rank] - fixed
+            if count < 0:
+                raise UnusableError
+            return tuple(self._pick(FURTHER_SIZES) for _ in range(count))
+        if self.further and self._pick((False, False, True)):
+            return self.further[-1]
+        count = self._pick((1, 2, 3, 0))
+        self.further.append(tuple(self._pick(FURTHER_SIZES) for _ in range(count)))
+        return self.further[-1]
+
+    def _size(self, dim: str | int) -> int:
+        found = evaluate(parse(dim), self._term)
+        if not isinstance(found, int) or found < 0:
+            raise UnusableError
+        return found
+
+    def _term(self, term: Term) -> Size:
+        if term.kind == "name" and term.key not in size_attributes(self.spec):
+            if term.key not in self.sizes:
+                if any(part.rank == term.key for part in self.spec.inputs):
+                    raise _LaterError
+                self.sizes[term.key] = self._pick(self.choices)
+            return self.sizes[term.key]
+        if term.kind == "size" and isinstance(term.at, str) and term.at not in self.attributes:
+            self._axis(term.of, term.at)
+        try:
+            found = self._known().term(term)
+        except ValueError as error:
+            raise UnusableError from error
+        if found is None:
+            raise _LaterError
+        return found
+
+    def _axis(self, name: str, attribute: str) -> None:
+        """Choose the value of an attribute that names an axis of an input."""
+        if name not in self.shapes:
+            raise _LaterError
+        if not self.shapes[name]:
+            raise UnusableError
+        rank = len(self.shapes[name][0])
+        declared = next(a for a in self.spec.attributes if a.name == attribute)
+        allowed = [axis for axis in range(-rank, rank) if value_mistake(declared, axis) is None]
+        if not allowed:
+            raise UnusableError
+        self.attributes[attribute] = self._pick(sorted(allowed, key=lambda axis: (axis < 0, abs(axis))))
+
+    def _known(self) -> Known:
+        first = {name: found[0] for name, found in self.shapes.items() if found}
+        return Known(spec=self.spec, shapes=first, attributes=self.attributes)

@@ -1,0 +1,116 @@
+"""Make the inputs of a case larger, so that calls of a kernel take long enough to overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from time import process_time
+
+import numpy as np
+
+from opmatrix.declaration.known_sizes import Known
+from opmatrix.declaration.size_rules import axes
+from opmatrix.declaration.torch_signature import attribute_values
+from opmatrix.declaration.value_rules import known_numbers
+from opmatrix.spec import Case, Input, Model, OpSpec, given
+from opmatrix.testdata import rule_check
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.drawn_cases import reference_outputs
+from opmatrix.testdata.numpy_reference import Reference
+
+ENOUGH = 400_000  # elements of all inputs
+SLOW = 0.003  # seconds of the reference, after which nothing larger is tried
+_MOST = 2_000_000  # elements of all outputs
+_FACTOR = 4
+
+Axes = Mapping[str, tuple[int, ...]]
+
+
+def enlarge(
+    spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], reference: Reference
+) -> Iterator[list[Array]]:
+    """Yield larger and larger arrays of a case, with each element repeated along an axis, until there are `ENOUGH`.
+
+    All axes of one name grow together. What the reference refuses is not used, and after a slow run of it nothing
+    larger is tried.
+    """
+    names = [part.name for part in spec.inputs for _ in given(case, part.name)]
+    best = list(arrays)
+    for grown in growing(spec):
+        while sum(array.size for array in best) < ENOUGH:
+            larger = [_repeated(array, grown.get(name, ())) for name, array in zip(names, best, strict=True)]
+            if all(array.size == before.size for array, before in zip(larger, best, strict=True)):
+                break
+            if not _allowed(spec, model, case, larger):
+                break
+            begin = process_time()
+            outputs, _ = reference_outputs(spec, model, reference, larger)
+            if outputs is None or sum(array.size for array in outputs) > _MOST:
+                break
+            yield (best := larger)
+            if process_time() - begin > SLOW:
+                return
+
+
+def large_pair(
+    spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array], reference: Reference
+) -> list[list[Array]]:
+    """Return the largest arrays of `enlarge`, and others whose values are in other places: floats in reversed order, or
+    else smaller arrays. Return none where the reference refuses all that is larger."""
+    *_, smaller, largest = (None, None, *enlarge(spec, model, case, arrays, reference))
+    if largest is None:
+        return []
+    other = [np.ascontiguousarray(a.ravel()[::-1]).reshape(a.shape) if a.dtype.kind == "f" else a for a in largest]
+    if reference_outputs(spec, model, reference, other)[0] is None:
+        return [largest, smaller or list(arrays)]
+    return [largest, other]
+
+
+def _allowed(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> bool:
+    """Return whether the declaration allows arrays: sizes that it computes, and rules of values such as `unique`."""
+    given_arrays = iter(arrays)
+    found = [(part, next(given_arrays)) for part in spec.inputs for _ in given(case, part.name)]
+    shapes = [(part, array.shape) for part, array in found]
+    attributes = attribute_values(spec, model)
+    known = Known(spec=spec, shapes={part.name: shape for part, shape in reversed(shapes)}, attributes=attributes)
+    try:
+        if any(known.size(dim) != shape[axis] for part, shape in shapes for axis, dim in axes(part)):
+            return False
+        for output in spec.outputs:
+            known.output(output)
+        numbers = known_numbers(spec, shapes, attributes)
+    except ValueError:
+        return False
+    return not any(rule_check.problem(spec, part, numbers, array) for part, array in found)
+
+
+def _repeated(array: Array, along: Sequence[int]) -> Array:
+    for axis in along:
+        if axis < array.ndim:
+            array = np.repeat(array, _FACTOR, axis)  # keeps values in their order: sorted ones stay sorted
+    return array
+
+
+def growing(spec: OpSpec) -> Iterator[Axes]:
+    """Yield the axes of inputs that can grow together: those of one name, and the first axis of a free shape."""
+    named: dict[str, dict[str, tuple[int, ...]]] = {}
+    for part in spec.inputs:
+        for axis, size in enumerate(_before_the_rest(part)):
+            if isinstance(size, str):
+                of_name = named.setdefault(size, {})
+                of_name[part.name] = (*of_name.get(part.name, ()), axis)
+    for together in named.values():
+        yield _with_equal_shapes(spec, together)
+    for part in spec.inputs:
+        if part.same_as is None and (part.dims is None or "..." in part.dims):
+            yield _with_equal_shapes(spec, {part.name: (len(_before_the_rest(part)),)})
+
+
+def _before_the_rest(part: Input) -> tuple[str | int, ...]:
+    """Return the declared sizes before "...", whose axes are known."""
+    dims = part.dims or ()
+    return dims[: dims.index("...")] if "..." in dims else dims
+
+
+def _with_equal_shapes(spec: OpSpec, grown: Axes) -> Axes:
+    """Return the axes with those of inputs that have the shape of one of these."""
+    return dict(grown) | {i.name: grown[i.same_as] for i in spec.inputs if i.same_as is not None and i.same_as in grown}

@@ -1,0 +1,131 @@
+"""The file of calls that the program for ThreadSanitizer reads (native/binding/race_driver.h).
+
+Numbers have 8 bytes, in the machine's order; the length of what has several comes before it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.declaration.torch_signature import dtype_of, dtype_tuples
+from opmatrix.files import write_bytes
+from opmatrix.spec import Attribute, AttributeValue, DType, OpSpec
+from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.case_arrays import case_arrays, described, elements, reference_attributes
+from opmatrix.testdata.drawn_cases import DrawnCase, evaluate, reference_outputs
+from opmatrix.testdata.larger_inputs import enlarge
+from opmatrix.testdata.numpy_reference import Reference
+
+END = 0x6F706D61
+MOST_BYTES = 1 << 27  # of all calls: ThreadSanitizer takes several times as much, and each thread has outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """How many calls are in the file, and the names of those that are too large for it."""
+
+    calls: int
+    left_out: tuple[str, ...]
+
+
+def stored_calls(operator: Operator, drawn: Sequence[DrawnCase], reference: Reference) -> Iterator[DrawnCase]:
+    """Return each case, named as the case, the largest of each model also made larger, and each drawn input; without
+    those that the reference refuses."""
+    spec = operator.spec
+    found = [*drawn]
+    for model in operator.models:
+        if model.unsupported:
+            continue
+        cases = [*filter(described, model.cases)]
+        if not cases:
+            continue
+        found += [evaluate(spec, replace(model, name=case.name, cases=(case,)), reference) for case in cases]
+        largest = max(cases, key=lambda case: sum(elements(case)))
+        of = replace(model, name=f"{largest.name} (repeated)", cases=(largest,))
+        for arrays in [*enlarge(spec, of, largest, case_arrays(spec, of, largest), reference)][-1:]:
+            expected, refusal = reference_outputs(spec, of, reference, arrays)
+            found.append(DrawnCase(model=of, arrays=arrays, expected=expected, refusal=refusal))
+    return (one for one in found if one.expected is not None)
+
+
+def write(path: Path, spec: OpSpec, calls: Iterable[DrawnCase]) -> Written:
+    """Write the calls, the smallest first, up to `MOST_BYTES`."""
+    room, count, left_out, text = MOST_BYTES, 0, list[str](), bytearray()
+    for call in sorted(calls, key=_bytes):
+        room -= _bytes(call)
+        if room < 0:
+            left_out.append(call.model.name)
+            continue
+        text += b"".join(_call(spec, call))
+        count += 1
+    write_bytes(path, b"".join([_number(count), text, _number(END)]))
+    return Written(calls=count, left_out=tuple(left_out))
+
+
+def _bytes(call: DrawnCase) -> int:
+    return sum(array.nbytes for array in (*call.arrays, *(call.expected or ())))
+
+
+def _call(spec: OpSpec, call: DrawnCase) -> Iterator[bytes]:
+    outputs, inputs = call.expected or (), tuple(case_arguments(spec, call.model.cases[0], call.arrays))
+    yield _text(call.model.name)
+    yield _number(_choice(spec, inputs, outputs))
+    yield _number(len(spec.inputs))
+    for given in inputs:
+        arrays = given if isinstance(given, tuple) else () if given is None else (given,)
+        yield _number(len(arrays))
+        for array in arrays:
+            yield _shape(array) + _sized(array.tobytes())
+    values = reference_attributes(spec, call.model)
+    yield _number(len(spec.attributes))
+    for attribute in spec.attributes:
+        yield _sized(_attribute(attribute, values[attribute.name]))
+    yield _number(len(outputs))
+    yield from map(_shape, outputs)
+
+
+def _choice(spec: OpSpec, inputs: Sequence[Array | tuple[Array, ...] | None], outputs: Sequence[Array]) -> int:
+    """Return the index of the kernel's dtypes: the first that fits all tensors."""
+    found: dict[str, set[str]] = {}
+    declared = [*(i.type for i in spec.inputs), *(o.type for o in spec.outputs)]
+    for name, given in zip(declared, (*inputs, *outputs), strict=True):
+        for array in given if isinstance(given, tuple) else () if given is None else (given,):
+            found.setdefault(name, set()).add(dtype_name(array))
+
+    def fits(types: Mapping[str, DType]) -> bool:
+        return all(names <= {dtype_of(declared, types)} for declared, names in found.items())
+
+    return next(n for n, types in enumerate(dtype_tuples(spec)) if fits(types))
+
+
+_ITEMS: Mapping[str, type[np.generic]] = {"float": np.float32, "int": np.int64, "bool": np.bool_}
+
+
+def _attribute(attribute: Attribute, value: AttributeValue) -> bytes:
+    """Return the bytes of a value as the kernel's C++ type has them."""
+    if isinstance(value, str):
+        return value.encode() + b"\0"
+    return np.asarray(value, _ITEMS[attribute.kind.removesuffix("s")]).tobytes()
+
+
+def _number(value: int) -> bytes:
+    return struct.pack("=q", value)
+
+
+def _sized(content: bytes) -> bytes:
+    return _number(len(content)) + content
+
+
+def _text(text: str) -> bytes:
+    return _sized(text.encode())
+
+
+def _shape(array: Array) -> bytes:
+    return struct.pack(f"={array.ndim + 1}q", array.ndim, *array.shape)

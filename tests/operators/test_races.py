@@ -1,0 +1,220 @@
+"""ThreadSanitizer finds races in kernels, with the line of the kernel, and none in kernels without them."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opmatrix.declaration.load import Operator
+from opmatrix.errors import SanitizeError
+from opmatrix.project.paths import Paths
+from opmatrix.spec import (
+    Attribute,
+    Case,
+    Dims,
+    FromKernel,
+    Input,
+    Model,
+    OnnxOp,
+    OpSpec,
+    Output,
+    Random,
+    SameAs,
+    Tolerance,
+    Values,
+)
+from opmatrix.stages import codegen, races
+from opmatrix.testdata import drawn_cases
+from tests.support.projects import ROOT, with_reference
+
+pytestmark = [pytest.mark.compile, pytest.mark.slow]
+
+EXACT = {"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}}
+KERNEL = """\
+#pragma once
+#include <cstdint>
+#include <vector>
+#include "opmatrix/check.h"
+#include "opmatrix/parallel.h"
+#include "opmatrix/tensor_view.h"
+
+namespace opmatrix::twice {
+template <typename T>
+void twice(TensorView<const T> x, TensorView<T> y) {
+  KERNEL_CHECK(x.rank() < 5, "twice: x has ", x.rank(), " axes");
+  std::int64_t done = 0;
+  // before
+  parallel_for(0, x.numel(), 64, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y.data[i] = x.data[i] + x.data[i];
+    // within
+  });
+  // after
+}
+}  // namespace opmatrix::twice
+"""
+
+
+def sized(name: str, *shape: int) -> Case:
+    return Case(name=name, inputs={"x": Random(shape=shape)})
+
+
+def operator(kernel: str) -> Operator:
+    spec = OpSpec(
+        name="twice",
+        summary="Twice the input.",
+        torch=None,
+        onnx=OnnxOp(domain="test.domain", op_type="Twice"),
+        types={"T": ("float32", "float64")},
+        inputs=(Input(name="x", type="T", dims=("...",)),),
+        outputs=(Output(name="y", type="T", shape=SameAs(input="x")),),
+        tolerances=EXACT,
+        kernel=kernel,
+    )
+    cases = (sized("plain", 2, 3), sized("scalar"), sized("empty", 0, 3), sized("large", 100, 30))
+    types = ("float32", "float64")
+    return Operator(spec=spec, models=tuple(Model(name=t, types={"T": t}, cases=cases) for t in types))
+
+
+@pytest.fixture
+def tried(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """Return a function from a kernel to the record of the stage."""
+    layout = with_reference(tmp_path, "twice", "def twice(x): return x + x")
+    shutil.copytree(ROOT / "native", layout.native)
+
+    def tried(kernel: str) -> dict[str, str]:
+        return sanitized(layout, operator(kernel))
+
+    return tried
+
+
+def sanitized(layout: Paths, of: Operator) -> dict[str, str]:
+    codegen.run(layout, of)
+    drawn_cases.write(layout.drawn_inputs(of.name), [])
+    races.run(layout, of)
+    found: dict[str, str] = json.loads(layout.races_record(of.name).read_text())
+    return found
+
+
+def test_a_kernel_without_a_race(tried: Callable[[str], dict[str, str]]) -> None:
+    """The calls that split their work are counted: of others nothing is known about the kernel's own threads."""
+    detail = "10 calls in 4 threads, 4 of them split by parallel_for"
+    assert tried(KERNEL) == {"outcome": "verified", "detail": detail}
+
+
+BUFFER = """\
+static std::vector<T> shared(1 << 19);
+  for (std::int64_t i = 0; i < x.numel(); ++i) shared[i] = x.data[i];
+"""
+FAULTS = {
+    "a static buffer": ("// before", BUFFER, 14, "in 4 threads, before any other call"),
+    "a static counter without an effect": ("// before", "static int runs = 0; ++runs;", 13, "in 4 threads, before"),
+    "a table that the first call fills": (
+        "// before", "static bool filled = false; if (!filled) filled = true;", 13, "in 4 threads, before",
+    ),
+    "a sum that the parts of parallel_for share": (
+        "// within", "done += end - begin;", 16, "with the threads of parallel_for",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_race_is_found(tried: Callable[[str], dict[str, str]], fault: str) -> None:
+    old, new, line, phase = FAULTS[fault]
+    with pytest.raises(SanitizeError) as caught:
+        tried(KERNEL.replace(old, new, 1))
+    message = str(caught.value)
+    assert "WARNING: ThreadSanitizer: data race" in message
+    assert f"kernel.h:{line}" in message and "Previous " in message, message  # both stacks
+    assert "Call: " in message and phase in message, message
+
+
+def test_a_result_that_depends_on_other_calls(tried: Callable[[str], dict[str, str]]) -> None:
+    """ThreadSanitizer sees no race between atomic operations; the outputs differ all the same."""
+    line = "static std::atomic<int> runs{0}; if (x.numel() == 6) y.data[0] = ++runs;"
+    with pytest.raises(SanitizeError, match="twice-plain: output 'y' differs at element 0: 5 alone, ") as caught:
+        tried(KERNEL.replace("<vector>", "<atomic>").replace("// after", line))
+    assert "while 4 threads call the kernel" in str(caught.value)
+
+
+def test_a_call_that_the_kernel_refuses_proves_nothing(tried: Callable[[str], dict[str, str]]) -> None:
+    with pytest.raises(SanitizeError, match="refuses what the reference computes: 'twice: x has 2 axes'"):
+        tried(KERNEL.replace("rank() < 5", "rank() < 2"))
+
+
+MIXED = """\
+#pragma once
+#include <cstdint>
+#include "opmatrix/check.h"
+#include "opmatrix/list.h"
+#include "opmatrix/tensor_view.h"
+
+namespace opmatrix::mixed {
+// Each argument has the values that the test gives: what the program reads is what Python wrote.
+template <typename T>
+void mixed(TensorView<const T> x, OptionalView<const std::int64_t> index, List<TensorView<const bool>> more, float a,
+           std::int64_t b, bool c, const char* d, List<float> e, List<std::int64_t> f, List<bool> g, NewTensor<T> taken,
+           TensorView<std::int64_t> count) {
+  if (!index) {
+    KERNEL_CHECK(more.size() == 0, "mixed: more");
+  } else {
+    KERNEL_CHECK(index->data[0] == -2 && more.size() == 2 && more[1].data[0] && more[0].rank() == 2, "mixed: inputs");
+  }
+  KERNEL_CHECK(a == 0.1f && b == (std::int64_t(1) << 40) && c && equal(d, "text"), "mixed: scalars");
+  KERNEL_CHECK(e.size() == 2 && e[1] == 2.5f && f.size() == 1 && f[0] == -3 && g.size() == 2 && g[0] && !g[1], "lists");
+  const std::int64_t sizes[] = {x.numel() / 2};
+  const auto made = taken.make({sizes, 1});
+  for (std::int64_t i = 0; i < made.numel(); ++i) made.data[i] = x.data[i];
+  count.data[0] = x.size(0);
+}
+}  // namespace opmatrix::mixed
+"""
+
+
+def test_every_kind_of_argument(tmp_path: Path) -> None:
+    """The kernel refuses arguments that differ from those of the case."""
+    spec = OpSpec(
+        name="mixed",
+        summary="Takes each kind of argument.",
+        torch=None,
+        onnx=OnnxOp(domain="test.domain", op_type="Mixed"),
+        types={"T": ("float32", "int32")},
+        inputs=(
+            Input(name="x", type="T", dims=("N", "...")),
+            Input(name="index", type="int64", optional=True),
+            Input(name="more", type="bool", variadic=True),
+        ),
+        attributes=(
+            Attribute(name="a", kind="float", default=0.1),
+            Attribute(name="b", kind="int", default=1 << 40),
+            Attribute(name="c", kind="bool", default=True),
+            Attribute(name="d", kind="string", default="text"),
+            Attribute(name="e", kind="floats", default=(math.inf, 2.5)),
+            Attribute(name="f", kind="ints", default=(-3,)),
+            Attribute(name="g", kind="bools", default=(True, False)),
+        ),
+        outputs=(
+            Output(name="taken", type="T", shape=FromKernel(rank=1)),
+            Output(name="count", type="int64", shape=Dims(dims=(1,))),
+        ),
+        tolerances=EXACT,
+        kernel=MIXED,
+    )
+    index = Random(shape=(2,), specials={0: -2})
+    more = (Random(shape=(1, 2)), Values(values=(True,)))
+    cases = (Case(name="all", inputs={"x": Random(shape=(4, 3)), "index": index, "more": more}),)
+    alone = (Case(name="one", inputs={"x": Random(shape=(5,))}),)
+    models = (Model(name="m", types={"T": "int32"}, cases=cases), Model(name="n", types={"T": "float32"}, cases=alone))
+    reference = """
+import numpy as np
+def mixed(x, index, more, *, a, b, c, d, e, f, g):
+    return x.ravel()[:x.size // 2], np.array([len(x)])
+"""
+    layout = with_reference(tmp_path, "mixed", reference)
+    shutil.copytree(ROOT / "native", layout.native)
+    found = sanitized(layout, Operator(spec=spec, models=models))
+    assert found["detail"] == "4 calls in 4 threads, 0 of them split by parallel_for"

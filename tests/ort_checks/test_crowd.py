@@ -1,0 +1,121 @@
+"""Runs in several threads of one session: differences and errors are found, and few outputs are in memory at once."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import tracemalloc
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from opmatrix.ort_checks import crowd
+from opmatrix.ort_checks.crowd import run_concurrently
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.compare import Comparison
+
+pytestmark = pytest.mark.ort
+
+
+class Twice:
+    """A session that computes 2 x, with a fault where a test overrides `after`."""
+
+    def run(self, names: None, feed: Mapping[str, Array]) -> Sequence[Array]:
+        return [self.after(np.add(feed["x"], feed["x"]))]
+
+    def after(self, y: Array) -> Array:
+        return y
+
+
+class SharedBuffer(Twice):
+    """Writes the last element of an output to a buffer that all calls share, and reads it when another call began."""
+
+    def __init__(self) -> None:
+        self.buffer, self.calls, self.called = 0.0, 0, threading.Condition()
+
+    def after(self, y: Array) -> Array:
+        with self.called:
+            self.buffer = y.flat[-1]
+            self.calls = mine = self.calls + 1
+            self.called.notify_all()
+            self.called.wait_for(lambda: self.calls != mine, timeout=0.05)
+            y.flat[-1] = self.buffer
+        return y
+
+
+class Counting(Twice):
+    """Gives another output in each run."""
+
+    def __init__(self) -> None:
+        self.runs = itertools.count()
+
+    def after(self, y: Array) -> Array:
+        y += next(self.runs)
+        return y
+
+
+class Refusing(Twice):
+    """Fails where another call runs."""
+
+    def __init__(self) -> None:
+        self.running = threading.Lock()
+
+    def after(self, y: Array) -> Array:
+        if not self.running.acquire(blocking=False):
+            raise RuntimeError("busy")
+        time.sleep(0.001)
+        self.running.release()
+        return y
+
+
+def feeds(*shapes: tuple[int, ...]) -> dict[str, dict[str, Array]]:
+    return {f"case_{n}": {"x": np.full(shape, n + 1.0)} for n, shape in enumerate(shapes)}
+
+
+def test_a_session_without_a_fault() -> None:
+    assert run_concurrently(Twice(), feeds((2, 3), (0,), (), (40, 5))) == {}
+
+
+def test_a_shared_buffer_behind_the_first_part_that_is_compared() -> None:
+    """The index is that of the whole output, although parts of it are compared."""
+    tried = (run_concurrently(SharedBuffer(), feeds((3, 500_000), (3, 500_000))) for _ in range(20))
+    large = next(found for of_run in tried for found in of_run.values())
+    assert isinstance(large, Comparison)
+    assert (large.worst, large.first) == ((2, 499_999), (2, 499_999))
+    assert {large.expected, large.actual} == {"2.0", "4.0"}
+
+
+def test_an_error_among_threads_and_not_alone() -> None:
+    assert set(run_concurrently(Refusing(), feeds((2,), (3,))).values()) == {"busy"}
+
+
+def test_a_feed_that_fails_alone_is_left_out() -> None:
+    class Odd(Twice):
+        def after(self, y: Array) -> Array:
+            if y.size % 2:
+                raise RuntimeError("odd")
+            return y
+
+    assert run_concurrently(Odd(), feeds((3,), (2,))) == {}
+    assert run_concurrently(Odd(), feeds((3,))) == {}
+
+
+def test_a_large_case_takes_the_memory_of_four_copies_at_most() -> None:
+    """100 MB of outputs: one run alone and one of each of two threads, whether they differ or not."""
+    size = 100_000_000
+    feed = feeds((1000, size // 8 // 1000))
+    for session in (Twice(), Counting()):
+        tracemalloc.start()
+        try:
+            run_concurrently(session, feed)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert 2 * size < peak < 4 * size, f"{peak / size:.1f} copies"
+
+
+@pytest.mark.parametrize(("size", "threads"), [(0, 4), (1 << 26, 4), (1 << 27, 2), (1 << 40, 2)])
+def test_large_outputs_run_in_fewer_threads(size: int, threads: int) -> None:
+    assert crowd._threads(size) == threads

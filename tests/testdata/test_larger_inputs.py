@@ -1,0 +1,96 @@
+"""Inputs made larger: along which axes, and that what the reference refuses is not used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance
+from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.case_arrays import case_arrays
+from opmatrix.testdata.larger_inputs import ENOUGH, enlarge, growing, large_pair
+from opmatrix.testdata.numpy_reference import Reference
+from tests.support.projects import with_reference
+
+SPEC = OpSpec(
+    name="grown",
+    summary="Sums rows.",
+    torch=None,
+    onnx=OnnxOp(domain="test.domain", op_type="Grown"),
+    inputs=(
+        Input(name="x", type="float32", dims=("N", "C", "...")),
+        Input(name="weight", type="float32", dims=("C", "C"), optional=True),
+        Input(name="like", type="float32", same_as="x"),
+        Input(name="free", type="int64"),
+    ),
+    outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),),
+    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
+)
+CASE = Case(
+    name="plain",
+    inputs={
+        "x": Random(shape=(2, 3, 4)),
+        "weight": Random(shape=(3, 3)),
+        "like": Random(shape=(2, 3, 4)),
+        "free": Random(shape=(5,)),
+    },
+)
+MODEL = Model(name="plain", cases=(CASE,))
+
+
+def grown(root: Path, reference: str) -> list[Array]:
+    layout = with_reference(root, "grown", f"import numpy as np\ndef grown(x, weight, like, free):\n    {reference}\n")
+    return [*enlarge(SPEC, MODEL, CASE, case_arrays(SPEC, MODEL, CASE), Reference(layout, SPEC))][-1]
+
+
+def test_axes_of_one_name_grow_together() -> None:
+    assert [dict(axes) for axes in growing(SPEC)] == [
+        {"x": (0,), "like": (0,)},
+        {"x": (1,), "weight": (0, 1), "like": (1,)},
+        {"x": (2,), "like": (2,)},
+        {"free": (0,)},
+    ]
+
+
+def test_the_first_size_that_the_reference_takes_grows(tmp_path: Path) -> None:
+    x, weight, like, free = grown(tmp_path, "return x.sum((1, 2))")
+    assert x.shape == like.shape and x.shape[1:] == (3, 4) and x.size + like.size >= ENOUGH
+    assert weight.shape == (3, 3) and free.shape == (5,)
+    before = case_arrays(SPEC, MODEL, CASE)[0]
+    np.testing.assert_array_equal(x[:: len(x) // 2], before)  # repeated in order
+
+
+@pytest.mark.parametrize("limit", ["len(x) == 2 and x.shape[1] == 3", "x.size < 30 and weight.size < 10"])
+def test_what_the_reference_refuses_is_not_used(tmp_path: Path, limit: str) -> None:
+    x, weight, _, free = grown(tmp_path, f"assert {limit}; return x.reshape(len(x), -1).sum(1)")
+    assert x.shape[:2] == (2, 3) and weight.shape == (3, 3)
+    assert free.size >= ENOUGH or x.size >= ENOUGH // 4
+
+
+def test_a_slow_reference_ends_it(tmp_path: Path) -> None:
+    slow = "sum(i * i for i in range(200_000)); return x.sum((1, 2))"
+    assert grown(tmp_path, slow)[0].shape == (8, 3, 4)
+
+
+def pair(root: Path, reference: str) -> list[list[Array]]:
+    layout = with_reference(root, "grown", f"import numpy as np\ndef grown(x, weight, like, free):\n    {reference}\n")
+    return large_pair(SPEC, MODEL, CASE, case_arrays(SPEC, MODEL, CASE), Reference(layout, SPEC))
+
+
+def test_two_inputs_with_other_values_in_the_same_places(tmp_path: Path) -> None:
+    first, second = pair(tmp_path, "return x.sum((1, 2))")
+    np.testing.assert_array_equal(first[0].ravel(), second[0].ravel()[::-1])
+    np.testing.assert_array_equal(first[3], second[3])  # indices stay where they are
+    assert second[0].flags.c_contiguous
+
+
+def test_two_sizes_where_the_reference_refuses_other_values(tmp_path: Path) -> None:
+    begin = float(case_arrays(SPEC, MODEL, CASE)[0].flat[0])
+    first, second = pair(tmp_path, f"assert abs(x.flat[0] - {begin}) < 1e-6; return x.sum((1, 2))")
+    assert first[0].size > second[0].size > 24 and first[0].flat[0] == second[0].flat[0]
+
+
+def test_nothing_where_the_reference_refuses_all_that_is_larger(tmp_path: Path) -> None:
+    assert pair(tmp_path, "assert x.size < 30 and weight.size < 10 and free.size < 6; return x.sum((1, 2))") == []
