@@ -64,7 +64,7 @@ WEAK = {
     ),
     "attribute": (
         "if power > 2: raise ValueError('too much')\n        return x",
-        r"attribute 'power': 2 values beside the cases', fewer than 8\. Widen minimum, maximum or allowed",
+        r"attribute 'power': 2 values that no case has, fewer than 8\. Widen minimum, maximum or allowed",
     ),
 }
 

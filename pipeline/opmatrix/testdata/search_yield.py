@@ -70,7 +70,7 @@ def _weak(operator: Operator, tried: list[DrawnCase], new: int, attributes: Mapp
         wanted = VALUES if others >= VALUES else (others + 1) // 2  # the reference may refuse some
         if attributes[attribute.name] < wanted:
             yield (
-                f"attribute {attribute.name!r}: {many(attributes[attribute.name], 'value')} beside the cases', fewer "
+                f"attribute {attribute.name!r}: {many(attributes[attribute.name], 'value')} that no case has, fewer "
                 f"than {wanted}. Widen minimum, maximum or allowed, or correct them where the reference refuses values "
                 "that they allow"
             )
