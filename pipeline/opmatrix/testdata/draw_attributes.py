@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis.strategies import DrawFn
 
-from opmatrix.declaration.declared_sizes import checked_axes, expressions
+from opmatrix.declaration.declared_sizes import checked_axes, expressions, size_items
 from opmatrix.declaration.size_expressions import parse, subtracts, terms
 from opmatrix.declaration.size_rules import axes, once, size_attributes
 from opmatrix.declaration.torch_signature import as_float32, attribute_values
@@ -36,7 +36,8 @@ def attributes(draw: DrawFn, frame: Frame) -> dict[str, AttributeValue]:
     for attribute in changed:
         if how == _TOGETHER and pick(draw, (False, True)):
             continue
-        found[attribute.name] = _value(draw, attribute, found[attribute.name], frame.operator.models)
+        fixed = attribute.name in size_items(spec)
+        found[attribute.name] = _value(draw, attribute, found[attribute.name], frame.operator.models, fixed=fixed)
     return found
 
 
@@ -96,13 +97,16 @@ def _defaults(spec: OpSpec) -> Model:
     return Model(name="defaults", cases=())
 
 
-def _value(draw: DrawFn, attribute: Attribute, base: AttributeValue, models: Sequence[Model]) -> AttributeValue:
+def _value(
+    draw: DrawFn, attribute: Attribute, base: AttributeValue, models: Sequence[Model], *, fixed: bool
+) -> AttributeValue:
     seen = tuple(m.attributes[attribute.name] for m in models if attribute.name in m.attributes)
     if not isinstance(base, tuple):
         others = [value for value in candidates(attribute, seen) if value != base]
         return pick(draw, others or [base])  # type: ignore[no-any-return]
-    # The elements of one list in another order; independent elements; rarely another length, which nothing declares.
-    how = pick(draw, ("order", "elements", "order", "elements", "elements", "order", "elements", "length"))
+    # The elements of one list in another order; independent elements; rarely another length, if nothing declares it.
+    kinds = ("order", "elements", "order", "elements", "elements", "order", "elements", "length")
+    how = pick(draw, kinds[:-1] if fixed else kinds)
     whole = pick(draw, [*dict.fromkeys((base, *seen))])
     if how == "order":
         left = [*whole]
