@@ -19,9 +19,9 @@ from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.spec import AttributeValue, Case, Input, Model, OpSpec, given, shape_of
 
-SMALL = (2, 1, 0, 3, 4, 1, 5, 6, 7, 13, 0)
-# Small ones four times as often as those around powers of two, which vector registers and blocks have.
-SIZES = SMALL * 4 + (
+SMALL = (2, 1, 0, 3, 4, 2, 1, 5, 6, 7, 13, 0)
+# Small ones more often than those around powers of two, which vector registers and blocks have.
+SIZES = SMALL * 6 + (
     8, 9, 10, 11, 12, 14, 15, 16, 17, 19, 20, 23, 24, 25, 29, 31, 32, 33, 47, 48, 49, 63, 64, 65, 97, 127, 128, 129,
     140, 255, 256, 257,
 )  # fmt: skip

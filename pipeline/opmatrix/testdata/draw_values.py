@@ -17,7 +17,7 @@ from opmatrix.testdata.draw_frame import Frame, nested, pick
 from opmatrix.testdata.draw_ties import tied
 
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "expanded", "flipped")
-SPECIALS = 3  # per tensor, at most
+SPECIALS = 5  # per tensor, at most
 
 
 def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:
