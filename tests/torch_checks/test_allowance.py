@@ -44,7 +44,7 @@ def problem(function: Callable[[Array], Array], x: Array, off: float) -> str:
 
     from opmatrix.torch_checks.property_test import KernelCheck
 
-    def exact(given: Any, attributes: Any) -> tuple[Array, ...]:
+    def exact(given: Any, attributes: Any, *, precision: str = "") -> tuple[Array, ...]:
         return (function(given[0].astype(np.longdouble)).astype(np.float64),)
 
     def kernel(x: torch.Tensor) -> torch.Tensor:
