@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from opmatrix.declaration.declared_sizes import checked_axes, size_items
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.size_expressions import terms
+from opmatrix.declaration.size_rules import axes, has_further
 from opmatrix.errors import many
-from opmatrix.spec import Attribute, Case, Input, given, shape_of
-from opmatrix.testdata.declared_shapes import SIZES
+from opmatrix.spec import Attribute, Case, Input, OpSpec, given, shape_of
+from opmatrix.testdata.declared_shapes import FURTHER_AXES, SIZES
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 
 NEW_SHAPES = 30
@@ -66,7 +68,7 @@ def _weak(operator: Operator, tried: list[DrawnCase], new: int, attributes: Mapp
         )
     for attribute in operator.spec.attributes:
         seen = _seen(operator, attribute)
-        others = _range(attribute) - len(seen)
+        others = _range(operator.spec, attribute) - len(seen)
         wanted = VALUES if others >= VALUES else (others + 1) // 2  # the reference may refuse some
         if attributes[attribute.name] < wanted:
             yield (
@@ -99,6 +101,14 @@ def _any_rank(part: Input) -> bool:
     return "..." in part.dims if part.dims is not None else part.same_as is None
 
 
+def _most_axes(spec: OpSpec, name: str) -> int:
+    """Return the largest number of axes of an input that the search draws."""
+    part = next(part for part in spec.inputs if part.name == name)
+    if part.same_as is not None:
+        return _most_axes(spec, part.same_as)
+    return len(axes(part)) + (FURTHER_AXES if has_further(part) else 0)
+
+
 def _seen(operator: Operator, attribute: Attribute) -> set[Any]:
     values = [attribute.default, *(model.attributes.get(attribute.name) for model in operator.models)]
     return {value for value in values if value is not None}
@@ -108,9 +118,15 @@ def _new_values(operator: Operator, attribute: Attribute, accepted: list[DrawnCa
     return {one.model.attributes.get(attribute.name) for one in accepted} - _seen(operator, attribute) - {None}
 
 
-def _range(attribute: Attribute) -> int:
+def _range(spec: OpSpec, attribute: Attribute) -> int:
     """Return how many values the declaration allows, at most 10^6; 0 for any string, because none is drawn."""
     kind, low, high = attribute.kind, attribute.minimum, attribute.maximum
+    ranks = [_most_axes(spec, name) for name, at in checked_axes(spec) if at == attribute.name]
+    if ranks:  # an axis, from both ends
+        return 2 * min(ranks)
+    if kind == "ints" and attribute.name in size_items(spec) and low is not None and high is not None:
+        values: int = (math.floor(high) - math.ceil(low) + 1) ** size_items(spec)[attribute.name]
+        return min(10**6, values)
     if attribute.allowed is not None:
         return len(attribute.allowed)
     if kind in ("string", "strings", "tensor"):

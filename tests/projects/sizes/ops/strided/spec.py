@@ -14,8 +14,8 @@ SPEC = OpSpec(
         Input(name="factors", type="float32", dims=("L", "L")),
         Input(name="counts", type="int64", dims=("P + 1",)),
         Input(name="pads", type="int64", dims=("2*R",), optional=True),
-        Input(name="first", type="float32", dims=("Q",), optional=True),
-        Input(name="second", type="float32", dims=(3, "Q"), optional=True),
+        Input(name="first", type="float32", dims=("Q",), optional=True, no_effect="only its size counts"),
+        Input(name="second", type="float32", dims=(3, "Q"), optional=True, no_effect="only its size counts"),
     ),
     attributes=(
         Attribute(name="dim", kind="int", default=-1),

@@ -22,7 +22,9 @@ SPEC = OpSpec(
             values=ValueRule(allowed=(0, 1, 4)),
         ),
     ),
-    attributes=(Attribute(name="limit", kind="float", default=1.0, minimum=0.0, doc="of the weights"),),
+    attributes=(
+        Attribute(name="limit", kind="float", default=1.0, minimum=0.0, doc="of the weights", no_effect="only a limit"),
+    ),
     outputs=(Output(name="y", type="float64", shape=Dims(dims=("S", "C")), doc="the sums"),),
     tolerances={"custom": {"float64": Tolerance(rtol=1e-12, atol=1e-12)}},
 )  # fmt: skip
