@@ -25,6 +25,8 @@ def check(expected: Sequence[ExpectedModel], generated: GeneratedModules) -> Non
         return  # the derived lowering writes all attributes
     recorded: dict[str, tuple[NodeProto, ...]] = {}
     for attribute in expected[0].spec.attributes:
+        if len({repr(attribute_values(one.spec, one.model)[attribute.name]) for one in expected}) > 1:
+            continue  # a case has another value: the verdict names an argument that is dropped
         same: list[AttributeValue] = []
         if any(not alike for alike in _compared(attribute, expected, generated, recorded, same)) or not same:
             continue
