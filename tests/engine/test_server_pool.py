@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -40,6 +41,10 @@ def entry(arguments: Sequence[str]) -> int:
         print(sorted(int(d.name) for d in Path("/proc/self/fd").iterdir())[:-1], os.getpid() == os.getpgid(0))
     if what == "sleep":
         time.sleep(20)
+    if what == "start":  # as ninja starts a compiler: in a group of its own
+        started = subprocess.Popen(["sleep", "20"], process_group=0)
+        Path(rest[0]).write_text(str(started.pid))
+        started.wait()
     if what == "say":
         print(*rest)
         print(os.environ.get("COLUMNS"), os.environ["OMP_NUM_THREADS"], Path.cwd())
@@ -132,6 +137,21 @@ def test_the_end_of_a_server_leaves_the_one_that_another_thread_has_started(pool
     thread.join()
     assert raised and pool._clients["any"] is started
     before.requests.close()
+
+
+def test_a_server_that_is_killed_leaves_no_process(pool: Pool, tmp_path: Path, server: str | None) -> None:
+    started = tmp_path / "started"
+
+    def kill() -> None:
+        wait_for(lambda: started.is_file() and started.read_text() != "")
+        os.kill(pool._clients[server or "light"].process, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(ServerError, match="server ended while the step ran"):
+        pool.run(["start", str(started)], server=server, log=tmp_path / "log", seconds=10)
+    killer.join()
+    assert not Path(f"/proc/{started.read_text()}/exe").exists()  # of a zombie there is no program
 
 
 def test_servers_hold_the_lock(pool: Pool, tmp_path: Path, server: str | None) -> None:

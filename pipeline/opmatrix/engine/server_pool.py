@@ -20,6 +20,7 @@ from opmatrix.engine.server_main import ENVIRONMENT
 from opmatrix.engine.step_process import Entry, find_entry, warm_up
 from opmatrix.environments.reexec import python_path
 from opmatrix.errors import OpmatrixError
+from opmatrix.processes import kill_session
 from opmatrix.project.paths import Paths
 
 # The server of steps without a set of imports. It is a fork of doit itself, which has imported what they need.
@@ -105,8 +106,10 @@ class Pool:
                 os.close(writing)
             if ending := answer.read():
                 return Ending(**json.loads(ending))
+        kill_session(client.process)  # ninja and compilers would write into the build of the next run
         if self._clients.get(name) is client:  # else another thread has started a new server
             del self._clients[name]
+            client.requests.close()
         raise ServerError(f"the {name} server ended while the step ran. Log: {client.log}. Run doit again")
 
     def close(self) -> None:
