@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from opmatrix.engine.server_pool import Pool, ServerError
+from opmatrix.engine.server_pool import Ending, Pool, ServerError
 from opmatrix.project.paths import Paths
 from opmatrix.step_log import capture_stdout, last_running, now_running, read_log
 from tests.incremental.conftest import wait_for
@@ -152,6 +154,39 @@ def test_a_server_that_is_killed_leaves_no_process(pool: Pool, tmp_path: Path, s
         pool.run(["start", str(started)], server=server, log=tmp_path / "log", seconds=10)
     killer.join()
     assert not Path(f"/proc/{started.read_text()}/exe").exists()  # of a zombie there is no program
+
+
+def test_steps_of_other_servers_end_after_the_light_one_was_killed(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second fork of doit would hold the pipe of a step that another thread starts at the same time."""
+    pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=10)
+    endings, starts, goes_on, send = list[Ending](), threading.Event(), threading.Event(), socket.send_fds
+
+    def send_later(*arguments: Any) -> int:
+        starts.set()
+        goes_on.wait(10)
+        return send(*arguments)
+
+    def work() -> None:
+        endings.append(pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=10))
+
+    os.kill(pool._clients["light"].process, signal.SIGKILL)
+    with pytest.raises(ServerError):
+        pool.run(["nothing"], server=None, log=tmp_path / "lost", seconds=10)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "send_fds", send_later)
+        thread = threading.Thread(target=work)
+        thread.start()
+        starts.wait(10)
+        pool.prepare()
+        goes_on.set()
+        thread.join(timeout=5)
+    done = [ending.done for ending in endings]
+    assert pool.run(["nothing"], server=None, log=tmp_path / "again", seconds=10).done
+    pool.close()
+    thread.join()
+    assert done == [True]
 
 
 def test_servers_hold_the_lock(pool: Pool, tmp_path: Path, server: str | None) -> None:

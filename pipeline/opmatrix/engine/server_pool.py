@@ -23,7 +23,7 @@ from opmatrix.errors import OpmatrixError
 from opmatrix.processes import kill_session
 from opmatrix.project.paths import Paths
 
-# The server of steps without a set of imports. It is a fork of doit itself, which has imported what they need.
+# The server of steps without a set of imports. First it is a fork of doit itself, which has imported what they need.
 LIGHT = "light"
 
 
@@ -69,10 +69,13 @@ class Pool:
         self._clients: dict[str, _Client] = {}
         self._starting: dict[str, threading.Lock] = {}
         self._importing: set[int] = set()
+        self._prepared = False
 
     def prepare(self) -> None:
-        """Fork the light server, once, before other threads start, whose locks the fork would copy."""
-        if LIGHT not in self._clients:
+        """Fork the light server, once, before other threads start: the fork would copy their locks, and the pipes of
+        their steps, whose end they would never read. If it ends, `run` starts another program instead."""
+        if not self._prepared:
+            self._prepared = True
             self._clients[LIGHT] = self._fork()
 
     def run(
