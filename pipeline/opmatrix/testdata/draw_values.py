@@ -19,6 +19,7 @@ SPECIALS = 3  # per tensor, at most
 
 
 def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:
+    """Return a description of one tensor of an input."""
     if is_parameter(part):
         return _parameter(draw, frame, part, dtype, shape)
     if dtype == "string":
