@@ -1,9 +1,10 @@
-"""Find the child processes of a process and their memory in Linux's /proc, and kill a process group."""
+"""Find the child processes of a process and their memory in Linux's /proc; kill a process group or a session."""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,3 +42,29 @@ def kill_group(process: int) -> None:
     """Kill the process group that a process leads."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
+
+
+def kill_session(leader: int, *, seconds: float = 5) -> None:
+    """Kill all processes of the session of `leader`, which may have ended, and wait until they have ended too.
+
+    A process whose parent ends stays in its session, in whatever group it is: ninja gives each compiler one of its own.
+    """
+    deadline = time.monotonic() + seconds
+    while (left := _session(leader)) and time.monotonic() < deadline:
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def _session(leader: int) -> list[int]:
+    """Return the processes of a session that run."""
+    found: list[int] = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):  # the process has ended
+                # After the name in parentheses: state, parent, group, session (proc(5)).
+                state, _, _, session, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(session) == leader and state not in "ZX":
+                    found.append(int(folder.name))
+    return found

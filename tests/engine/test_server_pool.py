@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from opmatrix.engine.server_pool import Pool, ServerError
+from opmatrix.engine.server_pool import Ending, Pool, ServerError
 from opmatrix.project.paths import Paths
 from opmatrix.step_log import capture_stdout, last_running, now_running, read_log
 from tests.incremental.conftest import wait_for
@@ -40,6 +43,10 @@ def entry(arguments: Sequence[str]) -> int:
         print(sorted(int(d.name) for d in Path("/proc/self/fd").iterdir())[:-1], os.getpid() == os.getpgid(0))
     if what == "sleep":
         time.sleep(20)
+    if what == "start":  # as ninja starts a compiler: in a group of its own
+        started = subprocess.Popen(["sleep", "20"], process_group=0)
+        Path(rest[0]).write_text(str(started.pid))
+        started.wait()
     if what == "say":
         print(*rest)
         print(os.environ.get("COLUMNS"), os.environ["OMP_NUM_THREADS"], Path.cwd())
@@ -132,6 +139,54 @@ def test_the_end_of_a_server_leaves_the_one_that_another_thread_has_started(pool
     thread.join()
     assert raised and pool._clients["any"] is started
     before.requests.close()
+
+
+def test_a_server_that_is_killed_leaves_no_process(pool: Pool, tmp_path: Path, server: str | None) -> None:
+    started = tmp_path / "started"
+
+    def kill() -> None:
+        wait_for(lambda: started.is_file() and started.read_text() != "")
+        os.kill(pool._clients[server or "light"].process, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(ServerError, match="server ended while the step ran"):
+        pool.run(["start", str(started)], server=server, log=tmp_path / "log", seconds=10)
+    killer.join()
+    assert not Path(f"/proc/{started.read_text()}/exe").exists()  # of a zombie there is no program
+
+
+def test_steps_of_other_servers_end_after_the_light_one_was_killed(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second fork of doit would hold the pipe of a step that another thread starts at the same time."""
+    pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=10)
+    endings, starts, goes_on, send = list[Ending](), threading.Event(), threading.Event(), socket.send_fds
+
+    def send_later(*arguments: Any) -> int:
+        starts.set()
+        goes_on.wait(10)
+        return send(*arguments)
+
+    def work() -> None:
+        endings.append(pool.run(["nothing"], server="any", log=tmp_path / "log", seconds=10))
+
+    os.kill(pool._clients["light"].process, signal.SIGKILL)
+    with pytest.raises(ServerError):
+        pool.run(["nothing"], server=None, log=tmp_path / "lost", seconds=10)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "send_fds", send_later)
+        thread = threading.Thread(target=work)
+        thread.start()
+        starts.wait(10)
+        pool.prepare()
+        goes_on.set()
+        thread.join(timeout=5)
+    done = [ending.done for ending in endings]
+    assert pool.run(["nothing"], server=None, log=tmp_path / "again", seconds=10).done
+    pool.close()
+    thread.join()
+    assert done == [True]
 
 
 def test_servers_hold_the_lock(pool: Pool, tmp_path: Path, server: str | None) -> None:

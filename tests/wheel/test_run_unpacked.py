@@ -1,6 +1,6 @@
 """The process that runs an unpacked wheel: how it ends is one sentence, and at a limit it is stopped. Its cases.
 
-The programs here stand for `opmatrix.wheel.use_unpacked`, so that no wheel is built.
+The programs here replace `opmatrix.wheel.use_unpacked`, so that no wheel is built.
 """
 
 from __future__ import annotations

@@ -37,9 +37,8 @@ _POLL = 0.05  # seconds between two checks of the child while it sends nothing
 _LENGTH = 8  # bytes of the length before each message
 
 Result = tuple[str, Operator | None, list[str]]  # the folder, and the operator or its mistakes
-Marks = tuple[
-    tuple[int, int, int] | None, ...
-]  # inode, size and time of spec.py and of cases.py, None for a missing one
+# Inode, size and time of spec.py and of cases.py, None for a missing one.
+Marks = tuple[tuple[int, int, int] | None, ...]
 
 # The operators at which a child died, by their folders, as their files were then.
 _deaths: dict[Path, tuple[Marks, Result]] = {}

@@ -20,9 +20,10 @@ from opmatrix.engine.server_main import ENVIRONMENT
 from opmatrix.engine.step_process import Entry, find_entry, warm_up
 from opmatrix.environments.reexec import python_path
 from opmatrix.errors import OpmatrixError
+from opmatrix.processes import kill_session
 from opmatrix.project.paths import Paths
 
-# The server of steps without a set of imports. It is a fork of doit itself, which has imported what they need.
+# The server of steps without a set of imports. First it is a fork of doit itself, which has imported what they need.
 LIGHT = "light"
 
 
@@ -68,10 +69,13 @@ class Pool:
         self._clients: dict[str, _Client] = {}
         self._starting: dict[str, threading.Lock] = {}
         self._importing: set[int] = set()
+        self._prepared = False
 
     def prepare(self) -> None:
-        """Fork the light server, once, before other threads start, whose locks the fork would copy."""
-        if LIGHT not in self._clients:
+        """Fork the light server, once, before other threads start: the fork would copy their locks, and the pipes of
+        their steps, whose end they would never read. If it ends, `run` starts another program instead."""
+        if not self._prepared:
+            self._prepared = True
             self._clients[LIGHT] = self._fork()
 
     def run(
@@ -105,8 +109,10 @@ class Pool:
                 os.close(writing)
             if ending := answer.read():
                 return Ending(**json.loads(ending))
+        kill_session(client.process)  # ninja and compilers would write into the build of the next run
         if self._clients.get(name) is client:  # else another thread has started a new server
             del self._clients[name]
+            client.requests.close()
         raise ServerError(f"the {name} server ended while the step ran. Log: {client.log}. Run doit again")
 
     def close(self) -> None:

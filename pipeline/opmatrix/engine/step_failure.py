@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,26 +124,11 @@ def leave_verdict(step: Step, failure: StepFailed | StepBlocked) -> None:
     blocked_by = verdict.FailedStep(group=cause.group, name=cause.name) if cause else None
     found: verdict.Found
     if step.lowering and step.cell:
-        found = verdict.Verdict(
-            op=step.operator,
-            lowering=step.lowering,
-            cell=step.cell,
-            outcome="failed",
-            detail=failure.detail,
-            blocked_by=blocked_by,
-        )
+        found = verdict.Verdict(op=step.operator, lowering=step.lowering, cell=step.cell, outcome="failed")
     else:
-        key = step.check or CheckKey(step.operator, step.group)
-        found = verdict.CheckRecord(
-            op=key.op,
-            check=key.check,
-            lowering=key.lowering,
-            torch=key.torch,
-            outcome="failed",
-            detail=failure.detail,
-            blocked_by=blocked_by,
-        )
-    verdict.write(path, found)
+        op, check, lowering, torch = step.check or CheckKey(step.operator, step.group)
+        found = verdict.CheckRecord(op=op, check=check, lowering=lowering, torch=torch, outcome="failed")
+    verdict.write(path, replace(found, detail=failure.detail, blocked_by=blocked_by))
 
 
 def _outcome(path: Path) -> str | None:

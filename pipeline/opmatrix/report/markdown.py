@@ -110,7 +110,7 @@ def _check_table(checks: Sequence[CheckRecord]) -> Iterator[str]:
 
 def _left_out(rows: Sized) -> Iterator[str]:
     if len(rows) > _ROWS:
-        yield f"\n{len(rows)} rows; those in which nothing is wrong are left out. All of them stand in index.html."
+        yield f"\n{len(rows)} rows; those in which nothing is wrong are left out. index.html has all of them."
 
 
 def _field(count: Counter[Outcome] | None) -> str:

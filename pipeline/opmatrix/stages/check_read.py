@@ -107,7 +107,7 @@ def _external_data(proto: ModelProto, path: Path) -> Iterator[Finding]:
     """Yield the first missing file of external data."""
     for tensor in proto.graph.initializer:
         place = next((e.value for e in tensor.external_data if e.key == "location"), "")
-        if place and not os.path.isfile(path.parent / place):  # noqa: PTH113 - Path.is_file raises OSError for a name of 5000 characters
+        if place and not os.path.isfile(path.parent / place):  # noqa: PTH113 - Path.is_file raises for a long name
             yield finding.wrong(
                 "nodes",
                 f"the numbers of {tensor.name!r} are in {place!r}, which does not lie beside the model",

@@ -21,6 +21,7 @@ SPECIALS = 5  # per tensor, at most
 
 
 def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:
+    """Return a description of one tensor of an input."""
     if part.values is not None:
         return _ruled(draw, frame, part, part.values, dtype, shape)
     if is_parameter(part):

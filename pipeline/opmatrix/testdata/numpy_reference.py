@@ -128,7 +128,7 @@ def _types(spec: OpSpec, inputs: Sequence[Argument]) -> dict[str, DType]:
     for part, argument in zip(spec.inputs, inputs, strict=True):
         for array in argument if isinstance(argument, tuple) else () if argument is None else (argument,):
             names.setdefault(part.type, dtype_name(array))
-    return {variable: names[variable] for variable in spec.types if variable in names}  # type: ignore[misc]  # dtype_name returns a str, of the declared dtypes
+    return {variable: names[variable] for variable in spec.types if variable in names}  # type: ignore[misc]  # a dtype_name is a DType
 
 
 def _fits(output: Array, target: np.dtype[Any]) -> bool:
