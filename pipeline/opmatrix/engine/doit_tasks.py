@@ -28,7 +28,7 @@ GROUPS: Mapping[str, str] = {
     "verify": "run every model in ONNX Runtime against the expected outputs",
     "report": "show and write what is known about every cell",
     "probe": "measure which cells are legal, and compare with matrix/cells.py, when asked for",
-    "sanitize": "run libraries under AddressSanitizer and UBSan, kernels under ThreadSanitizer, when asked for",
+    "sanitize": "run all under AddressSanitizer, UBSan and ThreadSanitizer, when asked for",
     "link-wheel": "link the operators that ship into one pair of libraries, when asked for",
     "dist": "build a wheel of verified operators, when asked for; --unverified: of any",
 }
