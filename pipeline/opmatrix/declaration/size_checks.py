@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from opmatrix.declaration.declared_sizes import checked_axes, size_items
 from opmatrix.declaration.size_expressions import Term, subtracts, terms
-from opmatrix.declaration.size_rules import axes, definitions, owners, required, resolved, sources
+from opmatrix.declaration.size_rules import axes, definitions, is_named, owners, required, resolved, sources
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Input, OpSpec
 
@@ -159,7 +159,7 @@ class _Checks:
         if is_required(given):
             return
         for at, dim in axes(given):
-            if not isinstance(dim, str) or not dim.isidentifier() or not self._is_optional(dim):
+            if not isinstance(dim, str) or not is_named(self.spec, dim) or not self._is_optional(dim):
                 continue
             for other in self.spec.inputs[: self.spec.inputs.index(given) + 1]:
                 for axis, size in axes(other):

@@ -14,7 +14,7 @@ from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.size_expressions import terms
-from opmatrix.declaration.size_rules import axes, definitions, has_further
+from opmatrix.declaration.size_rules import axes, definitions, has_further, is_named
 from opmatrix.declaration.torch_signature import DTYPES, attribute_values, dtype_of, is_required
 from opmatrix.declaration.value_rules import known_numbers, names, ruled_inputs
 from opmatrix.errors import DataError
@@ -156,7 +156,7 @@ def _emptied(spec: OpSpec, call: Call, index: int) -> Call | None:
     parts = {part.name: part for part in spec.inputs}
     sized = [axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
     used = {name.name for _, rule in ruled_inputs(spec) for name in names(spec, rule)}
-    size = next((d for _, d in sized[index] if isinstance(d, str) and d.isidentifier() and d not in used), None)
+    size = next((d for _, d in sized[index] if is_named(spec, d) and d not in used), None)
     if size is None:
         return None
     for other, found in enumerate(sized):
@@ -198,7 +198,7 @@ def _wrong_shapes(
         yield "rank", shape[: len(fixed) - 1]
     known = definitions(spec)
     for at, dim in fixed:
-        if isinstance(dim, str) and dim.isidentifier() and known[dim][0] == f"{part.name}.shape[{at}]":
+        if is_named(spec, dim) and known[str(dim)][0] == f"{part.name}.shape[{at}]":
             continue  # every size is right, and another input or no input has to follow
         axis = at % len(shape)
         for size in (shape[axis] + 1, 0):
