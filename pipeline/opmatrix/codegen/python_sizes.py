@@ -11,6 +11,7 @@ from opmatrix.declaration.declared_sizes import divisors, kernel_dims, kernel_na
 from opmatrix.declaration.size_checks import (
     AxisCheck,
     ItemCheck,
+    SameFurther,
     SameShape,
     ShapeCheck,
     SizeCheck,
@@ -77,8 +78,11 @@ class _Code:
     def further(self) -> str:
         part = further_input(self.spec)
         assert part is not None
+        return self.further_of(part)
+
+    def further_of(self, part: Input) -> str:
         front, back = around(part)
-        return f"{part.name}.shape[{front or ''}:{-back if back else ''}]"
+        return f"{self.name(part.name)}.shape[{front or ''}:{-back if back else ''}]"
 
 
 def output_shape(spec: OpSpec, output: Output, like: Input) -> str:
@@ -142,6 +146,10 @@ def _fault(spec: OpSpec, check: SizeCheck) -> Refusal:
             shapes = f"{{tuple({other}.shape)}}, got {{tuple({found}.shape)}}"
             message = f"{given.name} must have the shape of {other}, {shapes}"
             return fault(given, f"{found}.shape != {other}.shape", message)
+        case SameFurther(given=given, other=other):
+            there = python.further_of(other)
+            message = _message(given, python, [f"... = {{tuple({there})}} as in {other.name}"])
+            return fault(given, f"{python.further_of(given)} != {there}", message)
         case ShapeCheck(given=given):
             origins = [
                 f"{term.key} = {{{python(term.key)}}}" + (f" as in {source}" if source else "")

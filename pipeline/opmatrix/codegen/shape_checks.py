@@ -7,7 +7,16 @@ from collections.abc import Iterator, Sequence
 from opmatrix.codegen.cpp import SizeCode, quoted
 from opmatrix.codegen.cpp_checks import Check
 from opmatrix.declaration.declared_sizes import checked_axes, shape_inputs, size_items
-from opmatrix.declaration.size_checks import AxisCheck, ItemCheck, SameShape, ShapeCheck, TieCheck, owner, size_checks
+from opmatrix.declaration.size_checks import (
+    AxisCheck,
+    ItemCheck,
+    SameFurther,
+    SameShape,
+    ShapeCheck,
+    TieCheck,
+    owner,
+    size_checks,
+)
 from opmatrix.declaration.size_expressions import Term
 from opmatrix.declaration.size_rules import axes, has_further, resolved_terms
 from opmatrix.declaration.torch_signature import is_required
@@ -49,6 +58,10 @@ def shape_checks(spec: OpSpec) -> Iterator[Check]:
                 yield _axis(spec, check)
             case SameShape(given=given, other=other):
                 yield _same_shape(spec, given, other)
+            case SameFurther(given=given, other=other):
+                there = code.further_of(other)
+                message = _message(spec, given, shown[given.name], [("...", there, other.name)])
+                yield Check(arguments=[f"{code.further_of(given)} == {there}", *message], guard=_guard(given))
             case ShapeCheck(given=given):
                 conditions = [*_conditions(check, code)]
                 message = _message(spec, given, shown[given.name], _origins(spec, given, check.others, code))

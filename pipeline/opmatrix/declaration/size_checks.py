@@ -68,7 +68,15 @@ class TieCheck:
     axis: int
 
 
-SizeCheck = ItemCheck | AxisCheck | SameShape | ShapeCheck | TieCheck
+@dataclass(frozen=True, kw_only=True)
+class SameFurther:
+    """The "..." of an input has the sizes of that of another one."""
+
+    given: Input
+    other: Input
+
+
+SizeCheck = ItemCheck | AxisCheck | SameShape | SameFurther | ShapeCheck | TieCheck
 
 
 def size_checks(spec: OpSpec) -> Iterator[SizeCheck]:
@@ -91,6 +99,9 @@ class _Checks:
             if given.dims is not None or given.rank is not None:
                 yield from self._sources(given)
                 yield from self._shape(given)
+            if given.further_as is not None:
+                other = next(part for part in self.spec.inputs if part.name == given.further_as)
+                yield SameFurther(given=given, other=other)
             yield from self._axes(given)
             yield from self._ties(given)
 

@@ -13,8 +13,10 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Primit
 from hypothesis.strategies import SearchStrategy
 
 from opmatrix.declaration.load import Operator
+from opmatrix.errors import DataError
 from opmatrix.spec import Model
 from opmatrix.testdata import strategies
+from opmatrix.testdata.declared_shapes import most_of_inputs
 
 EXAMPLES = 200
 
@@ -23,7 +25,7 @@ def collect(operator: Operator, *, examples: int, home: Path, seed: str = "") ->
     """Return at most `examples` models with one case each, the same in every run; hypothesis may write to `home`.
 
     Another `seed` gives others. A model may violate a constraint that is not declared: then reference and kernel
-    must both raise.
+    must both raise. Raises DataError where the declaration allows none.
     """
     found: dict[str, Model] = {}
 
@@ -31,7 +33,15 @@ def collect(operator: Operator, *, examples: int, home: Path, seed: str = "") ->
         found[model.name] = model
         return False
 
-    search(strategies.models(operator), keep, seed=f"{operator.name}{seed}", examples=examples, home=home)
+    try:
+        search(strategies.models(operator), keep, seed=f"{operator.name}{seed}", examples=examples, home=home)
+    except hypothesis.errors.Unsatisfiable as error:
+        if not found:
+            raise DataError(
+                f"{operator.name}: the declaration allows no input that the search can draw, with at most "
+                f"{most_of_inputs(operator.spec)} elements in each. Correct sizes (dims) and rules (values) that "
+                "contradict each other; where numbers in dims need more elements, declare names in their place"
+            ) from error
     return [*found.values()]
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opmatrix.declaration.known_sizes import Known
-from opmatrix.declaration.size_rules import axes, has_further, is_named
+from opmatrix.declaration.size_rules import axes, further, has_further, is_named
 from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
@@ -137,6 +137,13 @@ def _declared_shape(
     if part.dims is None:
         return
     fixed = axes(part)
+    other = next((i for i in spec.inputs if i.name == part.further_as), None)
+    if other and other.name in shapes and len(shape) >= len(fixed) and has_further(part) and has_further(other):
+        wanted = tuple(further(other, shapes[other.name]))
+        if tuple(further(part, shape)) != wanted:
+            yield Mistake(
+                field, f"found shape {shape}, allowed: {part.dims}, where '...' is {wanted} as in {other.name!r}"
+            )
     if len(shape) < len(fixed) or (not has_further(part) and len(shape) > len(fixed)):
         yield Mistake(field, f"found shape {shape}, allowed: {part.dims}")
         return

@@ -51,11 +51,26 @@ def sizes(spec: OpSpec) -> Iterator[Mistake]:
                 "which only inputs that may be absent have; allowed: the rank of a required input, or a name of its own"
             )
             yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, {why}")
+        yield from _shared(spec, index, part)
         yield from _input(spec, part, field)
     yield from _ranks(spec)
     yield from _circles(spec)
     for index, output in enumerate(spec.outputs):
         yield from _rule(spec, output.shape, f"outputs[{index}].shape")
+
+
+def _shared(spec: OpSpec, index: int, part: Input) -> Iterator[Mistake]:
+    """Yield what is wrong with the input that shares the sizes of "..."."""
+    if part.further_as is None:
+        return
+    if FURTHER not in (part.dims or ()):
+        what = f"found {part.further_as!r} at dims={part.dims}"
+        yield Mistake(f"inputs[{index}].further_as", f"{what}, allowed: where dims has '...'")
+    before = [other.name for other in required(spec) if other in spec.inputs[:index] and FURTHER in (other.dims or ())]
+    if part.further_as not in before:
+        yield not_one_of(
+            f"inputs[{index}].further_as", part.further_as, before or ["nothing: no required input before has '...'"]
+        )
 
 
 def _ranks(spec: OpSpec) -> Iterator[Mistake]:
@@ -97,8 +112,7 @@ def _circles(spec: OpSpec) -> Iterator[Mistake]:
 def _needs(spec: OpSpec, part: Input) -> Iterator[str]:
     """Yield the inputs from whose shapes that of an input is computed; a name of a size is of no single input."""
     before = [other.name for other in spec.inputs[: spec.inputs.index(part)]]
-    if part.same_as in before:
-        yield part.same_as
+    yield from (name for name in (part.same_as, part.further_as) if name in before)
     ranks = {other.rank: other.name for other in reversed(spec.inputs)}
     for term in (term for _, dim in axes(part) for term in _terms(dim)):
         if term.kind in ("size", "rank", "product"):
