@@ -10,6 +10,7 @@ from opmatrix.declaration.declared_sizes import checked_axes, shape_inputs, size
 from opmatrix.declaration.size_checks import (
     AxisCheck,
     ItemCheck,
+    OptionalCheck,
     SameFurther,
     SameShape,
     ShapeCheck,
@@ -68,6 +69,10 @@ def shape_checks(spec: OpSpec) -> Iterator[Check]:
                 joined = " && ".join(conditions)
                 for condition in [joined] if len(joined) < 100 else conditions:  # one each where the line is too long
                     yield Check(arguments=[condition, *message], guard=_guard(given))
+            case OptionalCheck(given=given, at=at, dim=dim, names=used, others=others):
+                message = _message(spec, given, shown[given.name], _origins(spec, given, used, code))
+                guard = " ".join(filter(None, map(_guard, (*others, given))))
+                yield Check(arguments=[f"{code.axis(given.name, at)} == {code(dim)}", *message], guard=guard)
             case TieCheck(given=given, at=at, name=name, other=other, axis=axis):
                 own = other is given
                 names = {**shown, other.name: f"{other.name}[0]"} if own else shown

@@ -33,15 +33,13 @@ def collect(operator: Operator, *, examples: int, home: Path, seed: str = "") ->
         found[model.name] = model
         return False
 
-    try:
-        search(strategies.models(operator), keep, seed=f"{operator.name}{seed}", examples=examples, home=home)
-    except hypothesis.errors.Unsatisfiable as error:
-        if not found:
-            raise DataError(
-                f"{operator.name}: the declaration allows no input that the search can draw, with at most "
-                f"{most_of_inputs(operator.spec)} elements in each. Correct sizes (dims) and rules (values) that "
-                "contradict each other; where numbers in dims need more elements, declare names in their place"
-            ) from error
+    search(strategies.models(operator), keep, seed=f"{operator.name}{seed}", examples=examples, home=home)
+    if not found:
+        raise DataError(
+            f"{operator.name}: the declaration allows no input that the search can draw, with at most "
+            f"{most_of_inputs(operator.spec)} elements in each. Correct sizes (dims) and rules (values) that "
+            "contradict each other; where numbers in dims need more elements, declare names in their place"
+        )
     return [*found.values()]
 
 
@@ -83,7 +81,7 @@ def search(
     )
     try:
         return hypothesis.find(strategy, wanted, settings=settings, random=Random(seed))
-    except hypothesis.errors.NoSuchExample:
+    except (hypothesis.errors.NoSuchExample, hypothesis.errors.Unsatisfiable):  # the second: all draws are refused
         return None
 
 

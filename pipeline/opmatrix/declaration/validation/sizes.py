@@ -26,6 +26,7 @@ from opmatrix.declaration.size_rules import (
     has_further,
     is_named,
     is_positive,
+    owners,
     required,
     size_attributes,
     sources,
@@ -127,7 +128,7 @@ def _input(spec: OpSpec, part: Input, field: str) -> Iterator[Mistake]:
             allowed = f"a name, a number from 0 to {GREATEST}, an expression, or '...'"
             yield Mistake(field, f"found {dim!r}, allowed: {allowed}")
         elif isinstance(dim, str) and not dim.isidentifier():
-            yield from expression(spec, dim, field, given=True)
+            yield from expression(spec, dim, field, given=True, also=_of_optional_inputs(spec, part))
         elif isinstance(dim, str) and (why := _why_no_name(spec, dim)):
             yield Mistake(field, f"found {dim!r}, {why}")
         elif (
@@ -195,8 +196,20 @@ def _terms(dim: str | int) -> Sequence[Term]:
         return ()
 
 
-def expression(spec: OpSpec, dim: str | int, field: str, *, given: bool = False) -> Iterator[Mistake]:
-    """Yield the mistakes of one size expression; `given` is whether it is the size of an input."""
+def _of_optional_inputs(spec: OpSpec, part: Input) -> Sequence[str]:
+    """Return the names of sizes that an input that may be absent can use although no required input has them: those of
+    inputs before it, and its own."""
+    if part in required(spec):
+        return ()
+    before = [other.name for other in spec.inputs[: spec.inputs.index(part) + 1]]
+    return [name for name, (owner, _) in owners(spec).items() if owner in before and not _is_given(spec, name)]
+
+
+def expression(
+    spec: OpSpec, dim: str | int, field: str, *, given: bool = False, also: Sequence[str] = ()
+) -> Iterator[Mistake]:
+    """Yield the mistakes of one size expression; `given` is whether it is the size of an input, and `also` are names
+    that it can use besides those that required inputs have."""
     if len(str(dim)) > LONGEST:
         yield Mistake(
             field, f"found {str(dim)[:40]!r} and so on, allowed: an expression of at most {LONGEST} characters"
@@ -211,7 +224,8 @@ def expression(spec: OpSpec, dim: str | int, field: str, *, given: bool = False)
     except SyntaxError:
         words = re.findall(r"[^\W\d]\w*", str(dim))
         found = [Term(key=word, kind="name", of=word) for word in words]
-    unknown = [mistake for term in found if (mistake := _term(spec, term, dim, field, given=given)) is not None]
+    checked = [term for term in found if term.key not in also]
+    unknown = [mistake for term in checked if (mistake := _term(spec, term, dim, field, given=given)) is not None]
     yield from unknown
     if not unknown and (why := why_no_size(dim, is_positive(spec))):
         yield Mistake(field, f"found {dim!r}: {why}")
