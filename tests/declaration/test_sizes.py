@@ -362,6 +362,58 @@ def test_a_name_of_an_attribute_is_its_value_in_an_input_too() -> None:
     assert check.sizes == ((0, "groups"),)
 
 
+SHARING = replace(
+    SPEC,
+    inputs=(
+        Input(name="x", type="float32", dims=("...", "N")),
+        Input(name="index", type="float32", dims=(2, "...", "M"), further_as="x"),
+        Input(name="first", type="float32", dims=("Q",), optional=True),
+        Input(name="second", type="float32", dims=("2*Q + N",), optional=True),
+    ),
+    attributes=(),
+)
+SHARED: list[tuple[dict[str, tuple[int, ...] | None], str]] = [
+    ({}, ""),
+    ({"index": (2, 7, 9, 1)}, "index must have shape (2, ..., M) with ... = (7, 3) as in x, got (2, 7, 9, 1)"),
+    ({"index": (2, 7, 1)}, "index must have shape (2, ..., M) with ... = (7, 3) as in x, got (2, 7, 1)"),
+    ({"x": (5,), "index": (2, 1)}, ""),
+    ({"second": (12,)}, "second must have shape (2*Q + N,) with Q = 4 as in first and N = 5 as in x, got (12,)"),
+    ({"second": None}, ""),
+    ({"first": None, "second": (12,)}, ""),
+]
+
+
+@pytest.mark.parametrize(("changed", "message"), SHARED)
+def test_shared_sizes_and_names_of_optional_inputs(changed: dict[str, tuple[int, ...] | None], message: str) -> None:
+    """The checks of the fake kernel, which has the conditions and the messages of the bindings."""
+    assert not list(sizes(SHARING))
+    shapes = {"x": (7, 3, 5), "index": (2, 7, 3, 0), "first": (4,), "second": (13,)} | changed
+    tensors = {
+        name: None if shape is None else SimpleNamespace(shape=shape, dim=lambda shape=shape: len(shape))
+        for name, shape in shapes.items()
+    }
+    faults = [*python_sizes.shape_faults(SHARING)]
+    found = [eval(f"f{fault.message!r}", dict(tensors)) for fault in faults if eval(fault.condition, dict(tensors))]
+    assert found == ([message] if message else [])
+
+
+SHARING_MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"dims": ("...", "M"), "further_as": "x"}, "inputs[1].further_as: found 'x', allowed: nothing: no required input"),
+    ({"dims": ("M",), "further_as": "z"}, "inputs[1].further_as: found 'z' at dims=('M',), allowed: where dims has"),
+    ({"dims": ("2*Q",)}, "inputs[1].dims: found 'Q', allowed: sizes that required inputs have: N, C"),
+    ({"dims": ("2*Q",), "optional": True}, "inputs[1].dims: found 'Q', allowed: sizes that required inputs have: N, C"),
+]
+
+
+@pytest.mark.parametrize(("given", "text"), SHARING_MISTAKES)
+def test_mistakes_of_shared_sizes_and_names_of_later_inputs(given: dict[str, Any], text: str) -> None:
+    more = Input(**{"name": "more", "type": "float32", **given})
+    later = Input(name="later", type="float32", dims=("Q",), optional=True)
+    output = Output(name="y", type="float32", shape=SameAs(input="x"))
+    spec = replace(SPEC, inputs=(X, more, later), attributes=(), outputs=(output,))
+    assert text in f"{(mistake := next(sizes(spec))).field}: {mistake.text}"
+
+
 def test_an_impossible_size_is_an_error() -> None:
     known = Known(spec=SPEC, shapes=SHAPES, attributes={**VALUES, "dim": 3, "padding": (1,)})
     with pytest.raises(ValueError, match=r"'N - 9' is -2 with \{'N': 7\}"):
