@@ -91,8 +91,9 @@ class Input(metaclass=_KeepsMistakes):
 
     `type` is a dtype or the name of a type variable of `OpSpec.types`. `dims` describes the sizes: a name means one
     size wherever it appears, an int is that size, an expression such as ``"2*G*K"`` is computed, and ``"..."``, once,
-    means any number of further sizes, in each input its own; None accepts every shape. Instead of `dims`, `same_as`
-    names an earlier input that has the same shape. Expressions are described at `Dims`.
+    means any number of further sizes, in each input its own unless `further_as` names an earlier input that shares
+    them; None accepts every shape. Instead of `dims`, `same_as` names an earlier input that has the same shape.
+    Expressions are described at `Dims`.
 
     Example:
         >>> x = Input(name="x", type="T", dims=("N", "C", "..."))
@@ -101,6 +102,7 @@ class Input(metaclass=_KeepsMistakes):
         >>> pads = Input(name="pads", type="int64", dims=("2*R",))
         >>> scale = Input(name="scale", type="T", dims=("C",), optional=True)
         >>> mask = Input(name="mask", type="bool", same_as="x")
+        >>> index = Input(name="index", type="int64", dims=("...", "M"), further_as="x")
     """
 
     name: str
@@ -111,6 +113,8 @@ class Input(metaclass=_KeepsMistakes):
     """Sizes: names, integers >= 0, expressions, and once ``"..."``; None: any shape."""
     same_as: str | None = None
     """An earlier input that has the same shape; instead of `dims`."""
+    further_as: str | None = None
+    """An earlier required input whose ``"..."`` has the same sizes; None: they are independent."""
     rank: str | None = None
     """A name for its number of axes, for use in expressions."""
     optional: bool = False

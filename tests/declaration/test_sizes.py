@@ -245,8 +245,34 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"dims": ("prod(...)",)}, ["found 'prod(...)', allowed: prod(...) where a required input has '...' in its dims"]),
     ({"dims": ("scale",), "optional": True}, []),
     ({"dims": ("2*scale",)}, ["found 'scale', an attribute, allowed: one of kind int that ONNX has, with minimum="]),
-    ({"dims": (-1,)}, ["inputs[1].dims: found -1, allowed: a name, a number from 0 on, an expression"]),
+    ({"dims": (-1,)}, ["inputs[1].dims: found -1, allowed: a name, a number from 0 to 2147483647, an expression"]),
+    ({"dims": (2**31,)}, ["inputs[1].dims: found 2147483648, allowed: a name, a number from 0 to 2147483647"]),
+    ({"dims": ("4294967296*N",)}, ["it has the number 4294967296, allowed: numbers up to 2147483647"]),
+    ({"dims": ("3 - 4",)}, ["inputs[1].dims: found '3 - 4': it is -1, allowed: a size, from 0 on"]),
+    ({"dims": ("-N",)}, ["found '-N': '-N' is none of: names of sizes, whole numbers, and + - * // of them"]),
+    ({"dims": ("9**9**9**9",)}, ["found '9**9**9**9': '9 ** 9 ** 9 ** 9' is none of"]),
+    ({"dims": ("+".join(["N"] * 5000),)}, ["'N+N+N+", "and so on, allowed: an expression of at most 200 characters"]),
+    ({"dims": ("-" * 5000 + "N",)}, ["and so on, allowed: an expression of at most 200 characters"]),
+    ({"dims": ("max(N, C)",)}, ["found 'max(N, C)': it calls 'max', allowed: names of sizes, whole numbers, and + -"]),
+    ({"dims": ("N\0",)}, ["no expression: "]),
+    ({"dims": ("class",)}, ["found 'class', allowed: a name of letters, digits and _ that is no keyword of Python"]),
+    ({"dims": ("None",)}, ["found 'None', allowed: a name of letters"]),
+    ({"dims": ("groups", "C")}, []),
+    (
+        {"dims": ("any",)},
+        ["found 'any', also an attribute, allowed: one that ONNX has, with minimum= from 0 on, for its"],
+    ),
+    ({"dims": ("stride",)}, ["found 'stride', also an attribute, allowed: one of its elements, such as 'stride[0]'"]),
+    ({"dims": ("x.shape[2]",)}, ["found 'x.shape[2]', allowed: an axis of 'x', -2 to 1"]),
+    (
+        {"dims": ("more.shape[1]", "M")},
+        ["a size of 'more' is computed from its own shape; allowed: a name for one size"],
+    ),
     ({"dims": ("N", 1), "rank": "2R"}, ["inputs[1].rank: found '2R', allowed: a name"]),
+    (
+        {"dims": ("N", 1), "rank": "groups"},
+        ["inputs[1].rank: found 'groups', also an attribute, allowed: another name"],
+    ),
     (
         {"dims": ("NN",), "optional": True},
         ["found 'NN', allowed: sizes that other inputs have: N, C", "did you mean 'N'?"],
@@ -262,7 +288,9 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize(("given", "texts"), MISTAKES)
 def test_mistakes_of_inputs(given: dict[str, Any], texts: list[str]) -> None:
     more = Input(**{"name": "more", "type": "float32", **given})
-    attributes = (GROUPS, STRIDE, Attribute(name="scale", kind="float", default=1.0))
+    attributes = (
+        GROUPS, STRIDE, Attribute(name="scale", kind="float", default=1.0), Attribute(name="any", kind="int", default=0)
+    )  # fmt: skip
     output = Output(name="y", type="float32", shape=SameAs(input="x"))
     spec = replace(SPEC, inputs=(X, more), attributes=attributes, outputs=(output,))
     found = [f"{mistake.field}: {mistake.text}" for mistake in sizes(spec)]
@@ -280,6 +308,14 @@ RULE_MISTAKES: list[tuple[SameAs | Dims | FromKernel, str]] = [
     (FromKernel(rank=-1), "shape.rank: found -1, allowed: a number from 0 on"),
     (FromKernel(dims=("M", "...")), "found ('M', '...'), allowed: a size for each axis, without '...'"),
     (FromKernel(dims=("M", "M + 1")), "found 'M + 1': "),
+    (
+        FromKernel(dims=("M", "c")),
+        "found 'c', allowed: N, C, Q, groups, or a name that resembles none, for a size that",
+    ),
+    (FromKernel(dims=("M", "Groups")), "found 'Groups', allowed: N, C, Q, groups, or a name that resembles none"),
+    (SameAs(input="x", replace={2: 1}), "replace[2]: found 2, allowed: an axis of 'x', -2 to 1"),
+    (SameAs(input="x", replace={-1: 1, 1: 2}), "replace[1]: found 1, which another key names too, allowed: each axis"),
+    (Dims(dims=("N", "0 - 2")), "found '0 - 2': it is -2, allowed: a size, from 0 on"),
 ]
 
 
@@ -290,6 +326,92 @@ def test_mistakes_of_outputs(rule: SameAs | Dims | FromKernel, text: str) -> Non
     spec = replace(SPEC, inputs=(X, optional), attributes=(GROUPS,), outputs=(output,))
     (found,) = [f"{mistake.field}: {mistake.text}" for mistake in sizes(spec)]
     assert text in found
+
+
+CIRCLES: list[tuple[list[dict[str, Any]], str]] = [
+    (
+        [{"dims": ("b.shape[0] + 1",)}, {"dims": ("a.shape[0] - 1",)}],
+        "the shapes of 'a' and 'b' are computed from each",
+    ),
+    ([{"dims": ("b.rank",)}, {"dims": ("a.rank", "...")}], "the shapes of 'a' and 'b' are computed from each other"),
+    ([{"dims": ("R", "...")}, {"dims": ("2*R",), "rank": "R"}], "a size of 'b' is computed from its own shape"),
+    (
+        [{"dims": ("A", "B"), "rank": "R"}, {"dims": ("A",), "rank": "R"}],
+        "found 'R' for the rank 1, and 'R' is the rank",
+    ),
+    ([{"dims": ("P", "...")}, {"dims": ("P", "prod(...)")}], ""),
+    ([{"dims": ("P + 1",)}, {"dims": ("P + 2",)}], ""),
+    ([{"dims": ("R",)}, {"rank": "R"}], ""),
+]
+
+
+@pytest.mark.parametrize(("given", "text"), CIRCLES)
+def test_sizes_that_follow_from_each_other(given: list[dict[str, Any]], text: str) -> None:
+    """Such sizes would refuse every call, and no input could be drawn."""
+    inputs = tuple(Input(name=name, type="float32", **fields) for name, fields in zip("ab", given, strict=True))
+    output = Output(name="y", type="float32", shape=SameAs(input="a"))
+    found = [f"{m.field}: {m.text}" for m in sizes(replace(SPEC, inputs=inputs, attributes=(), outputs=(output,)))]
+    assert len(found) == bool(text) and all(text in one for one in found), found
+
+
+def test_a_name_of_an_attribute_is_its_value_in_an_input_too() -> None:
+    inputs = (X, Input(name="weight", type="float32", dims=("groups", "K")))
+    spec = replace(SPEC, inputs=inputs, attributes=(GROUPS,))
+    assert "groups" not in definitions(spec)
+    (check,) = [c for c in size_checks(spec) if isinstance(c, ShapeCheck) and c.given.name == "weight"]
+    assert check.sizes == ((0, "groups"),)
+
+
+SHARING = replace(
+    SPEC,
+    inputs=(
+        Input(name="x", type="float32", dims=("...", "N")),
+        Input(name="index", type="float32", dims=(2, "...", "M"), further_as="x"),
+        Input(name="first", type="float32", dims=("Q",), optional=True),
+        Input(name="second", type="float32", dims=("2*Q + N",), optional=True),
+    ),
+    attributes=(),
+)
+SHARED: list[tuple[dict[str, tuple[int, ...] | None], str]] = [
+    ({}, ""),
+    ({"index": (2, 7, 9, 1)}, "index must have shape (2, ..., M) with ... = (7, 3) as in x, got (2, 7, 9, 1)"),
+    ({"index": (2, 7, 1)}, "index must have shape (2, ..., M) with ... = (7, 3) as in x, got (2, 7, 1)"),
+    ({"x": (5,), "index": (2, 1)}, ""),
+    ({"second": (12,)}, "second must have shape (2*Q + N,) with Q = 4 as in first and N = 5 as in x, got (12,)"),
+    ({"second": None}, ""),
+    ({"first": None, "second": (12,)}, ""),
+]
+
+
+@pytest.mark.parametrize(("changed", "message"), SHARED)
+def test_shared_sizes_and_names_of_optional_inputs(changed: dict[str, tuple[int, ...] | None], message: str) -> None:
+    """The checks of the fake kernel, which has the conditions and the messages of the bindings."""
+    assert not list(sizes(SHARING))
+    shapes = {"x": (7, 3, 5), "index": (2, 7, 3, 0), "first": (4,), "second": (13,)} | changed
+    tensors = {
+        name: None if shape is None else SimpleNamespace(shape=shape, dim=lambda shape=shape: len(shape))
+        for name, shape in shapes.items()
+    }
+    faults = [*python_sizes.shape_faults(SHARING)]
+    found = [eval(f"f{fault.message!r}", dict(tensors)) for fault in faults if eval(fault.condition, dict(tensors))]
+    assert found == ([message] if message else [])
+
+
+SHARING_MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"dims": ("...", "M"), "further_as": "x"}, "inputs[1].further_as: found 'x', allowed: nothing: no required input"),
+    ({"dims": ("M",), "further_as": "z"}, "inputs[1].further_as: found 'z' at dims=('M',), allowed: where dims has"),
+    ({"dims": ("2*Q",)}, "inputs[1].dims: found 'Q', allowed: sizes that required inputs have: N, C"),
+    ({"dims": ("2*Q",), "optional": True}, "inputs[1].dims: found 'Q', allowed: sizes that required inputs have: N, C"),
+]
+
+
+@pytest.mark.parametrize(("given", "text"), SHARING_MISTAKES)
+def test_mistakes_of_shared_sizes_and_names_of_later_inputs(given: dict[str, Any], text: str) -> None:
+    more = Input(**{"name": "more", "type": "float32", **given})
+    later = Input(name="later", type="float32", dims=("Q",), optional=True)
+    output = Output(name="y", type="float32", shape=SameAs(input="x"))
+    spec = replace(SPEC, inputs=(X, more, later), attributes=(), outputs=(output,))
+    assert text in f"{(mistake := next(sizes(spec))).field}: {mistake.text}"
 
 
 def test_an_impossible_size_is_an_error() -> None:

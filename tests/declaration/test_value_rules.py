@@ -26,7 +26,7 @@ MISTAKES = [
     ({"index_into": "N"}, "T", "values.index_into: stands at float32, float64, allowed: at integers"),
     ({"index_into": "P"}, "int64", "values.index_into: found 'P', allowed: sizes that required inputs have: N, C, M, K"),
     ({"index_into": "stride[1]"}, "int64", "values.index_into: found 'stride[1]', allowed: an element of an attribute of kind ints"),
-    ({"index_into": -3}, "int64", "values.index_into: found -3, allowed: a size"),
+    ({"index_into": -3}, "int64", "values.index_into: found -3, allowed: a size from 1 on, which has an index"),
     ({"maximum": "mode"}, "int64", "values.maximum: found 'mode', an attribute, allowed: one of kind int that ONNX has, with minimum= from 0 on"),
     ({"maximum": "limit"}, "int64", "values.maximum: found 'limit', which is a float, allowed: as the limit of an input of floats; 'v' is int64"),
     ({"maximum": "limit + 1"}, "T", "values.maximum: found 'limit', an attribute, allowed: one of kind int"),
@@ -54,6 +54,23 @@ def mistakes(spec: object) -> list[str]:
 def test_a_mistake_in_a_rule(fields: dict[str, object], type: str, expected: str) -> None:
     (found,) = mistakes(ruled(ValueRule(**fields), type=type))  # type: ignore[arg-type]
     assert expected in found
+
+
+@pytest.mark.parametrize(
+    ("rule", "dims", "expected"),
+    [
+        (ValueRule(sorted="ascending"), (), "values.sorted: stands at 'v', which has no axis; it is about neighbours along"),
+        (ValueRule(non_empty=True), ("M", 0), "values.non_empty: stands at 'v', whose dims ('M', 0) have a size of 0"),
+        (ValueRule(allowed=(0, 1), unique=True, sorted="ascending"), (5,), "values.unique: found 5 values along the last axis, and only 2"),
+        (ValueRule(index_into=2, negative=True, unique=True, sorted="ascending"), (5,), "values.unique: found 5 values along the last axis, and only 4"),
+        (ValueRule(index_into=2, negative=True, unique=True, sorted="ascending"), (4,), ""),
+    ],
+)  # fmt: skip
+def test_a_rule_that_no_tensor_of_the_shape_obeys(rule: ValueRule, dims: tuple[str | int, ...], expected: str) -> None:
+    spec = ruled(rule)
+    spec = replace(spec, inputs=(*spec.inputs[:2], replace(spec.inputs[2], dims=dims)))
+    found = [one for one in mistakes(spec) if "values" in one]
+    assert len(found) == bool(expected) and all(expected in one for one in found), found
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.validation.sizes import sizes
+from opmatrix.errors import DataError
 from opmatrix.spec import (
     Attribute,
     AttributeValue,
@@ -153,6 +154,39 @@ def test_no_output_is_large(tmp_path: Path) -> None:
     for shapes, attributes in drawn(declared, tmp_path):
         times = attributes["count"]
         assert isinstance(times, int) and shapes["x"][0][0] * times**2 <= output_sizes.ELEMENTS
+
+
+@pytest.mark.parametrize("dims", [("N", 3, 64, 64), (768, 768, "N"), ("32*j", "128*k")], ids=str)
+def test_large_numbers_in_sizes(dims: tuple[str | int, ...], tmp_path: Path) -> None:
+    """A limit of 4096 elements left empty inputs alone, or none at all."""
+    found = [shapes["x"][0] for shapes, _ in drawn(spec([float32("x", *dims)], shape=SameAs(input="x")), tmp_path)]
+    assert len(found) > 0.5 * DRAWS and sum(math.prod(shape) > 0 for shape in found) > 0.25 * len(found)
+    assert len({*found}) > 1
+
+
+def test_a_declaration_that_allows_no_input(tmp_path: Path) -> None:
+    message = "the declaration allows no input that the search can draw, with at most 4096 elements in each. Correct"
+    with pytest.raises(DataError, match=message):
+        drawn(spec([float32("x", 4096, 4096)], shape=SameAs(input="x")), tmp_path)
+
+
+def test_sizes_that_two_inputs_share(tmp_path: Path) -> None:
+    """Of "...", in any rank, also of an input that may be absent, with a size of its own on either side."""
+    index = Input(name="index", type="float32", dims=("...", "M"), further_as="x")
+    mask = Input(name="mask", type="float32", dims=(2, "..."), further_as="x", optional=True)
+    declared = spec([float32("x", "...", "N"), index, mask], shape=Dims(dims=("...", "M")))
+    found = [shapes for shapes, _ in drawn(declared, tmp_path)]
+    assert len(found) > 0.9 * DRAWS and len({str(shapes) for shapes in found}) >= 30
+    assert all(shapes["x"][0][:-1] == shapes["index"][0][:-1] for shapes in found)
+    assert all(mask == (2, *shapes["x"][0][:-1]) for shapes in found for mask in shapes["mask"])
+    assert any(shapes["x"][0][-1] != shapes["index"][0][-1] for shapes in found)
+
+
+def test_an_attribute_alone_is_a_size_of_an_input(tmp_path: Path) -> None:
+    groups = Attribute(name="groups", kind="int", default=1, minimum=1, maximum=4)
+    found = drawn(spec([float32("x", "groups", "C")], groups, shape=Dims(dims=("C",))), tmp_path)
+    assert all(shapes["x"][0][0] == attributes["groups"] for shapes, attributes in found)
+    assert {attributes["groups"] for _, attributes in found} == {1, 2, 3, 4}
 
 
 def test_sizes_of_optional_inputs_are_tied_to_each_other(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from opmatrix.declaration.python_source import bracket
 from opmatrix.declaration.size_expressions import Term
 from opmatrix.declaration.size_rules import around, code, further_input
-from opmatrix.spec import DType, OpSpec
+from opmatrix.spec import DType, Input, OpSpec
 
 # C++ has no types for float16 and bfloat16 before C++23.
 CPP_TYPES: Mapping[DType, str] = {
@@ -72,6 +72,10 @@ class SizeCode:
         """Return the sizes of "..."."""
         part = further_input(self.spec)
         assert part is not None
+        return self.further_of(part)
+
+    def further_of(self, part: Input) -> str:
+        """Return the sizes of the "..." of an input."""
         front, back = around(part)
         return f"sizes_between({self.shape(part.name)}, {front}, {back})"
 

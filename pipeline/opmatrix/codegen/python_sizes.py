@@ -11,6 +11,8 @@ from opmatrix.declaration.declared_sizes import divisors, kernel_dims, kernel_na
 from opmatrix.declaration.size_checks import (
     AxisCheck,
     ItemCheck,
+    OptionalCheck,
+    SameFurther,
     SameShape,
     ShapeCheck,
     SizeCheck,
@@ -35,11 +37,10 @@ class Refusal:
     of: str | None
 
 
-def fault(part: Input, condition: str, message: str, *, also: Input | None = None) -> Refusal:
-    """Return the check of an input, with the condition that an optional one is present, and so is `also`."""
-    if part.optional or (also is not None and also.optional):
+def fault(part: Input, condition: str, message: str, *, also: Sequence[Input] = ()) -> Refusal:
+    """Return the check of an input, with the condition that an optional one is present, and so are those of `also`."""
+    if present := [i.name for i in (part, *also) if i.optional]:
         bare = " or " not in condition
-        present = [i.name for i in (part, also) if i is not None and i.optional]
         condition = " and ".join(f"{name} is not None" for name in present) + (
             f" and {condition if bare else f'({condition})'}"
         )
@@ -77,8 +78,11 @@ class _Code:
     def further(self) -> str:
         part = further_input(self.spec)
         assert part is not None
+        return self.further_of(part)
+
+    def further_of(self, part: Input) -> str:
         front, back = around(part)
-        return f"{part.name}.shape[{front or ''}:{-back if back else ''}]"
+        return f"{self.name(part.name)}.shape[{front or ''}:{-back if back else ''}]"
 
 
 def output_shape(spec: OpSpec, output: Output, like: Input) -> str:
@@ -142,18 +146,21 @@ def _fault(spec: OpSpec, check: SizeCheck) -> Refusal:
             shapes = f"{{tuple({other}.shape)}}, got {{tuple({found}.shape)}}"
             message = f"{given.name} must have the shape of {other}, {shapes}"
             return fault(given, f"{found}.shape != {other}.shape", message)
+        case SameFurther(given=given, other=other):
+            there = python.further_of(other)
+            message = _message(given, python, [f"... = {{tuple({there})}} as in {other.name}"])
+            return fault(given, f"{python.further_of(given)} != {there}", message)
         case ShapeCheck(given=given):
-            origins = [
-                f"{term.key} = {{{python(term.key)}}}" + (f" as in {source}" if source else "")
-                for term in check.others
-                if (source := owner(spec, term)) != given.name
-            ]
+            origins = _origins(spec, given, check.others, python)
             return fault(given, " or ".join(_conditions(check, python)), _message(given, python, origins))
+        case OptionalCheck(given=given, at=at, dim=dim, names=names, others=others):
+            message = _message(given, python, _origins(spec, given, names, python))
+            return fault(given, f"{python.name(given.name)}.shape[{at}] != {python(dim)}", message, also=others)
         case TieCheck(given=given, at=at, name=name, other=other, axis=axis):
             there = f"{other.name}[0]" if other is given else python.name(other.name)
             origin = f"{name} = {{{there}.shape[{axis}]}} as in {other.name}"
             condition = f"{python.name(given.name)}.shape[{at}] != {there}.shape[{axis}]"
-            also = None if other is given else other
+            also = () if other is given else (other,)
             return fault(given, condition, _message(given, python, [origin]), also=also)
 
 
@@ -178,6 +185,15 @@ def _conditions(check: ShapeCheck, python: _Code) -> Iterator[str]:
         yield f"{found}.dim() != {python(check.rank_name)}"
     yield from (f"{python(name)} < 0" for name in check.positive)
     yield from (f"{found}.shape[{at}] != {python(dim)}" for at, dim in check.sizes)
+
+
+def _origins(spec: OpSpec, given: Input, used: Sequence[Term], python: _Code) -> list[str]:
+    """Return name, value and input of what sizes are computed from, without what is shown anyway."""
+    return [
+        f"{term.key} = {{{python(term.key)}}}" + (f" as in {source}" if source else "")
+        for term in used
+        if (source := owner(spec, term)) != given.name
+    ]
 
 
 def _message(given: Input, python: _Code, origins: Sequence[str]) -> str:

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Sequence
 from opmatrix.codegen.cpp import SizeCode, quoted
 from opmatrix.codegen.cpp_checks import Check
 from opmatrix.declaration.declared_sizes import checked_axes, shape_inputs, size_items
-from opmatrix.declaration.size_checks import AxisCheck, ItemCheck, SameShape, ShapeCheck, TieCheck, owner, size_checks
+from opmatrix.declaration.size_checks import (
+    AxisCheck,
+    ItemCheck,
+    OptionalCheck,
+    SameFurther,
+    SameShape,
+    ShapeCheck,
+    TieCheck,
+    owner,
+    size_checks,
+)
 from opmatrix.declaration.size_expressions import Term
 from opmatrix.declaration.size_rules import axes, has_further, resolved_terms
 from opmatrix.declaration.torch_signature import is_required
@@ -49,12 +59,20 @@ def shape_checks(spec: OpSpec) -> Iterator[Check]:
                 yield _axis(spec, check)
             case SameShape(given=given, other=other):
                 yield _same_shape(spec, given, other)
+            case SameFurther(given=given, other=other):
+                there = code.further_of(other)
+                message = _message(spec, given, shown[given.name], [("...", there, other.name)])
+                yield Check(arguments=[f"{code.further_of(given)} == {there}", *message], guard=_guard(given))
             case ShapeCheck(given=given):
                 conditions = [*_conditions(check, code)]
                 message = _message(spec, given, shown[given.name], _origins(spec, given, check.others, code))
                 joined = " && ".join(conditions)
                 for condition in [joined] if len(joined) < 100 else conditions:  # one each where the line is too long
                     yield Check(arguments=[condition, *message], guard=_guard(given))
+            case OptionalCheck(given=given, at=at, dim=dim, names=used, others=others):
+                message = _message(spec, given, shown[given.name], _origins(spec, given, used, code))
+                guard = " ".join(filter(None, map(_guard, (*others, given))))
+                yield Check(arguments=[f"{code.axis(given.name, at)} == {code(dim)}", *message], guard=guard)
             case TieCheck(given=given, at=at, name=name, other=other, axis=axis):
                 own = other is given
                 names = {**shown, other.name: f"{other.name}[0]"} if own else shown

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from opmatrix.declaration.declared_sizes import checked_axes, size_items
 from opmatrix.declaration.size_expressions import Term, subtracts, terms
-from opmatrix.declaration.size_rules import axes, definitions, owners, required, resolved, sources
+from opmatrix.declaration.size_rules import axes, definitions, is_named, owners, required, resolved, sources
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Input, OpSpec
 
@@ -68,7 +68,27 @@ class TieCheck:
     axis: int
 
 
-SizeCheck = ItemCheck | AxisCheck | SameShape | ShapeCheck | TieCheck
+@dataclass(frozen=True, kw_only=True)
+class SameFurther:
+    """The "..." of an input has the sizes of that of another one."""
+
+    given: Input
+    other: Input
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionalCheck:
+    """An axis of an input that may be absent has a size that is computed from `names`, which only inputs have that may
+    be absent too: `others`. It holds where all of them are present."""
+
+    given: Input
+    at: int
+    dim: str
+    names: tuple[Term, ...]
+    others: tuple[Input, ...]
+
+
+SizeCheck = ItemCheck | AxisCheck | SameShape | SameFurther | ShapeCheck | TieCheck | OptionalCheck
 
 
 def size_checks(spec: OpSpec) -> Iterator[SizeCheck]:
@@ -91,6 +111,9 @@ class _Checks:
             if given.dims is not None or given.rank is not None:
                 yield from self._sources(given)
                 yield from self._shape(given)
+            if given.further_as is not None:
+                other = next(part for part in self.spec.inputs if part.name == given.further_as)
+                yield SameFurther(given=given, other=other)
             yield from self._axes(given)
             yield from self._ties(given)
 
@@ -114,7 +137,7 @@ class _Checks:
             others[rank_name] = Term(key=rank_name, kind="name", of=rank_name)
         for at, dim in axes(given):
             if isinstance(dim, str):
-                if self._gives(dim, given, at):
+                if self._gives(dim, given, at) or self._of_optional(dim):
                     continue
                 solved = [name for name in map(str, _names(dim)) if self._follows(name, given, at)]
                 if solved:
@@ -143,6 +166,12 @@ class _Checks:
         found = sources(self.spec, Term(key=name, kind="name", of=name))
         return bool(found) and not {*found} <= {i.name for i in required(self.spec)}
 
+    def _of_optional(self, dim: str) -> list[Input]:
+        """Return the inputs that may be absent and alone have names in an expression."""
+        used = [name for name in _names(dim) if name in definitions(self.spec) and self._is_optional(name)]
+        names = [owners(self.spec)[name][0] for name in used]
+        return [part for part in self.spec.inputs if part.name in names]
+
     def _follows(self, name: str, given: Input, at: int) -> bool:
         """Return whether the value of a name is computed from this axis."""
         found = definitions(self.spec).get(name)
@@ -159,7 +188,12 @@ class _Checks:
         if is_required(given):
             return
         for at, dim in axes(given):
-            if not isinstance(dim, str) or not dim.isidentifier() or not self._is_optional(dim):
+            if isinstance(dim, str) and (others := self._of_optional(dim)):
+                yield OptionalCheck(
+                    given=given, at=at, dim=dim, others=tuple(other for other in others if other is not given),
+                    names=tuple(t for t in terms(dim) if {*sources(self.spec, t)} != {given.name}),
+                )  # fmt: skip
+            if not isinstance(dim, str) or not is_named(self.spec, dim) or not self._is_optional(dim):
                 continue
             for other in self.spec.inputs[: self.spec.inputs.index(given) + 1]:
                 for axis, size in axes(other):

@@ -16,6 +16,10 @@ from typing import Literal
 
 FURTHER = "..."
 PRODUCT = "prod(...)"
+LONGEST = 200
+"""Characters of an expression, at most: its syntax tree is visited recursively."""
+GREATEST = 2**31 - 1
+"""The greatest number in an expression, so that products of a few of them fit an int64."""
 Size = int | str | None
 """A size: a number, the name of a dynamic axis of a model, or None where nothing is known."""
 
@@ -43,7 +47,9 @@ class Term:
 @lru_cache(maxsize=1024)
 def parse(expression: str | int) -> ast.expr:
     """Return the syntax tree, which must not be changed. Raises SyntaxError."""
-    return ast.parse(str(expression), mode="eval").body
+    if len(text := str(expression)) > LONGEST or "\0" in text:
+        raise SyntaxError(f"allowed: at most {LONGEST} characters, none of them null")
+    return ast.parse(text, mode="eval").body
 
 
 def term_of(node: ast.expr) -> Term | None:
@@ -139,13 +145,17 @@ def why_no_size(expression: str | int, positive: Callable[[Term], bool] = lambda
     `positive` is whether a term is always 1 or more, so that an expression may divide by it.
     """
     if isinstance(expression, int):
-        return None if expression >= 0 else "allowed: a number from 0 on"
+        return None if 0 <= expression <= GREATEST else f"allowed: a number from 0 to {GREATEST}"
     if expression.isidentifier():  # the most frequent kind; every doit command calls this
         return None
     try:
-        return _why_none(parse(expression), positive)
+        node = parse(expression)
     except SyntaxError as error:
         return f"no expression: {error.msg}"
+    if why := _why_none(node, positive):
+        return why
+    value = None if terms(expression) else evaluate(node, lambda term: None)
+    return f"it is {value}, allowed: a size, from 0 on" if isinstance(value, int) and value < 0 else None
 
 
 def _why_none(node: ast.expr, positive: Callable[[Term], bool]) -> str | None:
@@ -153,7 +163,7 @@ def _why_none(node: ast.expr, positive: Callable[[Term], bool]) -> str | None:
         return None
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
-            return None
+            return None if number <= GREATEST else f"it has the number {number}, allowed: numbers up to {GREATEST}"
         case ast.BinOp(op=ast.FloorDiv(), right=right) if not _positive(right, positive):
             allowed = "by a number from 1 on, or an attribute whose minimum is 1 or more"
             return f"it divides by {ast.unparse(right)!r}, allowed: {allowed}"

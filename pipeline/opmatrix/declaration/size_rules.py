@@ -68,20 +68,17 @@ def further_input(spec: OpSpec) -> Input | None:
 
 @once
 def size_attributes(spec: OpSpec) -> Mapping[str, Attribute]:
-    """Return the attributes that an expression can name: ints and lists of ints >= 0 that ONNX has.
-
-    A name of a size has precedence.
-    """
-    taken = {dim for part in spec.inputs for dim in (*(part.dims or ()), part.rank)}
+    """Return the attributes that an expression can name: ints and lists of ints >= 0 that ONNX has."""
     return {
         a.name: a
         for a in spec.attributes
-        if a.kind in ("int", "ints")
-        and not a.torch_only
-        and a.minimum is not None
-        and a.minimum >= 0
-        and a.name not in taken
+        if a.kind in ("int", "ints") and not a.torch_only and a.minimum is not None and a.minimum >= 0
     }
+
+
+def is_named(spec: OpSpec, dim: str | int) -> bool:
+    """Return whether a size of an input is a name that stands for this size, and no number, expression or attribute."""
+    return isinstance(dim, str) and dim.isidentifier() and dim not in size_attributes(spec)
 
 
 def axis_attributes(spec: OpSpec) -> dict[str, Attribute]:
@@ -106,8 +103,8 @@ def definitions(spec: OpSpec) -> Mapping[str, tuple[str, ...]]:
         if part.rank is not None:
             found.setdefault(part.rank, []).append(f"{part.name}.rank")
         for at, dim in axes(part):
-            if isinstance(dim, str) and dim.isidentifier():
-                found.setdefault(dim, []).append(f"{part.name}.shape[{at}]")
+            if is_named(spec, dim):
+                found.setdefault(str(dim), []).append(f"{part.name}.shape[{at}]")
     declared, positive, before = {a.name for a in spec.attributes}, is_positive(spec), -1
     while len(found) > before:
         before = len(found)
@@ -132,8 +129,8 @@ def owners(spec: OpSpec) -> dict[str, tuple[str, int]]:
     found: dict[str, tuple[str, int]] = {}
     for part in sorted(spec.inputs, key=lambda part: not is_required(part)):
         for at, dim in axes(part):
-            if isinstance(dim, str) and dim.isidentifier():
-                found.setdefault(dim, (part.name, at))
+            if is_named(spec, dim):
+                found.setdefault(str(dim), (part.name, at))
     return found
 
 

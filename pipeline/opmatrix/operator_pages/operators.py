@@ -109,6 +109,7 @@ def _attributes(spec: OpSpec) -> str:
 def _inputs(spec: OpSpec) -> str:
     def row(i: Input) -> tuple[str, ...]:
         shape = f"that of {code(i.same_as)}" if i.same_as else code(_dims(i.dims)) if i.dims is not None else "any"
+        shape += f", with the further sizes of {code(i.further_as)}" if i.further_as else ""
         shape += f", of rank {code(i.rank)}" if i.rank else ""
         count = "may be absent" if i.optional else "any number" if i.variadic else ""
         values = plain(summary(i.values)) if i.values else ""

@@ -14,6 +14,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Model
 from opmatrix.testdata import draw_large, drawn_cases, hypothesis_draw, search_yield
 from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit
+from opmatrix.testdata.declared_shapes import most_of_inputs
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
 
@@ -23,6 +24,8 @@ LEAST_SECONDS = 0.1  # at least
 LARGE_SECONDS = 0.1  # the same on a large one, of which there are few
 STEP = 4  # times as many elements as in the large input before
 ALL_SECONDS = 10.0  # for all that are too slow; then each gets the least
+DRAWN_ELEMENTS = 2**23  # of the largest input in all drawn ones, but
+FEWEST = 40  # inputs at least
 MOST_BYTES = 64_000_000  # of expected outputs, whose sizes the kernel decides
 SLOW, HUGE, SLOW_LARGE = "too slow in the reference", "too large an output", "large, and too slow in the reference"
 
@@ -53,10 +56,12 @@ class _Drawing:
         self.dropped: Counter[str] = Counter()
 
     def small(self, layout: Paths, seed: str) -> list[DrawnCase]:
-        models = hypothesis_draw.collect(
-            self._operator, examples=hypothesis_draw.EXAMPLES, home=layout.hypothesis, seed=seed
-        )
+        models = hypothesis_draw.collect(self._operator, examples=self._examples(), home=layout.hypothesis, seed=seed)
         return [one for model in models if (one := self.evaluate(model))]
+
+    def _examples(self) -> int:
+        """Return how many inputs to draw: fewer where the numbers in dims make each large."""
+        return max(FEWEST, min(hypothesis_draw.EXAMPLES, DRAWN_ELEMENTS // most_of_inputs(self._operator.spec)))
 
     def evaluate(self, model: Model, *, large: bool = False) -> DrawnCase | None:
         limit = LARGE_SECONDS if large else self._limit()

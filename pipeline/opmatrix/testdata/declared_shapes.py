@@ -14,7 +14,7 @@ from typing import Any
 from opmatrix.declaration.declared_sizes import checked_axes
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.size_expressions import FURTHER, Size, Term, evaluate, parse
-from opmatrix.declaration.size_rules import definitions, further, size_attributes
+from opmatrix.declaration.size_rules import definitions, further, once, size_attributes
 from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.spec import AttributeValue, Case, Input, Model, OpSpec, given, shape_of
@@ -27,7 +27,27 @@ SIZES = SMALL * 6 + (
 )  # fmt: skip
 FURTHER_SIZES = (2, 1, 3, 4, 5, 6, 7, 0)  # sizes of the axes of "..."
 FURTHER_AXES = 3  # axes of "...", at most
-ELEMENTS = 4096  # of an input
+ELEMENTS = 4096  # of an input, where its declared numbers do not make it larger
+MORE = 4  # times as many as those need, but
+LARGE = 2**18  # no more than this where they need less
+LARGEST = 2**20  # elements that they may need
+
+
+def least_elements(dims: Sequence[str | int] | None) -> int:
+    """Return how many elements the numbers in declared sizes need where each name is 1: 64 of (64, "C")."""
+    sizes = (evaluate(parse(dim), lambda term: 1) for dim in dims or () if dim != FURTHER)
+    return math.prod(max(1, size) for size in sizes if isinstance(size, int))
+
+
+def most_elements(usual: int, least: int) -> int:
+    """Return how many elements a tensor may have that needs `least`."""
+    return max(usual, min(MORE * least, max(least, LARGE))) if least <= LARGEST else usual
+
+
+@once
+def most_of_inputs(spec: OpSpec) -> int:
+    """Return how many elements a drawn input may have."""
+    return most_elements(ELEMENTS, max(least_elements(part.dims) for part in spec.inputs))
 
 
 class UnusableError(Exception):
@@ -65,7 +85,7 @@ def resized_shapes(
     spec: OpSpec, template: Template, attributes: Mapping[str, AttributeValue]
 ) -> Mapping[str, list[tuple[int, ...]]] | None:
     """Return the shapes that follow from a case whose sizes are replaced, or None where the declaration has none."""
-    choice = Choice(pick=None, spec=spec, attributes=dict(attributes), template=template, limit=None)
+    choice = Choice(pick=None, spec=spec, attributes=dict(attributes), template=template, limited=False)
     try:
         choice.choose()
     except UnusableError:
@@ -82,7 +102,7 @@ class Choice:
     attributes: dict[str, AttributeValue]
     template: Template | None = None
     choices: Sequence[int] = SIZES
-    limit: int | None = ELEMENTS
+    limited: bool = True
     sizes: dict[str, int] = field(default_factory=dict)
     shapes: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
     further: list[tuple[int, ...]] = field(default_factory=list)  # the sizes of each "..." so far
@@ -130,7 +150,7 @@ class Choice:
         shape: list[int] = []
         for dim in dims:
             shape += self._further(part, len(dims) - 1, at) if dim == FURTHER else [self._size(dim)]
-        if self.limit is not None and math.prod(shape) > self.limit:
+        if self.limited and math.prod(shape) > most_of_inputs(self.spec):
             raise UnusableError
         if part.rank and self.sizes.setdefault(part.rank, len(shape)) != len(shape):
             raise UnusableError
@@ -141,6 +161,11 @@ class Choice:
         if self.template:
             sizes = further(part, self.template.shapes[part.name][at])
             return [self.template.resized.get(size, size) for size in sizes]
+        if part.further_as is not None:
+            if part.further_as not in self.shapes:
+                raise _LaterError
+            other = next(one for one in self.spec.inputs if one.name == part.further_as)
+            return further(other, self.shapes[other.name][0])
         if part.rank in self.sizes:
             count = self.sizes[part.rank] - fixed
             if count < 0:

@@ -14,7 +14,7 @@ from opmatrix.declaration.size_rules import axes, once, size_attributes
 from opmatrix.declaration.torch_signature import is_parameter
 from opmatrix.spec import Case, Input, MemoryLayout, Model, Nested, OpSpec, Tensor, Values, given, shape_of
 from opmatrix.testdata.case_arrays import described, elements
-from opmatrix.testdata.declared_shapes import ELEMENTS, SIZES, template_of
+from opmatrix.testdata.declared_shapes import SIZES, most_of_inputs, template_of
 from opmatrix.testdata.draw_frame import Frame, pick
 
 Template = tuple[Model, Case]
@@ -42,7 +42,7 @@ def frame_of(draw: DrawFn, operator: Operator) -> Frame:
 def templates(operator: Operator) -> list[Template]:
     """Return the cases that are small enough to be drawn from."""
     cases = [(m, c) for m in operator.models for c in m.cases if described(c)]
-    return [(m, c) for m, c in cases if all(n <= ELEMENTS for n in elements(c))]
+    return [(m, c) for m, c in cases if all(n <= most_of_inputs(operator.spec) for n in elements(c))]
 
 
 def open_sizes(operator: Operator, template: Template) -> list[int]:

@@ -13,8 +13,10 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Primit
 from hypothesis.strategies import SearchStrategy
 
 from opmatrix.declaration.load import Operator
+from opmatrix.errors import DataError
 from opmatrix.spec import Model
 from opmatrix.testdata import strategies
+from opmatrix.testdata.declared_shapes import most_of_inputs
 
 EXAMPLES = 200
 
@@ -23,7 +25,7 @@ def collect(operator: Operator, *, examples: int, home: Path, seed: str = "") ->
     """Return at most `examples` models with one case each, the same in every run; hypothesis may write to `home`.
 
     Another `seed` gives others. A model may violate a constraint that is not declared: then reference and kernel
-    must both raise.
+    must both raise. Raises DataError where the declaration allows none.
     """
     found: dict[str, Model] = {}
 
@@ -32,6 +34,12 @@ def collect(operator: Operator, *, examples: int, home: Path, seed: str = "") ->
         return False
 
     search(strategies.models(operator), keep, seed=f"{operator.name}{seed}", examples=examples, home=home)
+    if not found:
+        raise DataError(
+            f"{operator.name}: the declaration allows no input that the search can draw, with at most "
+            f"{most_of_inputs(operator.spec)} elements in each. Correct sizes (dims) and rules (values) that "
+            "contradict each other; where numbers in dims need more elements, declare names in their place"
+        )
     return [*found.values()]
 
 
@@ -73,7 +81,7 @@ def search(
     )
     try:
         return hypothesis.find(strategy, wanted, settings=settings, random=Random(seed))
-    except hypothesis.errors.NoSuchExample:
+    except (hypothesis.errors.NoSuchExample, hypothesis.errors.Unsatisfiable):  # the second: all draws are refused
         return None
 
 

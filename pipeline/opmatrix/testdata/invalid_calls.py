@@ -14,7 +14,7 @@ from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.size_expressions import terms
-from opmatrix.declaration.size_rules import axes, definitions, has_further
+from opmatrix.declaration.size_rules import around, axes, definitions, has_further, is_named
 from opmatrix.declaration.torch_signature import DTYPES, attribute_values, dtype_of, is_required
 from opmatrix.declaration.value_rules import known_numbers, names, ruled_inputs
 from opmatrix.errors import DataError
@@ -22,10 +22,10 @@ from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.broken_rules import RuleKind, broken, kinds
 from opmatrix.testdata.case_arrays import case_arrays, described, elements
+from opmatrix.testdata.declared_shapes import most_of_inputs
 from opmatrix.testdata.numpy_reference import Argument
 
 RULE_KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
-ELEMENTS = 4096  # of a tensor of the valid call, at most
 # The first two that an input does not take are tried on it.
 _DTYPES: Sequence[DType] = ("float16", "int32", "bool", "int64", "float64", "float32")
 
@@ -57,8 +57,8 @@ def valid_call(operator: Operator) -> Call:
     """Return the call of the first small case among those with the most input tensors. Raises DataError for none."""
     if found := next(valid_calls(operator), None):
         return found
-    raise DataError(f"{operator.name}: no case that runs has 1 to {ELEMENTS} elements in each input, so that no "
-                    "forbidden call can be made from it. Add one")  # fmt: skip
+    raise DataError(f"{operator.name}: no case that runs has 1 to {most_of_inputs(operator.spec)} elements in each "
+                    "input, so that no forbidden call can be made from it. Add one")  # fmt: skip
 
 
 def valid_calls(operator: Operator) -> Iterator[Call]:
@@ -69,7 +69,7 @@ def valid_calls(operator: Operator) -> Iterator[Call]:
         for m in operator.models
         if not m.unsupported
         for c in m.cases
-        if all(0 < n <= ELEMENTS for n in elements(c)) and described(c)
+        if all(0 < n <= most_of_inputs(spec) for n in elements(c)) and described(c)
     ]
     candidates.sort(key=lambda found: -sum(len(given(found[1], i.name)) for i in spec.inputs))  # stable
     for model, case in candidates:
@@ -103,6 +103,7 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
 
 def missing_calls(operator: Operator) -> Iterator[str]:
     """Yield the ways to break a rule that no small case allows, so that `invalid_calls` does not try them."""
+    most = most_of_inputs(operator.spec)
     for index, part in enumerate(operator.spec.inputs):
         if (rule := part.values) is None:
             continue
@@ -110,11 +111,11 @@ def missing_calls(operator: Operator) -> Iterator[str]:
         possible = {k for call in valid_calls(operator) for a in last_array(call, index) for k in kinds(rule, a)}
         if missing := [kind for kind in RULE_KINDS if kind in possible - found]:
             yield (
-                f"{operator.name}: no case with 1 to {ELEMENTS} elements in each input can be changed to one whose "
+                f"{operator.name}: no case with 1 to {most} elements in each input can be changed to one whose "
                 f"{part.name} is {' or '.join(missing)}. Add a case with two different elements along its last axis"
             )
         elif not possible:
-            yield f"{operator.name}: no case with 1 to {ELEMENTS} elements in each input has {part.name}. Add one"
+            yield f"{operator.name}: no case with 1 to {most} elements in each input has {part.name}. Add one"
 
 
 def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:
@@ -156,7 +157,7 @@ def _emptied(spec: OpSpec, call: Call, index: int) -> Call | None:
     parts = {part.name: part for part in spec.inputs}
     sized = [axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
     used = {name.name for _, rule in ruled_inputs(spec) for name in names(spec, rule)}
-    size = next((d for _, d in sized[index] if isinstance(d, str) and d.isidentifier() and d not in used), None)
+    size = next((d for _, d in sized[index] if is_named(spec, d) and d not in used), None)
     if size is None:
         return None
     for other, found in enumerate(sized):
@@ -192,13 +193,18 @@ def _wrong_shapes(
     if part.dims is None:
         return
     fixed = axes(part)
+    if part.further_as is not None:
+        front, back = around(part)
+        yield "rank", (*shape[:front], 1, *shape[front:])
+        if len(shape) > front + back:
+            yield "size", (*shape[:front], shape[front] + 1, *shape[front + 1 :])
     if not has_further(part):
         yield "rank", (*shape, 1)
     if fixed:
         yield "rank", shape[: len(fixed) - 1]
     known = definitions(spec)
     for at, dim in fixed:
-        if isinstance(dim, str) and dim.isidentifier() and known[dim][0] == f"{part.name}.shape[{at}]":
+        if is_named(spec, dim) and known[str(dim)][0] == f"{part.name}.shape[{at}]":
             continue  # every size is right, and another input or no input has to follow
         axis = at % len(shape)
         for size in (shape[axis] + 1, 0):

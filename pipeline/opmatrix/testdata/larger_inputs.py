@@ -101,8 +101,9 @@ def growing(spec: OpSpec) -> Iterator[Axes]:
     for together in named.values():
         yield _with_equal_shapes(spec, together)
     for part in spec.inputs:
-        if part.same_as is None and (part.dims is None or "..." in part.dims):
-            yield _with_equal_shapes(spec, {part.name: (len(_before_the_rest(part)),)})
+        if part.same_as is None and part.further_as is None and (part.dims is None or "..." in part.dims):
+            sharing = [part, *(other for other in spec.inputs if other.further_as == part.name)]
+            yield _with_equal_shapes(spec, {one.name: (len(_before_the_rest(one)),) for one in sharing})
 
 
 def _before_the_rest(part: Input) -> tuple[str | int, ...]:

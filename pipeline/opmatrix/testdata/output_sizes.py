@@ -9,12 +9,23 @@ from opmatrix.declaration.declared_sizes import expressions
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.size_expressions import terms
 from opmatrix.declaration.size_rules import axes, once, size_attributes
-from opmatrix.spec import Attribute, AttributeValue, Input, OpSpec
+from opmatrix.spec import Attribute, AttributeValue, Dims, FromKernel, Input, OpSpec
 from opmatrix.testdata.attribute_candidates import candidates
+from opmatrix.testdata.declared_shapes import least_elements, most_elements
 
-ELEMENTS = 16384
+ELEMENTS = 16384  # where declared numbers do not make an output larger
 
 Shapes = Iterable[tuple[Input, tuple[int, ...]]]
+
+
+@once
+def most_of_outputs(spec: OpSpec) -> int:
+    """Return how many elements an output of drawn inputs may have."""
+    rules = [output.shape for output in spec.outputs]
+    dims = [rule.dims for rule in rules if isinstance(rule, Dims | FromKernel)]
+    dims += [part.dims for part in spec.inputs]
+    least = max(least_elements(sizes) for sizes in dims)
+    return most_elements(ELEMENTS, least)
 
 
 def elements(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue]) -> int:
@@ -37,11 +48,11 @@ def _elements(spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeVa
 
 
 def bounded(
-    spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue], *, limit: int = ELEMENTS
+    spec: OpSpec, shapes: Shapes, attributes: Mapping[str, AttributeValue], *, limit: int | None = None
 ) -> dict[str, AttributeValue]:
     """Return attributes with which no output with declared sizes has more than `limit` elements, if there are any:
     those that are sizes of outputs alone get the largest drawn value that fits."""
-    found, shapes = dict(attributes), [*shapes]
+    found, shapes, limit = dict(attributes), [*shapes], limit or most_of_outputs(spec)
     for attribute in _output_attributes(spec):
         if attribute.name not in found or elements(spec, shapes, found) <= limit:
             continue

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opmatrix.declaration.known_sizes import Known
-from opmatrix.declaration.size_rules import axes, has_further
+from opmatrix.declaration.size_rules import axes, further, has_further, is_named
 from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
@@ -83,7 +83,7 @@ def _case(spec: OpSpec, model: Model, case: Case, path: str) -> Iterator[Mistake
             continue
         for index, tensor in enumerate(given(case, part.name)):
             shape, field_of_one = shape_of(tensor), f"{field}[{index}]" if part.variadic else field
-            yield from _declared_shape(part, shape, field_of_one, sizes, shapes)
+            yield from _declared_shape(spec, part, shape, field_of_one, sizes, shapes)
             shapes.setdefault(part.name, shape)
             yield from _traced_shape(part, index, shape, model, field_of_one)
 
@@ -128,7 +128,7 @@ def _presence(part: Input, case: Case, model: Model) -> str | None:
 
 
 def _declared_shape(
-    part: Input, shape: tuple[int, ...], field: str, sizes: Sizes, shapes: Mapping[str, tuple[int, ...]]
+    spec: OpSpec, part: Input, shape: tuple[int, ...], field: str, sizes: Sizes, shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[Mistake]:
     if part.same_as is not None:
         wanted = shapes.get(part.same_as, shape)
@@ -137,6 +137,13 @@ def _declared_shape(
     if part.dims is None:
         return
     fixed = axes(part)
+    other = next((i for i in spec.inputs if i.name == part.further_as), None)
+    if other and other.name in shapes and len(shape) >= len(fixed) and has_further(part) and has_further(other):
+        wanted = tuple(further(other, shapes[other.name]))
+        if tuple(further(part, shape)) != wanted:
+            yield Mistake(
+                field, f"found shape {shape}, allowed: {part.dims}, where '...' is {wanted} as in {other.name!r}"
+            )
     if len(shape) < len(fixed) or (not has_further(part) and len(shape) > len(fixed)):
         yield Mistake(field, f"found shape {shape}, allowed: {part.dims}")
         return
@@ -145,7 +152,7 @@ def _declared_shape(
         if isinstance(dim, int):
             if size != dim:
                 yield Mistake(field, f"found shape {shape}, allowed: {part.dims}")
-        elif dim.isidentifier() and (seen := sizes.setdefault(dim, (size, part.name)))[0] != size:
+        elif is_named(spec, dim) and (seen := sizes.setdefault(dim, (size, part.name)))[0] != size:
             yield Mistake(field, f"found shape {shape}, allowed: {dim}={seen[0]}, as in {seen[1]!r}")
 
 
@@ -154,7 +161,7 @@ def _computed_sizes(spec: OpSpec, model: Model, case: Case, path: str) -> Iterat
     shapes = {part.name: shape_of(given(case, part.name)[0]) for part in spec.inputs if given(case, part.name)}
     known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))
     for part in spec.inputs:
-        computed = [(at, dim) for at, dim in axes(part) if isinstance(dim, str) and not dim.isidentifier()]
+        computed = [(at, dim) for at, dim in axes(part) if isinstance(dim, str) and not is_named(spec, dim)]
         for shape in map(shape_of, given(case, part.name) if computed or part.rank else ()):
             field = f"{path}.inputs[{part.name!r}]"
             try:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import ast
+import keyword
 import re
 from collections.abc import Iterator, Sequence
 
 from opmatrix.declaration.declared_sizes import kernel_names
-from opmatrix.declaration.size_expressions import FURTHER, Term, terms, why_no_size
+from opmatrix.declaration.size_expressions import (
+    FURTHER,
+    GREATEST,
+    LONGEST,
+    Term,
+    parse,
+    term_of,
+    terms,
+    why_no_size,
+)
 from opmatrix.declaration.size_rules import (
     axes,
     axis_attributes,
     definitions,
     further_input,
+    has_further,
+    is_named,
     is_positive,
+    owners,
     required,
     size_attributes,
     sources,
@@ -20,6 +34,8 @@ from opmatrix.declaration.size_rules import (
 from opmatrix.declaration.validation.mistake import Mistake, not_one_of
 from opmatrix.errors import did_you_mean
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, SameAs
+
+SHORT = 2  # letters of a name that resembles others by chance
 
 
 def sizes(spec: OpSpec) -> Iterator[Mistake]:
@@ -29,25 +45,98 @@ def sizes(spec: OpSpec) -> Iterator[Mistake]:
         if (part.dims or ()).count(FURTHER) > 1:
             yield Mistake(field, f"found {part.dims}, allowed: '...' once; nothing says where one ends")
             continue
-        if part.rank is not None and not part.rank.isidentifier():
-            yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, allowed: a name")
+        if part.rank is not None and (why := _why_no_name(spec, part.rank, rank=True)):
+            yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, {why}")
         elif part.rank is not None and not _is_given(spec, part.rank) and len(definitions(spec)[part.rank]) > 1:
             why = (
                 "which only inputs that may be absent have; allowed: the rank of a required input, or a name of its own"
             )
             yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, {why}")
+        yield from _shared(spec, index, part)
         yield from _input(spec, part, field)
+    yield from _ranks(spec)
+    yield from _circles(spec)
     for index, output in enumerate(spec.outputs):
         yield from _rule(spec, output.shape, f"outputs[{index}].shape")
 
 
+def _shared(spec: OpSpec, index: int, part: Input) -> Iterator[Mistake]:
+    """Yield what is wrong with the input that shares the sizes of "..."."""
+    if part.further_as is None:
+        return
+    if FURTHER not in (part.dims or ()):
+        what = f"found {part.further_as!r} at dims={part.dims}"
+        yield Mistake(f"inputs[{index}].further_as", f"{what}, allowed: where dims has '...'")
+    before = [other.name for other in required(spec) if other in spec.inputs[:index] and FURTHER in (other.dims or ())]
+    if part.further_as not in before:
+        yield not_one_of(
+            f"inputs[{index}].further_as", part.further_as, before or ["nothing: no required input before has '...'"]
+        )
+
+
+def _ranks(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield ranks of one name that differ in every call."""
+    fixed: dict[str, tuple[int, str]] = {}
+    for index, part in enumerate(spec.inputs):
+        if part.rank is None or (rank := _fixed_rank(spec, part.name)) is None:
+            continue
+        first, name = fixed.setdefault(part.rank, (rank, part.name))
+        if rank != first:
+            other = f"{part.rank!r} is the rank {first} of {name!r}"
+            yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r} for the rank {rank}, and {other}; allowed: "
+                          "another name, or as many dims")  # fmt: skip
+
+
+def _fixed_rank(spec: OpSpec, name: str) -> int | None:
+    """Return the rank of an input if the declaration says it."""
+    part = next((part for part in spec.inputs if part.name == name), None)
+    if part is None or part.dims is None or has_further(part):
+        return None
+    return len(part.dims)
+
+
+def _circles(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield inputs whose shapes are computed from each other, or from themselves."""
+    needs = {part.name: {*_needs(spec, part)} for part in spec.inputs}
+    while ready := [name for name, others in needs.items() if not others & needs.keys()]:
+        for name in ready:
+            del needs[name]
+    if names := [name for name in needs if any(name in others for others in needs.values())]:
+        index = next(n for n, part in enumerate(spec.inputs) if part.name == names[0])
+        what = f"a size of {names[0]!r} is computed from its own shape"
+        if len(names) > 1:
+            what = f"the shapes of {' and '.join(map(repr, names))} are computed from each other"
+        allowed = "a name for one size, such as 'K', from which the others are computed"
+        yield Mistake(f"inputs[{index}].dims", f"found {spec.inputs[index].dims}: {what}; allowed: {allowed}")
+
+
+def _needs(spec: OpSpec, part: Input) -> Iterator[str]:
+    """Yield the inputs from whose shapes that of an input is computed; a name of a size is of no single input."""
+    before = [other.name for other in spec.inputs[: spec.inputs.index(part)]]
+    yield from (name for name in (part.same_as, part.further_as) if name in before)
+    ranks = {other.rank: other.name for other in reversed(spec.inputs)}
+    for term in (term for _, dim in axes(part) for term in _terms(dim)):
+        if term.kind in ("size", "rank", "product"):
+            yield from sources(spec, term)
+        elif term.key in ranks:
+            yield ranks[term.key]
+
+
 def _input(spec: OpSpec, part: Input, field: str) -> Iterator[Mistake]:
     for _, dim in axes(part):
-        if isinstance(dim, int) and dim < 0:
-            yield Mistake(field, f"found {dim!r}, allowed: a name, a number from 0 on, an expression, or '...'")
+        if isinstance(dim, int) and not 0 <= dim <= GREATEST:
+            allowed = f"a name, a number from 0 to {GREATEST}, an expression, or '...'"
+            yield Mistake(field, f"found {dim!r}, allowed: {allowed}")
         elif isinstance(dim, str) and not dim.isidentifier():
-            yield from expression(spec, dim, field, given=True)
-        elif isinstance(dim, str) and part not in required(spec) and len(definitions(spec)[dim]) == 1:
+            yield from expression(spec, dim, field, given=True, also=_of_optional_inputs(spec, part))
+        elif isinstance(dim, str) and (why := _why_no_name(spec, dim)):
+            yield Mistake(field, f"found {dim!r}, {why}")
+        elif (
+            isinstance(dim, str)
+            and is_named(spec, dim)
+            and part not in required(spec)
+            and len(definitions(spec)[dim]) == 1
+        ):
             known = [name for name, (one, *_) in definitions(spec).items() if name != dim]
             if near := did_you_mean(dim, known):
                 yield Mistake(field, f"found {dim!r}, allowed: sizes that other inputs have: {', '.join(known)}{near}")
@@ -59,8 +148,15 @@ def _rule(spec: OpSpec, rule: SameAs | Dims | FromKernel, path: str) -> Iterator
             names = [part.name for part in required(spec)]
             if name not in names:
                 yield not_one_of(f"{path}.input", name, names)
+            rank, seen = _fixed_rank(spec, name), set[int]()
             for key, dim in replace.items():
                 field = f"{path}.replace[{key!r}]"
+                if isinstance(key, int) and rank is not None:
+                    if not -rank <= key < rank:
+                        yield Mistake(field, f"found {key}, allowed: an axis of {name!r}, {-rank} to {rank - 1}")
+                    elif key % rank in seen:
+                        yield Mistake(field, f"found {key}, which another key names too, allowed: each axis once")
+                    seen.add(key % max(rank, 1))
                 if isinstance(key, str) and key not in axis_attributes(spec):
                     yield _no_axis(spec, field, key)
                 if dim is not None:
@@ -77,6 +173,13 @@ def _rule(spec: OpSpec, rule: SameAs | Dims | FromKernel, path: str) -> Iterator
             elif rank is not None and rank < 0:
                 yield Mistake(f"{path}.rank", f"found {rank}, allowed: a number from 0 on")
             own = kernel_names(spec, rule)
+            known = [*definitions(spec), *size_attributes(spec)]
+            for dim in own:  # a name that is misspelt would be one more size that the kernel decides
+                equal = [name for name in known if name.casefold() == dim.casefold()]
+                near = f"; did you mean {equal[0]!r}?" if equal else ""
+                if near := near or did_you_mean(dim, known if len(dim) > SHORT else []):
+                    yield Mistake(f"{path}.dims", f"found {dim!r}, allowed: {', '.join(known)}, or a name that "
+                                  f"resembles none, for a size that the kernel decides{near}")  # fmt: skip
             for dim in (d for d in dims or () if d not in own):
                 if dim == FURTHER:
                     yield Mistake(f"{path}.dims", f"found {dims}, allowed: a size for each axis, without '...'")
@@ -93,23 +196,52 @@ def _terms(dim: str | int) -> Sequence[Term]:
         return ()
 
 
-def expression(spec: OpSpec, dim: str | int, field: str, *, given: bool = False) -> Iterator[Mistake]:
-    """Yield the mistakes of one size expression; `given` is whether it is the size of an input."""
+def _of_optional_inputs(spec: OpSpec, part: Input) -> Sequence[str]:
+    """Return the names of sizes that an input that may be absent can use although no required input has them: those of
+    inputs before it, and its own."""
+    if part in required(spec):
+        return ()
+    before = [other.name for other in spec.inputs[: spec.inputs.index(part) + 1]]
+    return [name for name, (owner, _) in owners(spec).items() if owner in before and not _is_given(spec, name)]
+
+
+def expression(
+    spec: OpSpec, dim: str | int, field: str, *, given: bool = False, also: Sequence[str] = ()
+) -> Iterator[Mistake]:
+    """Yield the mistakes of one size expression; `given` is whether it is the size of an input, and `also` are names
+    that it can use besides those that required inputs have."""
+    if len(str(dim)) > LONGEST:
+        yield Mistake(
+            field, f"found {str(dim)[:40]!r} and so on, allowed: an expression of at most {LONGEST} characters"
+        )
+        return
     try:
         found: Sequence[Term] = terms(dim)
+        if called := _called(dim):
+            allowed = "names of sizes, whole numbers, and + - * // of them, and prod(...)"
+            yield Mistake(field, f"found {dim!r}: it calls {called!r}, allowed: {allowed}")
+            return
     except SyntaxError:
         words = re.findall(r"[^\W\d]\w*", str(dim))
         found = [Term(key=word, kind="name", of=word) for word in words]
-    unknown = [mistake for term in found if (mistake := _term(spec, term, dim, field, given=given)) is not None]
+    checked = [term for term in found if term.key not in also]
+    unknown = [mistake for term in checked if (mistake := _term(spec, term, dim, field, given=given)) is not None]
     yield from unknown
     if not unknown and (why := why_no_size(dim, is_positive(spec))):
         yield Mistake(field, f"found {dim!r}: {why}")
+
+
+def _called(dim: str | int) -> str | None:
+    """Return a function that an expression calls, other than prod(...); none is known."""
+    inside = (node for node in ast.walk(parse(dim)) if isinstance(node, ast.Call) and term_of(node) is None)
+    return next((ast.unparse(node.func) for node in inside), None)
 
 
 def _term(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) -> Mistake | None:
     """Return what is wrong with a term of an expression, or None."""
     names = [part.name for part in required(spec)]
     attributes = {a.name: a for a in spec.attributes}
+    rank = _fixed_rank(spec, term.of) if term.kind == "size" and isinstance(term.at, int) else None
     match term.kind:
         case "product":
             if further_input(spec) is None:
@@ -118,6 +250,8 @@ def _term(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) 
             return not_one_of(field, term.of, names)
         case "size" if isinstance(term.at, str) and term.at not in axis_attributes(spec):
             return _no_axis(spec, field, term.at)
+        case "size" if rank is not None and not -rank <= int(term.at) < rank:
+            return Mistake(field, f"found {term.key!r}, allowed: an axis of {term.of!r}, {-rank} to {rank - 1}")
         case "item":
             attribute = size_attributes(spec).get(term.of)
             if attribute is None or attribute.kind != "ints":
@@ -149,6 +283,20 @@ def _name(spec: OpSpec, term: Term, dim: str | int, field: str, *, given: bool) 
     allowed = listed or "no name, since they have none"
     near = did_you_mean(term.key, [*usable, *sized])
     return Mistake(field, f"found {term.key!r}, allowed: sizes that required inputs have: {allowed}{near}")
+
+
+def _why_no_name(spec: OpSpec, name: str, *, rank: bool = False) -> str | None:
+    """Return why a name can be none of a size or a rank, or None."""
+    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
+        return "allowed: a name of letters, digits and _ that is no keyword of Python"
+    attribute = next((a for a in spec.attributes if a.name == name and a.kind in ("int", "ints")), None)
+    if attribute is None or (not rank and attribute.kind == "int" and name in size_attributes(spec)):
+        return None
+    if rank:
+        return "also an attribute, allowed: another name"
+    if attribute.kind == "ints":
+        return f"also an attribute, allowed: one of its elements, such as '{name}[0]', or another name"
+    return "also an attribute, allowed: one that ONNX has, with minimum= from 0 on, for its value; or another name"
 
 
 def _is_given(spec: OpSpec, name: str) -> bool:

@@ -36,6 +36,7 @@ def value_rules(spec: OpSpec) -> Iterator[Mistake]:
         yield from _numbers(rule, dtypes, path)
         yield from _expressions(spec, part, rule, dtypes, path)
         yield from _order(rule, path)
+        yield from _elements(part, rule, path)
 
 
 def _has(rule: ValueRule, field: str) -> bool:
@@ -103,8 +104,8 @@ def _expressions(spec: OpSpec, part: Input, rule: ValueRule, dtypes: Sequence[st
     attributes = usable_attributes(spec)
     for field in (*_LIMITS, "index_into"):
         given = getattr(rule, field)
-        if field == "index_into" and isinstance(given, int) and given < 0:
-            yield Mistake(f"{path}.{field}", f"found {given}, allowed: a size")
+        if field == "index_into" and isinstance(given, int) and given < 1:
+            yield Mistake(f"{path}.{field}", f"found {given}, allowed: a size from 1 on, which has an index")
         if not isinstance(given, str):
             continue
         if (attribute := attributes.get(given)) is None:
@@ -118,3 +119,21 @@ def _order(rule: ValueRule, path: str) -> Iterator[Mistake]:
     if rule.unique and rule.sorted is None and rule.checked_by == "binding":
         yield Mistake(f"{path}.unique", "takes a binding more than one pass over the data; allowed: with sorted=, or "
                       "with checked_by=\"kernel\", where the kernel raises the error")  # fmt: skip
+
+
+def _elements(part: Input, rule: ValueRule, path: str) -> Iterator[Mistake]:
+    """Yield rules that no tensor of the declared shape obeys, or to which its shape gives nothing."""
+    if part.dims == () and (rule.sorted or rule.unique):
+        field = "sorted" if rule.sorted else "unique"
+        yield Mistake(f"{path}.{field}", f"stands at {part.name!r}, which has no axis; it is about neighbours along "
+                      "the last axis. Leave it out, or declare an axis in dims")  # fmt: skip
+    if rule.non_empty and 0 in (part.dims or ()):
+        yield Mistake(
+            f"{path}.non_empty", f"stands at {part.name!r}, whose dims {part.dims} have a size of 0; leave one out"
+        )
+    count = rule.index_into if isinstance(rule.index_into, int) else len(rule.allowed) if rule.allowed else None
+    last = part.dims[-1] if part.dims else None
+    most = None if count is None else count * (1 + rule.negative)
+    if rule.unique and most is not None and isinstance(last, int) and last > most:
+        yield Mistake(f"{path}.unique", f"found {last} values along the last axis, and only {most} are allowed; allow "
+                      "more, or leave unique out")  # fmt: skip
