@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.docs.page import Command, Write, parse
 from tests.docs.pages import ROOT
 from tests.support.projects import Project
 
@@ -26,7 +27,7 @@ def commands() -> list[str]:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return Project.copy(tmp_path_factory.mktemp("readme"))
+    return Project.copy(tmp_path_factory.mktemp("readme"), seconds=300)
 
 
 @pytest.mark.parametrize("command", commands())
@@ -35,6 +36,16 @@ def test_a_command_works(project: Project, command: str) -> None:
     known = {"doit": [sys.executable, "-m", "doit"], "python": [sys.executable]}
     done = subprocess.run([*known[program], *arguments], cwd=project.root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    if arguments[:1] == ["new"]:  # as a user does next: `doit dist` ships no placeholder
-        for path in project.root.glob("*/scale_shift/*"):
-            path.write_text(path.read_text().replace("FILL IN", "Filled in"))
+    if arguments[:1] == ["new"]:
+        fill_in(project)
+
+
+def fill_in(project: Project) -> None:
+    """Fill in the placeholder as docs/quick-start.md does: otherwise the gates say that its cases cannot fail."""
+    for step in parse("quick-start.md", (ROOT / "docs/quick-start.md").read_text()).steps:
+        if isinstance(step, Write):
+            (project.root / step.path).write_text(step.text)
+        elif isinstance(step, Command) and step.text.endswith("/spec.py"):
+            subprocess.run(step.text, shell=True, cwd=project.root, check=True)
+    for path in project.root.glob("*/scale_shift/*"):
+        path.write_text(path.read_text().replace("FILL IN", "Filled in"))
