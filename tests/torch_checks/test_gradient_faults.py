@@ -309,3 +309,47 @@ def test_a_gradient_that_is_no_derivative_must_be_declared(tmp_path: Path) -> No
     message, _, _ = check(tmp_path, files, name="quant")
     assert "gradcheck says: Jacobian mismatch" in message
     assert "or declare NOT_A_DERIVATIVE in torch_op.py" in message
+
+
+DEFINE = """
+
+def mix(x, bias, dim=1):
+    y = torch.cumsum(x * x, dim)
+    return y if bias is None else y + bias
+
+def define():
+    library = torch.library.Library("faults", "FRAGMENT")
+    library.define("mix(Tensor x, Tensor? bias, int dim=1) -> Tensor")
+    library.impl("mix", mix, "CPU")
+    library.impl("mix", lambda x, bias, dim=1: torch.empty_like(x), "Meta")
+    return library
+"""
+
+
+@pytest.mark.parametrize(
+    ("untraceable", "expected"),
+    [
+        ("ctx.given", "mix-single: torch.library.opcheck's test_aot_dispatch_dynamic says: "),
+        ("not ctx.given", "mix-double: torch.library.opcheck's test_aot_dispatch_static says: "),
+    ],
+)
+def test_a_formula_that_does_not_trace_is_found_with_and_without_an_optional_input(
+    untraceable: str, expected: str, tmp_path: Path
+) -> None:
+    layout = Paths(tmp_path)
+    fault = f"    if {untraceable}:\n        assert x.sum().item() < 1e9\n    return of_x"
+    files = changed(torch_op=("    return of_x", fault))
+    files["torch_op"] += DEFINE
+    write_files(layout.op("mix"), {f"{file}.py": text for file, text in files.items()})
+
+    def run() -> None:
+        from opmatrix.stages import codegen, register
+
+        codegen.run(layout, load_operator(layout, "mix"))
+        register.run(layout, load_operator(layout, "mix"), part="schema")
+
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401  # as above
+
+    import opmatrix.torch_checks.opcheck  # noqa: F401
+
+    assert expected in forked(run, tmp_path / "output")
