@@ -150,6 +150,55 @@ def test_a_right_gradient_passes_and_the_record_has_what_was_covered(tmp_path: P
             r"backward\(\) raises AssertionError: .* Sample: T=float32, dim=1",
             id="raises",
         ),
+        pytest.param(
+            {"torch_op": ("return of_x,", "return of_x.float(),")},
+            r"mix-double: gradient: backward\(\) returns float32 for 'x', which is float64. Compute in the dtype",
+            id="narrow",
+        ),
+        pytest.param(
+            {"torch_op": ("return of_x,", "return of_x.double(),")},
+            r"mix-single: gradient: backward\(\) returns float64 for 'x', which is float32. .* Sample: T=float32",
+            id="wide",
+        ),
+        pytest.param(
+            {"torch_op": ("    (x,)", "    grad = grad if grad.is_contiguous() else grad.flip(0)\n    (x,)")},
+            r"with a gradient of the output that is not contiguous, for 'x', backward\(\) gives -?[\d.]+ at \[0, 0\], "
+            r"with a contiguous one it gives -?[\d.]+; .* Sample: T=float64, dim=1, x \(3, 2\), bias absent",
+            id="strides",
+        ),
+        pytest.param(
+            {"torch_op": ("    (x,)", "    grad = grad * 2 if 0 in grad.stride() else grad\n    (x,)")},
+            r"with an expanded gradient of the output, as sum\(\).backward\(\) gives it, for 'x', backward\(\) gives ",
+            id="expanded",
+        ),
+        pytest.param(
+            {"torch_op": ("    (x,)", "    grad.view(-1)\n    (x,)")},
+            r"backward\(\) raises RuntimeError: view size is not compatible .* Sample: T=float64, dim=1, x \(3, 2\)",
+            id="view",
+        ),
+        pytest.param(
+            {"torch_op": ("grad.sum(0) if", "ctx.needs_input_grad[0] * grad.sum(0) if")},
+            r"while only 'bias' requires a gradient, backward\(\) gives 0 at \[0\], while all inputs do it gives "
+            r"-?[\d.]+; .* Sample: T=float32, dim=1, x \(3, 2\), bias \(2,\), in a float64 instance",
+            id="frozen",
+        ),
+        pytest.param(
+            {"torch_op": ("grad.sum(0) if", "grad.sum(0) if ctx.needs_input_grad[0] and")},
+            r"while only 'bias' requires a gradient, it gives none",
+            id="frozen_none",
+        ),
+        pytest.param(
+            {
+                "spec": ("minimum=-2, maximum=1", "minimum=0, maximum=40"),
+                "reference": ("np.cumsum(x * x, axis=dim)", "x * x * dim"),
+                "torch_op": (
+                    "grad.flip(ctx.dim).cumsum(ctx.dim).flip(ctx.dim)",
+                    "grad * (8 if ctx.dim == 7 else ctx.dim)",
+                ),
+            },
+            r"for 'x' backward\(\) gives .*, the numerical derivative is .* Sample: T=float(32|64), dim=7, x \(3, 2\)",
+            id="inside",
+        ),
     ],
 )
 def test_a_gradient_that_is_wrong_in_places_is_found(
