@@ -1,4 +1,4 @@
-"""The reference evaluator, where nothing says in which precision the expected outputs were evaluated, uses the truth."""
+"""Where no precision of the expected outputs is given, the reference evaluator takes that of the truth."""
 
 from __future__ import annotations
 
