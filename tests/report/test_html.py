@@ -19,7 +19,7 @@ from opmatrix.report.html_template import TEMPLATES, in_script
 from opmatrix.report.logs_and_graphs import Background
 from opmatrix.report.report_json import document
 from opmatrix.verdict import FailedStep, Verdict
-from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, records, verdict
+from tests.report.many import BACKGROUND, ENVIRONMENTS, GRAPH, cells, checks, records, verdict
 
 CELL = next(cells())
 HOSTILE = "</script><script>alert(1)</script><!-- {{ script }} & \u2028 ]]> '\""
@@ -79,6 +79,11 @@ def test_no_template_closes_its_own_element() -> None:
         assert "</script" not in path.read_text() and "</style" not in path.read_text()
 
 
+def test_a_check_has_the_notes_of_its_record() -> None:
+    found = html_page.data(document([], ENVIRONMENTS, checks=checks()), [], [], checks())
+    assert [check["notes"] for check in found["checks"]] == [["no sample covers x"], [], [], [], []]
+
+
 def test_columns_have_each_text_once_and_give_every_record_back() -> None:
     found = records(2)
     before = document([replace(r, outcome="verified") for r in found[:-1]], ENVIRONMENTS)
@@ -101,6 +106,8 @@ def test_columns_have_each_text_once_and_give_every_record_back() -> None:
         end = cases["ends"][i]
         names = [cases["case"]["values"][k] for k in cases["case"]["rows"][start:end]]
         assert names == [c.case for c in r.cases]
+        judges = [cases["judged_in"]["values"][k] for k in cases["judged_in"]["rows"][start:end]]
+        assert judges == [c.judged_in for c in r.cases]
         start = end
     wrong = [i for i, r in enumerate(found[:-1]) if r.outcome in ("failed", "mismatched")]
     assert [i for i in range(len(found)) if row("change", i) == "broken"] == wrong != []

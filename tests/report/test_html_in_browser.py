@@ -209,6 +209,10 @@ def test_a_click_opens_cases_log_replay_and_graph(shown: Page) -> None:
     assert wrong.detail in section and "line" in shown.texts("#detail section:last-child pre")[0]
     assert shown.texts(".cases td:nth-child(2) button") == ["case_0", "case_1"]
     assert shown.texts('.cases tr[aria-current="true"] td:nth-child(2)') == ["case_1"], "what is wrong is chosen"
+    assert shown.texts(".cases td:nth-child(6)") == ["float64", "declared dtype"]
+    assert shown.run("return document.querySelectorAll('.cases td:nth-child(6)')[1].title").endswith(
+        "discontinuous: ties"
+    )
     assert wrong.replay("case_1") in section
     shown.all(".cases button")[0].click()
     assert wrong.replay("case_0") in shown.one("#detail").text

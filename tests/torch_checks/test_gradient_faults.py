@@ -150,6 +150,55 @@ def test_a_right_gradient_passes_and_the_record_has_what_was_covered(tmp_path: P
             r"backward\(\) raises AssertionError: .* Sample: T=float32, dim=1",
             id="raises",
         ),
+        pytest.param(
+            {"torch_op": ("return of_x,", "return of_x.float(),")},
+            r"mix-double: gradient: backward\(\) returns float32 for 'x', which is float64. Compute in the dtype",
+            id="narrow",
+        ),
+        pytest.param(
+            {"torch_op": ("return of_x,", "return of_x.double(),")},
+            r"mix-single: gradient: backward\(\) returns float64 for 'x', which is float32. .* Sample: T=float32",
+            id="wide",
+        ),
+        pytest.param(
+            {"torch_op": ("    (x,)", "    grad = grad if grad.is_contiguous() else grad.flip(0)\n    (x,)")},
+            r"with a gradient of the output that is not contiguous, for 'x', backward\(\) gives -?[\d.]+ at \[0, 0\], "
+            r"with a contiguous one it gives -?[\d.]+; .* Sample: T=float64, dim=1, x \(3, 2\), bias absent",
+            id="strides",
+        ),
+        pytest.param(
+            {"torch_op": ("    (x,)", "    grad = grad * 2 if 0 in grad.stride() else grad\n    (x,)")},
+            r"with an expanded gradient of the output, as sum\(\).backward\(\) gives it, for 'x', backward\(\) gives ",
+            id="expanded",
+        ),
+        pytest.param(
+            {"torch_op": ("    (x,)", "    grad.view(-1)\n    (x,)")},
+            r"backward\(\) raises RuntimeError: view size is not compatible .* Sample: T=float64, dim=1, x \(3, 2\)",
+            id="view",
+        ),
+        pytest.param(
+            {"torch_op": ("grad.sum(0) if", "ctx.needs_input_grad[0] * grad.sum(0) if")},
+            r"while only 'bias' requires a gradient, backward\(\) gives 0 at \[0\], while all inputs do it gives "
+            r"-?[\d.]+; .* Sample: T=float32, dim=1, x \(3, 2\), bias \(2,\), in a float64 instance",
+            id="frozen",
+        ),
+        pytest.param(
+            {"torch_op": ("grad.sum(0) if", "grad.sum(0) if ctx.needs_input_grad[0] and")},
+            r"while only 'bias' requires a gradient, it gives none",
+            id="frozen_none",
+        ),
+        pytest.param(
+            {
+                "spec": ("minimum=-2, maximum=1", "minimum=0, maximum=40"),
+                "reference": ("np.cumsum(x * x, axis=dim)", "x * x * dim"),
+                "torch_op": (
+                    "grad.flip(ctx.dim).cumsum(ctx.dim).flip(ctx.dim)",
+                    "grad * (8 if ctx.dim == 7 else ctx.dim)",
+                ),
+            },
+            r"for 'x' backward\(\) gives .*, the numerical derivative is .* Sample: T=float(32|64), dim=7, x \(3, 2\)",
+            id="inside",
+        ),
     ],
 )
 def test_a_gradient_that_is_wrong_in_places_is_found(
@@ -309,3 +358,47 @@ def test_a_gradient_that_is_no_derivative_must_be_declared(tmp_path: Path) -> No
     message, _, _ = check(tmp_path, files, name="quant")
     assert "gradcheck says: Jacobian mismatch" in message
     assert "or declare NOT_A_DERIVATIVE in torch_op.py" in message
+
+
+DEFINE = """
+
+def mix(x, bias, dim=1):
+    y = torch.cumsum(x * x, dim)
+    return y if bias is None else y + bias
+
+def define():
+    library = torch.library.Library("faults", "FRAGMENT")
+    library.define("mix(Tensor x, Tensor? bias, int dim=1) -> Tensor")
+    library.impl("mix", mix, "CPU")
+    library.impl("mix", lambda x, bias, dim=1: torch.empty_like(x), "Meta")
+    return library
+"""
+
+
+@pytest.mark.parametrize(
+    ("untraceable", "expected"),
+    [
+        ("ctx.given", "mix-single: torch.library.opcheck's test_aot_dispatch_dynamic says: "),
+        ("not ctx.given", "mix-double: torch.library.opcheck's test_aot_dispatch_static says: "),
+    ],
+)
+def test_a_formula_that_does_not_trace_is_found_with_and_without_an_optional_input(
+    untraceable: str, expected: str, tmp_path: Path
+) -> None:
+    layout = Paths(tmp_path)
+    fault = f"    if {untraceable}:\n        assert x.sum().item() < 1e9\n    return of_x"
+    files = changed(torch_op=("    return of_x", fault))
+    files["torch_op"] += DEFINE
+    write_files(layout.op("mix"), {f"{file}.py": text for file, text in files.items()})
+
+    def run() -> None:
+        from opmatrix.stages import codegen, register
+
+        codegen.run(layout, load_operator(layout, "mix"))
+        register.run(layout, load_operator(layout, "mix"), part="schema")
+
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401  # as above
+
+    import opmatrix.torch_checks.opcheck  # noqa: F401
+
+    assert expected in forked(run, tmp_path / "output")

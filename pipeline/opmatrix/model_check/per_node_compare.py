@@ -42,13 +42,14 @@ Operators = Sequence[tuple[OpSpec, Reference]]
 class NodeComparison:
     """The comparison of a node's worst output with the reference, or why there is no reference; neither for `_SKIPPED`.
 
-    `expected` are the outputs of the reference.
+    `expected` are the outputs of the reference, `judged_in` is the precision in which a reference.py was evaluated.
     """
 
     node: NodeProto
     inputs: Mapping[str, Any]
     expected: Mapping[str, Any] = field(default_factory=dict)
     comparison: Comparison | None = None
+    judged_in: str = ""
     skipped: str = ""
 
     @property
@@ -59,7 +60,8 @@ class NodeComparison:
         """Return node, output and first differing index, and the ranges of its inputs."""
         given = "; ".join(f"{name} {format_range(value)}" for name, value in self.inputs.items())
         first = f", first at {self.comparison.first}" if self.comparison and self.comparison.first else ""
-        return f"{node_label(self.node)}: {self.comparison}{first}. Its inputs: {given or 'none'}"
+        judged = f", judged in {self.judged_in}" if self.judged_in else ""
+        return f"{node_label(self.node)}: {self.comparison}{first}{judged}. Its inputs: {given or 'none'}"
 
 
 def compare_nodes(
@@ -109,7 +111,7 @@ def _compare(
     if node.op_type in _SKIPPED:
         return NodeComparison(node=node, inputs=taken)
     try:
-        expected = _evaluate(node, taken, model, operators)
+        expected, judged_in = _evaluate(node, taken, model, operators)
     except VerifyError as error:
         return NodeComparison(node=node, inputs=taken, skipped=str(error))
     several = len(node.output) > 1
@@ -123,14 +125,18 @@ def _compare(
     if not found:
         return NodeComparison(node=node, inputs=taken)
     worst = max(found, key=lambda c: (bool(c.problem), c.tolerance_used))
-    return NodeComparison(node=node, inputs=taken, expected=expected, comparison=worst)
+    return NodeComparison(node=node, inputs=taken, expected=expected, comparison=worst, judged_in=judged_in)
 
 
-def _evaluate(node: NodeProto, taken: Mapping[str, Any], model: ModelProto, operators: Operators) -> dict[str, Any]:
-    """Return the outputs of a node's reference. Raises VerifyError where there is none, or it fails."""
+def _evaluate(
+    node: NodeProto, taken: Mapping[str, Any], model: ModelProto, operators: Operators
+) -> tuple[dict[str, Any], str]:
+    """Return the outputs of a node's reference, and in which precision a reference.py was evaluated, "" for onnx's own.
+    Raises VerifyError where there is no reference, or it fails."""
     outputs = [name for name in node.output if name]
     infos = ([ValueInfoProto(name=n) for n in names] for names in (taken, outputs))
-    return dict(zip(outputs, call(ReferenceRun(_one_node(node, model, *infos), operators), taken), strict=True))
+    run = ReferenceRun(_one_node(node, model, *infos), operators)
+    return dict(zip(outputs, call(run, taken), strict=True)), str(run.judge or "")
 
 
 def _one_node(

@@ -14,18 +14,22 @@ from opmatrix.declaration.model_inputs import arguments
 from opmatrix.declaration.torch_signature import as_float32
 from opmatrix.errors import VerifyError
 from opmatrix.spec import Attribute, AttributeValue, OpSpec
+from opmatrix.testdata import truth
 from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.numpy_reference import Precision, Reference
+from opmatrix.testdata.numpy_reference import Precision, Reference, types_of
+from opmatrix.testdata.truth import Judge
 
 
 class ReferenceRun:
     """A model in onnx.reference.ReferenceEvaluator; a `Session`.
 
-    `precision`: in which the reference of the first operator is evaluated, as it was for the test data. `independent`:
-    whether no node is evaluated by a reference.py.
+    `precision`: in which the reference of the first operator is evaluated, as it was for the test data; None: that of
+    `truth.evaluate`, for all operators. `judge` is then that of the last node. `independent`: whether no node is
+    evaluated by a reference.py.
     """
 
-    precision: Precision = "declared dtype"
+    precision: Precision | None = None
+    judge: Judge | None = None
 
     def __init__(self, model: onnx.ModelProto, operators: Sequence[tuple[OpSpec, Reference]]) -> None:
         """Raises VerifyError for a node that neither onnx.reference nor `operators` implements."""
@@ -58,8 +62,12 @@ class ReferenceRun:
 
         def _run(_: OpRun, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:
             given = {n: _as_declared(declared[n], v) for n, v in attributes.items() if n in declared and v is not None}
-            precision = self.precision if own else "declared dtype"
-            return reference(tuple(arguments(spec, inputs)), defaults | given, precision=precision)
+            taken, values = tuple(arguments(spec, inputs)), defaults | given
+            if self.precision is None:
+                found = truth.evaluate(reference, spec, types_of(spec, taken), taken, values)
+                self.judge = found.judge
+                return found.outputs
+            return reference(taken, values, precision=self.precision if own else "declared dtype")
 
         return type(spec.onnx.op_type, (OpRun,), {"op_domain": spec.onnx.domain, "_run": _run})
 

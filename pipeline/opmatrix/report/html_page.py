@@ -66,12 +66,13 @@ def data(
                 **{field: getattr(c, field) for field in ("op", "check", "lowering", "torch", "outcome", "detail")},
                 "change": changed.get(str(c), ("", None))[0],
                 "weak": c.weak if weak_checks([c]) else (),
+                "notes": [result["note"] for result in c.results if "note" in result],
             }
             for c in checks
         ],
         "cases": {
             "ends": list(accumulate(len(v.cases) for v in verdicts)),
-            **_columns(cases, "case", "model", "outcome", "detail"),
+            **_columns(cases, "case", "model", "outcome", "detail", "judged_in"),
             **_errors(cases, rounded),
         },
         "graphs": graphs.found,

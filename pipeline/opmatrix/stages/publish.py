@@ -20,7 +20,7 @@ from opmatrix.export.one_node_model import make_attribute, model_of, value_info
 from opmatrix.files import write_bytes, write_text
 from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeKind, Case, Model, given, shape_of
-from opmatrix.testdata import onnx_dataset
+from opmatrix.testdata import onnx_dataset, truth
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays, described, reference_attributes
 from opmatrix.testdata.numpy_reference import Reference
@@ -88,7 +88,8 @@ def _write_model(layout: Paths, operator: Operator, version: int, model: Model, 
     arrays = case_arrays(spec, plain, case)
     fed = graph_inputs(spec, plain, case)
     attributes = reference_attributes(spec, plain)
-    outputs = Reference(layout, spec)(tuple(case_arguments(spec, case, arrays)), attributes)
+    arguments = tuple(case_arguments(spec, case, arrays))
+    outputs = truth.evaluate(Reference(layout, spec), spec, plain.types, arguments, attributes).outputs
     tensors: dict[str, list[Array]] = {}
     for feed, array in zip(fed, arrays, strict=True):
         tensors.setdefault(feed.part.name, []).append(array)

@@ -184,13 +184,15 @@ class CellVerifier:
                 raise VerifyError(f"{lost} or its data are missing. Take them from the history of the project")
             step_log.now_running(f"case {case}")
             runner = ModelRunner(path, name=name, runtime=config.runtime, operators=config.operators)
-            judgement = judge_case(runner.run_case(onnx_dataset.read(folder), config.tolerances))
+            runs = runner.run_case(onnx_dataset.read(folder), config.tolerances, stored=True)
+            judgement = judge_case(runs)
         except (VerifyError, DataError) as error:
             return _not_run(made, made.cases[0], error, self.cell)
         if self.only:
             self._show(path, folder, judgement)
         found = _judged(made, made.cases[0], judgement)
-        return replace(found, detail=found.detail and case_message.published(version, found.detail))
+        detail = found.detail and case_message.published(version, found.detail)
+        return replace(found, detail=detail, judged_in=str(runs.judge))
 
     def _model(self, model: Model, path: Path, config: RunConfig) -> Iterator[CaseResult]:
         """Yield the results of a model's cases. Where the model cannot run, all of them fail."""

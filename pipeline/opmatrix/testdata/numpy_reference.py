@@ -79,7 +79,7 @@ class Reference:
 
     def rounded(self, outputs: Sequence[Array], inputs: Sequence[Argument]) -> tuple[Array, ...]:
         """Return the outputs in the dtypes that the declaration gives them for `inputs`."""
-        types = _types(self._spec, inputs)
+        types = types_of(self._spec, inputs)
         return tuple(
             self._cast(output, part.name, dtype_of(part.type, types))
             for output, part in zip(outputs, self._spec.outputs, strict=True)
@@ -122,7 +122,7 @@ def _widened(array: Array, precision: Precision) -> Array:
     return array.astype(precision) if dtype_name(array) in FLOATS and precision != "declared dtype" else array
 
 
-def _types(spec: OpSpec, inputs: Sequence[Argument]) -> dict[str, DType]:
+def types_of(spec: OpSpec, inputs: Sequence[Argument]) -> dict[str, DType]:
     """Return the dtype of each type variable that a given input has."""
     names: dict[str, str] = {}
     for part, argument in zip(spec.inputs, inputs, strict=True):

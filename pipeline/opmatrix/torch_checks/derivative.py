@@ -6,7 +6,7 @@ for each input, however many elements it has. Only a difference is searched for 
 
 from __future__ import annotations
 
-import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +18,10 @@ from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.errors import DataError, one_line
 from opmatrix.spec import Model
 from opmatrix.testdata.case_arrays import reference_attributes
+from opmatrix.torch_checks import backward_calls
+from opmatrix.torch_checks.backward_calls import Gradients, direction, largest
 from opmatrix.torch_checks.grad_sample import GradSample, redrawn, sample
+from opmatrix.torch_checks.gradient_message import elements, in_sample
 from opmatrix.torch_checks.reference_operator import ReferenceGradient, ReferenceOperator, as_arrays
 from opmatrix.torch_library.case_tensors import arguments
 from opmatrix.torch_library.user_python import Gradient
@@ -28,9 +31,9 @@ RTOL, ATOL = 1e-4, 1e-7  # of a change along a direction, relative to the sum of
 ROUNDING = 16 * 2.0**-53 / STEP  # of a change, relative to the outputs
 ELEMENT_RTOL, ELEMENT_ATOL = 1e-3, 1e-5  # of one element, in the message
 GIVEN_RTOL = 1e-6  # of a gradient that has its own reference; attributes are rounded to float32 there
-LOW = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 5e-2}  # of a gradient in another dtype than float64
+LOW = {torch.float32: 1e-3}  # of a gradient in each other dtype that a declaration may have; a KeyError for a new one
+CALLS = 4  # samples of the same inputs, with the same axes, for which backward() is called in other ways
 REDRAWS = 2  # times a gradient in another dtype must differ with other random values as well
-_FEW = 3  # elements in the message
 
 Describe = Callable[[], str]
 
@@ -53,11 +56,15 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What is the same for all samples of an operator. `given` is the gradient's own reference, if it has one."""
+    """What is the same for all samples of an operator. `given` is the gradient's own reference, if it has one.
+
+    `calls` counts the samples by the axes of their tensors for which backward() was called in other ways.
+    """
 
     operator: ReferenceOperator
     gradient: Gradient
     given: ReferenceGradient | None
+    calls: Counter[tuple[int, ...]] = field(default_factory=Counter)
 
     def run(self, model: Model) -> Outcome:
         """Check the first case of a model."""
@@ -77,13 +84,15 @@ class Check:
         judge = self._compare_with_given if self.given else self._compare_with_derivative
         judge(one, gradients, outcome)
         if outcome.problem is None:
+            self._compare_calls(one, gradients, outcome)
+        if outcome.problem is None:
             self._compare_dtypes(model, one, gradients, outcome)
         return outcome
 
     def _sample(self, model: Model, *, exact: bool) -> GradSample:
         return sample(self.operator.spec, model, without=self.gradient.without, exact=exact)
 
-    def _gradients(self, one: GradSample, outcome: Outcome, *, exact: bool) -> _Gradients | None:
+    def _gradients(self, one: GradSample, outcome: Outcome, *, exact: bool) -> Gradients | None:
         """Return outputs and gradients, or None with the reason in `outcome`."""
         self.operator.kernel.exact = exact
         leaves = one.leaves()
@@ -94,43 +103,60 @@ class Check:
             return None
         except Exception as error:  # setup_context() is the user's
             text = f"setup_context() raises {type(error).__name__}: {one_line(error).rstrip('.')}"
-            outcome.problem = partial(_in_sample, one, text, exact=exact)
+            outcome.problem = partial(in_sample, one, text, exact=exact)
             return None
         floating = [o for o in outputs if o.is_floating_point()]
         if not all(bool(torch.isfinite(o).all()) for o in (*floating, *leaves)):
             outcome.why_not = "not finite"
             return None
-        weights = [_direction(o, seed=f"{one}/{n}") for n, o in enumerate(floating)]
-        asked = [(o, w) for o, w in zip(floating, weights, strict=True) if o.requires_grad]
+        weights = [direction(o, seed=f"{one}/{n}") for n, o in enumerate(floating)]
         try:
-            found = torch.autograd.grad([o for o, _ in asked], leaves, [w for _, w in asked], allow_unused=True)
+            found = backward_calls.backward(outputs, leaves, weights)
         except Exception as error:  # any exception of the user's backward()
-            text = f"backward() raises {type(error).__name__}: {one_line(error).rstrip('.')}"
-            outcome.problem = partial(_in_sample, one, text, exact=exact)
+            outcome.problem = partial(in_sample, one, _raised(error), exact=exact)
             return None
         for index, gradient in zip(one.derived, found, strict=True):
+            name = one.names[index]
             if gradient is None:
-                text = f"it gives no gradient for {one.names[index]!r}. Give one, or name it in WITHOUT_GRADIENT"
-                outcome.problem = partial(_in_sample, one, text, exact=exact)
+                text = f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT"
+            else:
+                text = self.operator.wrong_dtype(name, one.flat[index].dtype)
+            if text:
+                outcome.problem = partial(in_sample, one, text, exact=exact)
                 return None
-        return _Gradients(leaves=leaves, outputs=outputs, weights=weights, found=found)
+        given = tuple(gradient for gradient in found if gradient is not None)
+        return Gradients(leaves=leaves, outputs=outputs, weights=weights, found=given)
 
-    def _compare_with_derivative(self, one: GradSample, gradients: _Gradients, outcome: Outcome) -> None:
+    def _compare_calls(self, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
+        """Compare with backward() for gradients of other strides, and for one input alone."""
+        axes = tuple(leaf.dim() for leaf in gradients.leaves)
+        if self.calls[axes] == CALLS or max(o.numel() for o in gradients.outputs) < 2:
+            return
+        self.calls[axes] += 1
+        self.operator.kernel.exact = True
+        try:
+            text = backward_calls.problem(one, gradients)
+        except Exception as error:  # any exception of the user's backward()
+            text = f"with gradients of other strides, or for one input alone, {_raised(error)}"
+        if text:
+            outcome.problem = partial(in_sample, one, text, exact=True)
+
+    def _compare_with_derivative(self, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
         base = gradients.weighted(gradients.outputs)
         noise = ROUNDING * gradients.size()
         with torch.no_grad():
             for n, index in enumerate(one.derived):
                 name, gradient = one.names[index], gradients.found[n]
-                direction = _direction(gradient, seed=f"{one}/{name}/{index}")
+                along = direction(gradient, seed=f"{one}/{name}/{index}")
                 try:
                     up, down = (
-                        (gradients.weighted(self._moved(one, gradients, n, direction, by=by)) - base) / by
+                        (gradients.weighted(self._moved(one, gradients, n, along, by=by)) - base) / by
                         for by in (STEP, -STEP)
                     )
                 except DataError:  # the domain of the reference ends here
                     outcome.undecided.add(name)
                     continue
-                parts = gradient * direction
+                parts = gradient * along
                 actual, expected, kink = float(parts.sum()), (up + down) / 2, abs(up - down)
                 allowed = ATOL + noise + RTOL * max(float(parts.abs().sum()), abs(expected))
                 if not kink <= allowed + 0.1 * max(abs(up), abs(down)):  # NaN too
@@ -144,14 +170,14 @@ class Check:
                 outcome.dtypes.add((name, "float64"))
 
     def _moved(
-        self, one: GradSample, gradients: _Gradients, n: int, direction: torch.Tensor, *, by: float
+        self, one: GradSample, gradients: Gradients, n: int, along: torch.Tensor, *, by: float
     ) -> tuple[torch.Tensor, ...]:
         moved = [leaf.detach() for leaf in gradients.leaves]
-        moved[n] = moved[n] + by * direction
+        moved[n] = moved[n] + by * along
         self.operator.kernel.exact = True
         return one.call_for_all(*moved)
 
-    def _compare_with_given(self, one: GradSample, gradients: _Gradients, outcome: Outcome) -> None:
+    def _compare_with_given(self, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
         """Compare with the gradient's own reference, element by element."""
         assert self.given
         weights = iter(gradients.weights)
@@ -164,24 +190,24 @@ class Check:
             name, value = one.names[index], wanted[index]
             if value is None:
                 text = f"{spec.name}_gradient() in reference.py gives no gradient for {name!r}; backward() gives one"
-                outcome.problem = partial(_in_sample, one, text, exact=True)
+                outcome.problem = partial(in_sample, one, text, exact=True)
                 return
             truth = torch.as_tensor(value, dtype=torch.float64)
-            allowed = GIVEN_RTOL * (truth.abs() + _largest(truth))
+            allowed = GIVEN_RTOL * (truth.abs() + largest(truth))
             if not bool(torch.isfinite(truth).all()):
                 outcome.undecided.add(name)
                 continue
             differ = ~((gradients.found[n] - truth).abs() <= allowed)
             if bool(differ.any()):
-                shown = _elements(gradients.found[n], truth, differ, f"{spec.name}_gradient()")
+                shown = elements(gradients.found[n], truth, differ, f"{spec.name}_gradient()")
                 text = f"for {name!r} {shown}"
-                outcome.problem = partial(_in_sample, one, text, exact=True)
+                outcome.problem = partial(in_sample, one, text, exact=True)
                 return
-            if _largest(truth):
+            if largest(truth):
                 outcome.effective.add(name)
             outcome.dtypes.add((name, "float64"))
 
-    def _compare_dtypes(self, model: Model, one: GradSample, gradients: _Gradients, outcome: Outcome) -> None:
+    def _compare_dtypes(self, model: Model, one: GradSample, gradients: Gradients, outcome: Outcome) -> None:
         """Compare the gradients in the declared dtypes with those in float64 of the same inputs."""
         problem = self._problem_of_dtypes(model, one, gradients, outcome)
         for time in range(REDRAWS):  # a formula may lose digits in unlucky values, not in all
@@ -198,7 +224,7 @@ class Check:
         outcome.problem = problem
 
     def _problem_of_dtypes(
-        self, model: Model, one: GradSample, gradients: _Gradients, outcome: Outcome
+        self, model: Model, one: GradSample, gradients: Gradients, outcome: Outcome
     ) -> Describe | None:
         declared = self._sample(model, exact=False)
         if all(t.dtype == torch.float64 for t in declared.flat if t.is_floating_point()):
@@ -207,42 +233,24 @@ class Check:
         found = self._gradients(declared, given, exact=False)
         if found is None:
             return given.problem
-        size = max([1.0, *map(_largest, gradients.found)])
+        size = max([1.0, *map(largest, gradients.found)])
         for index, low, exact in zip(one.derived, found.found, gradients.found, strict=True):
-            if low.dtype not in LOW:
+            if low.dtype == torch.float64:
                 continue
             name, limits = one.names[index], torch.finfo(low.dtype)
-            if not bool(torch.isfinite(low).all()) and _largest(exact) * size > limits.max**0.25:
+            if not bool(torch.isfinite(low).all()) and largest(exact) * size > limits.max**0.25:
                 continue  # beyond the dtype on the way
             relative = LOW[low.dtype]
-            allowed = relative * (exact.abs() + _largest(exact)) / 1.5 + 64 * limits.eps * size
+            allowed = relative * (exact.abs() + largest(exact)) / 1.5 + 64 * limits.eps * size
             differ = ~((low.double() - exact).abs() <= allowed)
             dtype = dtype_of(next(i.type for i in self.operator.spec.inputs if i.name == name), model.types)
             if bool(differ.any()):
-                shown = _elements(low.double(), exact, differ, "in float64 it gives")
+                shown = elements(low.double(), exact, differ, "in float64 it gives")
                 text = f"in {dtype}, for {name!r}, {shown}; allowed: {relative:g} of the largest"
-                return partial(_in_sample, declared, text, exact=False)
+                return partial(in_sample, declared, text, exact=False)
             if one.names[index] in outcome.effective:
                 outcome.dtypes.add((name, dtype))
         return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Gradients:
-    """Leaves, what the operator gives for them, random gradients of its floating outputs, those of the leaves."""
-
-    leaves: tuple[torch.Tensor, ...]
-    outputs: tuple[torch.Tensor, ...]
-    weights: list[torch.Tensor]
-    found: tuple[torch.Tensor, ...]
-
-    def weighted(self, outputs: Sequence[torch.Tensor]) -> float:
-        floating = (o for o in outputs if o.is_floating_point())
-        return sum(float((o.detach() * w).sum()) for o, w in zip(floating, self.weights, strict=True))
-
-    def size(self) -> float:
-        """Return the sum of the sizes of all outputs, whose rounding is in a measured change."""
-        return sum(float(o.detach().abs().sum()) for o in self.outputs if o.is_floating_point())
 
 
 @dataclass(frozen=True)
@@ -251,7 +259,7 @@ class _Difference:
 
     check: Check
     one: GradSample
-    gradients: _Gradients
+    gradients: Gradients
     n: int
     actual: float
     expected: float
@@ -273,7 +281,7 @@ class _Difference:
                 truth.reshape(-1)[at], kinks.reshape(-1)[at] = (up + down) / 2, abs(up - down)
         differ = ~((gradient - truth).abs() <= ELEMENT_ATOL + ELEMENT_RTOL * truth.abs() + kinks)
         if bool(differ.any()):
-            shown = _elements(gradient, truth, differ, "the numerical derivative is")
+            shown = elements(gradient, truth, differ, "the numerical derivative is")
         else:
             shown = (
                 f"along a random direction the reference changes by {self.expected:.6g}, "
@@ -285,43 +293,14 @@ class _Difference:
                 ". The reference does not depend on it there; a gradient that is not the derivative on purpose needs "
                 f"NOT_A_DERIVATIVE and a reference of its own, {one.spec.name}_gradient()"
             )
-        return _in_sample(one, f"for {name!r} {shown}{hint}", exact=True)
+        return in_sample(one, f"for {name!r} {shown}{hint}", exact=True)
 
     def _moved(self, unit: torch.Tensor, by: float) -> tuple[torch.Tensor, ...]:
         return self.check._moved(self.one, self.gradients, self.n, unit, by=by)
 
 
-def _elements(actual: torch.Tensor, expected: torch.Tensor, differ: torch.Tensor, judge: str) -> str:
-    """Return ``backward() gives 0 at [2], the numerical derivative is 1.5; 3 of 3 elements differ``."""
-    places = differ.nonzero().tolist()
-    judge = judge if " " in judge else f"{judge} gives"
-    shown = "; ".join(
-        f"backward() gives {_number(actual, at)} at {at}, {judge} {_number(expected, at)}" for at in places[:_FEW]
-    )
-    count = actual.numel()
-    return f"{shown}; {len(places)} of {count} {'element differs' if count == 1 else 'elements differ'}"
-
-
-def _number(tensor: torch.Tensor, at: Sequence[int]) -> str:
-    return f"{float(tensor[tuple(at)]) + 0.0:.6g}"  # 0 for -0
-
-
-def _in_sample(one: GradSample, what: str, *, exact: bool) -> str:
-    """Return what is wrong, and in which sample."""
-    instance = ", in a float64 instance" if exact and {*one.model.types.values()} != {"float64"} else ""
-    return f"{what}. Sample: {one.described()}{instance}"
-
-
-def _direction(like: torch.Tensor, *, seed: str) -> torch.Tensor:
-    """Return numbers between 0.5 and 1.5 with random signs, which every floating dtype represents; none is small."""
-    generator = torch.Generator().manual_seed(zlib.crc32(seed.encode()))
-    sizes = torch.randint(64, 192, like.shape, generator=generator)
-    signs = torch.randint(0, 2, like.shape, generator=generator) * 2 - 1
-    return (sizes * signs / 128).to(like.dtype)
-
-
-def _largest(tensor: torch.Tensor) -> float:
-    return float(tensor.abs().max()) if tensor.numel() else 0.0
+def _raised(error: Exception) -> str:
+    return f"backward() raises {type(error).__name__}: {one_line(error).rstrip('.')}"
 
 
 def _flat(gradients: Sequence[Any], one: GradSample) -> list[Any]:

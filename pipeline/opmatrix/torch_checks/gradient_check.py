@@ -68,7 +68,7 @@ def results(layout: Paths, operator: Operator) -> list[dict[str, Any]]:
     for one in (
         () if given else _samples(operator, gradient)
     ):  # stop at the first failure: to describe one takes seconds
-        proved += _check(one, gradient)
+        proved += _check(one, gradient, defined)
     coverage = Coverage(spec, gradient)
     _check_further(Check(operator=defined, gradient=gradient, given=given), operator, drawn, coverage)
     if not proved and not coverage.samples:
@@ -125,9 +125,9 @@ def _samples(operator: Operator, gradient: Gradient) -> Iterator[GradSample]:
         yield from others
 
 
-def _check(sample: GradSample, gradient: Gradient) -> list[dict[str, str]]:
+def _check(sample: GradSample, gradient: Gradient, operator: ReferenceOperator) -> list[dict[str, str]]:
     """Return the checks that passed. Raises RegisterError."""
-    if problems := list(_differing_inputs(sample, gradient)):
+    if problems := list(_differing_inputs(sample, gradient, operator)):
         raise RegisterError("\n".join(problems))
     step_log.now_running(f"the gradient for case {sample.case.name}")
     fast = sum(t.numel() for t in sample.leaves()) > TINY
@@ -167,8 +167,9 @@ def _moved(sample: GradSample, n: int, step: float) -> torch.Tensor:
     return torch.cat([o.flatten() for o in sample.call(*leaves)])
 
 
-def _differing_inputs(sample: GradSample, gradient: Gradient) -> Iterator[str]:
-    """Yield a message for each input whose gradient is missing, or given although WITHOUT_GRADIENT names the input."""
+def _differing_inputs(sample: GradSample, gradient: Gradient, operator: ReferenceOperator) -> Iterator[str]:
+    """Yield a message for each input whose gradient is missing, given although WITHOUT_GRADIENT names the input, or of
+    another dtype."""
     floating = [n for n, t in enumerate(sample.flat) if t.is_floating_point()]
     asking = GradSample(**{**vars(sample), "derived": floating})
     leaves = asking.leaves()
@@ -184,6 +185,8 @@ def _differing_inputs(sample: GradSample, gradient: Gradient) -> Iterator[str]:
             yield _message(sample, f"it gives no gradient for {name!r}. Give one, or name it in WITHOUT_GRADIENT")
         elif grad is not None and name in gradient.without:
             yield _message(sample, f"it gives a gradient for {name!r}, which WITHOUT_GRADIENT names")
+        elif problem := operator.wrong_dtype(name, sample.flat[index].dtype):
+            yield _message(sample, problem)
 
 
 def _message(sample: GradSample, what: str) -> str:

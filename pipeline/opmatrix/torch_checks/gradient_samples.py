@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from statistics import fmean
 
 from opmatrix.declaration.load import Operator
@@ -32,7 +33,7 @@ from opmatrix.testdata.declared_shapes import resized_shapes, template_of
 
 SMALL = 256  # elements of one tensor
 MODERATE = 1000.0
-WHOLE = 16  # values of an int attribute, up to which all are taken
+WHOLE = 48  # values of an int attribute, up to which all are taken
 _INTS = (0, 1, 2, 3, -1, -2)
 _FLOATS = (0.5, 2.0, 0.125, 1.0, -0.5)
 
@@ -47,7 +48,7 @@ def models(operator: Operator, drawn: Sequence[Model]) -> list[Model]:
     smallest: dict[tuple[DType, ...], Model] = {}
     for model in sorted(filter(_has_elements, own), key=_size):
         smallest.setdefault(tuple(model.types.values()), model)
-    varied = [other for base in smallest.values() for other in (*_attributes(operator, base), *_absent(spec, base))]
+    varied = [other for base in smallest.values() for other in (*_absent(spec, base), *_attributes(operator, base))]
     typed = [
         replace(base, types=types)
         for base in [*smallest.values()][:1]
@@ -56,9 +57,7 @@ def models(operator: Operator, drawn: Sequence[Model]) -> list[Model]:
     ]
     calm = [_calm(spec, model, normals, index) for index, model in enumerate(drawn)]
     usable = [
-        m
-        for m in (*own, *varied, *typed, *calm)
-        if "bfloat16" not in m.types.values() and all(n <= SMALL for n in elements(m.cases[0])) and obeys(spec, m)
+        m for m in (*own, *typed, *varied, *calm) if all(n <= SMALL for n in elements(m.cases[0])) and obeys(spec, m)
     ]
     return _new_first(spec, usable)
 
@@ -96,14 +95,16 @@ def _features(spec: OpSpec, model: Model) -> Iterator[tuple[object, ...]]:
 
 
 def _attributes(operator: Operator, base: Model) -> Iterator[Model]:
-    """Yield the model with each attribute at each other value."""
+    """Yield the model with each attribute at each other value, the attributes in turn."""
     now = attribute_values(operator.spec, base)
+    others: list[list[tuple[str, AttributeValue]]] = []
     for attribute in operator.spec.attributes:
         cases = [m.attributes[attribute.name] for m in operator.models if attribute.name in m.attributes]
-        for value in dict.fromkeys(values(attribute, cases)):
-            if value == now.get(attribute.name):
-                continue
-            changed = replace(base, attributes={**base.attributes, attribute.name: value})
+        found = dict.fromkeys(values(attribute, cases))
+        others.append([(attribute.name, value) for value in found if value != now.get(attribute.name)])
+    for turn in zip_longest(*others):
+        for name, value in filter(None, turn):
+            changed = replace(base, attributes={**base.attributes, name: value})
             if (fitting := _of_declared_shapes(operator.spec, base, changed)) is not None:
                 yield fitting
 

@@ -19,8 +19,8 @@ from opmatrix.torch_library import aten_overloads, features
 from opmatrix.torch_library.call import as_tuple, torch_attributes
 from opmatrix.torch_library.load_library import LoadedLibrary
 
-TRACE = "test_aot_dispatch_dynamic"
-OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", TRACE)
+OPCHECKS = ("test_schema", "test_autograd_registration", "test_faketensor")
+TRACE = "test_aot_dispatch_"  # and how: "dynamic" or "static"
 
 
 def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[dict[str, str]]:
@@ -36,7 +36,11 @@ def results(layout: Paths, operator: Operator, loaded: LoadedLibrary) -> list[di
             for sample in list(complete(layout, operator, loaded, generated))
             for test in (_opcheck if opcheck else _fake_kernel)(operator, sample, loaded, generated)
         ]
-        + [{"check": test, "skipped": features.OPCHECK.skip_reason} for test in OPCHECKS if not opcheck]
+        + [
+            {"check": test, "skipped": features.OPCHECK.skip_reason}
+            for test in (*OPCHECKS, f"{TRACE}dynamic")
+            if not opcheck
+        ]
         + ([] if generated is None else inference_check.results(operator, loaded.overload, generated))
     )
 
@@ -69,7 +73,7 @@ def _opcheck(
             loaded.overload,
             tuple(sample.arguments),
             torch_attributes(operator.spec, sample.model),
-            test_utils=[test for test in OPCHECKS if sample.traced or test != TRACE],
+            test_utils=[*OPCHECKS, *([f"{TRACE}{sample.trace}"] if sample.trace else [])],
             raise_exception=False,
         )
     for test, outcome in outcomes.items():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -21,19 +21,22 @@ from opmatrix.torch_library.load_library import LoadedLibrary
 
 SMALL = 1000  # elements
 
+Trace = Literal["dynamic", "static"]
+"""How opcheck traces: with symbolic sizes, or with those of the sample."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OpcheckSample:
     """One case, its tensors, and the arguments made of them. With backward() declared, they require a gradient.
 
-    `traced` is whether opcheck also traces the operator, with its gradient.
+    `trace` is how opcheck traces the operator, with its gradient; None: not at all.
     """
 
     model: Model
     case: Case
     tensors: tuple[torch.Tensor, ...]
     arguments: list[Any]
-    traced: bool
+    trace: Trace | None
 
 
 def complete(
@@ -53,14 +56,16 @@ def complete(
     if gradient and not user_python.has_formula(name):  # another part in this process may have registered it
         gradient.register(name)
     chosen = _chosen(operator)
-    traced = _traced([counts for _, _, _, counts in chosen]) if gradient else range(len(chosen))
+    traces: Mapping[int, Trace] = dict.fromkeys(range(len(chosen)), "dynamic")
+    if gradient:
+        traces = _traces([counts for _, _, _, counts in chosen])
     for index, (model, case, arrays, _) in enumerate(chosen):
         flat = tensors(spec, model, case, arrays)
         for feed, tensor in zip(graph_inputs(spec, model, case), flat, strict=True):
             if gradient and feed.part.name not in gradient.without and tensor.is_floating_point():
                 tensor.requires_grad_()
         called = arguments(spec, case, flat)
-        yield OpcheckSample(model=model, case=case, tensors=tuple(flat), arguments=called, traced=index in traced)
+        yield OpcheckSample(model=model, case=case, tensors=tuple(flat), arguments=called, trace=traces.get(index))
 
 
 def _chosen(operator: Operator) -> list[tuple[Model, Case, list[Array], tuple[int, ...]]]:
@@ -77,10 +82,11 @@ def _chosen(operator: Operator) -> list[tuple[Model, Case, list[Array], tuple[in
     return [*found.values()]
 
 
-def _traced(counts: Sequence[tuple[int, ...]]) -> set[int]:
-    """Return the indices of the samples with the most and with the fewest tensors.
+def _traces(counts: Sequence[tuple[int, ...]]) -> dict[int, Trace]:
+    """Return the samples to trace, by index: that with the most tensors, and, with its own sizes, that with the fewest.
 
-    Tracing a gradient takes 0.7 CPU s, as much as a hundred samples of the gradient check, which covers the others.
+    The trace of a gradient with symbolic sizes takes 0.7 CPU s for a short formula and 7 for a deformable convolution,
+    with those of the sample a tenth. The gradient check covers the other samples.
     """
     given = [*map(sum, counts)]
-    return {given.index(wanted(given)) for wanted in (max, min)} if given else set()
+    return {given.index(min(given)): "static", given.index(max(given)): "dynamic"} if given else {}

@@ -26,7 +26,12 @@ def arguments(spec: OpSpec, case: Case, flat: Sequence[torch.Tensor]) -> list[An
 
 def strided(array: Array, layout: MemoryLayout) -> torch.Tensor:
     """Copy `array` to a tensor. Raises RegisterError for "expanded" if the values differ along every axis."""
-    return _LAYOUTS[layout](torch.from_numpy(array.copy()))
+    return laid_out(torch.from_numpy(array.copy()), layout)
+
+
+def laid_out(tensor: torch.Tensor, layout: MemoryLayout) -> torch.Tensor:
+    """Return a tensor with the same values and other strides. Raises as `strided` does."""
+    return _LAYOUTS[layout](tensor)
 
 
 def _transposed(tensor: torch.Tensor) -> torch.Tensor:

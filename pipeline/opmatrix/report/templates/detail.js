@@ -67,11 +67,12 @@ function tally(from, to) {
 function caseTable(i, from, to) {
   const lines = [];
   for (let k = from; k < to; k++) {
-    const outcome = caseOf("outcome", k), why = caseOf("detail", k);
+    const outcome = caseOf("outcome", k), why = caseOf("detail", k), judge = caseOf("judged_in", k);
     const button = make("button", { type: "button", title: `model ${caseOf("model", k)}` }, caseOf("case", k));
     const line = make("tr", {},
       make("td", {}, make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome])), make("td", {}, button),
-      ...[number(CASES.error[k]), number(CASES.ulp[k]), percent(CASES.tolerance_used[k])].map((text) => make("td", {}, text)));
+      ...[number(CASES.error[k]), number(CASES.ulp[k]), percent(CASES.tolerance_used[k])].map((text) => make("td", {}, text)),
+      make("td", { title: judge }, judge.split(":")[0]));
     if (k === chosen.case) line.setAttribute("aria-current", "true");
     line.addEventListener("click", () => {
       chosen.case = k;
@@ -79,9 +80,9 @@ function caseTable(i, from, to) {
       byId("detail").querySelector('tr[aria-current="true"] button').focus();
     });
     lines.push(line);
-    if (why) lines.push(make("tr", { className: "why" }, make("td"), make("td", { colSpan: 4 }, why)));
+    if (why) lines.push(make("tr", { className: "why" }, make("td"), make("td", { colSpan: 5 }, why)));
   }
-  const titles = ["", "case", "error", "ULP", "% of limit"].map((title) => make("th", { scope: "col" }, title));
+  const titles = ["", "case", "error", "ULP", "% of limit", "judged in"].map((title) => make("th", { scope: "col" }, title));
   return make("table", { className: "cases" }, make("thead", {}, make("tr", {}, ...titles)), make("tbody", {}, ...lines));
 }
 

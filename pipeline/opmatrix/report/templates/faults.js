@@ -50,12 +50,12 @@ function buildChecks() {
   const box = byId("checks");
   box.replaceChildren();
   if (!shown.length) return;
-  const item = ({ name, outcome, detail, change, weak }) => make("div", { className: "fault" },
+  const item = ({ name, outcome, detail, change, weak, notes }) => make("div", { className: "fault" },
     weak.length ? make("span", { className: "mark weak", title: "weak" }, "!")
       : make("span", { className: `mark ${outcome}`, title: outcome }, MARKS[outcome]),
     make("div", {}, make("span", { className: "mono" }, name),
       make("span", { className: "soft" }, change ? ` ${CHANGES[change].join(" ")}` : ""), detail ? make("pre", {}, detail) : "",
-      weak.length ? make("pre", {}, weak.join("\n")) : ""));
+      weak.length ? make("pre", {}, weak.join("\n")) : "", notes.length ? make("pre", { className: "soft" }, notes.join("\n")) : ""));
   const shownOpen = ({ outcome, weak }) => WRONG.has(outcome) || weak.length > 0;
   const wrong = shown.filter(shownOpen), right = shown.filter((check) => !shownOpen(check));
   const counts = DATA.outcomes.map((outcome) => [outcome, shown.filter((check) => check.outcome === outcome).length]);

@@ -1,0 +1,103 @@
+"""backward() called as training calls it: with gradients of other strides, and for one input while others are frozen.
+
+The gradients must be those of a call with contiguous gradients for all inputs.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from opmatrix.torch_checks.grad_sample import GradSample
+from opmatrix.torch_checks.gradient_message import elements
+from opmatrix.torch_library.case_tensors import laid_out
+
+RTOL = 1e-6  # in float64: other strides may change the order of a sum
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gradients:
+    """Leaves, what the operator gives for them, random gradients of its floating outputs, those of the leaves."""
+
+    leaves: tuple[torch.Tensor, ...]
+    outputs: tuple[torch.Tensor, ...]
+    weights: list[torch.Tensor]
+    found: tuple[torch.Tensor, ...]
+
+    def weighted(self, outputs: Sequence[torch.Tensor]) -> float:
+        """Return the sum of the outputs, each element times its gradient."""
+        floating = (o for o in outputs if o.is_floating_point())
+        return sum(float((o.detach() * w).sum()) for o, w in zip(floating, self.weights, strict=True))
+
+    def size(self) -> float:
+        """Return the sum of the sizes of all outputs, whose rounding is in a measured change."""
+        return sum(float(o.detach().abs().sum()) for o in self.outputs if o.is_floating_point())
+
+
+def backward(
+    outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor | None, ...]:
+    """Return the gradients of the leaves for those of all floating outputs. Raises what backward() raises."""
+    floating = (o for o in outputs if o.is_floating_point())
+    asked = [(o, w) for o, w in zip(floating, weights, strict=True) if o.requires_grad]
+    return torch.autograd.grad(
+        [o for o, _ in asked], leaves, [w for _, w in asked], allow_unused=True, retain_graph=True
+    )
+
+
+def problem(one: GradSample, gradients: Gradients) -> str:
+    """Return what differs in another call, "" if nothing does. Raises what backward() raises."""
+    weights = gradients.weights
+    strided = [laid_out(laid_out(w, "flipped"), "sliced") for w in weights]
+    expanded = [w.new_ones(()).expand_as(w) for w in weights]
+    plain = _some(backward(gradients.outputs, gradients.leaves, [w.contiguous() for w in expanded]))
+    for given, expected, how in (
+        (strided, gradients.found, "a gradient of the output that is not contiguous"),
+        (expanded, plain, "an expanded gradient of the output, as sum().backward() gives it"),
+    ):
+        found = _some(backward(gradients.outputs, gradients.leaves, given))
+        for n, index in enumerate(one.derived):
+            if text := _difference(found[n], expected[n], "with a contiguous one it gives"):
+                return f"with {how}, for {one.names[index]!r}, {text}"
+    return _frozen(one, gradients)
+
+
+def _frozen(one: GradSample, gradients: Gradients) -> str:
+    """Compare the gradient of each tensor alone, while no other requires one."""
+    for n, index in enumerate(one.derived if len(one.derived) > 1 else ()):
+        leaves = [leaf.detach().requires_grad_(at == n) for at, leaf in enumerate(gradients.leaves)]
+        (found,) = backward(one.call_for_all(*leaves), [leaves[n]], gradients.weights)
+        if found is None:
+            return f"while only {one.names[index]!r} requires a gradient, it gives none"
+        if text := _difference(found, gradients.found[n], "while all inputs do it gives"):
+            return f"while only {one.names[index]!r} requires a gradient, {text}"
+    return ""
+
+
+def _some(found: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, ...]:
+    """Return gradients none of which may lack, as another call gave them."""
+    if not all(gradient is not None for gradient in found):
+        raise RuntimeError("it gives no gradient")
+    return tuple(gradient for gradient in found if gradient is not None)
+
+
+def _difference(actual: torch.Tensor, expected: torch.Tensor, judge: str) -> str:
+    allowed = RTOL * (expected.abs() + largest(expected))
+    differ = ~((actual - expected).abs() <= allowed) & ~(actual.isnan() & expected.isnan()) & (actual != expected)
+    return elements(actual, expected, differ, judge) if bool(differ.any()) else ""
+
+
+def largest(tensor: torch.Tensor) -> float:
+    """Return the largest size of an element, 0.0 for a tensor without elements."""
+    return float(tensor.abs().max()) if tensor.numel() else 0.0
+
+
+def direction(like: torch.Tensor, *, seed: str) -> torch.Tensor:
+    """Return numbers between 0.5 and 1.5 with random signs, which every floating dtype represents; none is small."""
+    generator = torch.Generator().manual_seed(zlib.crc32(seed.encode()))
+    sizes = torch.randint(64, 192, like.shape, generator=generator)
+    signs = torch.randint(0, 2, like.shape, generator=generator) * 2 - 1
+    return (sizes * signs / 128).to(like.dtype)

@@ -1,0 +1,35 @@
+"""Where no precision of the expected outputs is given, the reference evaluator takes that of the truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from opmatrix.ort_checks.reference_evaluator import ReferenceRun
+from opmatrix.testdata.numpy_reference import Reference
+from tests.support.double import SPEC
+from tests.support.projects import with_reference
+
+pytestmark = pytest.mark.ort
+
+NAIVE = "import numpy as np\n\ndef double(x, *, factor):\n    return np.cumsum(x, axis=-1)\n"
+
+
+def test_a_reference_that_loses_digits_judges_in_float64(tmp_path: Path) -> None:
+    node = helper.make_node(SPEC.onnx.op_type, ["x"], ["y"], domain=SPEC.onnx.domain)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [20_000]) for name in "xy")
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid(SPEC.onnx.domain, 1)]
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=imports)
+    run = ReferenceRun(model, [(SPEC, Reference(with_reference(tmp_path, "double", NAIVE), SPEC))])
+    fed = np.random.Generator(np.random.PCG64(0)).normal(1.0, 1.0, 20_000).astype(np.float32)
+
+    (found,) = run.run(None, {"x": fed})
+    assert str(run.judge) == "float64"
+    np.testing.assert_array_equal(found, np.cumsum(fed.astype(np.float64)).astype(np.float32))
+
+    run.precision = "declared dtype"
+    (plain,) = run.run(None, {"x": fed})
+    assert (plain != found).any()
