@@ -54,9 +54,12 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
     if older(onnxruntime.__version__, SINCE):
         return
     spec = operator.spec
-    complete = not is_own(OWN_ORT, spec, operator.handwritten_files) and not (
+    handwritten = is_own(OWN_ORT, spec, operator.handwritten_files)
+    complete = not handwritten and not (
         any(i.optional for i in spec.inputs[:-1]) and older(onnxruntime.__version__, PAST_ABSENT_SINCE)
     )
+    again = f"Write and build it anew: python -m opmatrix codegen {spec.name}; python -m opmatrix compile {spec.name}"
+    remedy = f"Correct InferOutputShapeFn in native/{spec.name}/ort.cc" if handwritten else again
     nodes = [*_nodes(operator)]
     for version in sorted({node.model.domain_version for node in nodes}):
         asked = [node for node in nodes if node.model.domain_version == version]
@@ -69,7 +72,7 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
                 if what := _difference(node, output, found, complete=complete):
                     yield (
                         f"{spec.name}-{node.case.name}: for inputs of the shapes {_shown(node)} ONNX Runtime "
-                        f"{onnxruntime.__version__} infers {what}"
+                        f"{onnxruntime.__version__} infers {what}. {remedy}"
                     )
 
 
@@ -82,7 +85,7 @@ def _nodes(operator: Operator) -> Iterator[Node]:
         named: list[Shape] = []
         for feed, given in zip(feeds, sizes, strict=True):
             names = model.dynamic.get(feed.part.name, (None,) * len(given))
-            named.append([name or size for name, size in zip(names, given, strict=True)])
+            named.append(tuple(name or size for name, size in zip(names, given, strict=True)))
         for shapes in (sizes, named, [(None,) * len(given) for given in sizes]):
             key = f"{attribute_values(spec, model)} {model.types} {node_inputs(spec, model)} {shapes}"
             if key not in seen:
@@ -124,17 +127,19 @@ def _difference(node: Node, output: Output, found: Sequence[Size], *, complete: 
     """Return what is inferred wrongly, with the declared size, or ""."""
     wanted = node.known.output(output)
     rule = f"the declared rule, {rule_text(output.shape)}, gives"
+    whose = f"of output {output.name!r}"
     if not found:  # for a scalar, too
         missing = complete and wanted and not node.has_scalar
-        return f"no shape of output {output.name!r}; {rule} {_text(wanted or ())}" if missing else ""
+        return f"no shape {whose}; {rule} {_text(wanted or ())}" if missing else ""
     if wanted is None or len(found) != len(wanted):
-        shown = "nothing" if wanted is None else f"{len(wanted)} axes: {_text(wanted)}"
-        return f"{len(found)} axes of output {output.name!r}, {_text(found)}; {rule} {shown}"
+        shown = "no shape" if wanted is None else _text(wanted)
+        return f"the shape {_text(found)} {whose}; {rule} {shown}"
     for axis, (size, right) in enumerate(zip(found, wanted, strict=True)):
         new = size is None or (isinstance(size, str) and size not in _names(node.known.shapes))
         # A new name is right for a size that is not known, and nothing is wrong about one that could be.
         if size != right and not (new and (right is None or not complete)):
-            return f"{_text([size])} as axis {axis} of output {output.name!r}, {_text(found)}; {rule} {_text(wanted)}"
+            expected = "no number" if right is None else right
+            return f"{size} as axis {axis} {whose}, expected {expected}: {_text(found)}; {rule} {_text(wanted)}"
     return ""
 
 
@@ -143,7 +148,7 @@ def _names(shapes: Mapping[str, Shape]) -> set[Size]:
 
 
 def _shown(node: Node) -> str:
-    return ", ".join(f"{name} {_text(shape)}" for name, shape in node.known.shapes.items())
+    return ", ".join(f"{name} {_text(shape)}" for name, shape in [*node.known.shapes.items()][::-1])
 
 
 def _text(shape: Sequence[Size]) -> str:
