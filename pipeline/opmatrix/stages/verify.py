@@ -49,8 +49,8 @@ def run(
 ) -> None:
     """Judge all cases of one cell and write the verdict; with `case`, print the runs of that one and write nothing.
 
-    `once`: also run the checks that are needed once per torch and ONNX Runtime: concurrent runs of a session, and the
-    models of published versions.
+    `once`: also run the checks that are needed once per torch and ONNX Runtime: concurrent runs of a session, the models
+    of published versions, and the shapes that ONNX Runtime infers.
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
     verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
