@@ -49,8 +49,8 @@ def run(
 ) -> None:
     """Judge all cases of one cell and write the verdict; with `case`, print the runs of that one and write nothing.
 
-    `once`: also run the checks that are needed once per torch and ONNX Runtime: concurrent runs of a session, the models
-    of published versions, and the shapes that ONNX Runtime infers.
+    `once`: also run the checks that are needed once per torch and ONNX Runtime: concurrent runs of a session, models of
+    published versions, and the shapes that ONNX Runtime infers.
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
     verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
@@ -168,8 +168,8 @@ class CellVerifier:
 
     @property
     def _infers(self) -> bool:
-        """Whether this cell compares the shapes that ONNX Runtime infers: of an operator that its library has."""
-        return self._runs and self.library is not None
+        """Whether this cell compares the shapes that ONNX Runtime infers: those of the operator's own node."""
+        return self._runs and has_kernel(self.operator.spec)
 
     @property
     def _runs(self) -> bool:
