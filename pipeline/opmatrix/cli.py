@@ -263,7 +263,8 @@ STAGES: Mapping[str, Stage] = {
         "run every model in ONNX Runtime, in one cell or in all default ones", _OPERATOR,
         _argument("--case", "replay this case alone; no verdict is written"),
         _argument("--skip-once-checks", "leave out what is checked in one cell per torch and ONNX Runtime: several "
-                  "threads in one session, models of published versions", dest="once", action="store_false"),
+                  "threads in one session, models of published versions, inferred shapes", dest="once",
+                  action="store_false"),
         _CELL, _LOWERING, _SANITIZED, _DEBUG,
     ),
     "ort-fuzz": (

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 from opmatrix.declaration.load import load_operator
+from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
-from opmatrix.stages import codegen, compile
+from opmatrix.stages import codegen, compile, verify
 from opmatrix.testdata.invalid_calls import Call, valid_call
 from tests.support.forked import forked
 from tests.support.projects import ROOT, Project, edited
@@ -200,6 +203,83 @@ def test_an_inference_that_differs_from_the_declared_rule(kind: str, project: Pr
 
     with edited(layout.generated("strided") / file, old, new):
         assert message in forked(inference, project.root / "output")
+
+
+# Faults of the generated C++ and of its header, and the messages of verify. No other gate sees the files' text.
+SHAPES_IN_ORT = (
+    ("stride_[0]) + 1);", "stride_[0]) + 2);", "infers 4 as axis 2 of output 'y', expected 3: (2, 4, 4); the declared"),
+    (
+        'largest.", largest_sizes',
+        'largest.", x',
+        "infers the shape (2, 4, 5) of output 'largest'; the declared rule, as",
+    ),
+    ("k_ * axis_size", "1 * k_ + axis_size", "infers 7 as axis 0 of output 'repeated', expected 12: (7, 6); the"),
+    ("counts[0] - 1}", "counts[4]}", "as axis 1 of output 'flat', expected 3: (8, "),
+    ('rows.", {ort::Dim()}', 'rows.", ort::Shape::unknown()', "infers no shape of output 'rows'; the declared rule, "),
+    ("made[axis].data()", '""', "infers -1 as axis 0 of output 'kept', expected no number: (-1, 5); the declared rule"),
+)
+
+
+def test_a_shape_that_onnx_runtime_infers_otherwise_than_declared(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, operator = project.layout, load_operator(project.layout, "strided")
+    monkeypatch.setattr(verify, "FEW", 1000)
+
+    def verified() -> None:
+        cell = Cell.parse("torch2.13-legacy-opset18-ort1.31")
+        verify.run(layout, operator, lowering="custom", cell=cell, case="inferred_shapes")
+
+    assert forked(verified, project.root / "output") == ""
+    codegen.run(layout, operator)
+    with ExitStack() as edits:
+        for old, new, _ in SHAPES_IN_ORT:
+            header = "made[" in old
+            path = layout.native / "binding/ort_shapes.h" if header else layout.generated("strided") / "ort.cc"
+            edits.enter_context(edited(path, old, new))
+        compile.run(layout, operator)
+        found = forked(verified, project.root / "output")
+        assert (
+            "strided-plain: for inputs of the shapes x (2, 4, 5), weight (3,), factors (5, 5), counts (4,) ONNX"
+            in found
+        )
+        for *_, message in SHAPES_IN_ORT:
+            assert message in found
+    compiled(layout)
+    assert forked(verified, project.root / "output") == ""
+
+
+def test_outputs_of_unknown_sizes_share_no_memory(project: Project) -> None:
+    """With -1 for such sizes, which the C API has for them, ONNX Runtime gives the second node the memory of the first
+    one's output, which is of another size."""
+
+    def nodes(n: int, x: str) -> list[onnx.NodeProto]:
+        outputs = [f"{name}{n}" for name in ("y", "largest", "repeated", "flat", "kept", "rows")]
+        node = helper.make_node("Strided", [x, "weight", "factors", "counts"], outputs, domain="test.sizes")
+        return [node, helper.make_node("ReduceSum", [f"kept{n}"], [f"sum{n}"], keepdims=0)]
+
+    sizes = {"x1": [9, 5], "x2": [4000, 5], "weight": [3], "factors": [5, 5], "counts": [4]}
+    types = {name: onnx.TensorProto.INT64 if name == "counts" else onnx.TensorProto.FLOAT for name in sizes}
+    zero = helper.make_tensor("zero", onnx.TensorProto.FLOAT, [], [0.0])
+    later = [helper.make_node("Mul", ["sum1", "zero"], ["none"]), helper.make_node("Add", ["x2", "none"], ["later"])]
+    graph = helper.make_graph(
+        [*nodes(1, "x1"), *later, *nodes(2, "later")],
+        "two",
+        [helper.make_tensor_value_info(name, types[name], size) for name, size in sizes.items()],
+        [helper.make_empty_tensor_value_info(name) for name in ("sum1", "sum2")],
+        [zero],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("test.sizes", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    feed = {name: np.ones(size, np.int64 if name == "counts" else np.float32) for name, size in sizes.items()}
+
+    def run() -> None:
+        from opmatrix.ort_checks.sessions import OrtSessions, call
+
+        session = OrtSessions(project.layout.ort_library("strided")).sessions(model)["not optimised"]
+        assert [float(value) for value in call(session, feed)] == [9 * 5, 4000 * 5]
+
+    assert forked(run, project.root / "output") == ""
 
 
 def compiled(layout: Paths) -> None:

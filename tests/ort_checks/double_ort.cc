@@ -14,6 +14,7 @@
 #define NO_ENTRY 8    // exports no RegisterCustomOps
 #define OPTIMISED 9   // a wrong number in the sessions that optimise: the first and the third of a model
 #define THREADS 10    // a buffer that all calls share
+#define SHAPE 11      // infers a shape that the output does not have
 #ifndef FAULT
 #define FAULT NONE
 #endif
@@ -59,9 +60,23 @@ OrtStatus* compute(void* kernel, OrtKernelContext* context) {
   return nullptr;
 }
 
+OrtStatus* infer(const OrtCustomOp*, OrtShapeInferContext* context) {
+  const int64_t dims[] = {2, 4};
+  const char* names[] = {"", ""};
+  OrtTensorTypeAndShapeInfo* info;
+  (void)api->CreateTensorTypeAndShapeInfo(&info);
+  (void)api->SetTensorElementType(info, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT);
+  (void)api->SetDimensions(info, dims, 2);
+  (void)api->SetSymbolicDimensions(info, names, 2);
+  OrtStatus* status = api->ShapeInferContext_SetOutputTypeShape(context, 0, info);
+  api->ReleaseTensorTypeAndShapeInfo(info);
+  return status;
+}
+
 OrtStatus* register_ops(OrtSessionOptions* options, const OrtApiBase* base) {
-  api = base->GetApi(16);
-  op.version = 16;
+  op.version = FAULT == SHAPE ? 17 : 16;
+  api = base->GetApi(op.version);
+  if (FAULT == SHAPE) op.InferOutputShapeFn = infer;
   op.GetName = [](const OrtCustomOp*) { return "Double"; };
   op.GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
   op.GetInputTypeCount = op.GetOutputTypeCount = [](const OrtCustomOp*) -> size_t { return 1; };

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ from opmatrix.stages import verify
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.toolchain.ort_headers import cache_folder, find_headers
 from opmatrix.verdict import Outcome
-from tests.support.double import CELL, OPERATOR, exported
+from tests.support import double
+from tests.support.double import CELL, exported
 
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
+OPERATOR = replace(double.OPERATOR, handwritten_files=frozenset({"ort.cc"}))  # SOURCE, which may infer no shape
 SOURCE = Path(__file__).with_name("double_ort.cc")
 Build = Callable[[str], Path]
 
@@ -84,6 +87,10 @@ def test_a_wrong_kernel_is_mismatched(layout: Paths, build: Build, fault: str, m
         ("STATUS", "double: x must be positive, got -1"),
         ("DOMAIN_", "a node test.domain::Double, and no loaded library registers it. Compare domain, op type and"),
         ("DTYPE", "no kernel of Double takes a tensor(float) as X. Compare with `types` in ops/*/spec.py"),
+        (
+            "SHAPE",
+            "infers 4 as axis 1 of output 'y', expected 3: (2, 4); the declared rule, as input 'x'",
+        ),
         ("NO_ENTRY", "exports no RegisterCustomOps, so it is no custom-op library of ONNX Runtime"),
     ],
 )

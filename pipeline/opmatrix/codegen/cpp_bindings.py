@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from opmatrix.codegen import cpp, generated_files, jinja
+from opmatrix.codegen import cpp, cpp_inference, generated_files, jinja
 from opmatrix.codegen.cpp import CPP_TYPES, call, quoted
 from opmatrix.codegen.cpp_outputs import OutputPart, decided_sizes, output_part
 from opmatrix.codegen.cpp_value_checks import value_checks
@@ -184,6 +184,7 @@ def _ort(
         "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
         "inputs": [i.port for i in inputs],
         "outputs": [o.dtype for o in outputs],
+        "inference": cpp_inference.statements(spec),
         "compute_arguments": [*views]
         + [a.member_value for a in attributes]
         + [f"{o.name}.tensor()" if o.new else o.name for o in outputs],

@@ -35,7 +35,6 @@ class OutputPart:
     ort_steps: list[str]
     known: list[str] | None
     falls: bool  # whether one of them can be negative
-    same_as: tuple[str, int] | None  # the input that has the same shape
 
     @property
     def needs_sizes(self) -> bool:
@@ -51,7 +50,7 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
     lists = {a.name for a in spec.attributes if a.kind == "ints"}
     torch = SizeCode(spec=spec, shape=_sizes_of, attribute=str)
     ort = SizeCode(spec=spec, shape=_sizes_of, attribute=lambda a: f"{a}_.list()" if a in lists else f"{a}_")
-    numbers, ort_numbers, steps, ort_steps, same_as, known = None, None, [], [], None, None
+    numbers, ort_numbers, steps, ort_steps, known = None, None, [], [], None
     sizes, rank, device = "", 0, next(iter(required))
     dims: Sequence[str | int] = ()
     match shape:
@@ -59,12 +58,10 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
             device, sizes = owner, f"{owner}.sizes()"
             if replace:
                 dims = [dim for dim in replace.values() if dim is not None]
-                steps, ort_steps = ([*_replaced(shape, name, code)] for code in (torch, ort))
-            else:
-                same_as = (owner, required[owner])
+                steps, ort_steps = ([*replaced(shape, name, code, of=sizes)] for code in (torch, ort))
         case Dims(dims=dims) if FURTHER in dims:
             dims = [dim for dim in dims if dim != FURTHER]
-            steps, ort_steps = ([*_added(shape, name, code)] for code in (torch, ort))
+            steps, ort_steps = ([*added(shape, name, code)] for code in (torch, ort))
         case Dims(dims=dims):
             numbers, ort_numbers = ([code(dim) for dim in dims] for code in (torch, ort))
             sizes = f"Sizes{{{name}_sizes, {len(numbers)}}}" if numbers else "Sizes{}"
@@ -83,7 +80,7 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
         name=name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
         new=isinstance(shape, FromKernel), rank=rank, sizes=f"{name}_sizes.sizes()" if steps else sizes,
         numbers=numbers, ort_numbers=ort_numbers, steps=steps, ort_steps=ort_steps, known=known,
-        falls=any(subtracts(resolved(spec, dim)) for dim in dims), same_as=same_as,
+        falls=any(subtracts(resolved(spec, dim)) for dim in dims),
     )  # fmt: skip
 
 
@@ -91,17 +88,19 @@ def _sizes_of(name: str) -> str:
     return f"{name}.sizes()"
 
 
-def _added(rule: Dims, name: str, code: SizeCode) -> Iterator[str]:
-    yield f"AnyRank {name}_sizes"
+def added(rule: Dims, name: str, code: SizeCode, *, made: str = "AnyRank") -> Iterator[str]:
+    """Yield the statements that compute the sizes of an output, among them those of "...", as a `made`."""
+    yield f"{made} {name}_sizes"
     for dim in rule.dims:
         yield f"{name}_sizes.add({code.further() if dim == FURTHER else code(dim)})"
 
 
-def _replaced(rule: SameAs, name: str, code: SizeCode) -> Iterator[str]:
-    yield f"AnyRank {name}_sizes({rule.input}.sizes())"
+def replaced(rule: SameAs, name: str, code: SizeCode, *, of: str, made: str = "AnyRank") -> Iterator[str]:
+    """Yield the statements that compute the sizes `of` an input with some of them replaced or removed, as a `made`."""
+    yield f"{made} {name}_sizes({of})"
     for key, dim in rule.replace.items():
         axis = code.attribute(key) if isinstance(key, str) else str(key)
-        yield f"{name}_sizes.replace({axis}, {'AnyRank::kRemoved' if dim is None else code(dim)})"
+        yield f"{name}_sizes.replace({axis}, {f'{made}::kRemoved' if dim is None else code(dim)})"
     if None in rule.replace.values():
         yield f"{name}_sizes.drop_removed()"
 

@@ -23,6 +23,7 @@ from opmatrix.declaration.torch_signature import has_function_body, has_kernel
 from opmatrix.errors import DataError, UsageError, VerifyError, did_you_mean
 from opmatrix.files import sha256
 from opmatrix.matrix.cells import Cell, why_unreadable
+from opmatrix.ort_checks import inferred_shapes
 from opmatrix.ort_checks.crowd import run_concurrently
 from opmatrix.ort_checks.fuzz import Fuzz
 from opmatrix.ort_checks.judge_case import CaseJudgement, judge_case
@@ -48,8 +49,8 @@ def run(
 ) -> None:
     """Judge all cases of one cell and write the verdict; with `case`, print the runs of that one and write nothing.
 
-    `once`: also run the checks that are needed once per torch and ONNX Runtime: concurrent runs of a session, and the
-    models of published versions.
+    `once`: also run the checks that are needed once per torch and ONNX Runtime: concurrent runs of a session, models of
+    published versions, and the shapes that ONNX Runtime infers.
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
     verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
@@ -75,10 +76,11 @@ def _digest(path: Path | None) -> str:
     return sha256(path) if path and path.is_file() else ""
 
 
-FEW = 5  # forbidden calls in the message
+FEW = 5  # forbidden calls, or wrong shapes, in the message
 LONG = 0.03  # seconds that several threads run large inputs for
 PUBLISHED = "published_"  # prefix of the case name of a published version's model
 FORBIDDEN = "forbidden_inputs"  # the name of the case of all forbidden calls
+INFERENCE = "inferred_shapes"  # the name of the case of all shapes that ONNX Runtime infers
 FUNCTION = "_function"  # suffix of the name of a case that ran through the function body
 
 
@@ -107,6 +109,7 @@ class CellVerifier:
         known = [c.name for m in self.operator.models for c in m.cases]
         known += [PUBLISHED + str(v) for v in self._published_versions]
         known += [FORBIDDEN] if self._refuses else []
+        known += [INFERENCE] if self._infers else []
         if self.only is None or self.only in known:
             return
         if (case := self.only.removesuffix(FUNCTION)) in known:
@@ -138,6 +141,8 @@ class CellVerifier:
                         yield replace(result, case=result.case + FUNCTION)
         if self._refuses and self.only in (None, FORBIDDEN):
             yield from self._forbidden(runtime)
+        if self._infers and self.only in (None, INFERENCE):
+            yield from self._inference(runtime)
         published = self._published_versions
         yield from (self._published(v, own) for v in published if self.only in (None, PUBLISHED + str(v)))
         # Torch has libraries of its own: a kernel that needs them would pass here and fail elsewhere.
@@ -159,19 +164,35 @@ class CellVerifier:
     @property
     def _refuses(self) -> bool:
         """Whether this cell makes the calls that the declaration forbids. No model that runs: no call to change."""
+        return self._runs and refuses_in_onnx_runtime(self.operator, self.cell)
+
+    @property
+    def _infers(self) -> bool:
+        """Whether this cell compares the shapes that ONNX Runtime infers: those of the operator's own node."""
+        return self._runs and has_kernel(self.operator.spec)
+
+    @property
+    def _runs(self) -> bool:
+        """Whether this cell has models of the custom node that run, and makes the checks that are needed once."""
         runs = any(not model.unsupported for model in self.operator.models) and not why_unreadable(self.cell)
-        return runs and self.lowering == "custom" and self.once and refuses_in_onnx_runtime(self.operator, self.cell)
+        return runs and self.lowering == "custom" and self.once
 
     def _forbidden(self, runtime: OrtSessions) -> Iterator[CaseResult]:
         """Yield a failed case where ONNX Runtime computes what the declaration forbids."""
-        made = Model(name=FORBIDDEN, cases=(Case(name=FORBIDDEN, inputs={}),))
         try:
             problems = [*Fuzz(self.operator, runtime).invalid_call_problems()]
         except DataError as error:
             problems = [str(error)]
-        if problems:
-            more = [f"and {len(problems) - FEW} more"] if len(problems) > FEW else []
-            yield _result(made, made.cases[0], "failed", "\n".join([*problems[:FEW], *more]))
+        yield from _failed(FORBIDDEN, problems)
+
+    def _inference(self, runtime: OrtSessions) -> Iterator[CaseResult]:
+        """Yield a failed case where ONNX Runtime infers another shape than the declaration gives."""
+        step_log.now_running("the shapes that ONNX Runtime infers")
+        try:
+            problems = [*inferred_shapes.problems(self.operator, runtime)]
+        except RefusedError as error:
+            problems = [str(error)]
+        yield from _failed(INFERENCE, problems)
 
     def _published(self, version: int, config: RunConfig) -> CaseResult:
         """Return the result of the model of a published version."""
@@ -292,6 +313,14 @@ class CellVerifier:
         runs = [(run.name, run.comparison) for run in judgement.runs]
         verified = not judgement.detail
         print(*case_message.replay_lines(model, data, runs, evaluated=judgement.evaluated, verified=verified), sep="\n")
+
+
+def _failed(name: str, problems: Sequence[str]) -> Iterator[CaseResult]:
+    """Yield a failed case with the first problems, if there are any."""
+    if problems:
+        more = [f"and {len(problems) - FEW} more"] if len(problems) > FEW else []
+        made = Model(name=name, cases=(Case(name=name, inputs={}),))
+        yield _result(made, made.cases[0], "failed", "\n".join([*problems[:FEW], *more]))
 
 
 def _not_run(model: Model, case: Case, error: Exception, cell: Cell) -> CaseResult:

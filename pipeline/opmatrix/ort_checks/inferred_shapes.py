@@ -1,0 +1,156 @@
+"""Compare the shapes that ONNX Runtime infers while it loads a model with the declared rule, for every case.
+
+One model has every case's node three times: with the sizes of the case, with the names of the model's dynamic axes, and
+with unknown sizes. It names no shape of an output, and is loaded, but not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnxruntime
+from onnx import NodeProto, ValueInfoProto, helper
+
+from opmatrix.declaration.known_sizes import Known, Shape, rule_text
+from opmatrix.declaration.load import Operator
+from opmatrix.declaration.model_inputs import graph_inputs, node_inputs
+from opmatrix.declaration.size_expressions import Size
+from opmatrix.declaration.torch_signature import OWN_ORT, attribute_values, dtype_of, is_own
+from opmatrix.export.one_node_model import attributes
+from opmatrix.matrix.cells import ir_version
+from opmatrix.ort_checks.sessions import OrtSessions
+from opmatrix.spec import Case, Model, OpSpec, Output, shape_of
+from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.version import older
+
+OPSET = 17  # every supported ONNX Runtime reads it
+SINCE = "1.17"  # older ones infer no shape of a custom op
+PAST_ABSENT_SINCE = "1.24"  # older ones end the process for a node with an absent input (native/binding/ort_api.h)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A node of a case. `prefix` begins the names of its values, `known` has what is known of its inputs."""
+
+    case: Case
+    model: Model
+    prefix: str
+    inputs: tuple[ValueInfoProto, ...]
+    proto: NodeProto
+    known: Known
+
+    @property
+    def has_scalar(self) -> bool:
+        """Whether an input has no axis: a custom op cannot tell this from an input of unknown rank."""
+        return any(not shape for shape in self.known.shapes.values())
+
+
+def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
+    """Yield where ONNX Runtime infers another size than the declaration gives, or none where it is known.
+
+    A handwritten binding may infer nothing. Raises RefusedError where ONNX Runtime rejects the nodes.
+    """
+    if older(onnxruntime.__version__, SINCE):
+        return
+    spec = operator.spec
+    handwritten = is_own(OWN_ORT, spec, operator.handwritten_files)
+    complete = not handwritten and not (
+        any(i.optional for i in spec.inputs[:-1]) and older(onnxruntime.__version__, PAST_ABSENT_SINCE)
+    )
+    again = f"Write and build it anew: python -m opmatrix codegen {spec.name}; python -m opmatrix compile {spec.name}"
+    remedy = f"Correct InferOutputShapeFn in native/{spec.name}/ort.cc" if handwritten else again
+    nodes = [*_nodes(operator)]
+    for version in sorted({node.model.domain_version for node in nodes}):
+        asked = [node for node in nodes if node.model.domain_version == version]
+        session = runtime.sessions(_model(spec, asked, version), settings=("not optimised",))["not optimised"]
+        assert isinstance(session, onnxruntime.InferenceSession)
+        inferred = {value.name: value.shape for value in session.get_outputs()}
+        for node in asked:
+            for output in spec.outputs:
+                found = inferred[node.prefix + output.name]
+                if what := _difference(node, output, found, complete=complete):
+                    yield (
+                        f"{spec.name}-{node.case.name}: for inputs of the shapes {_shown(node)} ONNX Runtime "
+                        f"{onnxruntime.__version__} infers {what}. {remedy}"
+                    )
+
+
+def _nodes(operator: Operator) -> Iterator[Node]:
+    """Yield the nodes of every case, without those that are equal but for their values."""
+    spec, seen = operator.spec, set[str]()
+    for model, case in [(m, c) for m in operator.models if not m.unsupported for c in m.cases]:
+        feeds = graph_inputs(spec, model, case)
+        sizes = [shape_of(feed.tensor) for feed in feeds]
+        named: list[Shape] = []
+        for feed, given in zip(feeds, sizes, strict=True):
+            names = model.dynamic.get(feed.part.name, (None,) * len(given))
+            named.append(tuple(name or size for name, size in zip(names, given, strict=True)))
+        for shapes in (sizes, named, [(None,) * len(given) for given in sizes]):
+            key = f"{attribute_values(spec, model)} {model.types} {node_inputs(spec, model)} {shapes}"
+            if key not in seen:
+                seen.add(key)
+                yield _node(spec, model, case, shapes, prefix=f"n{len(seen)}.")
+
+
+def _node(spec: OpSpec, model: Model, case: Case, shapes: Sequence[Shape], *, prefix: str) -> Node:
+    feeds = graph_inputs(spec, model, case)
+    inputs = tuple(
+        helper.make_tensor_value_info(
+            prefix + feed.name,
+            helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype_of(feed.part.type, model.types))),
+            shape,
+        )
+        for feed, shape in zip(feeds, shapes, strict=True)
+    )
+    proto = helper.make_node(
+        spec.onnx.op_type,
+        [name and prefix + name for name in node_inputs(spec, model)],
+        [prefix + output.name for output in spec.outputs],
+        domain=spec.onnx.domain,
+    )
+    proto.attribute.extend(attributes(spec, model))
+    first = {feed.part.name: shape for feed, shape in reversed([*zip(feeds, shapes, strict=True)])}
+    known = Known(spec=spec, shapes=first, attributes=attribute_values(spec, model))
+    return Node(case=case, model=model, prefix=prefix, inputs=inputs, proto=proto, known=known)
+
+
+def _model(spec: OpSpec, nodes: Sequence[Node], version: int) -> bytes:
+    outputs = [helper.make_empty_tensor_value_info(name) for node in nodes for name in node.proto.output]
+    graph = helper.make_graph([n.proto for n in nodes], spec.name, [i for n in nodes for i in n.inputs], outputs)
+    imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(spec.onnx.domain, version)]
+    made = helper.make_model(graph, opset_imports=imports, ir_version=ir_version("node", OPSET))
+    return bytes(made.SerializeToString())
+
+
+def _difference(node: Node, output: Output, found: Sequence[Size], *, complete: bool) -> str:
+    """Return what is inferred wrongly, with the declared size, or ""."""
+    wanted = node.known.output(output)
+    rule = f"the declared rule, {rule_text(output.shape)}, gives"
+    whose = f"of output {output.name!r}"
+    if not found:  # for a scalar, too
+        missing = complete and wanted and not node.has_scalar
+        return f"no shape {whose}; {rule} {_text(wanted or ())}" if missing else ""
+    if wanted is None or len(found) != len(wanted):
+        shown = "no shape" if wanted is None else _text(wanted)
+        return f"the shape {_text(found)} {whose}; {rule} {shown}"
+    for axis, (size, right) in enumerate(zip(found, wanted, strict=True)):
+        new = size is None or (isinstance(size, str) and size not in _names(node.known.shapes))
+        # A new name is right for a size that is not known, and nothing is wrong about one that could be.
+        if size != right and not (new and (right is None or not complete)):
+            expected = "no number" if right is None else right
+            return f"{size} as axis {axis} {whose}, expected {expected}: {_text(found)}; {rule} {_text(wanted)}"
+    return ""
+
+
+def _names(shapes: Mapping[str, Shape]) -> set[Size]:
+    return {size for shape in shapes.values() for size in shape if isinstance(size, str)}
+
+
+def _shown(node: Node) -> str:
+    return ", ".join(f"{name} {_text(shape)}" for name, shape in [*node.known.shapes.items()][::-1])
+
+
+def _text(shape: Sequence[Size]) -> str:
+    """Return a shape with ? for a size that is not known."""
+    return f"({', '.join('?' if s is None else str(s) for s in shape)}{',' * (len(shape) == 1)})"
