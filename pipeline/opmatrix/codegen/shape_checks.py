@@ -9,7 +9,7 @@ from opmatrix.codegen.cpp_checks import Check
 from opmatrix.declaration.declared_sizes import checked_axes, shape_inputs, size_items
 from opmatrix.declaration.size_checks import AxisCheck, ItemCheck, SameShape, ShapeCheck, TieCheck, owner, size_checks
 from opmatrix.declaration.size_expressions import Term
-from opmatrix.declaration.size_rules import axes, has_further, resolved_terms
+from opmatrix.declaration.size_rules import axes, has_further, resolved_terms, sizes_at
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Input, OpSpec
 
@@ -28,7 +28,7 @@ def shape_attributes(spec: OpSpec) -> list[str]:
     used = {
         name
         for part in spec.inputs
-        for _, dim in axes(part)
+        for _, dim in (*axes(part), *sizes_at(part))
         for term in resolved_terms(spec, dim)
         for name in (term.of, term.at)
     }
@@ -115,4 +115,5 @@ def shape_text(given: Input) -> str:
     """Return the declared shape as messages show it: ``shape (N, 2*C) and rank R``."""
     dims = given.dims if given.dims is not None else ("...",)
     shape = ", ".join(map(str, dims)) + ("," if len(dims) == 1 else "")
-    return f"shape ({shape})" + (f" and rank {given.rank}" if given.rank else "")
+    at = "".join(f" and {dim} along {attribute}" for attribute, dim in sizes_at(given))
+    return f"shape ({shape})" + (f" and rank {given.rank}" if given.rank else "") + at

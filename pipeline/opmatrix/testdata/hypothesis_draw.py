@@ -73,7 +73,7 @@ def search(
     )
     try:
         return hypothesis.find(strategy, wanted, settings=settings, random=Random(seed))
-    except hypothesis.errors.NoSuchExample:
+    except (hypothesis.errors.NoSuchExample, hypothesis.errors.Unsatisfiable):  # none wanted, or none allowed
         return None
 
 

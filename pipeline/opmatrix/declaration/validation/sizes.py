@@ -15,6 +15,7 @@ from opmatrix.declaration.size_rules import (
     is_positive,
     required,
     size_attributes,
+    sizes_at,
     sources,
 )
 from opmatrix.declaration.validation.mistake import Mistake, not_one_of
@@ -23,7 +24,7 @@ from opmatrix.spec import Dims, FromKernel, Input, OpSpec, SameAs
 
 
 def sizes(spec: OpSpec) -> Iterator[Mistake]:
-    """Yield the mistakes in `Input.dims`, `Input.rank` and the shape rules of outputs."""
+    """Yield the mistakes in `Input.dims`, `Input.rank`, `Input.at` and the shape rules of outputs."""
     for index, part in enumerate(spec.inputs):
         field = f"inputs[{index}].dims"
         if (part.dims or ()).count(FURTHER) > 1:
@@ -37,6 +38,7 @@ def sizes(spec: OpSpec) -> Iterator[Mistake]:
             )
             yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, {why}")
         yield from _input(spec, part, field)
+        yield from _at(spec, part, f"inputs[{index}].at")
     for index, output in enumerate(spec.outputs):
         yield from _rule(spec, output.shape, f"outputs[{index}].shape")
 
@@ -51,6 +53,18 @@ def _input(spec: OpSpec, part: Input, field: str) -> Iterator[Mistake]:
             known = [name for name, (one, *_) in definitions(spec).items() if name != dim]
             if near := did_you_mean(dim, known):
                 yield Mistake(field, f"found {dim!r}, allowed: sizes that other inputs have: {', '.join(known)}{near}")
+
+
+def _at(spec: OpSpec, part: Input, field: str) -> Iterator[Mistake]:
+    if part.at and part not in required(spec):
+        yield Mistake(field, f"found {dict(part.at)}, allowed: only for a required input")
+    for attribute, dim in sizes_at(part):
+        if attribute not in axis_attributes(spec):
+            yield _no_axis(spec, field, attribute)
+        if isinstance(dim, str):
+            yield from expression(spec, dim, field, given=True)
+        elif dim < 0:
+            yield Mistake(field, f"found {dim!r}, allowed: a name, a number from 0 on, or an expression")
 
 
 def _rule(spec: OpSpec, rule: SameAs | Dims | FromKernel, path: str) -> Iterator[Mistake]:
