@@ -84,10 +84,6 @@ class Reader {
          std::int64_t axis)
       : data_(boxes.data), center_(equal(format, "center")) {
     const std::int64_t along = axis < 0 ? axis + 2 : axis;
-    KERNEL_CHECK(boxes.size(along) == 4, "nms: boxes must have 4 numbers along axis ", axis, ", got shape ",
-                 boxes.sizes);
-    KERNEL_CHECK(boxes.size(1 - along) == count, "nms: boxes must be ", count, " as scores are, got shape ",
-                 boxes.sizes);
     KERNEL_CHECK(coordinates.size() == 4, "nms: coordinates must be 4 numbers, got ", coordinates.size());
     std::int64_t seen = 0;
     for (const std::int64_t place : coordinates) seen |= std::int64_t{1} << place;  // each is declared as 0 to 3

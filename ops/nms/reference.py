@@ -22,11 +22,11 @@ def nms(
 ) -> tuple[NDArray[np.int64], NDArray[np.floating], NDArray[np.bool_]]:
     """Return the indices of the kept boxes (M,), their scores (M,), and per box whether it is kept (N,).
 
-    Raises ValueError for boxes that are not N times 4 numbers.
+    Raises ValueError for coordinates that are not 0 to 3.
     """
     count = len(scores)
-    if boxes.shape[axis] != 4 or boxes.size != 4 * count or sorted(coordinates) != [0, 1, 2, 3]:
-        raise ValueError(f"boxes of shape {boxes.shape} for {count} scores with axis {axis}")
+    if sorted(coordinates) != [0, 1, 2, 3]:
+        raise ValueError(f"coordinates {coordinates}")
     with np.errstate(all="ignore"):  # NaN and infinities go through as IEEE 754 has it
         weighted: NDArray[Any] = np.prod([scores, *factors], axis=0, dtype=np.float64)
         overlaps = _overlaps(np.moveaxis(boxes, axis, 0).astype(np.float64)[list(coordinates)], format)

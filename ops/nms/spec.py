@@ -9,7 +9,10 @@ SPEC = OpSpec(
     onnx=OnnxOp(domain="opmatrix", op_type="NonMaximumSuppression"),
     types={"T": ("float32", "float64")},
     inputs=(
-        Input(name="boxes", type="T", dims=("A", "B"), doc="N boxes of 4 numbers each, these along `axis`"),
+        Input(
+            name="boxes", type="T", dims=("A", "N + 4 - A"), at={"axis": 4},
+            doc="N boxes of 4 numbers each, these along `axis`",
+        ),
         Input(name="scores", type="T", dims=("N",), doc="one score per box"),
         Input(name="classes", type="int64", dims=("N",), optional=True, doc="only boxes of one class are rivals"),
         Input(name="valid", type="bool", dims=("N",), optional=True, doc="which boxes take part at all"),

@@ -100,6 +100,7 @@ class Input(metaclass=_KeepsMistakes):
         >>> last = Input(name="x", type="T", dims=("...", "C"), rank="R")
         >>> offsets = Input(name="offsets", type="int64", dims=("N + 1",))
         >>> pads = Input(name="pads", type="int64", dims=("2*R",))
+        >>> boxes = Input(name="boxes", type="T", dims=("A", "N + 4 - A"), at={"axis": 4})
         >>> scale = Input(name="scale", type="T", dims=("C",), optional=True)
         >>> mask = Input(name="mask", type="bool", same_as="x")
         >>> index = Input(name="index", type="int64", dims=("...", "M"), further_as="x")
@@ -117,6 +118,8 @@ class Input(metaclass=_KeepsMistakes):
     """An earlier required input whose ``"..."`` has the same sizes; None: they are independent."""
     rank: str | None = None
     """A name for its number of axes, for use in expressions."""
+    at: Mapping[str, str | int] | None = None
+    """Sizes of axes that attributes name: ``{"axis": 4}``. Only for a required input."""
     optional: bool = False
     """Whether it may be absent: ``Tensor?`` in torch, an empty name in ONNX."""
     variadic: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,7 @@ def run(program: str, *arguments: str, path: Path | None = None) -> subprocess.C
 
 
 def test_each_program_has_a_smallest_size() -> None:
-    assert {path.stem for path in BENCHMARKS.glob("*.py")} == {*SMALLEST, *PARTS, "faults", "lines"}
+    assert {path.stem for path in BENCHMARKS.glob("*.py")} == {*SMALLEST, *PARTS, "faults", "lines", "seeds"}
 
 
 @pytest.mark.parametrize("program", SMALLEST)
@@ -78,3 +79,18 @@ def test_faults_are_distinguished() -> None:
     assert [part.split() for part in flag[1:]] == [["right", "1"], ["stale,", "for", "good", "0"]]
     assert killed[1].split() == ["right", "1"]
     assert killed[2].split() == ["right", "+", "litter", "3"]
+
+
+def test_other_seeds_find_red_and_weak_operators(tmp_path: Path) -> None:
+    """A kernel that is wrong for large inputs is red, a reference that refuses most inputs weak."""
+    shutil.copytree(REPOSITORY / "tests/projects/minimal", tmp_path, dirs_exist_ok=True)
+    for name in ("dodo.py", "pyproject.toml"):
+        shutil.copy(REPOSITORY / name, tmp_path)
+    green = run("seeds", "--seeds", "2", "--project", str(tmp_path))
+    assert green.returncode == 0 and "group_norm           green" in green.stdout, green.stdout + green.stderr
+    reference = tmp_path / "ops/group_norm/reference.py"
+    right = reference.read_text()
+    reference.write_text(right.replace("    count = ", "    if x.size > 20: raise ValueError('much')\n    count = ", 1))
+    red = run("seeds", "--seeds", "1", "--project", str(tmp_path))
+    assert red.returncode == 1 and "group_norm, seed 0: red: " in red.stdout, red.stdout + red.stderr
+    assert "group_norm, seed 0: weak: the reference refuses " in red.stdout

@@ -70,8 +70,8 @@ BEYOND: dict[str, list[tuple[str, Any, str, str | None]]] = {
         (
             "boxes",
             np.ones((12, 5), np.float32),
-            "nms: boxes must have 4 numbers along axis -2, got shape (12, 5)",
-            "nms: boxes must have 4 numbers along axis -2, got shape (12, 5)",
+            "nms: boxes must have shape (A, N + 4 - A) and 4 along axis with N = 12 as in scores, got (12, 5)",
+            "nms: boxes must have shape (A, N + 4 - A) and 4 along axis with N = 12 as in scores, got (12, 5)",
         )
     ],
 }  # fmt: skip

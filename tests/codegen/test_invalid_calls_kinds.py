@@ -15,6 +15,7 @@ from tests.support.wrong_calls import CALL_ALL, messages
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
 
+BOXES = "nms: boxes must have shape (A, N + 4 - A) and 4 along axis"
 # The call, as Python, and the whole message.
 TORCH = {
     "dual_residual": {
@@ -36,10 +37,10 @@ TORCH = {
         "op(b, s, c.int(), None, [])": "nms: classes must be int64, got int32",
         "op(b, s, None, c, [])": "nms: valid must be bool, got int64",
         "op(b, s, None, None, [s, s.double()])": "nms: factors must be float32 as boxes is, got float64",
-        "op(b[0], s, None, None, [])": "nms: boxes must have shape (A, B), got (4,)",
-        "op(b, s[:2], None, None, [])": "nms: boxes must be 2 as scores are, got shape (3, 4)",
-        "op(b[:, :3], s, None, None, [])": "nms: boxes must have 4 numbers along axis -1, got shape (3, 3)",
-        "op(b, s, None, None, [], axis=0)": "nms: boxes must have 4 numbers along axis 0, got shape (3, 4)",
+        "op(b[0], s, None, None, [])": f"{BOXES} with N = 3 as in scores, got (4,)",
+        "op(b, s[:2], None, None, [])": f"{BOXES} with N = 2 as in scores, got (3, 4)",
+        "op(b[:, :3], s, None, None, [])": f"{BOXES} with N = 3 as in scores, got (3, 3)",
+        "op(b, s, None, None, [], axis=0)": f"{BOXES} with axis = 0, got (3, 4)",
         "op(b, s, None, None, [], axis=2)": "nms: axis must be at least -2 and at most 1, got 2",
         "op(b, s, None, None, [], axis=-3)": "nms: axis must be at least -2 and at most 1, got -3",
         "op(b, s, c[:2], None, [])": "nms: classes must have shape (N,) with N = 3 as in scores, got (2,)",
@@ -103,13 +104,13 @@ ORT = {
         "run([b, s], coordinates=[3, 2, 1, -1])": "nms: coordinates must each be at least 0 and at most 3, got -1",
         "run([b, s], coordinates=[0.0, 1.0])": "nms: attribute coordinates must be of type ints, got floats",
         "run([b, s], coordinates=2)": "nms: attribute coordinates must be of type ints, got int",
-        "run([b, s], axis=0)": "nms: boxes must have 4 numbers along axis 0, got shape (3, 4)",
+        "run([b, s], axis=0)": f"{BOXES} with axis = 0, got (3, 4)",
         "run([b, s], axis=5)": "nms: axis must be at least -2 and at most 1, got 5",
         "run([b, s], axis=1.0)": "nms: attribute axis must be of type int, got float",
         "run([b, s], max_boxes=-2)": "nms: max_boxes must be at least 0, got -2",
         "run([b, s], iou_threshold=-0.5)": "nms: iou_threshold must be at least 0 and at most 1, got -0.5",
-        "run([b[0], s])": "nms: boxes must have shape (A, B), got (4,)",
-        "run([b, s[:2]])": "nms: boxes must be 2 as scores are, got shape (3, 4)",
+        "run([b[0], s])": f"{BOXES} with N = 3 as in scores, got (4,)",
+        "run([b, s[:2]])": f"{BOXES} with N = 2 as in scores, got (3, 4)",
         "run([b, s, c[:1]])": "nms: classes must have shape (N,) with N = 3 as in scores, got (1,)",
         "run([b, s, None, v[:1]])": "nms: valid must have shape (N,) with N = 3 as in scores, got (1,)",
         "run([b, s, None, None, s, s[:1]])": "nms: factors must have shape (N,) with N = 3 as in scores, got (1,)",

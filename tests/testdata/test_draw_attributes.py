@@ -37,6 +37,12 @@ def test_candidates(attribute: Attribute, wanted: set[Any]) -> None:
     assert attribute.allowed or len(found) >= (2 if attribute.kind == "bool" else 4)
 
 
+def test_an_int_without_limits_stays_near_what_the_cases_have() -> None:
+    """It may be a number of loops."""
+    attribute = Attribute(name="a", kind="int")
+    assert max(map(abs, candidates(attribute, (-1, 2)))) == 34 and max(map(abs, candidates(attribute, (50,)))) == 100
+
+
 EXACT = Tolerance(rtol=0.0, atol=0.0)
 SPEC = OpSpec(
     name="pool",

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from opmatrix.declaration.load import Operator
+from opmatrix.declaration.validation.cases import cases
 from opmatrix.declaration.validation.sizes import sizes
 from opmatrix.errors import DataError
 from opmatrix.spec import (
     Attribute,
     AttributeValue,
+    Case,
     Dims,
     Input,
     Model,
     OnnxOp,
     OpSpec,
     Output,
+    Random,
     SameAs,
     Tolerance,
     given,
@@ -135,6 +139,34 @@ def test_an_axis_that_an_attribute_names(tmp_path: Path) -> None:
         assert isinstance(value, int) and along == (x_shape[value],) and pads == (2 * len(x_shape),)
     values = {attributes["axis"] for _, attributes in found}
     assert values >= {-2, -1, 0, 1, 2} and -3 not in values
+
+
+def boxes() -> OpSpec:
+    """N boxes of 4 numbers, these along the axis that an attribute names."""
+    axis = Attribute(name="axis", kind="int", default=-1, minimum=-2, maximum=1)
+    tied = replace(float32("boxes", "A", "N + 4 - A"), at={"axis": 4})
+    return spec([tied, float32("scores", "N")], axis, shape=SameAs(input="scores"))
+
+
+def test_the_size_of_an_axis_that_an_attribute_names(tmp_path: Path) -> None:
+    found = drawn(boxes(), tmp_path)
+    assert len(found) > 0.9 * DRAWS and len({str(shapes) for shapes, _ in found}) >= 30
+    for shapes, attributes in found:
+        (shape,), (scores,), axis = shapes["boxes"], shapes["scores"], attributes["axis"]
+        assert isinstance(axis, int) and shape[axis] == 4 and shape[-1 - axis] == scores[0]
+    assert {attributes["axis"] for _, attributes in found} == {-2, -1, 0, 1}
+
+
+@pytest.mark.parametrize(("shape", "axis", "problem"), [
+    ((4, 3), -2, None),
+    ((3, 4), -2, "found shape (3, 4), allowed: ('A', 'N + 4 - A'), where axis -2 is 4"),
+    ((3, 5), 1, "found shape (3, 5), allowed: ('A', 'N + 4 - A'), where N + 4 - A is 4"),
+])  # fmt: skip
+def test_a_case_with_another_size(shape: tuple[int, ...], axis: int, problem: str | None) -> None:
+    inputs = {"boxes": Random(shape=shape), "scores": Random(shape=(3,))}
+    model = Model(name="one", attributes={"axis": axis}, cases=(Case(name="only", inputs=inputs),))
+    found = [mistake.text for mistake in cases(boxes(), (model,))]
+    assert found[:1] == ([problem] if problem else []), found
 
 
 @pytest.mark.parametrize("dims", [None, ("...",)], ids=["any", "further"])

@@ -80,6 +80,9 @@ def test_listed_values_keep_their_order() -> None:
     assert kept(frame(4, 8), SPEC.inputs[1], [(8,)]) == [Values(values=(0, 0, 0, 0, 1, 1, 3, 3))]
     assert kept(frame(4, 2), SPEC.inputs[1], [(2,)]) == [Values(values=(0, 1))]
     assert kept(frame(4, 0), SPEC.inputs[1], [(0,)]) == [Values(values=())]
+    rows = replace(CASE, inputs={**CASE.inputs, "of": Values(values=((0, 0), (1, 3)))})
+    assert kept(frame(2, 3, rows), SPEC.inputs[1], [(3, 2)]) == [Values(values=((0, 0), (0, 0), (1, 3)))]
+    assert kept(frame(2, 0, rows), SPEC.inputs[1], [(0, 2)]) is None  # () has one axis
     assert kept(frame(4, 8), SPEC.inputs[0], [(8, 4, 5)]) is None  # drawn at random in the case, too
     assert kept(frame(4, 8), SPEC.inputs[2], [(1,)]) is None  # a parameter
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,20 @@ def test_what_the_reference_refuses_is_not_used(tmp_path: Path, limit: str) -> N
     x, weight, _, free = grown(tmp_path, f"assert {limit}; return x.reshape(len(x), -1).sum(1)")
     assert x.shape[:2] == (2, 3) and weight.shape == (3, 3)
     assert free.size >= ENOUGH or x.size >= ENOUGH // 4
+
+
+def test_names_that_are_tied_grow_together(tmp_path: Path) -> None:
+    """No name can grow alone where a size is computed from two."""
+    tied = (Input(name="x", type="float32", dims=("A", "N + 4 - A")), Input(name="weight", type="float32", dims=("N",)))
+    spec = replace(SPEC, inputs=tied, outputs=(Output(name="y", type="float32", shape=Dims(dims=("A", "N + 4 - A"))),))
+    case = Case(name="tied", inputs={"x": Random(shape=(3, 4)), "weight": Random(shape=(3,))})
+    model = Model(name="tied", cases=(case,))
+    reference = "def grown(x, weight):\n    assert x.shape == (len(weight), 4); return x\n"
+    layout = with_reference(tmp_path, "grown", reference)
+    before = case_arrays(spec, model, case)
+    x, weight = [*enlarge(spec, model, case, before, Reference(layout, spec))][-1]
+    assert x.size + weight.size >= ENOUGH // 4 and x.shape == (len(weight), 4)
+    np.testing.assert_array_equal(x[:: len(x) // 3], before[0])
 
 
 def test_a_slow_reference_ends_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
 from opmatrix.stages import draw_inputs
 from opmatrix.testdata import drawn_cases
-from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit
+from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, memory_limit
 from opmatrix.testdata.drawn_cases import Drawn
 from opmatrix.testdata.search_yield import measure
 
@@ -98,6 +99,37 @@ def test_a_large_input_has_only_its_seed_in_the_file(tmp_path: Path) -> None:
         assert one.expected is not None and one.expected[0].shape == one.arrays[0].shape
         if one.model.cases[0].inputs["w"] is None:
             assert np.array_equal(one.expected[0], one.arrays[0], equal_nan=True)
+
+
+def test_slow_values_of_an_attribute_take_a_limited_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a reference with power as a number of loops, most inputs are tried, and the record has the values left out."""
+    monkeypatch.setattr(draw_inputs, "SECONDS", 1.0)
+    slow = "t = time.process_time()\n        while time.process_time() < t + (power > 15): pass\n        return x"
+    began = time.process_time()
+    found = measure(OPERATOR, drawn(Paths(tmp_path), f"import time\n        {slow}"))
+    assert time.process_time() - began < draw_inputs.SECONDS + draw_inputs.LARGE_SECONDS + 2
+    assert found["dropped"]["too slow in the reference"] >= 10 and found["examples"] > 150
+    assert {*found["not_tried"]} == {"power"} and {*found["not_tried"]["power"]} <= {16, 17, 18, 19, 20}
+    assert not any("too slow" in message for message in found["weak"])
+
+
+def test_a_reference_that_needs_much_memory_refuses_nothing(tmp_path: Path) -> None:
+    found = measure(OPERATOR, drawn(Paths(tmp_path), "np.zeros((power // 20, 10**12)); return x"))
+    assert found["refused"] == 0 and found["not_tried"] == {"power": [20]}
+
+
+def test_a_search_with_few_inputs_in_time_is_weak() -> None:
+    slow = Model(name="slow", types={"T": "float32"}, cases=(CASE,))
+    (message, *_) = measure(OPERATOR, Drawn(cases=[], dropped={}, too_slow=[slow] * 3))["weak"]
+    assert message.startswith(
+        "the reference is too slow for 3 of 3 drawn inputs (100%), more than 50%. Declare a lower"
+    )
+
+
+def test_the_limit_of_memory() -> None:
+    with pytest.raises(MemoryError), memory_limit(10):
+        np.ones(1 << 24)
+    assert np.ones(1 << 24).size == 1 << 24
 
 
 def test_the_limit_of_cpu_time() -> None:

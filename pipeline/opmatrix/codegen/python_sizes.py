@@ -184,7 +184,8 @@ def _conditions(check: ShapeCheck, python: _Code) -> Iterator[str]:
     if check.rank_name is not None:
         yield f"{found}.dim() != {python(check.rank_name)}"
     yield from (f"{python(name)} < 0" for name in check.positive)
-    yield from (f"{found}.shape[{at}] != {python(dim)}" for at, dim in check.sizes)
+    for at, dim in check.sizes:
+        yield f"{found}.shape[{python.attribute(at) if isinstance(at, str) else at}] != {python(dim)}"
 
 
 def _origins(spec: OpSpec, given: Input, used: Sequence[Term], python: _Code) -> list[str]:

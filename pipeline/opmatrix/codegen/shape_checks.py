@@ -19,7 +19,7 @@ from opmatrix.declaration.size_checks import (
     size_checks,
 )
 from opmatrix.declaration.size_expressions import Term
-from opmatrix.declaration.size_rules import axes, has_further, resolved_terms
+from opmatrix.declaration.size_rules import axes, has_further, resolved_terms, sizes_at
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Input, OpSpec
 
@@ -38,7 +38,7 @@ def shape_attributes(spec: OpSpec) -> list[str]:
     used = {
         name
         for part in spec.inputs
-        for _, dim in axes(part)
+        for _, dim in (*axes(part), *sizes_at(part))
         for term in resolved_terms(spec, dim)
         for name in (term.of, term.at)
     }
@@ -133,4 +133,5 @@ def shape_text(given: Input) -> str:
     """Return the declared shape as messages show it: ``shape (N, 2*C) and rank R``."""
     dims = given.dims if given.dims is not None else ("...",)
     shape = ", ".join(map(str, dims)) + ("," if len(dims) == 1 else "")
-    return f"shape ({shape})" + (f" and rank {given.rank}" if given.rank else "")
+    at = "".join(f" and {dim} along {attribute}" for attribute, dim in sizes_at(given))
+    return f"shape ({shape})" + (f" and rank {given.rank}" if given.rank else "") + at

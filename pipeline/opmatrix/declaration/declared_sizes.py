@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from opmatrix.declaration.size_expressions import FURTHER, terms
-from opmatrix.declaration.size_rules import axes, definitions, once, owners, resolved, size_attributes
+from opmatrix.declaration.size_rules import axes, definitions, once, owners, resolved, size_attributes, sizes_at
 from opmatrix.spec import Attribute, Dims, FromKernel, OpSpec, Output, SameAs
 
 
@@ -35,7 +35,7 @@ def kernel_axes(spec: OpSpec, output: Output) -> list[tuple[int, str]]:
 def expressions(spec: OpSpec) -> Iterator[str | int]:
     """Yield every size of the declaration's shapes but "..."."""
     for part in spec.inputs:
-        yield from (dim for _, dim in axes(part))
+        yield from (dim for _, dim in (*axes(part), *sizes_at(part)))
     for output in spec.outputs:
         match output.shape:
             case SameAs(replace=replace):
@@ -89,6 +89,8 @@ def checked_axes(spec: OpSpec) -> list[tuple[str, int | str]]:
     for term in (term for one in (*expressions(spec), *_limits(spec)) for term in terms(one)):
         if term.kind == "size":
             found.setdefault((term.of, term.at))
+    for part in spec.inputs:
+        found |= dict.fromkeys((part.name, attribute) for attribute, _ in sizes_at(part))
     for output in spec.outputs:
         if isinstance(output.shape, SameAs):
             found |= dict.fromkeys((output.shape.input, axis) for axis in output.shape.replace)

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from opmatrix.declaration.declared_sizes import kernel_dims
 from opmatrix.declaration.size_expressions import FURTHER, Size, Term, evaluate, parse, terms
-from opmatrix.declaration.size_rules import definitions, further, further_input, size_attributes
-from opmatrix.spec import AttributeValue, Dims, FromKernel, OpSpec, Output, SameAs
+from opmatrix.declaration.size_rules import definitions, further, further_input, size_attributes, sizes_at
+from opmatrix.spec import AttributeValue, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 Shape = Sequence[Size]
 
@@ -96,6 +96,16 @@ class Known:
     def _shown(self, expression: str) -> dict[str, int]:
         values = {term.key: self.term(term) for term in terms(expression)}
         return {name: value for name, value in values.items() if isinstance(value, int)}
+
+    def sizes_at(self, part: Input) -> list[tuple[int, str | int]]:
+        """Return the axes of `Input.at` with their sizes. Raises ValueError for one that the input lacks."""
+        found = []
+        for attribute, dim in sizes_at(part):
+            self._size(Term(key=attribute, kind="size", of=part.name, at=attribute))
+            axis = self.attributes.get(attribute, _default(self.spec, attribute))
+            if isinstance(axis, int):
+                found.append((axis, dim))
+        return found
 
     def output(self, output: Output) -> list[Size] | None:
         """Return the shape of an output by its rule, None if its rank is not known. Raises ValueError as `size`."""

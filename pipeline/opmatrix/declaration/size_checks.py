@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 
 from opmatrix.declaration.declared_sizes import checked_axes, size_items
 from opmatrix.declaration.size_expressions import Term, subtracts, terms
-from opmatrix.declaration.size_rules import axes, definitions, is_named, owners, required, resolved, sources
+from opmatrix.declaration.size_rules import (
+    axes,
+    definitions,
+    is_named,
+    owners,
+    required,
+    resolved,
+    sizes_at,
+    sources,
+)
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.spec import Input, OpSpec
 
@@ -44,14 +53,15 @@ class SameShape:
 class ShapeCheck:
     """An input has the rank and the sizes of its `dims`.
 
-    With `rank`, its rank is compared with the number of `dims`. `sizes` are the axes to compare, each with its size.
+    With `rank`, its rank is compared with the number of `dims`. `sizes` are the axes to compare, each with its size: a
+    number, or the attribute that names the axis.
     `positive` are names whose values follow from this input, and must not be negative. `rank_name` is the name that its
     rank must be equal to. `others` are the terms that do not come from this input.
     """
 
     given: Input
     rank: bool
-    sizes: tuple[tuple[int, str | int], ...] = ()
+    sizes: tuple[tuple[int | str, str | int], ...] = ()
     positive: tuple[str, ...] = ()
     rank_name: str | None = None
     others: tuple[Term, ...] = ()
@@ -115,11 +125,16 @@ class _Checks:
                 other = next(part for part in self.spec.inputs if part.name == given.further_as)
                 yield SameFurther(given=given, other=other)
             yield from self._axes(given)
+            for attribute, dim in sizes_at(given):
+                names = [t for t in terms(dim) if {*sources(self.spec, t)} != {given.name}]
+                others = (Term(key=attribute, kind="name", of=attribute), *names)
+                yield ShapeCheck(given=given, rank=False, sizes=((attribute, dim),), others=others)
             yield from self._ties(given)
 
     def _sources(self, given: Input) -> Iterator[SizeCheck]:
         """Yield the checks of the rank of later inputs whose sizes the checks of this one read."""
-        used = [name for _, dim in axes(given) for term in terms(dim) for name in sources(self.spec, term)]
+        sizes = (*axes(given), *sizes_at(given))
+        used = [name for _, dim in sizes for term in terms(dim) for name in sources(self.spec, term)]
         for other in required(self.spec):
             if other.name in used and other is not given:
                 if other.dims is not None and other.name not in self.ranked:

@@ -58,12 +58,12 @@ def term_of(node: ast.expr) -> Term | None:
         case ast.Name(id=name):
             return Term(key=name, kind="name", of=name)
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int() as index)):
-            return Term(key=ast.unparse(node), kind="item", of=name, at=index)
+            return Term(key=f"{name}[{index}]", kind="item", of=name, at=index)
         case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=axis):
             at = axis.id if isinstance(axis, ast.Name) else _whole(axis)
-            return None if at is None else Term(key=ast.unparse(node), kind="size", of=name, at=at)
+            return None if at is None else Term(key=f"{name}.shape[{at}]", kind="size", of=name, at=at)
         case ast.Attribute(value=ast.Name(id=name), attr="rank"):
-            return Term(key=ast.unparse(node), kind="rank", of=name)
+            return Term(key=f"{name}.rank", kind="rank", of=name)
         case ast.Call(func=ast.Name(id="prod"), args=[ast.Constant(value=value)], keywords=[]) if value is ...:
             return Term(key=PRODUCT, kind="product")
     return None

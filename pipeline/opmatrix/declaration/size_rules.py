@@ -46,6 +46,11 @@ def axes(part: Input) -> list[tuple[int, str | int]]:
     return [(at if at < split else at - len(dims), dim) for at, dim in enumerate(dims) if at != split]
 
 
+def sizes_at(part: Input) -> list[tuple[str, str | int]]:
+    """Return the attributes that name axes of `Input.at`, with the sizes of these axes."""
+    return [*(part.at or {}).items()]
+
+
 def around(part: Input) -> tuple[int, int]:
     """Return how many axes are before and behind "..."; an input without `dims` has only further axes."""
     dims = part.dims if part.dims is not None else (FURTHER,)

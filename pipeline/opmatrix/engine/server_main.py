@@ -33,12 +33,14 @@ WARM_UPS: Mapping[str, tuple[str, ...]] = {
 }
 
 # Set before a server starts, because libraries read them when they are loaded. One thread: the threads of OpenMP do not
-# survive a fork, and onnxruntime's telemetry starts a thread on import.
+# survive a fork, and onnxruntime's telemetry starts a thread on import. hypothesis imports the plugins of all installed
+# packages, such as trio's, which takes 0.2 CPU s.
 ENVIRONMENT: Mapping[str, str] = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "ORT_DISABLE_TELEMETRY": "1",
+    "HYPOTHESIS_NO_PLUGINS": "1",
 }
 
 

@@ -111,6 +111,7 @@ def _inputs(spec: OpSpec) -> str:
         shape = f"that of {code(i.same_as)}" if i.same_as else code(_dims(i.dims)) if i.dims is not None else "any"
         shape += f", with the further sizes of {code(i.further_as)}" if i.further_as else ""
         shape += f", of rank {code(i.rank)}" if i.rank else ""
+        shape += "".join(f", {code(dim)} along {code(attribute)}" for attribute, dim in (i.at or {}).items())
         count = "may be absent" if i.optional else "any number" if i.variadic else ""
         values = plain(summary(i.values)) if i.values else ""
         return code(i.name), code(onnx_type(spec, i.type)), shape, count, values, plain(i.doc)

@@ -5,25 +5,26 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
-from statistics import median
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.value_rules import ruled_inputs
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Model
 from opmatrix.testdata import draw_large, drawn_cases, hypothesis_draw, search_yield
-from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit
+from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, memory_limit
 from opmatrix.testdata.declared_shapes import most_of_inputs
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
 
-SECONDS = 1.0  # of CPU time for the reference on one input, but
-TIMES = 20  # times as long as on most inputs, and
-LEAST_SECONDS = 0.1  # at least
-LARGE_SECONDS = 0.1  # the same on a large one, of which there are few
+SECONDS = 5.0  # of CPU time for the reference on all small inputs: any number of slow ones takes no more
+SHARE = 20  # parts of what is left, of which one input gets one
+LEAST = 0.005  # of one input
+LARGE_SECONDS = 2.0  # the same for the large inputs together
+ONE_LARGE_SECONDS = 0.1  # for one of them, but for the first half of what is left
+MEGABYTES = 1000  # that may be allocated: one call of NumPy ends before it is stopped, and this bounds it
 STEP = 4  # times as many elements as in the large input before
-ALL_SECONDS = 10.0  # for all that are too slow; then each gets the least
 DRAWN_ELEMENTS = 2**23  # of the largest input in all drawn ones, but
 FEWEST = 40  # inputs at least
 MOST_BYTES = 64_000_000  # of expected outputs, whose sizes the kernel decides
@@ -37,13 +38,16 @@ def run(layout: Paths, operator: Operator, *, seed: str = "") -> None:
     """
     reference = Reference(layout, operator.spec)
     drawing = _Drawing(operator, reference)
-    cases = drawing.small(layout, seed)
-    if search_yield.measure(operator, Drawn(cases=cases, dropped={}))["weak"]:  # once more, maybe by bad luck
-        cases += drawing.small(layout, f"{seed} more")
-    cases += drawing.large(layout, seed)
+    with memory_limit(MEGABYTES):
+        cases = drawing.small(layout, seed)
+        if search_yield.measure(operator, Drawn(cases=cases, dropped={}))["weak"]:  # once more, maybe by bad luck
+            cases += drawing.small(layout, f"{seed} more")
+        cases += drawing.large(layout, seed)
     path = layout.drawn_inputs(operator.name)
     ruled = [part.name for part, _ in ruled_inputs(operator.spec)]
-    drawn_cases.write(path, cases, operator=operator.name, ruled=ruled, dropped=drawing.dropped)
+    drawn_cases.write(
+        path, cases, operator=operator.name, ruled=ruled, dropped=drawing.dropped, too_slow=drawing.too_slow
+    )
 
 
 class _Drawing:
@@ -51,9 +55,9 @@ class _Drawing:
 
     def __init__(self, operator: Operator, reference: Reference) -> None:
         self._operator, self._reference = operator, reference
-        self._left = ALL_SECONDS
-        self._took: list[float] = []
+        self._left, self._left_large = SECONDS, LARGE_SECONDS
         self.dropped: Counter[str] = Counter()
+        self.too_slow: list[Model] = []
 
     def small(self, layout: Paths, seed: str) -> list[DrawnCase]:
         models = hypothesis_draw.collect(self._operator, examples=self._examples(), home=layout.hypothesis, seed=seed)
@@ -63,56 +67,87 @@ class _Drawing:
         """Return how many inputs to draw: fewer where the numbers in dims make each large."""
         return max(FEWEST, min(hypothesis_draw.EXAMPLES, DRAWN_ELEMENTS // most_of_inputs(self._operator.spec)))
 
-    def evaluate(self, model: Model, *, large: bool = False) -> DrawnCase | None:
-        limit = LARGE_SECONDS if large else self._limit()
-        began = time.process_time()
-        try:
-            with cpu_limit(limit):
-                one = drawn_cases.evaluate(self._operator.spec, model, self._reference)
-        except TooSlow:
-            self._left -= time.process_time() - began
-            self.dropped[SLOW_LARGE if large else SLOW] += 1
-            return None
-        if not large:
-            self._took.append(time.process_time() - began)
-        if sum(output.nbytes for output in one.expected or ()) > MOST_BYTES:
-            self.dropped[HUGE] += 1
-            return None
-        return replace(one, large=large)
+    def evaluate(self, model: Model) -> DrawnCase | None:
+        """Evaluate a small input. Each gets a share of the time that is left, so that slow ones leave time for all."""
+        one, took = self._within(self._left / SHARE, model)
+        self._left -= took
+        if one is None:
+            self.dropped[SLOW] += 1
+            self.too_slow.append(model)
+        return one and self._kept(one)
 
-    def _limit(self) -> float:
-        """An attribute without a limit may be a number of loops, of which most draws have few."""
-        if self._left <= 0:
-            return LEAST_SECONDS
-        usual = TIMES * median(self._took) if len(self._took) >= TIMES else SECONDS
-        return min(SECONDS, max(LEAST_SECONDS, usual))
+    def _within(self, seconds: float, model: Model) -> tuple[DrawnCase | None, float]:
+        """Return the evaluated input, or None where the reference takes longer or too much memory, and the CPU time."""
+        began, one = time.process_time(), None
+        with suppress(TooSlow, MemoryError), cpu_limit(max(seconds, LEAST)):
+            one = drawn_cases.evaluate(self._operator.spec, model, self._reference)
+        return one, time.process_time() - began
+
+    def _kept(self, one: DrawnCase) -> DrawnCase | None:
+        if sum(output.nbytes for output in one.expected or ()) <= MOST_BYTES:
+            return one
+        self.dropped[HUGE] += 1
+        return None
 
     def large(self, layout: Paths, seed: str) -> Iterator[DrawnCase]:
-        """Yield an input for each number of elements that the reference computes in time, the sizes of the cases in
-        turn. Smaller ones come first: where work or memory grow with the square, the whole may take gigabytes."""
-        choices = draw_large.choices(self._operator)
-        known, seconds = draw_large.ELEMENTS[0] // STEP**2, 0.0
-        for index, elements in enumerate(draw_large.ELEMENTS if choices else ()):
-            choice, own = choices[index % len(choices)], f"{self._operator.name}{seed} {index}"
-            found: DrawnCase | None = None
-            while found is None or known < elements:
-                following = min(elements, known * STEP)
-                if seconds * (following / known) ** 2 > LARGE_SECONDS * STEP:
-                    self.dropped[SLOW_LARGE] += 1
+        """Yield an input for each number of elements that the reference computes in time. The sizes of the cases take
+        turns, and where one of them is too slow, the next one follows."""
+        growing = [_Growing(choice=choice) for choice in draw_large.choices(self._operator)]
+        reached = False
+        for index, elements in enumerate(draw_large.ELEMENTS if growing else ()):
+            first, own = index % len(growing), f"{self._operator.name}{seed} {index}"
+            for one in (*growing[first:], *growing[:first]):
+                limit = min(self._left_large / 2, ONE_LARGE_SECONDS if reached else LARGE_SECONDS)
+                if found := self._grown(layout, one, elements, own, limit):
+                    reached = True
+                    yield found
                     break
-                began = time.process_time()
-                if (one := self._first_computed(layout, choice, following, own)) is None:
-                    break
-                found, known, seconds = one, following, time.process_time() - began
-            if found:
-                yield found
+            else:
+                self.dropped[SLOW_LARGE] += 1
+        if not reached:  # a smaller one is better than none
+            yield from sorted((one.largest for one in growing if one.largest), key=_elements)[-1:]
 
-    def _first_computed(self, layout: Paths, choice: draw_large.Large, elements: int, seed: str) -> DrawnCase | None:
+    def _grown(self, layout: Paths, one: _Growing, elements: int, seed: str, limit: float) -> DrawnCase | None:
+        """Return an input of so many elements, or None. Smaller ones come first: where work or memory grow with the
+        square, the whole may take gigabytes."""
+        found = None
+        while not one.stopped and (found is None or one.elements < elements):
+            following = min(elements, one.elements * STEP)
+            one.stopped = limit <= 0 or one.seconds * (following / one.elements) ** 2 > max(
+                limit, STEP * ONE_LARGE_SECONDS
+            )
+            if one.stopped:
+                break
+            found, one.seconds = self._first_computed(layout, one.choice, following, seed, limit)
+            one.elements, one.largest, one.stopped = following, found or one.largest, found is None
+        return None if one.stopped else found
+
+    def _first_computed(
+        self, layout: Paths, choice: draw_large.Large, elements: int, seed: str, limit: float
+    ) -> tuple[DrawnCase | None, float]:
+        """Return an input of so many elements that the reference computes, or None, and the CPU time of it."""
+        took = 0.0
         for new in draw_large.sizes_of(self._operator, choice, elements):
             model = hypothesis_draw.one(choice.model(self._operator, new), seed=seed, home=layout.hypothesis)
             if model is None:  # the declaration allows no input of this size
                 continue
-            one = self.evaluate(model, large=True)
+            one, took = self._within(limit, model)
+            self._left_large -= took
             if one is None or one.expected is not None:  # a multiple is as slow
-                return one
-        return None
+                return one and self._kept(replace(one, large=True)), took
+        return None, took
+
+
+@dataclass(kw_only=True)
+class _Growing:
+    """The inputs in which one size of a case grows: the largest so far, its elements and the CPU time that it took."""
+
+    choice: draw_large.Large
+    elements: int = draw_large.ELEMENTS[0] // STEP**2
+    seconds: float = 0.0
+    largest: DrawnCase | None = None
+    stopped: bool = False
+
+
+def _elements(one: DrawnCase) -> int:
+    return sum(array.size for array in one.arrays)

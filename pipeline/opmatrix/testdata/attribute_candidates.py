@@ -16,6 +16,7 @@ ALL = 64  # an int with at most so many values is drawn with each
 # Without a limit an int is at most this, or twice what a case has: it may be a number of loops.
 UNLIMITED = 34
 _SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)
+_LARGE = (64, 65, 127, 128, 129, 255, 256, 257, 1000, 4096, 65536, 10**6)
 
 
 @cache
@@ -50,8 +51,8 @@ def _ints(attribute: Attribute, seen: Sequence[int]) -> Iterator[int]:
         return
     yield from (low, high, low + 1, high - 1)
     yield from (low + n for n in _SIZES)
-    yield from (sign * n for n in _SIZES for sign in (1, -1))
-    yield from (64, 65, 127, 128, 129, 255, 256, 257, 1000, 4096, 65536, 10**6)
+    common = (*(sign * n for n in _SIZES for sign in (1, -1)), *_LARGE)
+    yield from (n for n in common if low <= n <= high)
     random = Generator(attribute.name)
     yield from (random.randint(low, high) for _ in range(RANDOM // 2))
     # As likely of few digits as of many.

@@ -1,11 +1,13 @@
-"""Stop a function in Python that takes too much CPU time."""
+"""Stop a function in Python that takes too much CPU time or memory."""
 
 from __future__ import annotations
 
+import resource
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 
@@ -31,3 +33,17 @@ def cpu_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+
+
+@contextmanager
+def memory_limit(megabytes: int) -> Iterator[None]:
+    """Let an allocation in the block raise MemoryError once the process has so much more memory than before."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    wanted = used + (megabytes << 20)
+    soft = wanted if before[0] == resource.RLIM_INFINITY else min(wanted, before[0])
+    resource.setrlimit(resource.RLIMIT_AS, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

@@ -13,8 +13,8 @@ from typing import Any
 
 from opmatrix.declaration.declared_sizes import checked_axes
 from opmatrix.declaration.known_sizes import Known
-from opmatrix.declaration.size_expressions import FURTHER, Size, Term, evaluate, parse
-from opmatrix.declaration.size_rules import definitions, further, once, size_attributes
+from opmatrix.declaration.size_expressions import FURTHER, Size, Term, evaluate, parse, solve, terms
+from opmatrix.declaration.size_rules import definitions, further, is_positive, once, size_attributes, sizes_at
 from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.spec import AttributeValue, Case, Input, Model, OpSpec, given, shape_of
@@ -130,6 +130,14 @@ class Choice:
         for name, at in checked_axes(self.spec):
             if isinstance(at, str) and at not in self.attributes and self.shapes[name]:
                 self._axis(name, at)
+        known = self._known()
+        for part in self.spec.inputs:
+            try:
+                fixed = known.sizes_at(part)
+                if any(shape[axis] != known.size(dim) for shape in self.shapes[part.name] for axis, dim in fixed):
+                    raise UnusableError
+            except ValueError as error:
+                raise UnusableError from error
         for output in self.spec.outputs:
             try:
                 self._known().output(output)
@@ -147,6 +155,8 @@ class Choice:
                 raise _LaterError
             return self.shapes[part.same_as][0]
         dims = part.dims if part.dims is not None else (FURTHER,)
+        for attribute, size in sizes_at(part):
+            self._fix(part, attribute, self._size(size))
         shape: list[int] = []
         for dim in dims:
             shape += self._further(part, len(dims) - 1, at) if dim == FURTHER else [self._size(dim)]
@@ -155,6 +165,26 @@ class Choice:
         if part.rank and self.sizes.setdefault(part.rank, len(shape)) != len(shape):
             raise UnusableError
         return tuple(shape)
+
+    def _fix(self, part: Input, attribute: str, size: int) -> None:
+        """Choose sizes with which the axis that an attribute names has `size`, where its declared size allows that."""
+        dims = part.dims or ()
+        if FURTHER in dims or not dims or self.template:
+            return
+        if attribute not in self.attributes:
+            self.attributes[attribute] = self._pick(self._axes(attribute, len(dims)))
+        axis = self.attributes[attribute]
+        if not isinstance(axis, int) or not -len(dims) <= axis < len(dims):
+            raise UnusableError
+        dim = str(dims[axis])
+        names = [
+            t.key for t in terms(dim) if t.kind == "name" and t.key not in (*self.sizes, *size_attributes(self.spec))
+        ]
+        if names:
+            *others, last = names
+            for name in others:
+                self._size(name)
+            self.sizes[last] = self._size(solve(dim, last, str(size), is_positive(self.spec)) or last)
 
     def _further(self, part: Input, fixed: int, at: int) -> Sequence[int]:
         """Return the sizes of a "...": those of the template, or in one of three draws those of an input before."""
@@ -206,12 +236,19 @@ class Choice:
             raise _LaterError
         if not self.shapes[name]:
             raise UnusableError
-        rank = len(self.shapes[name][0])
-        declared = next(a for a in self.spec.attributes if a.name == attribute)
-        allowed = [axis for axis in range(-rank, rank) if value_mistake(declared, axis) is None]
+        shape = self.shapes[name][0]
+        part = next(part for part in self.spec.inputs if part.name == name)
+        wanted = [self._size(dim) for at, dim in sizes_at(part) if at == attribute]
+        allowed = [axis for axis in self._axes(attribute, len(shape)) if all(shape[axis] == size for size in wanted)]
         if not allowed:
             raise UnusableError
-        self.attributes[attribute] = self._pick(sorted(allowed, key=lambda axis: (axis < 0, abs(axis))))
+        self.attributes[attribute] = self._pick(allowed)
+
+    def _axes(self, attribute: str, rank: int) -> list[int]:
+        """Return the values that an attribute which names an axis may have."""
+        declared = next(a for a in self.spec.attributes if a.name == attribute)
+        allowed = [axis for axis in range(-rank, rank) if value_mistake(declared, axis) is None]
+        return sorted(allowed, key=lambda axis: (axis < 0, abs(axis)))
 
     def _known(self) -> Known:
         first = {name: found[0] for name, found in self.shapes.items() if found}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies
-from hypothesis.strategies import DrawFn
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from opmatrix.declaration.load import Operator
 from opmatrix.spec import Case, Model
@@ -28,7 +29,13 @@ class Frame:
 
 def pick(draw: DrawFn, values: Sequence[Any]) -> Any:
     """Draw one of `values` by its index, since hypothesis would format all values."""
-    return values[draw(strategies.integers(0, len(values) - 1))]
+    return values[draw(_below(len(values)))] if len(values) > 1 else values[0]
+
+
+@cache
+def _below(count: int) -> SearchStrategy[int]:
+    """Return a strategy for the numbers from 0 on: hypothesis takes as long to make one as to draw from it."""
+    return strategies.integers(0, count - 1)
 
 
 def nested(values: Sequence[Any], shape: tuple[int, ...]) -> Any:

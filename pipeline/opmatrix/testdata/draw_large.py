@@ -121,8 +121,10 @@ def _model(draw: DrawFn, operator: Operator, large: Large, new: int) -> Model:
 
 
 def sizes_of(operator: Operator, large: Large, elements: int) -> Iterator[int]:
-    """Yield new sizes to try: an odd one, and one that is a multiple of the old, which may have to divide something."""
-    fitting = large.fitting(operator, elements)
+    """Yield new sizes to try: an odd one, and one that is a multiple of the old, which may have to divide something.
+    Yield none where the declaration allows no larger one."""
+    if (fitting := large.fitting(operator, elements)) <= large.size:
+        return
     yield fitting - 1 + fitting % 2
     yield large.size * max(1, fitting // large.size - 1 + fitting // large.size % 2)
 

@@ -86,7 +86,7 @@ def kept(frame: Frame, part: Input, shapes: Sequence[tuple[int, ...]]) -> list[T
     for one, wanted in zip(listed, shapes, strict=True):
         assert isinstance(one, Values)
         shape = shape_of(one)
-        if len(shape) != len(wanted) or (0 in shape and shape != wanted):
+        if len(shape) != len(wanted) or (0 in shape and shape != wanted) or 0 in wanted[:-1]:  # () has no second axis
             return None
         made.append(Values(values=_resampled(one.values, wanted), layout=layout_of(one, wanted)))
     return made

@@ -28,6 +28,7 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
         return _parameter(draw, frame, part, dtype, shape)
     if dtype == "string":
         words = ("a", "", "b", "ä€")
+        assume(0 not in shape[:-1])  # () has no second axis
         return Values(values=nested([pick(draw, words) for _ in range(math.prod(shape))], shape))
     if dtype == "bool":
         layouts = [layout for layout in LAYOUTS if layout != "expanded"]
@@ -80,12 +81,12 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
 
 
 def _parameter(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:
-    """Return a tensor of one element: one of the cases or a size, or in one of ten draws a special value."""
+    """Return a tensor of one element: one of the cases, 1 or a size, or in one of ten draws a special value."""
     cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
     seen = [t for c in cases for t in given(c, part.name) if isinstance(t, Values)]
     number = dtype not in ("bool", "string")
     real = dtype.startswith(("float", "bfloat"))
-    likely = [Values(values=nested([float(n) if real else n], shape)) for n in frame.sizes.values() if number]
+    likely = [Values(values=nested([float(n) if real else n], shape)) for n in (1, *frame.sizes.values()) if number]
     unlikely = [Values(values=nested([n], shape)) for n in _specials(dtype)] if number else []
     usual: list[Tensor] = [*dict.fromkeys((*seen, *likely))] or [Random(shape=shape)]
     chosen: Tensor = pick(draw, unlikely if unlikely and draw(strategies.integers(0, 9)) == 9 else usual)

@@ -52,19 +52,23 @@ class DrawnCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """The cases of one file, and why others were dropped, by the reason."""
+    """The cases of one file, why others were dropped, by the reason, and the models for which the reference was too
+    slow."""
 
     cases: list[DrawnCase]
     dropped: Mapping[str, int]
+    too_slow: Sequence[Model] = ()
 
 
 def evaluate(spec: OpSpec, model: Model, reference: Reference) -> DrawnCase:
-    """Run the reference on a drawn model's case."""
+    """Run the reference on a drawn model's case. Raises MemoryError where the reference does: that refuses nothing."""
     made = case_arrays(spec, model, model.cases[0])
     given = tuple(case_arguments(spec, model.cases[0], made))
     try:
         found = truth.evaluate(reference, spec, model.types, given, reference_attributes(spec, model))
     except DataError as error:
+        if isinstance(error.__cause__, MemoryError):
+            raise error.__cause__ from error
         return DrawnCase(model=model, arrays=made, expected=None, refusal=str(error))
     return DrawnCase(model=model, arrays=made, expected=found.outputs, refusal="", precision=found.judge.precision)
 
@@ -92,6 +96,7 @@ def write(
     operator: str = "",
     ruled: Collection[str] = (),
     dropped: Mapping[str, int] | None = None,
+    too_slow: Sequence[Model] = (),
 ) -> None:
     """Write the cases; equal ones give equal bytes. `operator` seeds large arrays, which are not written, except those
     of the inputs in `ruled`, whose values follow from a rule."""
@@ -107,8 +112,8 @@ def write(
         }
         for one in found
     ]
-    head = json.dumps({"dropped": dict(dropped or {}), "cases": cases}, separators=(",", ":")).encode()
-    write_bytes(path, b"".join([head, b"\n", *content]))
+    head = {"dropped": dict(dropped or {}), "too_slow": [*map(_as_json, too_slow)], "cases": cases}
+    write_bytes(path, b"".join([json.dumps(head, separators=(",", ":")).encode(), b"\n", *content]))
 
 
 def read(path: Path, operator: str) -> list[DrawnCase]:
@@ -157,7 +162,8 @@ def _parsed(content: bytes) -> Drawn:
         cases.append(DrawnCase(model=model, arrays=made, expected=expected, **known))
     if at != len(content):
         raise ValueError(f"{len(content)} bytes, and its first line describes {at}")
-    return Drawn(cases=cases, dropped={str(why): int(count) for why, count in head["dropped"].items()})
+    dropped = {str(why): int(count) for why, count in head["dropped"].items()}
+    return Drawn(cases=cases, dropped=dropped, too_slow=[*map(_from_json, head["too_slow"])])
 
 
 def _tensors(model: Model) -> list[Tensor]:

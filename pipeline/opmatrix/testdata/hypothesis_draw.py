@@ -81,7 +81,7 @@ def search(
     )
     try:
         return hypothesis.find(strategy, wanted, settings=settings, random=Random(seed))
-    except (hypothesis.errors.NoSuchExample, hypothesis.errors.Unsatisfiable):  # the second: all draws are refused
+    except (hypothesis.errors.NoSuchExample, hypothesis.errors.Unsatisfiable):  # none wanted, or none allowed
         return None
 
 

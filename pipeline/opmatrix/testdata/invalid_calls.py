@@ -203,7 +203,8 @@ def _wrong_shapes(
     if fixed:
         yield "rank", shape[: len(fixed) - 1]
     known = definitions(spec)
-    for at, dim in fixed:
+    values = attribute_values(spec, call.model)
+    for at, dim in (*fixed, *Known(spec=spec, shapes={part.name: shape}, attributes=values).sizes_at(part)):
         if is_named(spec, dim) and known[str(dim)][0] == f"{part.name}.shape[{at}]":
             continue  # every size is right, and another input or no input has to follow
         axis = at % len(shape)
@@ -226,7 +227,7 @@ def _is_forbidden(spec: OpSpec, part: Input, shape: tuple[int, ...], call: Call)
         follow = [term.key for _, dim in axes(part) for term in terms(dim) if term.kind == "name"]
         for name in follow:
             known.size(name)  # raises for one below 0
-        return any(known.size(dim) not in (None, shape[at]) for at, dim in axes(part))
+        return any(known.size(dim) not in (None, shape[at]) for at, dim in (*axes(part), *known.sizes_at(part)))
     except ValueError:
         return True
 

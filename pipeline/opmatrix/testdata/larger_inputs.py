@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import process_time
 
 import numpy as np
@@ -11,9 +11,11 @@ from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.size_rules import axes
 from opmatrix.declaration.torch_signature import attribute_values
 from opmatrix.declaration.value_rules import known_numbers
-from opmatrix.spec import Case, Input, Model, OpSpec, given
+from opmatrix.spec import Case, Input, Model, OpSpec, given, shape_of
 from opmatrix.testdata import rule_check
 from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.declared_shapes import resized_shapes, template_of
+from opmatrix.testdata.draw_templates import places
 from opmatrix.testdata.drawn_cases import reference_outputs
 from opmatrix.testdata.numpy_reference import Reference
 
@@ -23,6 +25,7 @@ _MOST = 2_000_000  # elements of all outputs
 _FACTOR = 4
 
 Axes = Mapping[str, tuple[int, ...]]
+Growth = Callable[[Sequence[Array]], list[Array]]  # returns larger arrays, or none
 
 
 def enlarge(
@@ -33,12 +36,11 @@ def enlarge(
     All axes of one name grow together. What the reference refuses is not used, and after a slow run of it nothing
     larger is tried.
     """
-    names = [part.name for part in spec.inputs for _ in given(case, part.name)]
     best = list(arrays)
-    for grown in growing(spec):
+    for growth in (*_by_name(spec, case), *_by_size(spec, model, case)):
         while sum(array.size for array in best) < ENOUGH:
-            larger = [_repeated(array, grown.get(name, ())) for name, array in zip(names, best, strict=True)]
-            if all(array.size == before.size for array, before in zip(larger, best, strict=True)):
+            larger = growth(best)
+            if not larger or all(array.size == before.size for array, before in zip(larger, best, strict=True)):
                 break
             if not _allowed(spec, model, case, larger):
                 break
@@ -81,6 +83,42 @@ def _allowed(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
     except ValueError:
         return False
     return not any(rule_check.problem(spec, part, numbers, array) for part, array in found)
+
+
+def _by_name(spec: OpSpec, case: Case) -> Iterator[Growth]:
+    """Yield functions of which each makes the axes of one name larger."""
+    names = [part.name for part in spec.inputs for _ in given(case, part.name)]
+    for grown in growing(spec):
+        yield lambda arrays, own=grown: [  # type: ignore[misc]  # mypy infers no type for a default value
+            _repeated(array, own.get(name, ())) for name, array in zip(names, arrays, strict=True)
+        ]
+
+
+def _by_size(spec: OpSpec, model: Model, case: Case) -> Iterator[Growth]:
+    """Yield functions of which each makes one size of the case larger wherever it occurs, if nothing has grown before:
+    where sizes of two names are tied, both must grow."""
+    before = [shape_of(tensor) for part in spec.inputs for tensor in given(case, part.name)]
+    attributes = attribute_values(spec, model)
+
+    def growth(size: int) -> Growth:
+        grown = size
+
+        def larger(arrays: Sequence[Array]) -> list[Array]:
+            nonlocal grown
+            if grown == size and [array.shape for array in arrays] != before:
+                return []
+            grown *= _FACTOR
+            shapes = resized_shapes(spec, template_of(spec, model, case, {size: grown}), attributes) or {}
+            wanted = [shape for part in spec.inputs for shape in shapes.get(part.name, ())]
+            changed = [
+                tuple(axis for axis, (old, new) in enumerate(zip(array.shape, shape, strict=True)) if new != old)
+                for array, shape in zip(arrays, wanted, strict=bool(shapes))
+            ]
+            return [_repeated(array, axes) for array, axes in zip(arrays, changed, strict=bool(shapes))]
+
+        return larger
+
+    yield from (growth(size) for size in dict.fromkeys(size for size, _ in places(spec, model, case)) if size > 1)
 
 
 def _repeated(array: Array, along: Sequence[int]) -> Array:

@@ -13,12 +13,13 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.size_expressions import terms
 from opmatrix.declaration.size_rules import axes, has_further
 from opmatrix.errors import many
-from opmatrix.spec import Attribute, Case, Input, OpSpec, given, shape_of
+from opmatrix.spec import Attribute, AttributeValue, Case, Input, OpSpec, given, shape_of
 from opmatrix.testdata.declared_shapes import FURTHER_AXES, SIZES
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 
 NEW_SHAPES = 30
 REFUSED = 0.5
+SLOW = 0.5
 VALUES = 8
 
 _NUMBER = re.compile(r"[-+]?\d[\d.e+-]*|\[.*?\]|\(.*?\)")
@@ -45,11 +46,24 @@ def measure(operator: Operator, drawn: Drawn) -> dict[str, Any]:
         },
         "large": [sum(array.size for array in one.arrays) for one in accepted if one.large],
         "dropped": dict(drawn.dropped),
-        "weak": [*_weak(operator, tried, len(new), attributes)],
+        "not_tried": _not_tried(operator, drawn, accepted),
+        "weak": [*_weak(operator, drawn, len(new), attributes)],
     }
 
 
-def _weak(operator: Operator, tried: list[DrawnCase], new: int, attributes: Mapping[str, int]) -> Iterator[str]:
+def _not_tried(operator: Operator, drawn: Drawn, accepted: list[DrawnCase]) -> dict[str, list[AttributeValue]]:
+    """Return the values of each attribute that only inputs have for which the reference was too slow."""
+    found = {}
+    for attribute in operator.spec.attributes:
+        slow = dict.fromkeys(model.attributes.get(attribute.name) for model in drawn.too_slow)
+        tried = {one.model.attributes.get(attribute.name) for one in accepted}
+        if only := [value for value in slow if value is not None and value not in tried]:
+            found[attribute.name] = only
+    return found
+
+
+def _weak(operator: Operator, drawn: Drawn, new: int, attributes: Mapping[str, int]) -> Iterator[str]:
+    tried, slow = drawn.cases, len(drawn.too_slow)
     refusals = Counter(_NUMBER.sub("...", one.refusal) for one in tried if one.expected is None)
     refused = refusals.total()
     why = ""
@@ -60,6 +74,12 @@ def _weak(operator: Operator, tried: list[DrawnCase], new: int, attributes: Mapp
         yield (
             f"the reference refuses {refused} of {len(tried)} drawn inputs ({refused / len(tried):.0%}), more than "
             f"{REFUSED:.0%}.{why} Declare what it requires: sizes in dims and same_as, limits of attributes and inputs"
+        )
+    if slow > SLOW * (total := slow + len(tried)):
+        yield (
+            f"the reference is too slow for {slow} of {total} drawn inputs ({slow / total:.0%}), more than "
+            f"{SLOW:.0%}. Declare a lower maximum of the attributes that are numbers of loops, or let "
+            "reference.py compute without loops in Python"
         )
     if new < (wanted := min(NEW_SHAPES, math.ceil(0.9 * (_possible(operator) - len(_known_shapes(operator)))))):
         yield (

@@ -162,10 +162,11 @@ def _computed_sizes(spec: OpSpec, model: Model, case: Case, path: str) -> Iterat
     known = Known(spec=spec, shapes=shapes, attributes=attribute_values(spec, model))
     for part in spec.inputs:
         computed = [(at, dim) for at, dim in axes(part) if isinstance(dim, str) and not is_named(spec, dim)]
-        for shape in map(shape_of, given(case, part.name) if computed or part.rank else ()):
+        for shape in map(shape_of, given(case, part.name) if computed or part.rank or part.at else ()):
             field = f"{path}.inputs[{part.name!r}]"
             try:
                 wanted = [(at, dim, known.size(dim)) for at, dim in computed]
+                wanted += [(axis, f"axis {axis}", known.size(dim)) for axis, dim in known.sizes_at(part)]
                 rank = len(shape) if part.rank is None else known.size(part.rank)
             except ValueError as error:
                 yield Mistake(field, f"found shape {shape}, allowed: {part.dims}: {error}")

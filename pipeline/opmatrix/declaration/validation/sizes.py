@@ -29,6 +29,7 @@ from opmatrix.declaration.size_rules import (
     owners,
     required,
     size_attributes,
+    sizes_at,
     sources,
 )
 from opmatrix.declaration.validation.mistake import Mistake, not_one_of
@@ -39,7 +40,7 @@ SHORT = 2  # letters of a name that resembles others by chance
 
 
 def sizes(spec: OpSpec) -> Iterator[Mistake]:
-    """Yield the mistakes in `Input.dims`, `Input.rank` and the shape rules of outputs."""
+    """Yield the mistakes in `Input.dims`, `Input.rank`, `Input.at` and the shape rules of outputs."""
     for index, part in enumerate(spec.inputs):
         field = f"inputs[{index}].dims"
         if (part.dims or ()).count(FURTHER) > 1:
@@ -54,6 +55,7 @@ def sizes(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"inputs[{index}].rank", f"found {part.rank!r}, {why}")
         yield from _shared(spec, index, part)
         yield from _input(spec, part, field)
+        yield from _at(spec, part, f"inputs[{index}].at")
     yield from _ranks(spec)
     yield from _circles(spec)
     for index, output in enumerate(spec.outputs):
@@ -140,6 +142,18 @@ def _input(spec: OpSpec, part: Input, field: str) -> Iterator[Mistake]:
             known = [name for name, (one, *_) in definitions(spec).items() if name != dim]
             if near := did_you_mean(dim, known):
                 yield Mistake(field, f"found {dim!r}, allowed: sizes that other inputs have: {', '.join(known)}{near}")
+
+
+def _at(spec: OpSpec, part: Input, field: str) -> Iterator[Mistake]:
+    if part.at and part not in required(spec):
+        yield Mistake(field, f"found {dict(part.at)}, allowed: only for a required input")
+    for attribute, dim in sizes_at(part):
+        if attribute not in axis_attributes(spec):
+            yield _no_axis(spec, field, attribute)
+        if isinstance(dim, str):
+            yield from expression(spec, dim, field, given=True)
+        elif dim < 0:
+            yield Mistake(field, f"found {dim!r}, allowed: a name, a number from 0 on, or an expression")
 
 
 def _rule(spec: OpSpec, rule: SameAs | Dims | FromKernel, path: str) -> Iterator[Mistake]:
