@@ -10,7 +10,20 @@ import pytest
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.spec import Attribute, Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance, Values
+from opmatrix.spec import (
+    Attribute,
+    Case,
+    Dims,
+    Input,
+    Model,
+    OnnxOp,
+    OpSpec,
+    Output,
+    Random,
+    Tolerance,
+    Values,
+    shape_of,
+)
 from opmatrix.testdata import hypothesis_draw, output_sizes
 from opmatrix.testdata.attribute_candidates import candidates
 from opmatrix.testdata.case_arrays import case_arrays
@@ -112,6 +125,8 @@ def test_windows_that_fit_are_drawn(tmp_path: Path) -> None:
     drawn = hypothesis_draw.collect(operator, examples=200, home=tmp_path)
     for name in lists:
         assert len({model.attributes[name] for model in drawn}) > 10, name
+    images = [shape_of(image) for model in drawn if isinstance(image := model.cases[0].inputs["x"], Random | Values)]
+    assert any(shape[:2] == (2, 3) and 1 in shape[2:] for shape in images), "an image of one row or column fits none"
 
 
 def test_elements_equal_an_attribute(drawn: list[Model]) -> None:

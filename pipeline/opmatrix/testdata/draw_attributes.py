@@ -55,9 +55,9 @@ def before_shapes(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValu
 
 
 def smaller(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValue], most: int) -> dict[str, AttributeValue]:
-    """Return attributes of which those that shapes are computed from are at most `most`, or such as a model has."""
+    """Return attributes of which those that shapes are computed from are at most `most`, where they can be."""
     limited = [a for a in shape_attributes(frame.operator.spec) if a.name in values]
-    return dict(values) | _limited(draw, limited, values, frame.operator.models, most)
+    return dict(values) | _limited(draw, limited, values, (), most)
 
 
 def _limited(

@@ -16,7 +16,12 @@ from opmatrix.testdata.draw_frame import Frame, pick
 
 ATTEMPTS = 30  # to choose sizes for which every size is 0 or more, and every input small
 VARIED = 4  # of them, with any sizes: where many multiply, only small ones fit
-SMALLER = (8, 4, 2)  # attributes that sizes or differences are computed from, in further attempts with those of a case
+SMALLER = (
+    8,
+    4,
+    2,
+    1,
+)  # attributes that sizes or differences are computed from, in further attempts with those of a case
 
 
 @dataclass(frozen=True, kw_only=True)
