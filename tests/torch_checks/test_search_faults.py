@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -160,14 +161,12 @@ def test_what_differs_between_two_calls_is_named(layout: Paths) -> None:
     assert "with 4 threads the kernel gives other numbers than with one: y: " in search(layout, with_fault(split=True))
     message = search(layout, with_fault(aligned=True))
     assert "the kernel gives other numbers where inputs begin at addresses as those of x[1:]: y: " in message
-    calls = [0.0]
+    calls = count()
 
-    def counts(x: torch.Tensor, w: torch.Tensor, **attributes: Any) -> torch.Tensor:
-        calls[0] += 1e-30
-        return gate(x, w, **attributes) + (calls[0] if x.shape[0] > 2 else 0)
+    def keeps(x: torch.Tensor, w: torch.Tensor, **attributes: Any) -> torch.Tensor:
+        return gate(x, w, **attributes) + (1 if x.shape[0] > 2 and next(calls) % 3 else 0)
 
-    message = search(layout, counts)
-    assert "elements differ beyond rtol=0" in message or "keeps something from one call to the next" in message
+    assert "keeps something from one call to the next" in search(layout, keeps)
 
 
 def test_a_tie_with_the_threshold_is_in_the_smallest_input(layout: Paths) -> None:

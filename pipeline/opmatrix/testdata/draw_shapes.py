@@ -16,12 +16,7 @@ from opmatrix.testdata.draw_frame import Frame, pick
 
 ATTEMPTS = 30  # to choose sizes for which every size is 0 or more, and every input small
 VARIED = 4  # of them, with any sizes: where many multiply, only small ones fit
-SMALLER = (
-    8,
-    4,
-    2,
-    1,
-)  # attributes that sizes or differences are computed from, in further attempts with those of a case
+SMALLER = (8, 4, 2, 1)  # limits of attributes that sizes are computed from, where the sizes of a case do not fit
 
 
 @dataclass(frozen=True, kw_only=True)
