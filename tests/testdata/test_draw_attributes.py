@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,20 @@ import pytest
 
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.validation.attribute_values import value_mistake
-from opmatrix.spec import Attribute, Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance, Values
+from opmatrix.spec import (
+    Attribute,
+    Case,
+    Dims,
+    Input,
+    Model,
+    OnnxOp,
+    OpSpec,
+    Output,
+    Random,
+    Tolerance,
+    Values,
+    shape_of,
+)
 from opmatrix.testdata import hypothesis_draw, output_sizes
 from opmatrix.testdata.attribute_candidates import candidates
 from opmatrix.testdata.case_arrays import case_arrays
@@ -90,6 +104,35 @@ def test_attributes_change_alone_and_together(drawn: list[Model]) -> None:
 def test_lists_have_independent_elements_and_other_lengths(drawn: list[Model]) -> None:
     lists = {model.attributes["strides"] for model in drawn}
     assert len(lists) > 20 and {len(found) for found in lists if isinstance(found, tuple)} >= {1, 2, 3}
+
+
+def test_lists_of_equal_elements_and_limits_are_drawn(drawn: list[Model]) -> None:
+    """A kernel may have a shorter way for a window of 1 by 1, or for a size of 1, which is wrong."""
+    assert sum(model.attributes["strides"] == (1, 1) for model in drawn) >= 3
+    assert any(model.attributes["strides"] == (n, n) for model in drawn for n in range(2, 9))
+    assert sum(model.attributes["height"] == 1 for model in drawn) >= 3
+
+
+def test_windows_that_fit_are_drawn(tmp_path: Path) -> None:
+    """Most random windows are larger than the images of the cases: smaller ones are drawn in their place."""
+    rows = "(H + 2*padding[0] - dilation[0]*(kernel[0] - 1) - 1) // stride[0] + 1"
+    columns = "(W + 2*padding[1] - dilation[1]*(kernel[1] - 1) - 1) // stride[1] + 1"
+    lists = {"kernel": (None, 1), "stride": ((1, 1), 1), "padding": ((0, 0), 0), "dilation": ((1, 1), 1)}
+    attributes = tuple(
+        Attribute(name=name, kind="ints", default=default, minimum=low)  # type: ignore[arg-type]
+        for name, (default, low) in lists.items()
+    )
+    image = Input(name="x", type="int32", dims=("N", "C", "H", "W"))
+    windows = Output(name="y", type="int32", shape=Dims(dims=("N", "C", rows, columns)))
+    spec = replace(SPEC, name="windows", inputs=(image,), attributes=attributes, outputs=(windows,))
+    cases = tuple(Case(name=f"of_{n}", inputs={"x": Random(shape=(2, 3, n, n + 1))}) for n in (8, 9))
+    model = Model(name="one", attributes={"kernel": (2, 3)}, cases=cases)
+    operator = Operator(spec=spec, models=(model,))
+    drawn = hypothesis_draw.collect(operator, examples=200, home=tmp_path)
+    for name in lists:
+        assert len({model.attributes[name] for model in drawn}) > 10, name
+    images = [shape_of(image) for model in drawn if isinstance(image := model.cases[0].inputs["x"], Random | Values)]
+    assert any(shape[:2] == (2, 3) and 1 in shape[2:] for shape in images), "an image of one row or column fits none"
 
 
 def test_elements_equal_an_attribute(drawn: list[Model]) -> None:

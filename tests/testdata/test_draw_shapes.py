@@ -226,3 +226,8 @@ def test_sizes_of_optional_inputs_are_tied_to_each_other(tmp_path: Path) -> None
     found = [shapes for shapes, _ in drawn(spec(inputs, shape=SameAs(input="x")), tmp_path)]
     both = [shapes for shapes in found if shapes["a"] and shapes["b"]]
     assert len(both) > 20 and all(shapes["b"][0][1] == shapes["a"][0][0] for shapes in both)
+
+
+def test_any_shape_has_up_to_five_axes(tmp_path: Path) -> None:
+    found = drawn(spec([Input(name="x", type="float32")], shape=SameAs(input="x")), tmp_path)
+    assert {len(shapes["x"][0]) for shapes, _ in found} == {0, 1, 2, 3, 4, 5}

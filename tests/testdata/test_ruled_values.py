@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import DataError
 from opmatrix.spec import Case, DType, Model, Random, Tensor, ValueRule, Values
-from opmatrix.testdata import rule_check
+from opmatrix.testdata import hypothesis_draw, rule_check
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.broken_rules import broken, kinds
 from opmatrix.testdata.case_arrays import case_arrays
@@ -47,6 +48,27 @@ SPREADS = ((0.0, 1.0), (0.0, 10.0), (-1000.0, 0.0), (1000.0, 0.0), (0.0, 0.0))
 def values(rule: ValueRule, dtype: DType, *, mean: float = 0.0, deviation: float = 1.0, rows: int = 4) -> Array:
     tensor = Random(shape=(rows, 6), mean=mean, deviation=deviation)
     return random_values(tensor, rule, NUMBERS, dtype, seed_of=f"{mean} {deviation}")
+
+
+@pytest.mark.parametrize(
+    ("rule", "wanted"),
+    [
+        (ValueRule(sorted="ascending"), {np.inf, -np.inf}),
+        (ValueRule(sorted="descending"), {np.inf, -np.inf}),
+        (ValueRule(minimum=0.0), {np.inf}),
+        (ValueRule(maximum="limit"), {-np.inf}),
+        (ValueRule(non_empty=True), {np.inf, -np.inf}),
+        (ValueRule(finite=True), set()),
+        (ValueRule(sorted="ascending", finite=True), set()),
+    ],
+    ids=str,
+)
+def test_the_infinities_that_a_rule_allows_are_drawn(rule: ValueRule, wanted: set[float], tmp_path: Path) -> None:
+    spec = ruled(rule, type="T")
+    drawn = hypothesis_draw.collect(Operator(spec=spec, models=()), examples=100, home=tmp_path)
+    arrays = [case_arrays(spec, model, model.cases[0])[2] for model in drawn]
+    found = {float(n) for array in arrays for n in array.ravel() if np.isinf(n)}
+    assert found == wanted
 
 
 def problem(rule: ValueRule, array: Array) -> str:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -78,11 +79,15 @@ def gate(
     equal: bool = False,
     most_rows: int = 10**9,
     most_columns: int = 10**9,
+    aligned: bool = False,
+    split: bool = False,
 ) -> torch.Tensor:
     """The right kernel, with a place for each fault."""
     import torch
 
     limit = float(np.float32(threshold))
+    if (aligned and x.data_ptr() % 16) or (split and x.shape[0] > 2 and torch.get_num_threads() > 1):
+        return torch.zeros_like(x) - 1
     found = torch.where((x >= limit) if equal else (x > limit), x * times, w)
     wrong = x.shape[0] > most_rows or x.shape[1] > most_columns
     return torch.zeros_like(found) - 1 if wrong else found
@@ -136,6 +141,8 @@ FAULTS = {
     "more_than_four_rows": (with_fault(most_rows=4), r"shape=\(5, \d\)"),
     "140_columns": (with_fault(most_columns=139), r"\b140\b"),
     "700_columns": (with_fault(most_columns=699), r"shape=\(\d, 700\)"),
+    "aligned_loads": (with_fault(aligned=True), r'"x": '),
+    "a_wrong_split": (with_fault(split=True), r"shape=\(3, \d\)"),
 }
 
 
@@ -148,6 +155,18 @@ def test_a_fault_is_found(fault: str, layout: Paths) -> None:
     kernel, expected = FAULTS[fault]
     message = search(layout, kernel)
     assert re.search(rf"The smallest that hypothesis found: .*{expected}", message, re.DOTALL), message
+
+
+def test_what_differs_between_two_calls_is_named(layout: Paths) -> None:
+    assert "with 4 threads the kernel gives other numbers than with one: y: " in search(layout, with_fault(split=True))
+    message = search(layout, with_fault(aligned=True))
+    assert "the kernel gives other numbers where inputs begin at addresses as those of x[1:]: y: " in message
+    calls = count()
+
+    def keeps(x: torch.Tensor, w: torch.Tensor, **attributes: Any) -> torch.Tensor:
+        return gate(x, w, **attributes) + (1 if x.shape[0] > 2 and next(calls) % 3 else 0)
+
+    assert "keeps something from one call to the next" in search(layout, keeps)
 
 
 def test_a_tie_with_the_threshold_is_in_the_smallest_input(layout: Paths) -> None:

@@ -35,8 +35,8 @@ constexpr std::int64_t numel(Sizes sizes, std::int64_t axis = 0) {
   return static_cast<std::int64_t>(product);
 }
 
-/// A tensor of T. `TensorView<const T>` is an input; inputs and outputs never overlap. `data` may be null if it is
-/// empty.
+/// A tensor of T. `TensorView<const T>` is an input; inputs and outputs never overlap. `data` is aligned for a T alone,
+/// as x[1:] is, and may be null if it is empty.
 template <typename T>
 struct TensorView {
   T* data = nullptr;

@@ -134,7 +134,8 @@ def _wide(array: Array) -> Array:
     longdouble represents every int64 and uint64 on x86-64. Floats become float64 only: a NaN in longdouble costs a
     thousand times as much as a number.
     """
-    return array.astype(np.longdouble if array.dtype.kind in "iub" else np.float64)
+    with np.errstate(invalid="ignore"):  # memory that no kernel wrote may be a signalling NaN
+        return array.astype(np.longdouble if array.dtype.kind in "iub" else np.float64)
 
 
 def _tolerance_used(error: Array, expected: Array, tolerance: Tolerance) -> Array:

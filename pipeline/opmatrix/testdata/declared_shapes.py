@@ -26,7 +26,8 @@ SIZES = SMALL * 6 + (
     140, 255, 256, 257,
 )  # fmt: skip
 FURTHER_SIZES = (2, 1, 3, 4, 5, 6, 7, 0)  # sizes of the axes of "..."
-FURTHER_AXES = 3  # axes of "...", at most
+FURTHER_AXES = 3  # axes of "...", in most draws at most
+FURTHER_COUNTS = (1, 2, 3, 0, 1, 2, 3, 1, 2, 3, 4, 5)
 ELEMENTS = 4096  # of an input, where its declared numbers do not make it larger
 MORE = 4  # times as many as those need, but
 LARGE = 2**18  # no more than this where they need less
@@ -203,7 +204,7 @@ class Choice:
             return tuple(self._pick(FURTHER_SIZES) for _ in range(count))
         if self.further and self._pick((False, False, True)):
             return self.further[-1]
-        count = self._pick([*range(1, FURTHER_AXES + 1), 0])
+        count = self._pick(FURTHER_COUNTS)
         self.further.append(tuple(self._pick(FURTHER_SIZES) for _ in range(count)))
         return self.further[-1]
 

@@ -50,15 +50,26 @@ def before_shapes(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValu
     if frame.template and axis_names and pick(draw, (True, False)):
         own = attribute_values(spec, frame.template[0])
         found |= {name: own[name] for name in axis_names if name in own}
-    for attribute in shape_attributes(spec):
-        value = found.get(attribute.name)
-        if value is None or not pick(draw, (True, True, True, True, True, False)):
-            continue
-        seen = _seen(attribute, frame.operator.models)
+    small = [a for a in shape_attributes(spec) if a.name in found and pick(draw, (True, True, True, True, True, False))]
+    return found | _limited(draw, small, found, frame.operator.models, SMALL)
+
+
+def smaller(draw: DrawFn, frame: Frame, values: Mapping[str, AttributeValue], most: int) -> dict[str, AttributeValue]:
+    """Return attributes of which those that shapes are computed from are at most `most`, where they can be."""
+    limited = [a for a in shape_attributes(frame.operator.spec) if a.name in values]
+    return dict(values) | _limited(draw, limited, values, (), most)
+
+
+def _limited(
+    draw: DrawFn, limited: Sequence[Attribute], values: Mapping[str, Any], models: Sequence[Model], most: int
+) -> dict[str, AttributeValue]:
+    found: dict[str, AttributeValue] = {}
+    for attribute in limited:
+        value, seen = values[attribute.name], _seen(attribute, models)
         if isinstance(value, tuple):
-            found[attribute.name] = tuple(_small(draw, attribute, item, seen) for item in value)
+            found[attribute.name] = tuple(_small(draw, attribute, item, seen, most) for item in value)
         else:
-            found[attribute.name] = _small(draw, attribute, value, seen)
+            found[attribute.name] = _small(draw, attribute, value, seen, most)
     return found
 
 
@@ -70,10 +81,10 @@ def shape_attributes(spec: OpSpec) -> list[Attribute]:
     return [attribute for name, attribute in size_attributes(spec).items() if name in used]
 
 
-def _small(draw: DrawFn, attribute: Attribute, value: Any, seen: tuple[Any, ...]) -> Any:
-    if value <= SMALL or value in seen:
+def _small(draw: DrawFn, attribute: Attribute, value: Any, seen: tuple[Any, ...], most: int) -> Any:
+    if value <= most or value in seen:
         return value
-    return pick(draw, [v for v in candidates(attribute, seen) if v <= SMALL or v in seen] or [value])
+    return pick(draw, [v for v in candidates(attribute, seen) if v <= most or v in seen] or [value])
 
 
 def _seen(attribute: Attribute, models: Sequence[Model]) -> tuple[Any, ...]:
@@ -103,15 +114,19 @@ def _value(
     seen = tuple(m.attributes[attribute.name] for m in models if attribute.name in m.attributes)
     if not isinstance(base, tuple):
         others = [value for value in candidates(attribute, seen) if value != base]
-        return pick(draw, others or [base])  # type: ignore[no-any-return]
-    # The elements of one list in another order; independent elements; rarely another length, if nothing declares it.
-    kinds = ("order", "elements", "order", "elements", "elements", "order", "elements", "length")
+        ends = [value for value in others if value in (attribute.minimum, attribute.maximum, 0, 1)]
+        return pick(draw, ends if ends and pick(draw, (False, False, True)) else others or [base])  # type: ignore[no-any-return]
+    # The elements of one list in another order; independent elements; all equal, such as a window of 1 by 1; rarely
+    # another length, if nothing declares it.
+    kinds = ("order", "elements", "equal", "elements", "order", "elements", "equal", "elements", "length")
     how = pick(draw, kinds[:-1] if fixed else kinds)
     whole = pick(draw, [*dict.fromkeys((base, *seen))])
     if how == "order":
         left = [*whole]
         return tuple(left.pop(pick(draw, range(len(left)))) for _ in whole)
     elements = candidates(attribute, tuple(item for value in (base, *seen) for item in value))  # type: ignore[union-attr]
+    if how == "equal":
+        return (min(elements) if pick(draw, (True, False)) else pick(draw, elements),) * len(whole)
     count = len(whole) if how == "elements" else pick(draw, (len(whole) + 1, max(0, len(whole) - 1), 0))
     if how == "elements" and all(len({*value}) == len(value) > 1 for value in (base, *seen)) and pick(draw, range(4)):  # type: ignore[arg-type,misc]
         left = [*elements]  # of different ones, as in all cases

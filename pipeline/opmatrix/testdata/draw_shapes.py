@@ -11,10 +11,12 @@ from hypothesis.strategies import DrawFn
 
 from opmatrix.spec import AttributeValue
 from opmatrix.testdata.declared_shapes import SIZES, SMALL, Choice, UnusableError, template_of
+from opmatrix.testdata.draw_attributes import smaller
 from opmatrix.testdata.draw_frame import Frame, pick
 
 ATTEMPTS = 30  # to choose sizes for which every size is 0 or more, and every input small
 VARIED = 4  # of them, with any sizes: where many multiply, only small ones fit
+SMALLER = (8, 4, 2, 1)  # limits of attributes that sizes are computed from, where the sizes of a case do not fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,9 @@ def shapes(draw: DrawFn, frame: Frame, attributes: Mapping[str, AttributeValue])
     spec, template = frame.operator.spec, None
     if frame.template:
         template = template_of(spec, *frame.template, frame.resized)
-    for attempt in range(1 if template else ATTEMPTS):
+    for attempt in range(1 + len(SMALLER) if template else ATTEMPTS):
+        if template and attempt:
+            attributes = smaller(draw, frame, attributes, SMALLER[attempt - 1])
         choice = Choice(
             pick=lambda values: pick(draw, values),
             spec=spec,

@@ -73,11 +73,28 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
         return Random(shape=shape, mean=pick(draw, spreads)[0], deviation=0.0, layout=layout)
     mean, deviation = pick(draw, [found for found in spreads if found[1] or not rule.unique])
     specials: dict[int, float] = {}
-    if rule == ValueRule(finite=True, non_empty=rule.non_empty, checked_by=rule.checked_by):
-        finite = [special for special in _specials(dtype) if math.isfinite(special)]
+    if found := _allowed_specials(rule, dtype):
         count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape))))
-        specials = {draw(strategies.integers(0, math.prod(shape) - 1)): pick(draw, finite) for _ in range(count)}
+        drawn = ((draw(strategies.integers(0, math.prod(shape) - 1)), pick(draw, found)) for _ in range(count))
+        # In a sorted row an infinity is at an end.
+        specials = {_end(at, special, rule, shape) if rule.sorted else at: special for at, special in drawn}
     return Random(shape=shape, mean=mean, deviation=deviation, specials=specials, layout=layout)
+
+
+def _allowed_specials(rule: ValueRule, dtype: DType) -> list[float]:
+    """Return the special values that a rule allows, whatever the sizes are."""
+    low, high = limit_expressions(rule)
+    if rule.allowed is not None or rule.unique or (low is not None and high is not None):
+        return []
+    found = [special for special in _specials(dtype) if not (rule.finite and not math.isfinite(special))]
+    if low is None and high is None:
+        return [special for special in found if math.isinf(special)] if rule.sorted else found
+    return [special for special in found if special == (math.inf if high is None else -math.inf)]
+
+
+def _end(at: int, special: float, rule: ValueRule, shape: tuple[int, ...]) -> int:
+    first = at - at % shape[-1] if shape else 0
+    return first if (special < 0) == (rule.sorted == "ascending") else first + (shape[-1] if shape else 1) - 1
 
 
 def _parameter(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:

@@ -31,9 +31,10 @@ from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.torch_checks import forked_call
 from opmatrix.torch_checks.forked_call import Ended
+from opmatrix.torch_checks.kernel_check import THREADS, threads
 from opmatrix.torch_checks.shrink import smallest
 from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, torch_attributes
-from opmatrix.torch_library.case_tensors import arguments, tensors
+from opmatrix.torch_library.case_tensors import arguments, tensors, unaligned
 from opmatrix.torch_library.load_library import LoadedLibrary
 
 PIECES = 16  # of each input, moved one after the other by one unit in the last place
@@ -168,17 +169,43 @@ class KernelCheck:
         flat = tensors(self.spec, one.model, case, one.arrays)
         given = arguments(self.spec, case, flat)
         try:
-            actual = self._call(one.model, given)
-            again = self._call(one.model, given)
+            with threads(1):
+                actual = self._call(one.model, given)
+            with threads(THREADS):
+                again = self._call(one.model, arguments(self.spec, case, [unaligned(t) for t in flat]))
         except CALL_ERRORS as error:
             return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
         if one.expected is None:
             return f"the kernel computes what the reference refuses: {one.refusal}"
         if any(not compare(t.numpy(), n, tolerance=EXACT).ok for t, n in zip(flat, one.arrays, strict=True)):
             return "the kernel writes into its input"
-        if any(not compare(a, b, tolerance=EXACT).ok for a, b in zip(actual, again, strict=True)):
-            return "the second call gives other numbers than the first"
-        return self._difference(one, actual, one.expected)
+        if difference := self._difference(one, actual, one.expected):
+            return difference
+        return self._unequal(one, given, actual, again)
+
+    def _unequal(self, one: DrawnCase, given: list[Any], first: list[Array], again: list[Array]) -> str:
+        """Return how the second call differs from the first, or "". It has several threads, and its inputs begin at
+        addresses that are aligned for one element alone."""
+        comparisons = (compare(a, b, tolerance=EXACT) for a, b in zip(again, first, strict=True))
+        differ = [(o.name, found) for o, found in zip(self.spec.outputs, comparisons, strict=True) if not found.ok]
+        if not differ:
+            return ""
+        name, found = differ[0]
+        with threads(1):
+            second = self._call(one.model, given)
+        if self._equal(first, second):
+            with threads(THREADS):
+                third = self._call(one.model, given)
+            if not self._equal(first, third):
+                return f"with {THREADS} threads the kernel gives other numbers than with one: {name}: {found}"
+            return f"the kernel gives other numbers where inputs begin at addresses as those of x[1:]: {name}: {found}"
+        return (
+            f"the second call gives other numbers than the first: {name}: {found}. The kernel leaves elements of an "
+            "output unwritten, or keeps something from one call to the next"
+        )
+
+    def _equal(self, first: list[Array], other: list[Array]) -> bool:
+        return all(compare(a, b, tolerance=EXACT).ok for a, b in zip(other, first, strict=True))
 
     def _call(self, model: Model, given: list[Any]) -> list[Array]:
         return [o.numpy() for o in as_tuple(self.overload(*given, **torch_attributes(self.spec, model)))]

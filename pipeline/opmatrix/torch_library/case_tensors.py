@@ -45,6 +45,14 @@ def _flipped(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.permute(axes).contiguous().permute(axes)
 
 
+def unaligned(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a contiguous tensor at an address that is aligned for one element alone, as that of x[1:]."""
+    if not tensor.is_contiguous():
+        return tensor
+    whole = tensor.new_empty(tensor.numel() + 1)
+    return whole[1:].view(tensor.shape).copy_(tensor)
+
+
 def _sliced(tensor: torch.Tensor) -> torch.Tensor:
     """Take every second element of a larger tensor, from an offset; the others are NaN, the largest number, or true."""
     if tensor.dim() == 0:
