@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,9 @@ from opmatrix.testdata.case_arrays import case_arrays
 from opmatrix.torch_checks.reference_operator import differentiated_types
 from opmatrix.torch_library.call import torch_attributes, torch_operator
 from opmatrix.torch_library.case_tensors import arguments, tensors
+
+NUDGE = 2e-6  # relative, at most; more than float32 has digits for
+NUDGES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +91,22 @@ def sample(
     names = [feed.part.name for feed in feeds]
     derived = [n for n, t in enumerate(flat) if t.is_floating_point() and names[n] not in without]
     return GradSample(spec=spec, model=model, case=case, flat=flat, names=names, derived=derived)
+
+
+def nudged(one: GradSample) -> Iterator[GradSample]:
+    """Yield the sample with the floating inputs and attributes that take no gradient changed by about a millionth."""
+    signs = torch.Generator().manual_seed(0)
+    attributes = {name: v for name, v in attribute_values(one.spec, one.model).items() if isinstance(v, float)}
+    for _ in range(NUDGES):
+        flat = [
+            t
+            if n in one.derived or not t.is_floating_point()
+            else t * (1 + NUDGE * (2 * torch.rand(t.shape, generator=signs, dtype=torch.float64) - 1)).to(t.dtype)
+            for n, t in enumerate(one.flat)
+        ]
+        factor = 1 + NUDGE * (2 * float(torch.rand((), generator=signs)) - 1)
+        scaled = {name: value * factor for name, value in attributes.items()}
+        yield replace(one, flat=flat, model=replace(one.model, attributes={**one.model.attributes, **scaled}))
 
 
 def redrawn(model: Model, time: int) -> Model:

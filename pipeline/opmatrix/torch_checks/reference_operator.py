@@ -34,27 +34,34 @@ class ReferenceOperator:
         self._library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
         self._library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]
         self._library.impl(name, self.kernel, "CPU")  # type: ignore[no-untyped-call]
-        self._backward = gradient.backward
-        self._returned: dict[str, set[torch.dtype]] = {}  # by backward() the last time, by input
-        replace(gradient, backward=self._noting).register(spec.torch.name, self._library)
-
-    def _noting(self, ctx: Any, *grads: Any) -> Any:
-        found = self._backward(ctx, *grads)
-        self._returned = {
-            part.name: {t.dtype for t in (value if isinstance(value, list | tuple) else [value]) if t is not None}
-            for part, value in zip(self.spec.inputs, found if isinstance(found, tuple) else (found,), strict=False)
-        }
-        return found
+        self._backward = _Backward(spec, gradient)
+        replace(gradient, backward=self._backward).register(spec.torch.name, self._library)
 
     def wrong_dtype(self, name: str, dtype: torch.dtype) -> str:
         """Return what is wrong with the dtype that backward() returned the last time for an input of `dtype`, or "".
 
         torch casts it, so that no gradient shows a float64 formula that computes in float32.
         """
-        if not (others := self._returned.get(name, set()) - {dtype}):
+        if not (others := self._backward.returned.get(name, set()) - {dtype}):
             return ""
         found, wanted = (str(one).removeprefix("torch.") for one in (others.pop(), dtype))
         return f"backward() returns {found} for {name!r}, which is {wanted}. Compute in the dtype of the input"
+
+
+class _Backward:
+    """The user's backward(), and the dtypes that it returned the last time, by input."""
+
+    def __init__(self, spec: OpSpec, gradient: Gradient) -> None:
+        self._spec, self._formula = spec, gradient.backward
+        self.returned: dict[str, set[torch.dtype]] = {}
+
+    def __call__(self, ctx: Any, *grads: Any) -> Any:
+        found = self._formula(ctx, *grads)
+        self.returned = {
+            part.name: {t.dtype for t in (value if isinstance(value, list | tuple) else [value]) if t is not None}
+            for part, value in zip(self._spec.inputs, found if isinstance(found, tuple) else (found,), strict=False)
+        }
+        return found
 
 
 class _Kernel:
