@@ -402,3 +402,56 @@ def test_a_formula_that_does_not_trace_is_found_with_and_without_an_optional_inp
     import opmatrix.torch_checks.opcheck  # noqa: F401
 
     assert expected in forked(run, tmp_path / "output")
+
+
+GATE = {
+    "spec": SPEC.replace("mix", "gate")
+    .replace("Mix", "Gate")
+    .replace('Input(name="bias", type="T", dims=("C",), optional=True)', 'Input(name="at", type="T", dims=("C",))')
+    .replace(
+        'Attribute(name="dim", kind="int", default=1, minimum=-2, maximum=1)',
+        'Attribute(name="edge", kind="float", default=0.3)',
+    ),
+    "reference": """
+import numpy as np
+
+def gate(x, at, *, edge):
+    return np.where(at <= edge, x * x, 0).astype(x.dtype)
+""",
+    "cases": """
+from opmatrix.spec import Case, Model, Random, Values
+
+X, BESIDE, AT_EDGE = Random(shape=(3, 2)), Values(values=(0.4, 0.1)), Values(values=(0.3, 0.1))
+MODELS = (
+    Model(name="double", types={"T": "float64"}, cases=(Case(name="double", inputs={"x": X, "at": BESIDE}),)),
+    Model(name="single", types={"T": "float32"}, cases=(Case(name="single", inputs={"x": X, "at": AT_EDGE}),)),
+)
+""",
+    # torch passes edge as 0.3, ONNX and the reference have the float32 next to it: at 0.3 they differ.
+    "torch_op": """
+import torch
+
+WITHOUT_GRADIENT = ("at",)
+
+def setup_context(ctx, inputs, output):
+    x, at, ctx.edge = inputs
+    ctx.save_for_backward(x, at)
+
+def backward(ctx, grad):
+    x, at = ctx.saved_tensors
+    return torch.where(at <= ctx.edge, 2 * x * grad, 0), None, None
+""",
+}
+
+
+def test_a_jump_that_a_rounding_crosses_is_no_fault(tmp_path: Path) -> None:
+    message, results, _ = check(tmp_path, GATE, name="gate")
+    assert message == ""
+    assert any("x" in r.get("inputs", ()) for r in results)
+
+
+def test_a_fault_beside_a_jump_is_found(tmp_path: Path) -> None:
+    changed = "    if x.dtype == torch.float64 and at[0] < 0.35:\n        x = 2 * x\n    return"
+    faulty = GATE | {"torch_op": GATE["torch_op"].replace("    return", changed)}
+    message, _, _ = check(tmp_path, faulty, name="gate")
+    assert message.startswith("gate-single: gradient: in float32, for 'x'") and "in float64 it gives" in message

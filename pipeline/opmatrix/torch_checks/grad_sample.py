@@ -93,14 +93,15 @@ def sample(
     return GradSample(spec=spec, model=model, case=case, flat=flat, names=names, derived=derived)
 
 
-def nudged(one: GradSample) -> Iterator[GradSample]:
-    """Yield the sample with the floating inputs and attributes that take no gradient changed by about a millionth."""
+def nudged(one: GradSample, *, leaves: bool = False) -> Iterator[GradSample]:
+    """Yield the sample with floating inputs and attributes changed by about a millionth; `leaves`: with those that take
+    a gradient."""
     signs = torch.Generator().manual_seed(0)
     attributes = {name: v for name, v in attribute_values(one.spec, one.model).items() if isinstance(v, float)}
     for _ in range(NUDGES):
         flat = [
             t
-            if n in one.derived or not t.is_floating_point()
+            if (n in one.derived and not leaves) or not t.is_floating_point()
             else t * (1 + NUDGE * (2 * torch.rand(t.shape, generator=signs, dtype=torch.float64) - 1)).to(t.dtype)
             for n, t in enumerate(one.flat)
         ]
