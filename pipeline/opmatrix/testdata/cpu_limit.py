@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+
+AGAIN = 0.05  # seconds of CPU time
 
 
 class TooSlow(BaseException):
@@ -26,13 +29,20 @@ def cpu_limit(seconds: float) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise TooSlow
 
+    def unraisable(found: sys.UnraisableHookArgs) -> None:
+        if found.exc_type is not TooSlow:
+            shown(found)
+
+    # A callback of a weak reference and __del__ swallow every exception, so the signal comes again.
+    shown, sys.unraisablehook = sys.unraisablehook, unraisable
     before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds, AGAIN)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+        sys.unraisablehook = shown
 
 
 @contextmanager
