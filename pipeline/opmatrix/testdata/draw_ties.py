@@ -41,10 +41,11 @@ def tied(draw: DrawFn, frame: Frame, dtype: DType, shape: tuple[int, ...]) -> Te
 
 
 def few(frame: Frame, dtype: DType) -> list[Any]:
-    """Return values that a kernel may compare with: the numbers among the attributes, and 0, 1, 2 and their like."""
+    """Return values that a kernel may compare with: attributes, 0, 1, 2 and their like, and infinities."""
     if dtype.startswith(("float", "bfloat")):
         limit = float(np.finfo("float32" if dtype == "bfloat16" else dtype).max)
-        return [*dict.fromkeys(float(n) for n in (*frame.numbers, 1.0, 0.0, 0.5, -1.0, 2.0) if abs(n) <= limit)]
+        finite = dict.fromkeys(float(n) for n in (*frame.numbers, 1.0, 0.0, 0.5, -1.0, 2.0) if abs(n) <= limit)
+        return [*finite, math.inf, -math.inf]
     limits = np.iinfo(dtype)
     near = [n for number in frame.numbers if number == int(number) for n in (number, number + 1, number - 1)]
     return [*dict.fromkeys(int(n) for n in (*near, 1, 0, 2, -1, 3) if limits.min <= n <= limits.max)]
