@@ -18,6 +18,7 @@ from tests.support.projects import ROOT, replace_in
 OPERATORS = {
     "deform_conv": "computed",  # a deformable convolution
     "bag_sums": "tied",  # a segment sum
+    "csr_times": "tied",  # offsets that end at a size
     "gather_rows": "tied",  # an index gather
     "batched_take": "computed",  # the same with any axes before, which two inputs share
 }
