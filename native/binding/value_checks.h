@@ -106,6 +106,9 @@ struct Ends {
   constexpr bool last_is_right(auto value) const { return at_least(value, last) & at_most(value, last); }
 };
 
+template <typename First, typename Last>
+Ends(First, Last) -> Ends<First, Last>;  // clang before 17 deduces none for an aggregate
+
 /// Whether the last axis has an element, so that there is a first and a last one along it.
 template <typename T>
 bool has_ends(const TensorView<const T>& tensor) {

@@ -93,7 +93,7 @@ def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
 
 
 def _with_ends(part: Input, array: Array, numbers: Mapping[str, float]) -> Array:
-    if part.values is None or not part.values.spans or not array.size:
+    if part.values is None or not part.values.spans or not array.ndim or not array.size:
         return array
     return with_ends(array, part.values, limits(part.values, numbers))
 
