@@ -88,13 +88,43 @@ struct StrictlyDescending {
   constexpr bool operator()(auto before, auto value) const { return before > value; }
 };
 
+// What the first and the last value along the last axis must be.
+
+/// Marks that these may be any values.
+struct AnyEnds {
+  constexpr bool first_is_right(auto) const { return true; }
+  constexpr bool last_is_right(auto) const { return true; }
+};
+
+/// Limits that the values must be equal to, rounded to their type.
+template <typename First, typename Last>
+struct Ends {
+  First first;
+  Last last;
+
+  constexpr bool first_is_right(auto value) const { return at_least(value, first) & at_most(value, first); }
+  constexpr bool last_is_right(auto value) const { return at_least(value, last) & at_most(value, last); }
+};
+
+template <typename First, typename Last>
+Ends(First, Last) -> Ends<First, Last>;  // clang before 17 deduces none for an aggregate
+
+/// Whether the last axis has an element, so that there is a first and a last one along it.
+template <typename T>
+bool has_ends(const TensorView<const T>& tensor) {
+  return tensor.rank() == 0 || tensor.size(tensor.rank() - 1) > 0;
+}
+
+/// What an element breaks: what its value, its order after the one before it, or an end of its row must be.
+enum class Broken { nothing, value, order, end };
+
 /// The first element that breaks a rule, if there is one.
 template <typename T>
 class WrongElement {
  public:
   WrongElement() = default;
-  WrongElement(const TensorView<const T>& tensor, std::int64_t element, bool value_is_right)
-      : tensor_(tensor), element_(element), value_is_right_(value_is_right), order_is_right_(!value_is_right) {
+  WrongElement(const TensorView<const T>& tensor, std::int64_t element, Broken broken)
+      : tensor_(tensor), element_(element), broken_(broken) {
     std::int64_t rest = element;
     for (std::int64_t axis = tensor.rank() - 1; axis >= 0; --axis) {
       place_[axis] = rest % tensor.size(axis);
@@ -102,8 +132,9 @@ class WrongElement {
     }
   }
 
-  bool value_is_right() const { return value_is_right_; }
-  bool order_is_right() const { return order_is_right_; }
+  bool value_is_right() const { return broken_ != Broken::value; }
+  bool order_is_right() const { return broken_ != Broken::order; }
+  bool end_is_right() const { return broken_ != Broken::end; }
 
   Part value() const { return printed(tensor_.data[element_]); }
   Part before() const { return printed(tensor_.data[element_ - 1]); }
@@ -122,26 +153,28 @@ class WrongElement {
 
   TensorView<const T> tensor_;
   std::int64_t element_ = 0;
-  bool value_is_right_ = true;
-  bool order_is_right_ = true;
+  Broken broken_ = Broken::nothing;
   std::int64_t place_[64] = {};
 };
 
-/// Returns the first element that is not `allowed`, or that is not in `order` with the one before it in the last axis.
-template <typename T, typename Allowed, typename Order>
-WrongElement<T> wrong_element(const TensorView<const T>& tensor, Allowed allowed, Order order) {
+/// Returns the first element that is not `allowed`, that is not in `order` with the one before it in the last axis, or
+/// that is not as `ends` at an end of this axis.
+template <typename T, typename Allowed, typename Order, typename RowEnds = AnyEnds>
+WrongElement<T> wrong_element(const TensorView<const T>& tensor, Allowed allowed, Order order, RowEnds ends = {}) {
   const std::int64_t count = tensor.numel();
   const bool rows = !std::same_as<Order, AnyOrder> && tensor.rank() > 0;
   const std::int64_t row = rows ? tensor.size(tensor.rank() - 1) : count;
   // Without branches (& instead of &&), since nearly all elements are right.
   for (std::int64_t begin = 0; begin < count; begin += row) {
     const T* const data = tensor.data + begin;
-    bool right = allowed(data[0]);
+    bool right = allowed(data[0]) & ends.first_is_right(data[0]) & ends.last_is_right(data[row - 1]);
     for (std::int64_t i = 1; i < row; ++i) right &= allowed(data[i]) & order(data[i - 1], data[i]);
     if (right) continue;
     for (std::int64_t i = 0; i < row; ++i) {
-      if (!allowed(data[i])) return {tensor, begin + i, false};
-      if (i > 0 && !order(data[i - 1], data[i])) return {tensor, begin + i, true};
+      if (!allowed(data[i])) return {tensor, begin + i, Broken::value};
+      if (i > 0 && !order(data[i - 1], data[i])) return {tensor, begin + i, Broken::order};
+      if (i == 0 && !ends.first_is_right(data[i])) return {tensor, begin + i, Broken::end};
+      if (i == row - 1 && !ends.last_is_right(data[i])) return {tensor, begin + i, Broken::end};
     }
   }
   return {};

@@ -49,16 +49,16 @@ class ValueRule(metaclass=_KeepsMistakes):
     """Rule for the values of an input. Bindings raise an error for other values, and drawn inputs obey it.
 
     `minimum`, `maximum` and `index_into` are numbers, or expressions of sizes and attributes as in `Dims`. Limits are
-    inclusive, and NaN is outside. `sorted` and `unique` mean the values along the last axis. A binding checks a rule in
-    one pass over the data; with ``checked_by="kernel"`` the kernel has to raise the error itself.
+    inclusive, and NaN is outside. `sorted`, `unique` and `spans` mean the values along the last axis. A binding checks
+    a rule in one pass over the data; with ``checked_by="kernel"`` the kernel has to raise the error itself.
 
     Example:
         >>> index = Input(name="index", type="int64", dims=("M",), values=ValueRule(index_into="N"))
         >>> offsets = Input(
         ...     name="offsets",
         ...     type="int64",
-        ...     dims=("S",),
-        ...     values=ValueRule(minimum=0, maximum="N", sorted="ascending"),
+        ...     dims=("S + 1",),
+        ...     values=ValueRule(minimum=0, maximum="N", sorted="ascending", spans=True),
         ... )
         >>> weights = Input(name="weights", type="float32", values=ValueRule(minimum=0.0, finite=True))
     """
@@ -79,6 +79,9 @@ class ValueRule(metaclass=_KeepsMistakes):
     """The order along the last axis; equal neighbours are allowed, unless the values are `unique`."""
     unique: bool = False
     """Whether no value occurs twice along the last axis. Without `sorted`, only a kernel can check this."""
+    spans: bool = False
+    """Whether the first value along the last axis is `minimum` and the last one `maximum`, as in offsets 0, ..., N; for
+    descending order the other way round. The last axis must have an element. With `sorted`, `minimum` and `maximum`."""
     non_empty: bool = False
     """Whether the tensor must have at least one element."""
     checked_by: Literal["binding", "kernel"] = "binding"

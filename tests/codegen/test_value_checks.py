@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.building import compile_program
 from tests.support.ruled import ruled
 
 INDEX = ValueRule(index_into="N")
+OFFSETS = ValueRule(minimum=0, maximum="N", sorted="ascending", spans=True)
 
 
 def text(spec: OpSpec, file: str) -> str:
@@ -79,6 +81,15 @@ def test_limits_are_in_the_language_of_sizes() -> None:
     assert "dim must be an axis of x" in text(ruled(ValueRule(index_into="x.shape[dim]"), attributes=dim), "checks.h")
 
 
+def test_the_ends_of_a_span_are_limits() -> None:
+    checks = text(ruled(ValueRule(minimum="groups", maximum="N - C", sorted="descending", spans=True)), "checks.h")
+    limits = "between(groups, x[0] - x[1]), Descending{}, Ends{x[0] - x[1], groups}"
+    assert f"wrong_element( v, {limits} );" in checks or f"wrong_element(v, {limits});" in checks
+    assert "end" not in text(ruled(ValueRule(minimum=0, maximum="N", sorted="ascending")), "checks.h").lower().replace(
+        "ascending", ""
+    )
+
+
 def test_what_a_kernel_checks_is_in_no_binding() -> None:
     rule = ValueRule(index_into="N", unique=True, checked_by="kernel")
     assert not [name for name, code in cpp_bindings.render(ruled(rule)).items() if "v_values" in code]
@@ -91,7 +102,7 @@ def test_no_variable_has_the_name_of_an_argument() -> None:
 
 
 # The rule, the dtype of v, its elements in C++, in rows of two, and what the check says.
-NAN, INF = "NAN", "INFINITY"
+NO_COLUMN = [""]
 SAID: list[tuple[ValueRule, DType, list[str], str]] = [
     (INDEX, "int64", ["0", "2", "1", "0"], ""),
     (INDEX, "int64", ["0", "2", "3", "9"], "v must be in [0, N) with N = 3 as in x, got 3 at (1, 0)"),
@@ -119,6 +130,17 @@ SAID: list[tuple[ValueRule, DType, list[str], str]] = [
     (ValueRule(sorted="descending"), "float64", ["2.0", "NAN"], "v must be sorted in descending order along its last axis, got nan after 2 at (0, 1)"),
     (ValueRule(sorted="ascending", unique=True), "int32", ["1", "1"], "v must be strictly ascending along its last axis, got 1 after 1 at (0, 1)"),
     (ValueRule(sorted="descending", unique=True), "int32", ["2", "1", "1", "1"], "v must be strictly descending along its last axis, got 1 after 1 at (1, 1)"),
+    (OFFSETS, "int64", ["0", "3", "0", "3"], ""),  # each row
+    (OFFSETS, "int64", ["0", "3", "1", "3"], "v must start at 0 and end at N along its last axis with N = 3 as in x, got 1 at (1, 0)"),
+    (OFFSETS, "uint8", ["0", "2", "0", "3"], "v must start at 0 and end at N along its last axis with N = 3 as in x, got 2 at (0, 1)"),
+    (OFFSETS, "int64", ["3", "0"], "v must start at 0 and end at N along its last axis with N = 3 as in x, got 3 at (0, 0)"),
+    (OFFSETS, "int64", ["0", "4"], "v must be at least 0 and at most N with N = 3 as in x, got 4 at (0, 1)"),
+    (OFFSETS, "int64", [], ""),  # no row
+    (OFFSETS, "int64", NO_COLUMN, "v must have at least one element along its last axis, got shape (2, 0)"),
+    (replace(OFFSETS, sorted="descending", unique=True), "int32", ["3", "0"], ""),
+    (replace(OFFSETS, sorted="descending"), "int32", ["3", "1"], "v must start at N and end at 0 along its last axis with N = 3 as in x, got 1 at (0, 1)"),
+    (replace(OFFSETS, maximum=0.1), "float32", ["-0.0f", "0.1f"], ""),
+    (replace(OFFSETS, maximum=0.1), "float32", ["0.0f", "0.099999994f"], "v must start at 0 and end at 0.1 along its last axis, got 0.099999994 at (0, 1)"),
     (ValueRule(sorted="ascending", minimum=0), "int32", ["-2", "1"], "v must be at least 0, got -2 at (0, 0)"),
     (ValueRule(non_empty=True), "bool", [], "v must have at least one element, got shape (0, 2)"),
     (ValueRule(non_empty=True), "bool", ["true", "false"], ""),
@@ -136,7 +158,7 @@ def test_what_the_checks_say(tmp_path: Path) -> None:
         spec = ruled(rule, type=dtype, name=name)
         (include / f"{name}.h").write_text(cpp_bindings.render(spec)["checks.h"])
         arguments = [a for a in ("Sizes{x, 2}", "groups", "limit") if a in call_arguments(spec)]
-        shape = f"{{{len(elements) // 2}, 2}}"
+        shape = "{2, 0}" if elements is NO_COLUMN else f"{{{len(elements) // 2}, 2}}"
         calls.append(
             f"  {{ const {type} data[] = {{{', '.join(elements) or '0'}}}; const std::int64_t v[] = {shape};\n"
             f"    say([&] {{ opmatrix::{name}::check_v_values({', '.join([f'TensorView<const {type}>{{data, Sizes{{v, 2}}}}', *arguments])}); }}); }}"

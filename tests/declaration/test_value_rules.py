@@ -8,15 +8,23 @@ from pathlib import Path
 import pytest
 
 from opmatrix.declaration import published_schema, validation
-from opmatrix.declaration.value_rules import described, described_order, known_numbers, limits, summary
+from opmatrix.declaration.value_rules import described, described_ends, described_order, known_numbers, limits, summary
 from opmatrix.spec import Input, Override, TorchOp, ValueRule
 from tests.support.ruled import ruled
 
 KERNEL = {"checked_by": "kernel"}
+OFFSETS = ValueRule(minimum=0, maximum="N", sorted="ascending", spans=True)
 # The rule, the input's type, and the mistake.
 MISTAKES = [
     ({}, "int64", "inputs[2].values: says nothing about the values; give it a limit, or leave it out"),
     ({"maximum": 3}, "bool", "inputs[2].values.maximum: stands at 'bool' (bool), allowed: at numbers; of a bool only non_empty"),
+    ({"index_into": "N", "minimum": 0}, "int64", "found index_into and minimum, allowed: one of both"),
+    ({"minimum": 0}, "bool", "inputs[2].values.minimum: stands at 'bool' (bool), allowed: at numbers"),
+    ({"spans": True}, "bool", "inputs[2].values.spans: stands at 'bool' (bool), allowed: at numbers"),
+    ({"spans": True}, "int64", "inputs[2].values.spans: stands without sorted and minimum and maximum, allowed: with sorted=, minimum= and maximum=, which say where the values start and end"),
+    ({"spans": True, "sorted": "ascending", "index_into": "N"}, "int64", "values.spans: stands without minimum and maximum, allowed: with"),
+    ({"spans": True, "sorted": "ascending", "minimum": 0}, "int64", "values.spans: stands without maximum, allowed: with"),
+    ({"spans": True, "minimum": 0, "maximum": "N"}, "int64", "values.spans: stands without sorted, allowed: with"),
     ({"unique": True, **KERNEL}, "bool", "inputs[2].values.unique: stands at 'bool' (bool), allowed: at numbers"),
     ({"index_into": "N", "maximum": 3}, "int64", "found index_into and maximum, allowed: one of both; an index is from 0 to the size - 1"),
     ({"index_into": "N", "allowed": (0, 1)}, "int64", "found allowed and index_into, allowed: one of both"),
@@ -64,6 +72,12 @@ def test_a_mistake_in_a_rule(fields: dict[str, object], type: str, expected: str
         (ValueRule(allowed=(0, 1), unique=True, sorted="ascending"), (5,), "values.unique: found 5 values along the last axis, and only 2"),
         (ValueRule(index_into=2, negative=True, unique=True, sorted="ascending"), (5,), "values.unique: found 5 values along the last axis, and only 4"),
         (ValueRule(index_into=2, negative=True, unique=True, sorted="ascending"), (4,), ""),
+        (OFFSETS, (), "values.sorted: stands at 'v', which has no axis"),
+        (OFFSETS, ("M", 0), "values.spans: stands at 'v', whose dims ('M', 0) have a last axis of size 0, so that no value is the first; leave one out"),
+        (OFFSETS, (0, "M"), ""),
+        (OFFSETS, ("M", 1), ""),  # where N is 0
+        (replace(OFFSETS, maximum=4), (1,), "values.spans: found 0 and 4 as the ends of 'v', whose dims (1,) have one element along the last axis; allowed: equal ones"),
+        (replace(OFFSETS, maximum=0), (1,), ""),
     ],
 )  # fmt: skip
 def test_a_rule_that_no_tensor_of_the_shape_obeys(rule: ValueRule, dims: tuple[str | int, ...], expected: str) -> None:
@@ -86,6 +100,8 @@ def test_a_rule_that_no_tensor_of_the_shape_obeys(rule: ValueRule, dims: tuple[s
         (ValueRule(unique=True, checked_by="kernel"), "int64"),
         (ValueRule(non_empty=True), "bool"),
         (ValueRule(allowed=(-1, 0, 5)), "int8"),
+        (OFFSETS, "int64"),
+        (ValueRule(minimum=0.0, maximum="limit", sorted="descending", unique=True, spans=True, **KERNEL), "T"),  # type: ignore[arg-type]
     ],
 )
 def test_a_right_rule_has_no_mistake(rule: ValueRule, type: str) -> None:
@@ -121,6 +137,22 @@ def test_the_words_of_a_rule(rule: ValueRule, values: str, order: str) -> None:
     assert summary(replace(rule, non_empty=True)) == "; ".join(filter(None, (values, order, "at least one element")))
 
 
+@pytest.mark.parametrize(
+    ("rule", "words", "short"),
+    [
+        (OFFSETS, "start at 0 and end at N", "at least 0 and at most N; sorted in ascending order; start at 0 and end at N"),
+        (
+            replace(OFFSETS, sorted="descending", unique=True),
+            "start at N and end at 0",
+            "at least 0 and at most N; strictly descending; start at N and end at 0",
+        ),
+        (replace(OFFSETS, spans=False), "", "at least 0 and at most N; sorted in ascending order"),
+    ],
+)  # fmt: skip
+def test_the_words_of_ends(rule: ValueRule, words: str, short: str) -> None:
+    assert (described_ends(rule), summary(rule)) == (words, short)
+
+
 def test_limits_are_numbers_for_given_sizes_and_attributes() -> None:
     spec = ruled(ValueRule(index_into="N*groups", negative=True))
     x, _, v = spec.inputs
@@ -143,6 +175,13 @@ def test_a_rule_that_changes_is_another_published_schema(tmp_path: Path) -> None
     assert found.field == "inputs['v'].values"
     assert found.text.startswith(
         "version 1 is published with {'index_into': 'N'}, found {'index_into': 'N', 'sorted': 'ascending'}. Models and"
+    )
+    (found,) = published_schema.differences(
+        published_schema.schema(ruled(replace(OFFSETS, spans=False)), 1), ruled(OFFSETS), tmp_path
+    )
+    assert (
+        "'sorted': 'ascending'}, found {'minimum': 0, 'maximum': 'N', 'sorted': 'ascending', 'spans': True}"
+        in found.text
     )
     plain = ruled(rule, inputs=(*ruled(rule).inputs[:2], Input(name="v", type="int64", dims=("M", "K"))))
     (found,) = published_schema.differences(published_schema.schema(plain, 1), ruled(rule), tmp_path)

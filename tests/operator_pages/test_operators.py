@@ -102,10 +102,10 @@ def test_the_page_shows_each_part_of_the_declaration(line: str) -> None:
 
 
 def test_the_page_shows_rules_of_values() -> None:
-    weights = replace(SPEC.inputs[2], values=ValueRule(minimum=0.5, maximum="k", sorted="ascending"))
+    weights = replace(SPEC.inputs[2], values=ValueRule(minimum=0.5, maximum="k", sorted="ascending", spans=True))
     page = lines(replace(SPEC, inputs=(*SPEC.inputs[:2], weights, SPEC.inputs[3])))
     assert "| name | type | shape | how many | values | meaning |" in page
-    rule = "at least 0.5 and at most k; sorted in ascending order"
+    rule = "at least 0.5 and at most k; sorted in ascending order; start at 0.5 and end at k"
     assert f"| `weights` | `tensor(float)` | `(N,)` | may be absent | {rule} |  |" in page
 
 

@@ -38,6 +38,25 @@ CALLS = {
     "bags(weight=[NAN, 0.5])": "weight must be at least 0 and at most limit with limit = 0.5, got nan at (0,)",
     "bags(codes=[[0, 1], [1, 4]])": "",
     "bags(codes=[[0, 1], [1, 3]])": "bag_sums: codes must be one of 0, 1, 4, got 3 at (1,)",
+    "times(offsets=[0, 0, 2, 2, 3, 3])": "",
+    "times(offsets=[0, 3])": "",
+    "times(offsets=[0, 0], columns=[])": "",
+    "times(offsets=[0], columns=[])": "",
+    "times(offsets=[0, 2])": (
+        "csr_times: offsets must start at 0 and end at Z along its last axis with Z = 3 as in elements, got 2 at (1,)"
+    ),
+    "times(offsets=[1, 2, 3])": (
+        "offsets must start at 0 and end at Z along its last axis with Z = 3 as in elements, got 1 at (0,)"
+    ),
+    "times(offsets=[0])": (
+        "offsets must start at 0 and end at Z along its last axis with Z = 3 as in elements, got 0 at (0,)"
+    ),
+    "times(offsets=[0, 2, 1, 3])": (
+        "csr_times: offsets must be sorted in ascending order along its last axis, got 1 after 2 at (2,)"
+    ),
+    "times(offsets=[0, 4])": (
+        "csr_times: offsets must be at least 0 and at most Z with Z = 3 as in elements, got 4 at (1,)"
+    ),
 }
 PROGRAM = """
 import json, sys
@@ -58,7 +77,7 @@ else:
 
 def run(op, inputs, **attributes):
     if side == "torch":
-        name = {"GatherRows": "gather_rows", "BagSums": "bag_sums"}[op]
+        name = {"GatherRows": "gather_rows", "BagSums": "bag_sums", "CsrTimes": "csr_times"}[op]
         tensor = lambda a: a if a is None else [*map(tensor, a)] if isinstance(a, list) else torch.from_numpy(a)
         return getattr(torch.ops.tied, name)(*map(tensor, inputs), **attributes).numpy()
     feeds, names = {}, []
@@ -85,6 +104,12 @@ def bags(x=((1.0, 2.0), (3.0, 4.0)), offsets=(0, 1), weight=None, codes=()):
     inputs = [rows, np.array(offsets, np.int32), weights, *([more] if side == "torch" else more)]
     assert run("BagSums", inputs, limit=0.5).shape == (len(offsets), 2)
 
+def times(offsets, columns=(2, 0, 1)):
+    x, elements = np.array([1.0, 2.0, 4.0]), np.arange(1.0, len(columns) + 1)
+    columns, offsets = np.array(columns, np.int64), np.array(offsets, np.int64)
+    rows = [sum((elements * x[columns])[first:end]) for first, end in zip(offsets, offsets[1:])]
+    assert run("CsrTimes", [x, elements, columns, offsets]).tolist() == rows
+
 said = {}
 for call in calls:
     try:
@@ -110,7 +135,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def said(project: Project, side: str) -> dict[str, str]:
     layout = project.layout
     library = layout.torch_library if side == "torch" else layout.ort_library
-    libraries = [library(name) for name in ("gather_rows", "bag_sums")]
+    libraries = [library(name) for name in ("gather_rows", "bag_sums", "csr_times")]
     command = [sys.executable, "-c", PROGRAM, side, json.dumps([*CALLS]), *map(str, libraries)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -129,7 +154,7 @@ def test_drawn_inputs_obey(project: Project) -> None:
     """None of them is refused, and at least 30 shapes are drawn that no case has."""
     from opmatrix.testdata import drawn_cases
 
-    for name in ("gather_rows", "bag_sums", "permute_rows"):
+    for name in ("gather_rows", "bag_sums", "permute_rows", "csr_times"):
         found = drawn_cases.read(project.layout.drawn_inputs(name), name)
         assert sum(one.expected is None for one in found) == 0
         assert len({tuple(array.shape for array in one.arrays) for one in found}) > 40
@@ -147,6 +172,14 @@ FORGOTTEN = {
     "infinity": (
         "value <= greatest", "value <= std::numeric_limits<decltype(value)>::infinity()", "bag_sums",
         "x not finite: inf at (4, 2)",
+    ),
+    "start": (
+        "{ return at_least(value, first) & at_most(value, first); }", "{ return at_least(value, first); }", "csr_times",
+        "offsets starting late: 1 at (0,)",
+    ),
+    "end": (
+        "{ return at_least(value, last) & at_most(value, last); }", "{ return at_most(value, last); }", "csr_times",
+        "offsets ending early: 3 at (5,)",
     ),
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance
+from opmatrix.spec import Case, Dims, Input, Model, OnnxOp, OpSpec, Output, Random, Tolerance, ValueRule, Values
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays
 from opmatrix.testdata.larger_inputs import ENOUGH, enlarge, growing, large_pair
@@ -82,6 +82,37 @@ def test_names_that_are_tied_grow_together(tmp_path: Path) -> None:
     x, weight = [*enlarge(spec, model, case, before, Reference(layout, spec))][-1]
     assert x.size + weight.size >= ENOUGH // 4 and x.shape == (len(weight), 4)
     np.testing.assert_array_equal(x[:: len(x) // 3], before[0])
+
+
+def test_offsets_end_at_the_larger_size(tmp_path: Path) -> None:
+    offsets = Input(
+        name="offsets", type="int64", dims=("S", "R + 1"),
+        values=ValueRule(minimum=0, maximum="N", sorted="descending", spans=True),
+    )  # fmt: skip
+    spec = replace(
+        SPEC,
+        inputs=(Input(name="x", type="float32", dims=("N",)), offsets),
+        outputs=(Output(name="y", type="float32", shape=Dims(dims=("R",))),),
+    )
+    case = Case(name="tied", inputs={"x": Random(shape=(4,)), "offsets": Values(values=((4, 2, 0), (4, 4, 0)))})
+    model = Model(name="tied", cases=(case,))
+    reference = "def grown(x, offsets):\n    assert (offsets[:, 0] == len(x)).all(); return x[:offsets.shape[1] - 1]\n"
+    before = case_arrays(spec, model, case)
+    made = [*enlarge(spec, model, case, before, Reference(with_reference(tmp_path, "grown", reference), spec))]
+    x, found = made[-1]
+    assert len(x) >= ENOUGH - 6 and found.tolist() == [[len(x), 2, 0], [len(x), 4, 0]]
+    assert before[1].tolist() == [[4, 2, 0], [4, 4, 0]], "the arrays of the case stay as they are"
+
+
+def test_sorted_floats_are_not_reversed(tmp_path: Path) -> None:
+    """The binding would refuse the other values."""
+    knots = Input(name="x", type="float32", dims=("N",), values=ValueRule(sorted="ascending"))
+    spec = replace(SPEC, inputs=(knots,), outputs=(Output(name="y", type="float32", shape=Dims(dims=("N",))),))
+    case = Case(name="tied", inputs={"x": Random(shape=(4,))})
+    model = Model(name="tied", cases=(case,))
+    layout = with_reference(tmp_path, "grown", "def grown(x):\n    return x\n")
+    first, second = large_pair(spec, model, case, case_arrays(spec, model, case), Reference(layout, spec))
+    assert all((np.diff(x) >= 0).all() for (x,) in (first, second)) and first[0].size > second[0].size
 
 
 def test_a_slow_reference_ends_it(tmp_path: Path) -> None:

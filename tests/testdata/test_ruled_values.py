@@ -20,6 +20,7 @@ from opmatrix.testdata.ruled_values import random_values
 from tests.support.ruled import ruled
 
 NUMBERS = {"N": 5, "C": 3, "M": 4, "K": 6, "groups": 2, "limit": 0.1}
+OFFSETS = ValueRule(minimum=0, maximum="N", sorted="ascending", spans=True)
 RULES: list[tuple[ValueRule, DType]] = [
     (ValueRule(index_into="N"), "int64"),
     (ValueRule(index_into="N", negative=True), "int8"),
@@ -41,6 +42,12 @@ RULES: list[tuple[ValueRule, DType]] = [
     (ValueRule(allowed=(4, -1, 0)), "int32"),
     (ValueRule(allowed=(0.1, 0.5), sorted="descending"), "float32"),
     (ValueRule(non_empty=True), "bool"),
+    (OFFSETS, "int64"),
+    (OFFSETS, "uint8"),
+    (replace(OFFSETS, maximum="2*K", unique=True), "int32"),
+    (replace(OFFSETS, minimum="groups", maximum=2**63 - 2, sorted="descending"), "int64"),
+    (replace(OFFSETS, maximum="limit"), "float32"),
+    (replace(OFFSETS, minimum=-1.0, maximum=1, sorted="descending", unique=True), "float64"),
 ]
 SPREADS = ((0.0, 1.0), (0.0, 10.0), (-1000.0, 0.0), (1000.0, 0.0), (0.0, 0.0))
 
@@ -98,6 +105,22 @@ def test_random_values_reach_both_ends_and_are_spread_between_them() -> None:
     assert (real.min(), real.max()) == (-1.0, 3.0)
 
 
+def test_offsets_have_empty_segments_at_both_ends_and_between() -> None:
+    """0 to N, with equal neighbours first, last and in the middle, and without."""
+    found = np.concatenate([values(OFFSETS, "int64", deviation=deviation, rows=200) for deviation in (1.0, 10.0)])
+    lengths = np.diff(found, axis=1)
+    assert (found[:, 0] == 0).all() and (found[:, -1] == 5).all()
+    empty = lengths == 0
+    for segment in range(5):
+        assert 40 < empty[:, segment].sum() < 360, segment
+    assert (~empty).all(axis=1).any() and (empty.sum(axis=1) == 4).any(), "none and all but one of them are empty"
+    assert {*values(OFFSETS, "int64", mean=-1000.0, deviation=0.0)[0, :-1].tolist()} == {0}
+    assert {*values(OFFSETS, "int64", mean=1000.0, deviation=0.0)[0, 1:].tolist()} == {5}
+    nothing = random_values(Random(shape=(3,)), OFFSETS, NUMBERS | {"N": 0}, "int64", seed_of="")
+    assert nothing.tolist() == [0, 0, 0], "of nothing"
+    assert random_values(Random(shape=(1,)), OFFSETS, NUMBERS | {"N": 0}, "int64", seed_of="").tolist() == [0]
+
+
 # The rule, wrong values of v in a case, and the message.
 WRONG = [
     (ValueRule(index_into="N"), ((0, 5),), "must be in [0, N) with N = 5 as in x, got 5 at (0, 1)"),
@@ -108,6 +131,10 @@ WRONG = [
     (ValueRule(sorted="ascending"), ((1, 2), (2, 1)), "must be sorted in ascending order along its last axis, got 1 at (1, 1)"),
     (ValueRule(sorted="descending", unique=True), ((2, 2),), "must be strictly descending along its last axis, got 2 at (0, 1)"),
     (ValueRule(unique=True, checked_by="kernel"), ((1, 0, 1),), "must be unique along its last axis, got 1 at (0, 2)"),
+    (OFFSETS, ((0, 4),), "must start at 0 and end at N along its last axis with N = 5 as in x, got 4 at (0, 1)"),
+    (OFFSETS, ((0, 5), (1, 5)), "must start at 0 and end at N along its last axis with N = 5 as in x, got 1 at (1, 0)"),
+    (OFFSETS, ((0, 6),), "must be at least 0 and at most N with N = 5 as in x, got 6 at (0, 1)"),
+    (replace(OFFSETS, sorted="descending"), ((5, 1),), "must start at N and end at 0 along its last axis with N = 5 as in x, got 1 at (0, 1)"),
     (ValueRule(non_empty=True), (), "must have at least one element, got shape (0, 2)"),
 ]  # fmt: skip
 
@@ -140,7 +167,16 @@ def test_what_no_value_can_obey_is_a_mistake() -> None:
         arrays(ValueRule(index_into="N"), Random(shape=(1, 2)), n=0)
     with pytest.raises(DataError, match="6 values along the last axis cannot differ: only 5 are allowed"):
         arrays(ValueRule(index_into="N", unique=True, checked_by="kernel"), Random(shape=(1, 6)))
+    with pytest.raises(
+        DataError, match="one value along the last axis cannot start at 0 and end at N: that is 0 and 5 here"
+    ):
+        arrays(OFFSETS, Random(shape=(2, 1)))
+    with pytest.raises(DataError, match=r"must have at least one element along its last axis, got shape \(2, 0\)"):
+        arrays(OFFSETS, Random(shape=(2, 0)))
+    with pytest.raises(DataError, match=r"300.* does not fit uint8"):
+        arrays(OFFSETS, Random(shape=(2, 3)), n=300, type="uint8")
     assert arrays(ValueRule(index_into="N"), Random(shape=(3, 0)), n=0)[2].size == 0
+    assert arrays(OFFSETS, Random(shape=(0, 3)))[2].size == 0
 
 
 @pytest.mark.parametrize(("rule", "dtype"), RULES, ids=str)
@@ -151,6 +187,11 @@ def test_forbidden_values_break_a_rule_in_one_way(rule: ValueRule, dtype: DType)
     for kind, shown, array in found:
         assert problem(rule, array), (kind, shown)
         assert array.shape == right.shape
+        if rule.spans and kind in ("unordered", "repeated"):
+            assert (array[:, [0, -1]] == right[:, [0, -1]]).all(), "a check of the ends does not find it"
+        if kind in ("starting late", "ending early"):
+            assert problem(replace(rule, spans=False), array) == "", "only a check of the ends finds it"
+            continue
         assert (array != right).sum() <= (2 if kind == "unordered" else 1), "as few elements as possible"
 
 
@@ -172,6 +213,53 @@ def test_the_calls_that_break_a_rule() -> None:
         "v unordered: 0 after 3 at (1, 1)",
         "v empty: no elements",
     ]
+
+
+def test_the_calls_that_break_offsets() -> None:
+    offsets = replace(OFFSETS, minimum="groups")
+    found = [str(one) for one in invalid_calls(operator(offsets, v=Values(values=((2, 2, 5, 5), (2, 2, 3, 5)))))]
+    assert found[-8:] == [
+        "v below: 1 at (0, 0)",
+        "v below: -9223372036854775808 at (0, 0)",
+        "v above: 6 at (1, 3)",
+        "v above: 9223372036854775807 at (1, 3)",
+        "v unordered: 2 after 5 at (1, 2)",
+        "v starting late: 3 at (1, 0)",
+        "v ending early: 4 at (0, 3)",
+        "v empty: no elements along the last axis",
+    ]
+    last = [
+        one.call.inputs[2] for one in invalid_calls(operator(offsets, v=Values(values=((2, 2, 5, 5), (2, 2, 3, 5)))))
+    ][-4:]
+    assert [np.asarray(one).tolist() for one in last] == [
+        [[2, 2, 5, 5], [2, 5, 2, 5]],
+        [[2, 2, 5, 5], [3, 3, 3, 5]],
+        [[2, 2, 4, 4], [2, 2, 3, 5]],
+        [[], []],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "message"),
+    [
+        (OFFSETS, ((0, 0, 2, 5),), ""),
+        (OFFSETS, ((0, 2, 5),), "unordered. Add a case with four elements along its last axis, of which the first and the last differ"),
+        (replace(OFFSETS, maximum=0), ((0, 0, 0, 0),), "unordered or starting late or ending early. Add a case with four elements along"),
+        (replace(OFFSETS, unique=True), ((0, 2, 3, 5),), ""),
+        (replace(OFFSETS, unique=True), ((0, 1, 3, 5),), "starting late. Add a case with two elements along its last axis, of which the first and the last differ, and no other is next to them in value"),
+    ],
+)  # fmt: skip
+def test_a_case_that_allows_no_forbidden_offsets(rule: ValueRule, given: tuple[int, ...], message: str) -> None:
+    found = [*missing_calls(operator(rule, v=Values(values=given)))]
+    assert len(found) == bool(message) and all(message in one for one in found), found
+
+
+def test_between_two_ends_nothing_is_unordered() -> None:
+    """A declared last axis of three elements."""
+    made = operator(OFFSETS, v=Values(values=((0, 1, 5),)))
+    *others, v = made.spec.inputs
+    spec = replace(made.spec, inputs=(*others, replace(v, dims=("M", 3))))
+    assert [*missing_calls(replace(made, spec=spec))] == []
 
 
 def test_a_case_that_allows_no_forbidden_call_is_not_passed_over() -> None:

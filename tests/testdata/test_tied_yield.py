@@ -18,6 +18,7 @@ from tests.support.projects import ROOT, replace_in
 OPERATORS = {
     "deform_conv": "computed",  # a deformable convolution
     "bag_sums": "tied",  # a segment sum
+    "csr_times": "tied",  # offsets that end at a size
     "gather_rows": "tied",  # an index gather
     "batched_take": "computed",  # the same with any axes before, which two inputs share
 }
@@ -46,9 +47,15 @@ def test_nearly_all_are_accepted(name: str, tmp_path: Path) -> None:
     assert found["new_shapes"] >= 30 and found["weak"] == [], found
 
 
-def test_without_the_tie_most_are_refused_and_the_record_says_so(tmp_path: Path) -> None:
-    layout = project(tmp_path, "batched_take")
-    replace_in(layout.spec("batched_take"), 'values=ValueRule(index_into="N")', "values=ValueRule(minimum=0)")
-    found = record(layout, "batched_take")
+@pytest.mark.parametrize(
+    ("name", "tie", "without"),
+    [("batched_take", 'index_into="N"', "minimum=0"), ("csr_times", ', sorted="ascending", spans=True', "")],
+)
+def test_without_the_tie_most_are_refused_and_the_record_says_so(
+    name: str, tie: str, without: str, tmp_path: Path
+) -> None:
+    layout = project(tmp_path, name)
+    replace_in(layout.spec(name), tie, without)
+    found = record(layout, name)
     assert found["refused"] > 0.5 * found["examples"]
     assert found["weak"][0].startswith(f"the reference refuses {found['refused']} of {found['examples']} drawn inputs")

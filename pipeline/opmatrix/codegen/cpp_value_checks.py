@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from opmatrix.codegen.cpp import HELPERS, SizeCode, literal, quoted
 from opmatrix.declaration.size_rules import resolved_terms, sources
 from opmatrix.declaration.torch_signature import is_required
-from opmatrix.declaration.value_rules import Limit, Name, described, described_order, limit_expressions, names
+from opmatrix.declaration.value_rules import (
+    Limit,
+    Name,
+    described,
+    described_ends,
+    described_order,
+    ends,
+    limit_expressions,
+    names,
+)
 from opmatrix.spec import AttributeKind, Input, OpSpec, ValueRule
 
 _KINDS: Mapping[AttributeKind, str] = {"int": "std::int64_t", "float": "float", "ints": "List<std::int64_t>"}
@@ -51,7 +60,7 @@ def _check(spec: OpSpec, part: Input, rule: ValueRule) -> ValueCheck:
     wrong = "wrong"
     while wrong in {part.name, *owners, *(a.name for a in attributes)}:
         wrong += "_"
-    limits = [_limit(limit, code) for limit in limit_expressions(rule)]
+    low, high = (_limit(limit, code) for limit in limit_expressions(rule))
     tensors = [view, *(f"{owner}.sizes()" for owner in owners)]
     return ValueCheck(
         input=part.name,
@@ -67,23 +76,25 @@ def _check(spec: OpSpec, part: Input, rule: ValueRule) -> ValueCheck:
         torch_arguments=[*tensors, *(a.name for a in attributes)],
         ort_arguments=[*tensors, *(f"{a.name}_{'.list()' * (a.kind == 'ints')}" for a in attributes)],
         wrong=wrong,
-        find=_find(part.name, rule, limits),
+        find=_find(part.name, rule, (low, high)),
         checks=[*_checks(spec, part, rule, code, wrong)],
-        divides=any(helper in limit for limit in limits for helper in HELPERS),
+        divides=any(helper in limit for limit in (low, high) for helper in HELPERS),
     )
 
 
-def _find(name: str, rule: ValueRule, limits: Sequence[str]) -> list[str] | None:
+def _find(name: str, rule: ValueRule, limits: tuple[str, str]) -> list[str] | None:
     """Return the arguments that find a wrong element, or None where all elements are right."""
     allowed, order = "any_value()", "AnyOrder{}"
     if rule.allowed is not None:
         allowed = f"one_of({', '.join(map(_number, rule.allowed))})"
-    elif limits != ["NoLimit{}", "NoLimit{}"]:
+    elif limits != ("NoLimit{}", "NoLimit{}"):
         allowed = f"between({', '.join(limits)})"
     if rule.finite:
         allowed = f"finite({allowed})"
     if rule.sorted is not None:
         order = f"{'Strictly' if rule.unique else ''}{rule.sorted.capitalize()}{{}}"
+    if rule.spans:
+        return [name, allowed, order, f"Ends{{{', '.join(ends(rule, limits))}}}"]
     return [name, allowed, order] if (allowed, order) != ("any_value()", "AnyOrder{}") else None
 
 
@@ -92,12 +103,19 @@ def _checks(spec: OpSpec, part: Input, rule: ValueRule, code: SizeCode, wrong: s
     if rule.non_empty:
         text = quoted(f"{start}have at least one element, got shape ")
         yield [f"{part.name}.numel() > 0", text, f"{part.name}.sizes"]
+    if rule.spans:
+        text = quoted(f"{start}have at least one element along its last axis, got shape ")
+        yield [f"has_ends({part.name})", text, f"{part.name}.sizes"]
     if words := described(rule):
         got = [f"{wrong}.value()", quoted(" at "), f"{wrong}.place()"]
         yield [f"{wrong}.value_is_right()", *_with_names(f"{start}be {words}", names(spec, rule), part, code), *got]
     if rule.sorted is not None:
         text = f"{start}be {described_order(rule)} along its last axis, got "
         yield [f"{wrong}.order_is_right()", quoted(text), f"{wrong}.value()", quoted(" after "), f"{wrong}.before()",
+               quoted(" at "), f"{wrong}.place()"]  # fmt: skip
+    if words := described_ends(rule):
+        text = f"{start}{words} along its last axis"
+        yield [f"{wrong}.end_is_right()", *_with_names(text, names(spec, rule), part, code), f"{wrong}.value()",
                quoted(" at "), f"{wrong}.place()"]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.size_expressions import Size, Term, evaluate, parse, terms
@@ -12,6 +13,7 @@ from opmatrix.declaration.torch_signature import as_float32
 from opmatrix.spec import Attribute, AttributeValue, Input, OpSpec, ValueRule
 
 Limit = float | str | None
+L = TypeVar("L")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +127,24 @@ def described_order(rule: ValueRule) -> str:
     return f"strictly {rule.sorted}" if rule.unique else f"sorted in {rule.sorted} order"
 
 
+def ends(rule: ValueRule, limits: tuple[L, L]) -> tuple[L, L]:
+    """Return minimum and maximum of a rule that `spans` in the order in which they are along the last axis."""
+    minimum, maximum = limits
+    return (maximum, minimum) if rule.sorted == "descending" else (minimum, maximum)
+
+
+def described_ends(rule: ValueRule) -> str:
+    """Return where the values along the last axis must start and end: "start at 0 and end at N"; "" for anywhere."""
+    if not rule.spans or rule.minimum is None or rule.maximum is None:
+        return ""
+    first, last = ends(rule, (_shown(rule.minimum), _shown(rule.maximum)))
+    return f"start at {first} and end at {last}"
+
+
 def summary(rule: ValueRule) -> str:
     """Return the whole rule in a few words, for schemas and pages: "in [0, N); sorted in ascending order"."""
-    parts = (described(rule), described_order(rule), "at least one element" if rule.non_empty else "")
+    described_rule = (described(rule), described_order(rule), described_ends(rule))
+    parts = (*described_rule, "at least one element" if rule.non_empty else "")
     return "; ".join(part for part in parts if part)
 
 

@@ -12,7 +12,9 @@ from opmatrix.declaration.value_rules import limits
 from opmatrix.spec import ValueRule
 from opmatrix.testdata.arrays import Array
 
-RuleKind = Literal["below", "above", "not allowed", "not finite", "unordered", "repeated", "empty"]
+RuleKind = Literal[
+    "below", "above", "not allowed", "not finite", "unordered", "repeated", "starting late", "ending early", "empty",
+]  # fmt: skip
 
 
 def kinds(rule: ValueRule, array: Array) -> set[RuleKind]:
@@ -27,6 +29,8 @@ def kinds(rule: ValueRule, array: Array) -> set[RuleKind]:
         "not finite": real and rule.finite,
         "unordered": rule.sorted is not None,
         "repeated": rule.unique,
+        "starting late": rule.spans,
+        "ending early": rule.spans,
         "empty": rule.non_empty,
     }
     return {kind for kind, possible in found.items() if possible}
@@ -42,15 +46,43 @@ def broken(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> Itera
         for kind, at, value in _wrong_values(rule, numbers, array):
             yield kind, f"{value!s} at {_place(array, at)}", _with(array, {at: value})
     if array.ndim and array.shape[-1] > 1:
-        last, before = array.size - 1, array.size - 2
+        inner = 1 if rule.spans else 0  # keeps the ends, so that it is not they that are wrong
+        last, before = array.size - 1 - inner, array.size - 2 - inner
         least, most = array.min(), array.max()
-        if rule.sorted and least != most:
+        if rule.sorted and least != most and array.shape[-1] > 1 + 2 * inner:
             pair = {before: most, last: least} if rule.sorted == "ascending" else {before: least, last: most}
             made = _with(array, pair)
             yield "unordered", f"{made.flat[last]!s} after {made.flat[before]!s} at {_place(array, last)}", made
-        if rule.unique:
+        if rule.unique and array.shape[-1] > 1 + inner:
             made = _with(array, {last: array.flat[before]})
             yield "repeated", f"{made.flat[last]!s} twice at {_place(array, last)}", made
+        if rule.spans and least != most:
+            yield from _wrong_ends(rule, array)
+
+
+def _wrong_ends(rule: ValueRule, array: Array) -> Iterator[tuple[RuleKind, str, Array]]:
+    """Yield arrays with the last row starting late, and with the first one ending early: by the least step, in order.
+
+    A check that takes the whole array for one row finds neither. A way is missing where unique values leave no room.
+    """
+    length = array.shape[-1]
+    ways: tuple[tuple[RuleKind, int, int, int, int], ...] = (
+        ("starting late", array.size - length, 0, 1, -1), ("ending early", 0, -1, -2, 0),
+    )  # fmt: skip
+    for kind, begin, end, neighbour, other in ways:
+        row = array.ravel()[begin : begin + length]
+        value = _next(row[end], row[other])
+        if rule.unique and value == row[neighbour]:
+            continue
+        made = _with(array, {begin + int(at): value for at in np.flatnonzero(row == row[end])})
+        yield kind, f"{value!s} at {_place(array, begin + end % length)}", made
+
+
+def _next(value: Any, towards: Any) -> Any:
+    """Return the next value of the same dtype."""
+    if value.dtype.kind in "iu":
+        return value.dtype.type(int(value) + (1 if towards > value else -1))
+    return np.nextafter(value, towards)
 
 
 def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> Iterator[tuple[RuleKind, int, Any]]:

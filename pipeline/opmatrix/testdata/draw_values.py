@@ -56,6 +56,7 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
     The limits may depend on sizes and attributes that are not drawn yet, so the values are described, and made later.
     """
     assume(not rule.non_empty or math.prod(shape) > 0)
+    assume(not rule.spans or shape[-1:] != (0,))
     if dtype == "bool":
         return Random(shape=shape, layout=pick(draw, [layout for layout in LAYOUTS if layout != "expanded"]))
     if is_parameter(part) and not names(frame.operator.spec, rule):  # a value of a case is right for all sizes
@@ -64,7 +65,7 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
         if seen and pick(draw, (True, False)):
             kept: Tensor = pick(draw, seen)
             return kept
-    layout = pick(draw, [found for found in LAYOUTS if found != "expanded" or not rule.unique])
+    layout = pick(draw, [found for found in LAYOUTS if found != "expanded" or not (rule.unique or rule.spans)])
     low, high = limit_expressions(rule)
     between = rule.allowed is not None or (low is not None and high is not None)
     spreads = _SPREADS if between or dtype not in _FLOAT_SCALES else (*_FLOAT_SCALES[dtype], (0.0, 0.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -18,7 +18,7 @@ from opmatrix.declaration.size_rules import around, axes, definitions, has_furth
 from opmatrix.declaration.torch_signature import DTYPES, attribute_values, dtype_of, is_required
 from opmatrix.declaration.value_rules import known_numbers, names, ruled_inputs
 from opmatrix.errors import DataError
-from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, given
+from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, ValueRule, given
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.broken_rules import RuleKind, broken, kinds
 from opmatrix.testdata.case_arrays import case_arrays, described, elements
@@ -109,13 +109,32 @@ def missing_calls(operator: Operator) -> Iterator[str]:
             continue
         found = {one.kind for one in _rule_calls(operator, index)}
         possible = {k for call in valid_calls(operator) for a in last_array(call, index) for k in kinds(rule, a)}
-        if missing := [kind for kind in RULE_KINDS if kind in possible - found]:
+        impossible = _impossible(part, rule)
+        if missing := [kind for kind in RULE_KINDS if kind in possible - found - impossible]:
             yield (
                 f"{operator.name}: no case with 1 to {most} elements in each input can be changed to one whose "
-                f"{part.name} is {' or '.join(missing)}. Add a case with two different elements along its last axis"
+                f"{part.name} is {' or '.join(missing)}. Add a case with {_needed(rule, missing)}"
             )
         elif not possible:
             yield f"{operator.name}: no case with 1 to {most} elements in each input has {part.name}. Add one"
+
+
+def _needed(rule: ValueRule, missing: Sequence[RuleKind]) -> str:
+    """Return what a case needs so that its values can be changed to ones that break a rule in some ways alone."""
+    if not rule.spans or not {"unordered", "repeated", "starting late", "ending early"} & {*missing}:
+        return "two different elements along its last axis"
+    number = "four" if "unordered" in missing else "three" if "repeated" in missing else "two"
+    apart = ", and no other is next to them in value" if rule.unique else ""
+    return f"{number} elements along its last axis, of which the first and the last differ{apart}"
+
+
+def _impossible(part: Input, rule: ValueRule) -> set[RuleKind]:
+    """Return the ways that no tensor of the declared last axis allows: it has too few elements between the ends."""
+    last = part.dims[-1] if part.dims else None
+    if not rule.spans or not isinstance(last, int):
+        return set()
+    fewest: Mapping[RuleKind, int] = {"unordered": 4, "repeated": 3, "starting late": 2, "ending early": 2}
+    return {kind for kind, number in fewest.items() if last < number}
 
 
 def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:
@@ -136,6 +155,9 @@ def _rule_calls(operator: Operator, index: int) -> Iterator[InvalidCall]:
             if rule.non_empty and "empty" not in tried and (emptied := _emptied(spec, call, index)):
                 new.add("empty")
                 yield InvalidCall(kind="empty", part=part, found="no elements", call=emptied)
+            if rule.spans and "empty" not in tried and (emptied := _emptied(spec, call, index, last=True)):
+                new.add("empty")
+                yield InvalidCall(kind="empty", part=part, found="no elements along the last axis", call=emptied)
         tried |= new
 
 
@@ -152,12 +174,17 @@ def _shapes(spec: OpSpec, call: Call) -> Iterator[tuple[Input, tuple[int, ...]]]
         yield from ((part, array.shape) for array in last_array(call, index))
 
 
-def _emptied(spec: OpSpec, call: Call, index: int) -> Call | None:
-    """Return the call with a size of 0 in an input, and in all others that have this size; None if a rule uses it."""
+def _emptied(spec: OpSpec, call: Call, index: int, *, last: bool = False) -> Call | None:
+    """Return the call with a size of 0 in an input, and in all others that have this size; None if a rule uses it.
+
+    `last` is for the size of the last axis.
+    """
     parts = {part.name: part for part in spec.inputs}
     sized = [axes(parts[part.same_as] if part.same_as else part) for part in spec.inputs]
     used = {name.name for _, rule in ruled_inputs(spec) for name in names(spec, rule)}
-    size = next((d for _, d in sized[index] if is_named(spec, d) and d not in used), None)
+    behind = [array.ndim - 1 for array in last_array(call, index)]
+    own = [dim for at, dim in sized[index] if not last or at in (-1, *behind)]
+    size = next((dim for dim in own if is_named(spec, dim) and dim not in used), None)
     if size is None:
         return None
     for other, found in enumerate(sized):

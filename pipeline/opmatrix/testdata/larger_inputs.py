@@ -10,7 +10,8 @@ import numpy as np
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.size_rules import axes
 from opmatrix.declaration.torch_signature import attribute_values
-from opmatrix.declaration.value_rules import known_numbers
+from opmatrix.declaration.value_rules import known_numbers, limits
+from opmatrix.errors import DataError
 from opmatrix.spec import Case, Input, Model, OpSpec, given, shape_of
 from opmatrix.testdata import rule_check
 from opmatrix.testdata.arrays import Array
@@ -18,6 +19,7 @@ from opmatrix.testdata.declared_shapes import resized_shapes, template_of
 from opmatrix.testdata.draw_templates import places
 from opmatrix.testdata.drawn_cases import reference_outputs
 from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.testdata.ruled_values import with_ends
 
 ENOUGH = 400_000  # elements of all inputs
 SLOW = 0.003  # seconds of the reference, after which nothing larger is tried
@@ -42,7 +44,7 @@ def enlarge(
             larger = growth(best)
             if not larger or all(array.size == before.size for array, before in zip(larger, best, strict=True)):
                 break
-            if not _allowed(spec, model, case, larger):
+            if not (larger := _obeying(spec, model, case, larger)):
                 break
             begin = process_time()
             outputs, _ = reference_outputs(spec, model, reference, larger)
@@ -62,13 +64,16 @@ def large_pair(
     if largest is None:
         return []
     other = [np.ascontiguousarray(a.ravel()[::-1]).reshape(a.shape) if a.dtype.kind == "f" else a for a in largest]
-    if reference_outputs(spec, model, reference, other)[0] is None:
+    if not _obeying(spec, model, case, other) or reference_outputs(spec, model, reference, other)[0] is None:
         return [largest, smaller or list(arrays)]
     return [largest, other]
 
 
-def _allowed(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> bool:
-    """Return whether the declaration allows arrays: sizes that it computes, and rules of values such as `unique`."""
+def _obeying(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) -> list[Array]:
+    """Return arrays that the declaration allows: these, with the ends of offsets moved to the size that they span.
+
+    Return none where it forbids them: for sizes that it computes, and rules of values such as `unique`.
+    """
     given_arrays = iter(arrays)
     found = [(part, next(given_arrays)) for part in spec.inputs for _ in given(case, part.name)]
     shapes = [(part, array.shape) for part, array in found]
@@ -76,13 +81,21 @@ def _allowed(spec: OpSpec, model: Model, case: Case, arrays: Sequence[Array]) ->
     known = Known(spec=spec, shapes={part.name: shape for part, shape in reversed(shapes)}, attributes=attributes)
     try:
         if any(known.size(dim) != shape[axis] for part, shape in shapes for axis, dim in axes(part)):
-            return False
+            return []
         for output in spec.outputs:
             known.output(output)
         numbers = known_numbers(spec, shapes, attributes)
-    except ValueError:
-        return False
-    return not any(rule_check.problem(spec, part, numbers, array) for part, array in found)
+        made = [(part, _with_ends(part, array, numbers)) for part, array in found]
+    except (ValueError, DataError):
+        return []
+    wrong = any(rule_check.problem(spec, part, numbers, array) for part, array in made)
+    return [] if wrong else [array for _, array in made]
+
+
+def _with_ends(part: Input, array: Array, numbers: Mapping[str, float]) -> Array:
+    if part.values is None or not part.values.spans or not array.ndim or not array.size:
+        return array
+    return with_ends(array, part.values, limits(part.values, numbers))
 
 
 def _by_name(spec: OpSpec, case: Case) -> Iterator[Growth]:

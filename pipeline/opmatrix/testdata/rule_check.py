@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opmatrix.declaration.value_rules import described, described_order, limits, names
+from opmatrix.declaration.value_rules import described, described_ends, described_order, ends, limits, names
 from opmatrix.spec import Input, OpSpec, ValueRule
 from opmatrix.testdata.arrays import Array
 
@@ -19,6 +19,8 @@ def problem(spec: OpSpec, part: Input, numbers: Mapping[str, float], array: Arra
         return ""
     if rule.non_empty and not array.size:
         return f"must have at least one element, got shape {array.shape}"
+    if rule.spans and array.ndim and not array.shape[-1]:
+        return f"must have at least one element along its last axis, got shape {array.shape}"
     wrong = _wrong_values(rule, numbers, array)
     if wrong.any():
         place = _first(wrong)
@@ -26,6 +28,9 @@ def problem(spec: OpSpec, part: Input, numbers: Mapping[str, float], array: Arra
     if array.ndim and (rule.sorted or rule.unique) and (unordered := _unordered(rule, array)).any():
         place = _first(unordered)
         return f"must be {described_order(rule)} along its last axis, got {array[place]!s} at {place}"
+    if rule.spans and (wrong := _wrong_ends(rule, numbers, array)).any():
+        place, shown = _first(wrong), _with_names(spec, part, rule, numbers)
+        return f"must {described_ends(rule)} along its last axis{shown}, got {array[place]!s} at {place}"
     return ""
 
 
@@ -41,6 +46,17 @@ def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -
     if rule.finite:
         wrong |= ~np.isfinite(array)
     return wrong
+
+
+def _wrong_ends(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> Array:
+    """Return where the first value along the last axis, or the last one, is not the limit that it must be."""
+    found = limits(rule, numbers)
+    rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
+    wrong = np.zeros(rows.shape, bool)
+    for at, end in zip((0, -1), ends(rule, (found.minimum, found.maximum)), strict=True):
+        assert end is not None
+        wrong[:, at] |= rows[:, at] != _rounded(end, array)
+    return wrong.reshape(array.shape)
 
 
 def _rounded(limit: float, array: Array) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from opmatrix.declaration.value_rules import Limits, described, limits
+from opmatrix.declaration.value_rules import Limits, described, described_ends, ends, limits
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, Random, ValueRule
-from opmatrix.testdata.arrays import Array, array, cast, standard_normal, with_specials
+from opmatrix.testdata.arrays import Array, array, cast, dtype_name, standard_normal, with_specials
 from opmatrix.testdata.dtypes import numpy_dtype
 
 Numbers = Mapping[str, float]
@@ -23,7 +23,8 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
 
     Between two limits, or among allowed values, they are uniformly distributed for a mean of 0 and a deviation of 1; a
     large deviation gives the ends, a large mean one end, a deviation of 0 equal values. With one limit, the normal
-    distribution is folded there. `specials` replace values at the end, whether they obey or not.
+    distribution is folded there. The first and the last value of a rule that `spans` are its limits. `specials` replace
+    values at the end, whether they obey or not.
     """
     shape, found = tensor.shape, limits(rule, numbers)
     if dtype == "bool":
@@ -50,7 +51,23 @@ def random_values(tensor: Random, rule: ValueRule, numbers: Numbers, dtype: DTyp
     elif rule.unique:
         order = np.argsort(standard_normal(values.shape, f"{seed_of}/order").reshape(values.shape), axis=1)
         values = np.take_along_axis(values, order, 1)
+    if rule.spans:
+        values = with_ends(values, rule, found)
     return with_specials(np.ascontiguousarray(values).ravel(), tensor, dtype).reshape(shape)
+
+
+def with_ends(values: Array, rule: ValueRule, found: Limits) -> Array:
+    """Return values whose first and last ones along the last axis are as a rule that `spans` says.
+
+    Raises DataError where these are different and there is one value.
+    """
+    dtype: Any = dtype_name(values)
+    first, last = cast(np.array(ends(rule, (found.minimum, found.maximum)), np.longdouble), dtype)
+    if values.shape[-1] == 1 and first != last:
+        raise DataError(f"one value along the last axis cannot {described_ends(rule)}: that is {first} and {last} here")
+    values = values.copy()
+    values[..., 0], values[..., -1] = first, last
+    return values
 
 
 def _range_of_integers(rows: Array, found: Limits, dtype: DType) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from opmatrix.spec import Input, OpSpec, ValueRule
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 _LIMITS = ("minimum", "maximum")
+_ROWS = ("sorted", "unique", "spans")
 
 
 def value_rules(spec: OpSpec) -> Iterator[Mistake]:
@@ -28,7 +29,7 @@ def value_rules(spec: OpSpec) -> Iterator[Mistake]:
         if rule == ValueRule(checked_by=rule.checked_by):
             yield Mistake(path, "says nothing about the values; give it a limit, or leave it out")
         if {"bool", "string"} & {*dtypes}:
-            if used := [f for f in (*_LIMITS, "index_into", "allowed", "finite", "sorted", "unique") if _has(rule, f)]:
+            if used := [f for f in (*_LIMITS, "index_into", "allowed", "finite", *_ROWS) if _has(rule, f)]:
                 yield Mistake(f"{path}.{used[0]}", f"stands at {part.type!r} ({', '.join(dtypes)}), allowed: at "
                               "numbers; of a bool only non_empty")  # fmt: skip
             continue
@@ -36,11 +37,13 @@ def value_rules(spec: OpSpec) -> Iterator[Mistake]:
         yield from _numbers(rule, dtypes, path)
         yield from _expressions(spec, part, rule, dtypes, path)
         yield from _order(rule, path)
+        yield from _ends(part, rule, path)
         yield from _elements(part, rule, path)
 
 
 def _has(rule: ValueRule, field: str) -> bool:
-    return getattr(rule, field) not in (None, False)
+    value = getattr(rule, field)
+    return value is not None and value is not False  # a limit of 0 is one
 
 
 def _choice(rule: ValueRule, path: str) -> Iterator[Mistake]:
@@ -119,6 +122,24 @@ def _order(rule: ValueRule, path: str) -> Iterator[Mistake]:
     if rule.unique and rule.sorted is None and rule.checked_by == "binding":
         yield Mistake(f"{path}.unique", "takes a binding more than one pass over the data; allowed: with sorted=, or "
                       "with checked_by=\"kernel\", where the kernel raises the error")  # fmt: skip
+
+
+def _ends(part: Input, rule: ValueRule, path: str) -> Iterator[Mistake]:
+    """Yield why the values along the last axis have no first and last one that the rule says."""
+    if not rule.spans:
+        return
+    if lacks := [field for field in ("sorted", *_LIMITS) if not _has(rule, field)]:
+        yield Mistake(f"{path}.spans", f"stands without {' and '.join(lacks)}, allowed: with sorted=, minimum= and "
+                      "maximum=, which say where the values start and end")  # fmt: skip
+        return
+    last = part.dims[-1] if part.dims else None
+    if last == 0:
+        yield Mistake(f"{path}.spans", f"stands at {part.name!r}, whose dims {part.dims} have a last axis of size 0, "
+                      "so that no value is the first; leave one out")  # fmt: skip
+    numbers = [limit for limit in (rule.minimum, rule.maximum) if not isinstance(limit, str)]
+    if last == 1 and len({*numbers}) == 2:
+        yield Mistake(f"{path}.spans", f"found {numbers[0]} and {numbers[1]} as the ends of {part.name!r}, whose dims "
+                      f"{part.dims} have one element along the last axis; allowed: equal ones")  # fmt: skip
 
 
 def _elements(part: Input, rule: ValueRule, path: str) -> Iterator[Mistake]:
