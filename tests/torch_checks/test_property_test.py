@@ -30,7 +30,7 @@ FAULTS = {
         f"{NORMALIZE} const_cast<T&>(scale.data[c]) *= 2;",
         "the kernel writes into its input",
     ),
-    "second": ("group_norm/kernel.h", NORMALIZE, f"static int n = 0; {NORMALIZE} m.mean += ++n;", "the second call"),
+    "second": ("group_norm/kernel.h", NORMALIZE, f"static int n = 0; {NORMALIZE} m.mean += ++n;", "y: "),
     "strides": ("binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;", "y: "),
     "refuses": ("group_norm/kernel.h", "num_groups < 0x1p62F", "num_groups < 2", "the kernel refuses what the refer"),
     "accepts": (
