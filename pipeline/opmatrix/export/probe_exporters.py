@@ -29,10 +29,10 @@ _LABEL = re.compile(r"highest opset version supported is|is not supported\. by '
 def measure() -> Iterator[Export]:
     """Yield the result for each exporter and opset. The model has a custom node, as the exported ones have."""
     # torch's own functions for libraries are untyped.
-    library = torch.library.Library("opmatrix_probe", "DEF")  # type: ignore[no-untyped-call]
-    library.define("tiny(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]
+    library = torch.library.Library("opmatrix_probe", "DEF")  # type: ignore[no-untyped-call]  # torch has no types for it
+    library.define("tiny(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]  # as above
     for kind in ("CPU", "Meta"):
-        library.impl("tiny", torch.clone, kind)  # type: ignore[no-untyped-call]
+        library.impl("tiny", torch.clone, kind)  # type: ignore[no-untyped-call]  # as above
     for exporter, opsets in OPSETS.items():
         for opset in opsets:
             yield _try(exporter, opset)

@@ -51,7 +51,7 @@ class DynamoGraph(Emitter):
     def dtype(self, value: Value) -> DType:
         if value.dtype is None:
             raise ExportError("g.dtype() is known for the operator's own inputs alone")
-        return value.dtype.numpy().name  # type: ignore[no-any-return]
+        return value.dtype.numpy().name  # type: ignore[no-any-return]  # onnxscript has no types for it
 
     def rank(self, value: Value) -> int:
         return len(value.shape)
@@ -106,7 +106,7 @@ def translation(
             for name, default in zip(names, defaults, strict=True)
         ]
     )
-    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__signature__ = signature  # type: ignore[attr-defined]  # a function has attributes
     run.__annotations__ = annotations
     run.__name__ = lowered.spec.name
     return run

@@ -68,7 +68,7 @@ class LegacyGraph(Emitter):
         return self._context.op("Constant", value_t=tensor)
 
     def dtype(self, value: Value) -> DType:
-        return str(value.type().dtype()).removeprefix("torch.")  # type: ignore[return-value]
+        return str(value.type().dtype()).removeprefix("torch.")  # type: ignore[return-value]  # a DType
 
     def rank(self, value: Value) -> int:
         return int(value.type().dim())
@@ -122,7 +122,7 @@ def register(lowered: Lowered, opset: int, versions: Mapping[str, int], names: S
     for name in names:
         function = symbolic(lowered, opset, versions)
         # torch.onnx has it as a public name and does not re-export it for type checkers (2.13).
-        torch.onnx.register_custom_op_symbolic(name, function, opset)  # type: ignore[attr-defined]
+        torch.onnx.register_custom_op_symbolic(name, function, opset)  # type: ignore[attr-defined]  # torch.onnx does not export it in its stubs
 
 
 def _registry() -> Any:
@@ -160,7 +160,7 @@ def _parse(kind: str, name: str, value: Any) -> Any:
     if kind in ("str[]", "bool[]"):
         letter = kind[0]
         items = symbolic_helper._unpack_list(value)
-        return [symbolic_helper._parse_arg(v, letter, name) for v in items]  # type: ignore[arg-type]
+        return [symbolic_helper._parse_arg(v, letter, name) for v in items]  # type: ignore[arg-type]  # a list of values of the graph
     return value
 
 

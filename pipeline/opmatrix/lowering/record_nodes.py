@@ -52,7 +52,7 @@ class NodeGraph(Emitter):
     def dtype(self, value: Value) -> DType:
         if value.dtype is None:
             raise ExportError("g.dtype() is known for the operator's own inputs alone")
-        return value.dtype  # type: ignore[no-any-return]
+        return value.dtype  # type: ignore[no-any-return]  # any tensor-like value
 
     def rank(self, value: Value) -> int:
         return len(self._shape(value))
@@ -63,7 +63,7 @@ class NodeGraph(Emitter):
     def _shape(self, value: Value) -> tuple[int | None, ...]:
         if value.shape is None:
             raise ExportError("g.rank() and g.dim() are known for the operator's own inputs alone")
-        return value.shape  # type: ignore[no-any-return]
+        return value.shape  # type: ignore[no-any-return]  # any tensor-like value
 
 
 def record(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf has no stubs here
 from onnx import helper
 
 from opmatrix.errors import VerifyError, missing

@@ -100,7 +100,7 @@ def comparable(spec: OpSpec, values: Mapping[str, AttributeValue]) -> list[float
     for attribute in spec.attributes:
         value = values.get(attribute.name)
         if attribute.kind in ("float", "int") and value is not None and math.isfinite(number := float(value)):  # type: ignore[arg-type]  # of these kinds
-            numbers.append(float(as_float32(attribute, number)) if attribute.kind == "float" else number)  # type: ignore[arg-type]
+            numbers.append(float(as_float32(attribute, number)) if attribute.kind == "float" else number)  # type: ignore[arg-type]  # a number gives a number
     return numbers
 
 
@@ -115,7 +115,7 @@ def _value(
     if not isinstance(base, tuple):
         others = [value for value in candidates(attribute, seen) if value != base]
         ends = [value for value in others if value in (attribute.minimum, attribute.maximum, 0, 1)]
-        return pick(draw, ends if ends and pick(draw, (False, False, True)) else others or [base])  # type: ignore[no-any-return]
+        return pick(draw, ends if ends and pick(draw, (False, False, True)) else others or [base])  # type: ignore[no-any-return]  # pick() has no type
     # The elements of one list in another order; independent elements; all equal, such as a window of 1 by 1; rarely
     # another length, if nothing declares it.
     kinds = ("order", "elements", "equal", "elements", "order", "elements", "equal", "elements", "length")
@@ -124,11 +124,11 @@ def _value(
     if how == "order":
         left = [*whole]
         return tuple(left.pop(pick(draw, range(len(left)))) for _ in whole)
-    elements = candidates(attribute, tuple(item for value in (base, *seen) for item in value))  # type: ignore[union-attr]
+    elements = candidates(attribute, tuple(item for value in (base, *seen) for item in value))  # type: ignore[union-attr]  # an attribute of kind ints or floats has tuples
     if how == "equal":
         return (min(elements) if pick(draw, (True, False)) else pick(draw, elements),) * len(whole)
     count = len(whole) if how == "elements" else pick(draw, (len(whole) + 1, max(0, len(whole) - 1), 0))
-    if how == "elements" and all(len({*value}) == len(value) > 1 for value in (base, *seen)) and pick(draw, range(4)):  # type: ignore[arg-type,misc]
+    if how == "elements" and all(len({*value}) == len(value) > 1 for value in (base, *seen)) and pick(draw, range(4)):  # type: ignore[arg-type,misc]  # as above
         left = [*elements]  # of different ones, as in all cases
         return tuple(left.pop(pick(draw, range(len(left)))) for _ in range(count))
     return tuple(pick(draw, elements) for _ in range(count))

@@ -31,9 +31,9 @@ class ReferenceOperator:
         self.spec = spec
         self.kernel = _Kernel(layout, spec, gradient)
         namespace, _, name = spec.torch.name.partition("::")
-        self._library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
-        self._library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]
-        self._library.impl(name, self.kernel, "CPU")  # type: ignore[no-untyped-call]
+        self._library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch has no types for it
+        self._library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]  # as above
+        self._library.impl(name, self.kernel, "CPU")  # type: ignore[no-untyped-call]  # as above
         self._backward = _Backward(spec, gradient)
         replace(gradient, backward=self._backward).register(spec.torch.name, self._library)
 
@@ -75,7 +75,7 @@ class _Kernel:
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         declared = torch_arguments(self._spec)
-        values = {a.name: a.default for a in declared} | dict(zip((a.name for a in declared), given)) | named  # noqa: B905
+        values = {a.name: a.default for a in declared} | dict(zip((a.name for a in declared), given)) | named  # noqa: B905 - defaults stand for the last ones
         inputs = [as_arrays(values[i.name]) for i in self._spec.inputs]
         attributes = {
             a.source.name: as_float32(a.source, tuple(value) if isinstance(value, list) else value)
@@ -149,7 +149,7 @@ class ReferenceGradient:
 
     def __call__(self, grads: Sequence[Any], inputs: Sequence[Any], attributes: Any) -> tuple[Any, ...]:
         try:
-            found = self._function(*grads, *inputs, **attributes)  # type: ignore[misc]
+            found = self._function(*grads, *inputs, **attributes)  # type: ignore[misc]  # the user function has no type
         except Exception as error:  # as above
             raise DataError(self._raised(error)) from error
         gradients = found if isinstance(found, tuple) else (found,)

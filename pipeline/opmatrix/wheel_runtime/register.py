@@ -50,7 +50,7 @@ def _why_unavailable(spec: OpSpec) -> str | None:
 
 def _load(library: Path, specs: Sequence[OpSpec]) -> None:
     try:
-        torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
+        torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]  # torch has no types for it
     except OSError as error:
         raise ImportError(f"{library} does not load in torch {torch.__version__}: {error}") from error
     found = _registered(specs)
