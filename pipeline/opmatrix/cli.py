@@ -234,7 +234,7 @@ STAGES: Mapping[str, Stage] = {
         _SANITIZED,
     ),
     "data": ("write inputs and expected outputs of every case", _OPERATOR),
-    "cases": ("check that the cases tell wrong kernels apart, with the reference alone", _OPERATOR),
+    "cases": ("check that the cases detect wrong kernels, with the reference alone", _OPERATOR),
     "draw-inputs": ("draw inputs from the declaration that are hard on a kernel", _OPERATOR),
     "register": (
         "prove the torch library", _OPERATOR,

@@ -56,7 +56,7 @@ def test_each_check_has_a_name_and_a_file_of_its_own(layout: Paths) -> None:
 
 
 def test_the_cases_are_checked_again_by_their_own_stage() -> None:
-    found = CheckRecord(op="op", check="cases", outcome="failed", detail="no case tells input 'x' from zeros")
+    found = CheckRecord(op="op", check="cases", outcome="failed", detail="no case distinguishes input 'x' from zeros")
     assert found.replay == "python -m opmatrix cases op"
 
 

@@ -123,20 +123,21 @@ FAULTS: dict[str, tuple[Callable[[], Operator], str, list[str]]] = {
         lambda: OPERATOR,
         IGNORES_BIAS,
         [
-            "T=float32: no case tells input 'bias' from zeros, ones and nothing: with any of them in its place, the "
-            "expected values of case plain_float32 change by no more than rtol=1e-06 atol=1e-06. Add a case in which "
-            "its values count, tighten the tolerance, or declare Input(name='bias', ..., no_effect=\"why\")",
+            "T=float32: no case distinguishes input 'bias' from zeros, ones and nothing: with any of them in its "
+            "place, the expected values of case plain_float32 change by no more than rtol=1e-06 atol=1e-06. Add a "
+            "case in which its values count, tighten the tolerance, or declare Input(name='bias', ..., "
+            'no_effect="why")',
         ],
     ),
     "an input that is always zeros": (
         lambda: with_inputs(bias=Values(values=(0.0,) * 5)),
         REFERENCE,
-        ["T=float32: no case tells input 'bias' from zeros and nothing: with any of them in its place, "],
+        ["T=float32: no case distinguishes input 'bias' from zeros and nothing: with any of them in its place, "],
     ),
     "a mask that is always true": (
         lambda: with_inputs(mask=Values(values=(True,) * 5)),
         REFERENCE,
-        ["T=float32: no case tells input 'mask' from ones: with ones in its place, the expected values of "],
+        ["T=float32: no case distinguishes input 'mask' from ones: with ones in its place, the expected values of "],
     ),
     "an optional input that no case gives": (
         lambda: replace(OPERATOR, models=WITHOUT),
@@ -155,12 +156,15 @@ FAULTS: dict[str, tuple[Callable[[], Operator], str, list[str]]] = {
     "an attribute that kernel and reference ignore": (
         lambda: OPERATOR,
         IGNORES_FACTOR,
-        ["T=float32: no case tells attribute 'factor' from the value 2.0: with it, the expected values of case plain_"],
+        [
+            "T=float32: no case distinguishes attribute 'factor' from the value 2.0: with it, the expected values of "
+            "case plain_"
+        ],
     ),
     "a required attribute that they ignore": (
         lambda: with_part("attributes", 0, default=None),
         IGNORES_FACTOR,
-        ["T=float32: no case tells attribute 'factor' from the value 4.0: "],
+        ["T=float32: no case distinguishes attribute 'factor' from the value 4.0: "],
     ),
     "a tolerance of 1e9, and a huge number": (
         lambda: replace(
@@ -236,12 +240,12 @@ def test_a_reference_that_checks_an_input_and_ignores_it(tmp_path: Path) -> None
     """Zeros and ones are refused, so another permutation of its values shows that they do not count."""
     checking = "    if bias is None or not bias.any() or (bias == 1).all():\n        raise ValueError\n    if factor"
     found = run(tmp_path, OPERATOR, IGNORES_BIAS.replace("    if factor", checking))["detail"]
-    assert "no case tells input 'bias' from its own values in reverse order: " in found
+    assert "no case distinguishes input 'bias' from its own values in reverse order: " in found
 
 
 def test_a_finding_of_several_dtypes_is_one_line(tmp_path: Path) -> None:
     found = problem(tmp_path, OPERATOR, IGNORES_BIAS)
-    assert found.startswith("T=float32: no case tells input 'bias' from ")
+    assert found.startswith("T=float32: no case distinguishes input 'bias' from ")
     assert found.endswith('no_effect="why"). Also T=float64')
 
 
@@ -250,7 +254,7 @@ def test_a_single_element_that_may_only_have_some_values(tmp_path: Path) -> None
     one = {name: Values(values=(value,)) for name, value in (("x", 5.0), ("mask", True), ("bias", 3.0))}
     checking = "    if bias is None or bias[0] < 2:\n        raise ValueError\n    if factor"
     found = run(tmp_path, with_inputs(**one), REFERENCE.replace("    if factor", checking))["detail"]
-    assert "input 'bias'" not in found and "no case tells input 'mask' from ones" in found
+    assert "input 'bias'" not in found and "no case distinguishes input 'mask' from ones" in found
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_a_missing_licence_is_a_mistake_of_the_declaration() -> None:
     models = (replace(DYNAMIC, cases=(PLAIN, replace(case(), expected=Vectors(path="a.npz", source="paper")))),)
     assert [str(m.text) for m in validation.structure(models, "MODELS")] == ["missing in Vectors; it has no default"]
     (found,) = mistakes(replace(case(), expected=vectors(licence=" ")))
-    assert found.startswith("MODELS[0].cases[1] ('original').expected.licence: found nothing, allowed: a text; ")
+    assert found.startswith("MODELS[0].cases[1] ('original').expected.licence: found nothing, allowed: a string; ")
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../other/a.npz", "a/../../b.npz", "", "./a.npz", "a\\b.npz"])

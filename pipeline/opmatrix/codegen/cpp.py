@@ -80,8 +80,8 @@ class SizeCode:
         return f"sizes_between({self.shape(part.name)}, {front}, {back})"
 
 
-HELPERS = ("floor_divide(", "axis_size(", "sizes_between(", "AnyRank(")
-"""What C++ with sizes can use of sizes.h."""
+SIZE_FUNCTIONS = ("floor_divide(", "axis_size(", "sizes_between(", "AnyRank(")
+"""The functions and types of sizes.h that C++ with sizes may contain."""
 
 
 class _CppDivision(ast.NodeTransformer):

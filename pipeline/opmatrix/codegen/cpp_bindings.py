@@ -112,7 +112,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "computed_sizes": any(o.needs_sizes for o in outputs),
         "decided_sizes": decided_sizes(spec),
         "checks_with_attributes": bool(shape_attributes(spec)),
-        "checks_with_sizes": any(h in " ".join(c.arguments) for c in shape_checks(spec) for h in cpp.HELPERS),
+        "checks_with_sizes": any(h in " ".join(c.arguments) for c in shape_checks(spec) for h in cpp.SIZE_FUNCTIONS),
         "listed_sizes": any(p.startswith("List<std") for p in shape_parameters(spec)),
         "shape_parameters": shape_parameters(spec),
         "shape_checks": list(shape_checks(spec)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opmatrix.codegen.cpp import HELPERS, SizeCode
+from opmatrix.codegen.cpp import SIZE_FUNCTIONS, SizeCode
 from opmatrix.codegen.cpp_variables import cpp_type
 from opmatrix.declaration.declared_sizes import kernel_axes, kernel_dims, kernel_names
 from opmatrix.declaration.size_expressions import FURTHER, subtracts
@@ -40,7 +40,7 @@ class OutputPart:
     def needs_sizes(self) -> bool:
         """Whether its code uses sizes.h."""
         code = " ".join([*(self.numbers or ()), *self.steps])
-        return self.falls or any(helper in code for helper in HELPERS)
+        return self.falls or any(function in code for function in SIZE_FUNCTIONS)
 
 
 def output_part(spec: OpSpec, given: Output) -> OutputPart:

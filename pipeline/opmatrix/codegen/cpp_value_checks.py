@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from opmatrix.codegen.cpp import HELPERS, SizeCode, literal, quoted
+from opmatrix.codegen.cpp import SIZE_FUNCTIONS, SizeCode, literal, quoted
 from opmatrix.declaration.size_rules import resolved_terms, sources
 from opmatrix.declaration.torch_signature import is_required
 from opmatrix.declaration.value_rules import (
@@ -78,7 +78,7 @@ def _check(spec: OpSpec, part: Input, rule: ValueRule) -> ValueCheck:
         wrong=wrong,
         find=_find(part.name, rule, (low, high)),
         checks=[*_checks(spec, part, rule, code, wrong)],
-        divides=any(helper in limit for limit in (low, high) for helper in HELPERS),
+        divides=any(function in limit for limit in (low, high) for function in SIZE_FUNCTIONS),
     )
 
 

@@ -21,7 +21,7 @@ GROUPS: Mapping[str, str] = {
     "codegen": "write the bindings that follow from each declaration",
     "compile": "build each operator's pair of libraries",
     "data": "write inputs and expected outputs of every case",
-    "cases": "check that the cases tell wrong kernels apart, with the reference alone",
+    "cases": "check that the cases detect wrong kernels, with the reference alone",
     "draw-inputs": "draw inputs that are hard on a kernel, and compute what is expected",
     "register": "prove each torch library: schema, values, gradients",
     "export": "export each operator through both exporters, at every opset",

@@ -125,7 +125,7 @@ def _check_shapes(
         shown = "(" + ", ".join("?" if w is None else str(w) for w in wanted) + "," * (len(wanted) == 1) + ")"
         if output.ndim != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, output.shape, strict=True)):
             raise DataError(f"the reference gives {part.name!r} the shape {output.shape}; the shape rule, {rule}, "
-                            f"gives {shown}. Mend its `shape` in spec.py, or the reference")  # fmt: skip
+                            f"gives {shown}. Correct its `shape` in spec.py, or the reference")  # fmt: skip
         for axis, name in kernel_axes(spec, part):
             size, first = decided.setdefault(name, (output.shape[axis], part.name))
             if size != output.shape[axis]:

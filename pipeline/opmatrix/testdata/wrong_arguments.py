@@ -49,7 +49,7 @@ def of_input(part: Input, cases: Cases) -> Iterator[Finding]:
         tried = tried_with(part, having)
         those = " and ".join(filter(None, (", ".join(ignored[:-1]), ignored[-1])))
         yield Finding(
-            what=f"no case tells input {part.name!r} from {those}",
+            what=f"no case distinguishes input {part.name!r} from {those}",
             why=f": with {'any of them' if ignored[1:] else those} in "
             f"its place, the expected values of {names(tried)} change by no more than {limits(tried)}. "
             f"{remedy(part, 'Add a case in which its values count')}",
@@ -124,7 +124,7 @@ def of_attribute(attribute: Attribute, cases: Cases) -> Iterator[Finding]:
         except DataError:
             return
     yield Finding(
-        what=f"no case tells attribute {name!r} from the value {shown!r}",
+        what=f"no case distinguishes attribute {name!r} from the value {shown!r}",
         why=f": with it, the expected values of "
         f"{names(tried)} change by no more than {limits(tried)}. "
         f"{remedy(attribute, 'Add a case in which its value counts')}",

@@ -16,9 +16,9 @@ _ANSWER, _RAISED = b"\0answer\0", b"\0raised\0"
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a child ended: what it told last, its answer, or None if it ended before it returned one."""
+    """How a child ended: the last line that it sent, its answer, or None if it ended before it returned one."""
 
-    told: str
+    sent: str
     answer: bytes | None
     status: int
 
@@ -50,9 +50,9 @@ def call(function: Callable[[Callable[[str], None]], bytes], *, quiet: bool = Fa
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if raised:
         raise RuntimeError(f"in a child process:\n{raised.decode()}")
-    told, found, answer = content.partition(_ANSWER)
-    last = told.decode().splitlines()
-    return Ended(told=last[-1] if last else "", answer=answer if found and status == 0 else None, status=status)
+    sent, found, answer = content.partition(_ANSWER)
+    last = sent.decode().splitlines()
+    return Ended(sent=last[-1] if last else "", answer=answer if found and status == 0 else None, status=status)
 
 
 def _run(function: Callable[[Callable[[str], None]], bytes], writing: int, quiet: bool, seconds: int) -> None:

@@ -95,7 +95,7 @@ def _mistakes(table: Mapping[str, Any], asked: Any, known: Mapping[str, Operator
     for field in ("summary", "license"):
         value = table.get(field, "")
         if not isinstance(value, str) or "\n" in value:
-            yield f"{field}: found {value!r}, allowed: a text of one line"
+            yield f"{field}: found {value!r}, allowed: a string of one line"
     yield from _missing_files("license-files", table.get("license-files", []), root)
     third = table.get("third-party-licenses", {})
     if not isinstance(third, dict):

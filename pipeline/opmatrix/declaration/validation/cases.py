@@ -104,7 +104,7 @@ def _vectors(model: Model, case: Case, path: str) -> Iterator[Mistake]:
     for field in ("source", "licence"):
         if not getattr(case.expected, field).strip():
             yield Mistake(
-                f"{path}.expected.{field}", "found nothing, allowed: a text; others must know where it is from"
+                f"{path}.expected.{field}", "found nothing, allowed: a string; others must know where it is from"
             )
     parts = case.expected.path.split("/")
     if {"", ".", ".."}.intersection(parts) or "\\" in case.expected.path:
