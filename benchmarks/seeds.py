@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,8 @@ def run(root: Path, name: str, seeds: int, folder: Path) -> Found:
     parts = register_parts(layouts[0], operator, torch_minor())
     for seed, layout in enumerate(layouts):
         began = time.process_time()
-        draw_inputs.run(layout, operator, seed=f"{seed or ''}")  # seed 0 is what doit draws
+        with redirect_stderr(io.StringIO()):  # warnings of NumPy in a reference
+            draw_inputs.run(layout, operator, seed=f"{seed or ''}")  # seed 0 is what doit draws
         found.seconds.append(time.process_time() - began)
         found.yields.append(search_yield.measure(operator, drawn_cases.read_all(layout.drawn_inputs(name), name)))
         if "gradient" in parts:
@@ -98,7 +99,7 @@ def run(root: Path, name: str, seeds: int, folder: Path) -> Found:
 
 def _check(found: Found, seed: int, check: Callable[[], object]) -> None:
     try:
-        with redirect_stdout(io.StringIO()):
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             check()
     except OpmatrixError as error:
         found.faults.append(f"{found.operator}, seed {seed}: red: {error}")
