@@ -43,7 +43,7 @@ SLOW = {"deform_conv"}  # 5 CPU seconds
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in OPERATORS])
 def test_nearly_all_are_accepted(name: str, tmp_path: Path) -> None:
     found = record(project(tmp_path, name), name)
-    assert found["examples"] >= 200 and found["refused"] < 0.1 * found["examples"], found
+    assert found["examples"] >= 190 and found["refused"] < 0.1 * found["examples"], found
     assert found["new_shapes"] >= 30 and found["weak"] == [], found
 
 
