@@ -13,7 +13,8 @@ from tests.docs.page import Command, Write, parse
 from tests.docs.pages import ROOT
 from tests.support.projects import Project
 
-pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+# In one process, because later commands need what earlier ones built.
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.xdist_group("readme")]
 
 README = (ROOT / "README.md").read_text()
 
