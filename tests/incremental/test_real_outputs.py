@@ -30,6 +30,9 @@ UNLISTED = {
     "compile/*/*.o": "ninja's own: objects that no other step reads",
     "compile/*/stub/*.so": "ninja's own: a stub that the torch library is linked with",
     "debug/**/*": "a debug build by hand, for another test of this project",
+    "dist*": "what `doit dist` writes, for another test of this project",
+    "dist/**/*": "as above",
+    "linked/**/*": "as above",
     "compile_commands.json": "the commands of all operators for editors, which no step reads",
     "hypothesis/**/*": "hypothesis' database, which no step reads",
 }
