@@ -19,6 +19,7 @@ import pytest
 
 from opmatrix.project.settings import installed
 from opmatrix.version import minor
+from tests.support.quick_start import fill_in
 from tests.support.wheels import build_wheel
 
 ROOT = Path(__file__).parents[1]
@@ -120,8 +121,7 @@ def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(folder, python.with_name("opmatrix"), "new", "--project", "my_ops")
     project = folder / "my_ops"
     run(project, python, "-m", "doit", "new", *SCHEMA)
-    for path in (p for room in ("ops", "native") for p in (project / room).rglob("*.*")):
-        path.write_text(path.read_text().replace("FILL IN", "written"))  # a placeholder is not shipped
+    fill_in(project)
     assert "6 cells: 6 verified" in run(project, python, "-m", "doit")
     return project
 

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from tests.docs.page import Command, Write, parse
 from tests.docs.pages import ROOT
 from tests.support.projects import Project
+from tests.support.quick_start import fill_in
 
 # In one process, because later commands need what earlier ones built.
 pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.xdist_group("readme")]
@@ -38,15 +38,4 @@ def test_a_command_works(project: Project, command: str) -> None:
     done = subprocess.run([*known[program], *arguments], cwd=project.root, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     if arguments[:1] == ["new"]:
-        fill_in(project)
-
-
-def fill_in(project: Project) -> None:
-    """Fill in the placeholder as docs/quick-start.md does: otherwise the gates say that its cases cannot fail."""
-    for step in parse("quick-start.md", (ROOT / "docs/quick-start.md").read_text()).steps:
-        if isinstance(step, Write):
-            (project.root / step.path).write_text(step.text)
-        elif isinstance(step, Command) and step.text.endswith("/spec.py"):
-            subprocess.run(step.text, shell=True, cwd=project.root, check=True)
-    for path in project.root.glob("*/scale_shift/*"):
-        path.write_text(path.read_text().replace("FILL IN", "Filled in"))
+        fill_in(project.root)
