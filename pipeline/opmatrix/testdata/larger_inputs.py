@@ -21,7 +21,7 @@ from opmatrix.testdata.drawn_cases import reference_outputs
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.ruled_values import with_ends
 
-ENOUGH = 400_000  # elements of all inputs
+ENOUGH = 200_000  # elements of all inputs
 SLOW = 0.003  # seconds of the reference, after which nothing larger is tried
 _MOST = 2_000_000  # elements of all outputs
 _FACTOR = 4
