@@ -17,10 +17,11 @@ from opmatrix.declaration.torch_signature import attribute_values, dtype_of, dty
 from opmatrix.spec import Case, Model, Random, Tensor, given, shape_of
 from opmatrix.testdata import output_sizes
 from opmatrix.testdata.case_arrays import obeys
+from opmatrix.testdata.case_sizes import Place, places
 from opmatrix.testdata.declared_shapes import resized_shapes, template_of
 from opmatrix.testdata.draw_attributes import comparable
 from opmatrix.testdata.draw_frame import Frame, pick
-from opmatrix.testdata.draw_templates import Place, kept, layout_of, places, templates
+from opmatrix.testdata.draw_templates import kept, layout_of, templates
 from opmatrix.testdata.draw_values import tensor
 from opmatrix.testdata.strategies import named
 

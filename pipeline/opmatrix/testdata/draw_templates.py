@@ -4,21 +4,20 @@ occurs, and the values that they list. Sizes that the declaration computes follo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from hypothesis.strategies import DrawFn
 
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.size_rules import axes, once, size_attributes
+from opmatrix.declaration.size_rules import once
 from opmatrix.declaration.torch_signature import is_parameter
-from opmatrix.spec import Case, Input, MemoryLayout, Model, Nested, OpSpec, Tensor, Values, given, shape_of
+from opmatrix.spec import Case, Input, MemoryLayout, Model, Nested, Tensor, Values, given, shape_of
 from opmatrix.testdata.case_arrays import described, elements
-from opmatrix.testdata.declared_shapes import SIZES, most_of_inputs, template_of
+from opmatrix.testdata.case_sizes import places
+from opmatrix.testdata.declared_shapes import SIZES, most_of_inputs
 from opmatrix.testdata.draw_frame import Frame, pick
 
 Template = tuple[Model, Case]
-Place = tuple[str, int]  # an input and an axis, or the name of a size that is no whole axis, and -1
 
 # hypothesis shrinks towards the first. Where the declaration says all, each kind has shapes of its own.
 _KINDS = ("free", "resized", "template", "resized")
@@ -59,19 +58,6 @@ def _in_all_cases(operator: Operator) -> set[int]:
     return set.intersection(*found)
 
 
-def places(spec: OpSpec, model: Model, case: Case) -> Iterator[tuple[int, Place]]:
-    """Yield the sizes of a case that its declaration leaves open, each with the axes that it has."""
-    axes_of: set[str | int] = set()
-    for part in spec.inputs:
-        axes_of |= {dim for _, dim in axes(part)}
-        for tensor in given(case, part.name):
-            shape = shape_of(tensor)
-            yield from ((shape[axis], (part.name, axis)) for axis in open_axes(spec, part, len(shape)))
-    for name, size in template_of(spec, model, case).sizes.items():
-        if name not in axes_of:
-            yield size, (name, -1)
-
-
 def kept(frame: Frame, part: Input, shapes: Sequence[tuple[int, ...]]) -> list[Tensor] | None:
     """Return the tensors of an input whose values the case lists, of the drawn shapes, or None where they are drawn.
 
@@ -101,18 +87,6 @@ def layout_of(one: Tensor, shape: tuple[int, ...]) -> MemoryLayout:
 def _lists_values(operator: Operator, case: Case) -> bool:
     parts = (part for part in operator.spec.inputs if not is_parameter(part))
     return any(isinstance(t, Values) for part in parts for t in given(case, part.name))
-
-
-def open_axes(spec: OpSpec, part: Input, rank: int) -> Iterator[int]:
-    """Yield the axes whose size is no number and not computed in the declaration."""
-    dims: Sequence[Any] = part.dims or ()
-    attributes = size_attributes(spec)
-    before = dims.index("...") if "..." in dims else len(dims)
-    after = len(dims) - before
-    for axis in range(rank):
-        declared = dims[axis] if axis < before else dims[axis - rank] if axis - rank > -after else None
-        if declared is None or (isinstance(declared, str) and declared.isidentifier() and declared not in attributes):
-            yield axis
 
 
 def _resampled(values: Nested, shape: tuple[int, ...]) -> Nested:

@@ -15,8 +15,8 @@ from opmatrix.errors import DataError
 from opmatrix.spec import Case, Input, Model, OpSpec, given, shape_of
 from opmatrix.testdata import rule_check
 from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.case_sizes import places
 from opmatrix.testdata.declared_shapes import resized_shapes, template_of
-from opmatrix.testdata.draw_templates import places
 from opmatrix.testdata.drawn_cases import reference_outputs
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.ruled_values import with_ends
