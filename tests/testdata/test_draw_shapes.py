@@ -192,7 +192,7 @@ def test_no_output_is_large(tmp_path: Path) -> None:
 def test_large_numbers_in_sizes(dims: tuple[str | int, ...], tmp_path: Path) -> None:
     """A limit of 4096 elements left empty inputs alone, or none at all."""
     found = [shapes["x"][0] for shapes, _ in drawn(spec([float32("x", *dims)], shape=SameAs(input="x")), tmp_path)]
-    assert len(found) > 0.5 * DRAWS and sum(math.prod(shape) > 0 for shape in found) > 0.25 * len(found)
+    assert len(found) > 0.4 * DRAWS and sum(math.prod(shape) > 0 for shape in found) > 0.25 * len(found)
     assert len({*found}) > 1
 
 
