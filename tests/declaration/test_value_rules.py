@@ -17,21 +17,21 @@ OFFSETS = ValueRule(minimum=0, maximum="N", sorted="ascending", spans=True)
 # The rule, the input's type, and the mistake.
 MISTAKES = [
     ({}, "int64", "inputs[2].values: says nothing about the values; give it a limit, or leave it out"),
-    ({"maximum": 3}, "bool", "inputs[2].values.maximum: stands at 'bool' (bool), allowed: at numbers; of a bool only non_empty"),
+    ({"maximum": 3}, "bool", "inputs[2].values.maximum: is set for 'bool' (bool), allowed: for numbers; of a bool only non_empty"),
     ({"index_into": "N", "minimum": 0}, "int64", "found index_into and minimum, allowed: one of both"),
-    ({"minimum": 0}, "bool", "inputs[2].values.minimum: stands at 'bool' (bool), allowed: at numbers"),
-    ({"spans": True}, "bool", "inputs[2].values.spans: stands at 'bool' (bool), allowed: at numbers"),
-    ({"spans": True}, "int64", "inputs[2].values.spans: stands without sorted and minimum and maximum, allowed: with sorted=, minimum= and maximum=, which say where the values start and end"),
-    ({"spans": True, "sorted": "ascending", "index_into": "N"}, "int64", "values.spans: stands without minimum and maximum, allowed: with"),
-    ({"spans": True, "sorted": "ascending", "minimum": 0}, "int64", "values.spans: stands without maximum, allowed: with"),
-    ({"spans": True, "minimum": 0, "maximum": "N"}, "int64", "values.spans: stands without sorted, allowed: with"),
-    ({"unique": True, **KERNEL}, "bool", "inputs[2].values.unique: stands at 'bool' (bool), allowed: at numbers"),
+    ({"minimum": 0}, "bool", "inputs[2].values.minimum: is set for 'bool' (bool), allowed: for numbers"),
+    ({"spans": True}, "bool", "inputs[2].values.spans: is set for 'bool' (bool), allowed: for numbers"),
+    ({"spans": True}, "int64", "inputs[2].values.spans: is set without sorted and minimum and maximum, allowed: with sorted=, minimum= and maximum=, which say where the values start and end"),
+    ({"spans": True, "sorted": "ascending", "index_into": "N"}, "int64", "values.spans: is set without minimum and maximum, allowed: with"),
+    ({"spans": True, "sorted": "ascending", "minimum": 0}, "int64", "values.spans: is set without maximum, allowed: with"),
+    ({"spans": True, "minimum": 0, "maximum": "N"}, "int64", "values.spans: is set without sorted, allowed: with"),
+    ({"unique": True, **KERNEL}, "bool", "inputs[2].values.unique: is set for 'bool' (bool), allowed: for numbers"),
     ({"index_into": "N", "maximum": 3}, "int64", "found index_into and maximum, allowed: one of both; an index is from 0 to the size - 1"),
     ({"index_into": "N", "allowed": (0, 1)}, "int64", "found allowed and index_into, allowed: one of both"),
     ({"minimum": 1, "allowed": (0, 1)}, "int64", "found allowed and minimum, allowed: one of both"),
-    ({"negative": True, "minimum": 0}, "int64", "values.negative: stands without index_into"),
-    ({"negative": True, "index_into": "N"}, "I", "values.negative: stands at uint8, int32, allowed: at signed integers"),
-    ({"index_into": "N"}, "T", "values.index_into: stands at float32, float64, allowed: at integers"),
+    ({"negative": True, "minimum": 0}, "int64", "values.negative: is set without index_into"),
+    ({"negative": True, "index_into": "N"}, "I", "values.negative: is set for uint8, int32, allowed: for signed integers"),
+    ({"index_into": "N"}, "T", "values.index_into: is set for float32, float64, allowed: for integers"),
     ({"index_into": "P"}, "int64", "values.index_into: found 'P', allowed: sizes that required inputs have: N, C, M, K"),
     ({"index_into": "stride[1]"}, "int64", "values.index_into: found 'stride[1]', allowed: an element of an attribute of kind ints"),
     ({"index_into": -3}, "int64", "values.index_into: found -3, allowed: a size from 1 on, which has an index"),
@@ -49,7 +49,7 @@ MISTAKES = [
     ({"allowed": (0, 300)}, "I", "values.allowed: found 300, allowed: whole numbers from 0 to 255, for uint8"),
     ({"allowed": ()}, "int64", "values.allowed: found none, allowed: at least one value"),
     ({"allowed": (1, 1)}, "int64", "values.allowed: found (1, 1), allowed: each value once"),
-    ({"finite": True}, "I", "values.finite: stands at uint8, int32, which have only finite values; leave it out"),
+    ({"finite": True}, "I", "values.finite: is set for uint8, int32, which have only finite values; leave it out"),
     ({"unique": True}, "int64", "values.unique: takes a binding more than one pass over the data; allowed: with sorted=, or with checked_by=\"kernel\""),
 ]  # fmt: skip
 
@@ -67,13 +67,13 @@ def test_a_mistake_in_a_rule(fields: dict[str, object], type: str, expected: str
 @pytest.mark.parametrize(
     ("rule", "dims", "expected"),
     [
-        (ValueRule(sorted="ascending"), (), "values.sorted: stands at 'v', which has no axis; it is about neighbours along"),
-        (ValueRule(non_empty=True), ("M", 0), "values.non_empty: stands at 'v', whose dims ('M', 0) have a size of 0"),
+        (ValueRule(sorted="ascending"), (), "values.sorted: is set for 'v', which has no axis; it is about neighbours along"),
+        (ValueRule(non_empty=True), ("M", 0), "values.non_empty: is set for 'v', whose dims ('M', 0) have a size of 0"),
         (ValueRule(allowed=(0, 1), unique=True, sorted="ascending"), (5,), "values.unique: found 5 values along the last axis, and only 2"),
         (ValueRule(index_into=2, negative=True, unique=True, sorted="ascending"), (5,), "values.unique: found 5 values along the last axis, and only 4"),
         (ValueRule(index_into=2, negative=True, unique=True, sorted="ascending"), (4,), ""),
-        (OFFSETS, (), "values.sorted: stands at 'v', which has no axis"),
-        (OFFSETS, ("M", 0), "values.spans: stands at 'v', whose dims ('M', 0) have a last axis of size 0, so that no value is the first; leave one out"),
+        (OFFSETS, (), "values.sorted: is set for 'v', which has no axis"),
+        (OFFSETS, ("M", 0), "values.spans: is set for 'v', whose dims ('M', 0) have a last axis of size 0, so that no value is the first; leave one out"),
         (OFFSETS, (0, "M"), ""),
         (OFFSETS, ("M", 1), ""),  # where N is 0
         (replace(OFFSETS, maximum=4), (1,), "values.spans: found 0 and 4 as the ends of 'v', whose dims (1,) have one element along the last axis; allowed: equal ones"),
@@ -113,7 +113,7 @@ def test_nothing_checks_a_rule_without_a_kernel() -> None:
     (found,) = mistakes(ruled(ValueRule(minimum=0), runtime="contrib", torch=gelu))
     assert (
         found
-        == "inputs[2].values: stands at an operator without a kernel of its own, so that nothing checks it; leave it out"
+        == "inputs[2].values: is set for an operator without a kernel of its own, so that nothing checks it; leave it out"
     )
 
 

@@ -82,7 +82,7 @@ def size_attributes(spec: OpSpec) -> Mapping[str, Attribute]:
 
 
 def is_named(spec: OpSpec, dim: str | int) -> bool:
-    """Return whether a size of an input is a name that stands for this size, and no number, expression or attribute."""
+    """Return whether a size of an input is a name of its own, not a constant, an expression or an attribute."""
     return isinstance(dim, str) and dim.isidentifier() and dim not in size_attributes(spec)
 
 

@@ -106,7 +106,7 @@ def translation(
             for name, default in zip(names, defaults, strict=True)
         ]
     )
-    run.__signature__ = signature  # type: ignore[attr-defined]  # a function has attributes
+    run.__signature__ = signature  # type: ignore[attr-defined]  # mypy knows no __signature__ of functions
     run.__annotations__ = annotations
     run.__name__ = lowered.spec.name
     return run

@@ -68,7 +68,7 @@ class LegacyGraph(Emitter):
         return self._context.op("Constant", value_t=tensor)
 
     def dtype(self, value: Value) -> DType:
-        return str(value.type().dtype()).removeprefix("torch.")  # type: ignore[return-value]  # a DType
+        return str(value.type().dtype()).removeprefix("torch.")  # type: ignore[return-value]  # torch names its dtypes as DType does
 
     def rank(self, value: Value) -> int:
         return int(value.type().dim())

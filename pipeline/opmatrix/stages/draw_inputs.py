@@ -64,7 +64,7 @@ class _Drawing:
         return [one for model in models if (one := self.evaluate(model))]
 
     def _examples(self) -> int:
-        """Return how many inputs to draw: fewer where the numbers in dims make each large."""
+        """Return how many inputs to draw: fewer where constant sizes make each large."""
         return max(FEWEST, min(hypothesis_draw.EXAMPLES, DRAWN_ELEMENTS // most_of_inputs(self._operator.spec)))
 
     def evaluate(self, model: Model) -> DrawnCase | None:

@@ -35,7 +35,7 @@ LARGEST = 2**20  # elements that they may need
 
 
 def least_elements(dims: Sequence[str | int] | None) -> int:
-    """Return how many elements the numbers in declared sizes need where each name is 1: 64 of (64, "C")."""
+    """Return how many elements declared sizes have where each name is 1: 64 for (64, "C")."""
     sizes = (evaluate(parse(dim), lambda term: 1) for dim in dims or () if dim != FURTHER)
     return math.prod(max(1, size) for size in sizes if isinstance(size, int))
 

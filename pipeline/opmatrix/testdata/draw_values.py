@@ -37,7 +37,7 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
         return equal
     scales = _FLOAT_SCALES.get(dtype, ((20.0, 3.0),) if dtype.startswith("uint") else ((0.0, 3.0), (0.0, 20.0)))
     mean, deviation = pick(draw, scales)
-    # A NaN hides what a kernel does with the numbers around it.
+    # A NaN hides how exact a kernel is for the values around it.
     count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape)))) if pick(draw, (False, True)) else 0
     specials = {draw(strategies.integers(0, math.prod(shape) - 1)): pick(draw, _specials(dtype)) for _ in range(count)}
     layout = pick(draw, LAYOUTS)

@@ -24,13 +24,13 @@ def value_rules(spec: OpSpec) -> Iterator[Mistake]:
         if any(dtype not in DTYPES for dtype in dtypes):
             continue  # an unknown type is a mistake of its own
         if not has_kernel(spec):
-            yield Mistake(path, "stands at an operator without a kernel of its own, so that nothing checks it; "
+            yield Mistake(path, "is set for an operator without a kernel of its own, so that nothing checks it; "
                           "leave it out")  # fmt: skip
         if rule == ValueRule(checked_by=rule.checked_by):
             yield Mistake(path, "says nothing about the values; give it a limit, or leave it out")
         if {"bool", "string"} & {*dtypes}:
             if used := [f for f in (*_LIMITS, "index_into", "allowed", "finite", *_ROWS) if _has(rule, f)]:
-                yield Mistake(f"{path}.{used[0]}", f"stands at {part.type!r} ({', '.join(dtypes)}), allowed: at "
+                yield Mistake(f"{path}.{used[0]}", f"is set for {part.type!r} ({', '.join(dtypes)}), allowed: for "
                               "numbers; of a bool only non_empty")  # fmt: skip
             continue
         yield from _choice(rule, path)
@@ -55,7 +55,7 @@ def _choice(rule: ValueRule, path: str) -> Iterator[Mistake]:
     if rule.allowed is not None and (given := [*(["index_into"] if rule.index_into is not None else []), *limited]):
         yield Mistake(path, f"found allowed and {' and '.join(given)}, allowed: one of both")
     if rule.negative and rule.index_into is None:
-        yield Mistake(f"{path}.negative", "stands without index_into, whose indices it would count from the end too; "
+        yield Mistake(f"{path}.negative", "is set without index_into, whose indices it would count from the end too; "
                       "write a minimum")  # fmt: skip
 
 
@@ -63,12 +63,12 @@ def _numbers(rule: ValueRule, dtypes: Sequence[str], path: str) -> Iterator[Mist
     """Yield numbers that an input's dtypes cannot represent, and limits that leave no value."""
     whole = [d for d in dtypes if d not in FLOATS]
     if rule.finite and len(whole) == len(dtypes):
-        yield Mistake(f"{path}.finite", f"stands at {', '.join(whole)}, which have only finite values; leave it out")
+        yield Mistake(f"{path}.finite", f"is set for {', '.join(whole)}, which have only finite values; leave it out")
     if rule.index_into is not None and len(whole) < len(dtypes):
         floats = ", ".join(d for d in dtypes if d in FLOATS)
-        yield Mistake(f"{path}.index_into", f"stands at {floats}, allowed: at integers")
+        yield Mistake(f"{path}.index_into", f"is set for {floats}, allowed: for integers")
     if rule.negative and any(d.startswith("uint") for d in dtypes):
-        yield Mistake(f"{path}.negative", f"stands at {', '.join(dtypes)}, allowed: at signed integers")
+        yield Mistake(f"{path}.negative", f"is set for {', '.join(dtypes)}, allowed: for signed integers")
     if rule.allowed == ():
         yield Mistake(f"{path}.allowed", "found none, allowed: at least one value")
     elif rule.allowed and len({*rule.allowed}) < len(rule.allowed):
@@ -129,12 +129,12 @@ def _ends(part: Input, rule: ValueRule, path: str) -> Iterator[Mistake]:
     if not rule.spans:
         return
     if lacks := [field for field in ("sorted", *_LIMITS) if not _has(rule, field)]:
-        yield Mistake(f"{path}.spans", f"stands without {' and '.join(lacks)}, allowed: with sorted=, minimum= and "
+        yield Mistake(f"{path}.spans", f"is set without {' and '.join(lacks)}, allowed: with sorted=, minimum= and "
                       "maximum=, which say where the values start and end")  # fmt: skip
         return
     last = part.dims[-1] if part.dims else None
     if last == 0:
-        yield Mistake(f"{path}.spans", f"stands at {part.name!r}, whose dims {part.dims} have a last axis of size 0, "
+        yield Mistake(f"{path}.spans", f"is set for {part.name!r}, whose dims {part.dims} have a last axis of size 0, "
                       "so that no value is the first; leave one out")  # fmt: skip
     numbers = [limit for limit in (rule.minimum, rule.maximum) if not isinstance(limit, str)]
     if last == 1 and len({*numbers}) == 2:
@@ -146,11 +146,11 @@ def _elements(part: Input, rule: ValueRule, path: str) -> Iterator[Mistake]:
     """Yield rules that no tensor of the declared shape obeys, or to which its shape gives nothing."""
     if part.dims == () and (rule.sorted or rule.unique):
         field = "sorted" if rule.sorted else "unique"
-        yield Mistake(f"{path}.{field}", f"stands at {part.name!r}, which has no axis; it is about neighbours along "
+        yield Mistake(f"{path}.{field}", f"is set for {part.name!r}, which has no axis; it is about neighbours along "
                       "the last axis. Leave it out, or declare an axis in dims")  # fmt: skip
     if rule.non_empty and 0 in (part.dims or ()):
         yield Mistake(
-            f"{path}.non_empty", f"stands at {part.name!r}, whose dims {part.dims} have a size of 0; leave one out"
+            f"{path}.non_empty", f"is set for {part.name!r}, whose dims {part.dims} have a size of 0; leave one out"
         )
     count = rule.index_into if isinstance(rule.index_into, int) else len(rule.allowed) if rule.allowed else None
     last = part.dims[-1] if part.dims else None
