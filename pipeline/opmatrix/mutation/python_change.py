@@ -29,7 +29,7 @@ class Source:
         return {keyword.value for call in calls for keyword in call.keywords}
 
     def is_option(self, node: ast.expr) -> bool:
-        """Return whether a node is the value of an argument by name, such as ``keepdims_i=1``, of which 2 may mean 1."""
+        """Return whether a node is the value of an argument by name, as in ``keepdims_i=1``, where 2 may mean 1."""
         return node in self._options
 
     @cached_property
@@ -69,7 +69,8 @@ class Source:
         return Change(kind=kind, start=at, end=at + len(old.encode()), after=new)
 
     def context(self, statement: ast.stmt | ast.expr, change: Change) -> str:
-        """Return a statement, or a whole expression, in one line, without the statements in it, with ``«»`` around the changed place."""
+        """Return a statement or an expression in one line, with ``«»`` around the changed place, and without other
+        statements."""
         start, end = self.span(statement)
         if body := getattr(statement, "body", None):
             end = max(self.span(body[0])[0], change.end) if not isinstance(body, ast.expr) else end

@@ -19,7 +19,7 @@ def shape(source: Source, node: ast.AST) -> Iterator[Change]:
 
 
 def _rule(source: Source, rule: ast.Call) -> Iterator[Change]:
-    names = _inputs(source)
+    shapes = _inputs(source)
     for keyword in rule.keywords:
         value = keyword.value
         if keyword.arg == "dims" and isinstance(value, ast.Tuple):
@@ -31,7 +31,8 @@ def _rule(source: Source, rule: ast.Call) -> Iterator[Change]:
         elif keyword.arg == "replace" and isinstance(value, ast.Dict):
             yield from _sizes(source, [part for part in value.values if source.of(part) != "None"])
         elif keyword.arg == "input" and isinstance(value, ast.Constant):
-            yield from (source.replaced("shape", value, f'"{name}"') for name in names if name != value.value)
+            others = [name for name, shape in shapes.items() if shape != shapes.get(str(value.value))]
+            yield from (source.replaced("shape", value, f'"{name}"') for name in others)
 
 
 def _sizes(source: Source, sizes: list[ast.expr]) -> Iterator[Change]:
@@ -42,12 +43,15 @@ def _sizes(source: Source, sizes: list[ast.expr]) -> Iterator[Change]:
             yield source.replaced("shape", size, f'"{size.value} + 1"')
 
 
-def _inputs(source: Source) -> list[str]:
-    """Return the names of the required inputs of the declaration."""
-    calls = [n for n in ast.walk(source.tree) if isinstance(n, ast.Call) and source.of(n.func) == "Input"]
-    given = [{k.arg: k.value for k in call.keywords} for call in calls]
-    required = [g for g in given if not {"optional", "variadic"} & g.keys() and isinstance(g.get("name"), ast.Constant)]
-    return [str(name.value) for g in required if isinstance(name := g["name"], ast.Constant)]
+def _inputs(source: Source) -> dict[str, str]:
+    """Return the required inputs of the declaration, each with the first input that has its shape."""
+    found: dict[str, str] = {}
+    for call in ast.walk(source.tree):
+        if isinstance(call, ast.Call) and source.of(call.func) == "Input":
+            given = {k.arg: k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)}
+            if not {"optional", "variadic"} & given.keys() and isinstance(name := given.get("name"), str):
+                found[name] = found.get(str(given.get("same_as")), name)
+    return found
 
 
 def _tuple(parts: list[str]) -> str:
