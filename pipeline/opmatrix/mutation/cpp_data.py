@@ -163,9 +163,11 @@ def state(kernel: Kernel, node: Node) -> Iterator[Change]:
     text = kernel.text(node)
     if node.type != "declaration" or not block or re.match(r"static\b|constexpr\b", text):
         return
-    kinds = {n.type for n in walk(node)}
-    by_name = any(_is_reference(part) for part in node.children_by_field_name("declarator"))
-    literal = text.startswith("const ") and not kinds & {"identifier", "call_expression", "subscript_expression"}
+    parts = node.children_by_field_name("declarator")
+    values = [part.child_by_field_name("value") for part in parts]
+    kinds = {n.type for value in values if value is not None for n in walk(value)}
+    by_name = any(_is_reference(part) for part in parts)
+    literal = text.startswith("const ") and "identifier" not in kinds
     if not literal and not by_name and "lambda_expression" not in kinds:
         yield Change(kind="state", start=node.start_byte, end=node.start_byte, after="static ")
 

@@ -47,21 +47,20 @@ def kernel_mutants(
     """
     code = parse(source)
     kernel = Kernel(code, Types(code), defaults, shapes)
-    found = []
-    for node in walk(code.root):
-        for mutate in KINDS.values():
-            found += [
-                Mutant(
-                    path=path,
-                    kind=change.kind,
-                    function=function_name(node),
-                    line=code.data[: change.start].count(b"\n") + 1,
-                    start=change.start,
-                    end=change.end,
-                    before=code.data[change.start : change.end].decode(),
-                    after=change.after,
-                    context=context(code, change.start, change.end),
-                )
-                for change in mutate(kernel, node)
-            ]
-    return numbered(found)
+    nodes = [*walk(code.root)]
+    return numbered(
+        Mutant(
+            path=path,
+            kind=change.kind,
+            function=function_name(node),
+            line=code.data[: change.start].count(b"\n") + 1,
+            start=change.start,
+            end=change.end,
+            before=code.data[change.start : change.end].decode(),
+            after=change.after,
+            context=context(code, change.start, change.end),
+        )
+        for mutate in KINDS.values()
+        for node in nodes
+        for change in mutate(kernel, node)
+    )
