@@ -50,6 +50,11 @@ def changes(source: str, kind: str, **defaults: str) -> list[str]:
         ("comparison", CLAMP % "c = a < b ? a : b;", ["< -> >"]),
         ("comparison", CLAMP % "if (a > b) b = a;", ["> -> <"]),
         ("comparison", CLAMP % "c = a < 0 ? -a : a;", ["< -> >"]),
+        # No value meets a limit of the arithmetic exactly.
+        ("comparison", "void f(double a) { constexpr double kLarge = 1e300; g(a < kLarge); g(a > -kLarge); "
+                       "g(a >= 1e-280F); }",
+         ["< -> >", "> -> <", ">= -> <="]),
+        ("comparison", CLAMP % "g(limit < 0.5, limit >= 2);", ["< -> <=", "< -> >", ">= -> <=", ">= -> >"]),
         # The tail does what a loop over vectors leaves.
         ("comparison", VECTORS, ["< -> <="]),
         ("arithmetic", CLAMP % "y = a + b * c % d;", ["+ -> -", "* -> /", "% -> *"]),
@@ -58,6 +63,9 @@ def changes(source: str, kind: str, **defaults: str) -> list[str]:
         ("arithmetic", THREADS, []),
         ("condition", CLAMP % "if (a && b) g();",
          ["a && b -> a", "a && b -> b", "a && b -> false", "a && b -> true", "&& -> ||"]),
+        # Of a chain, each operand is left out once.
+        ("condition", CLAMP % "ok = a || b || c;",
+         ["a || b -> a", "a || b -> b", "a || b || c -> a || b", "|| -> &&", "|| -> &&"]),
         ("condition", CLAMP % "y = both ? a : b; while (more()) g();",
          ["both -> false", "both -> true", "more() -> false"]),
         ("condition", VECTORS, []),
