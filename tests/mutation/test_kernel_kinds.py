@@ -98,6 +98,8 @@ def changes(source: str, kind: str, **defaults: str) -> list[str]:
         ("further", CLAMP % "y.data[i] = x.data[i] + x.data[0]; g(x.data + i, n);",
          ["i -> (i) + 1", "0 -> 1", "x.data + i -> x.data + i + 1"]),
         ("ignored", CLAMP % "y.data[i] = x.data[i];", ["x.data[i] -> (decltype(x.data[i] + 0)){}"]),
+        ("result", CLAMP % "y.data[i + 1] = 2 * limit; *to++ = 1; sum = 2; g(*to);",
+         ["2 * limit -> x.data[i + 1]", "2 * limit -> {}", "1 -> {}"]),
         ("size", CLAMP % "n = x.size(0) * x.size(2) + list.size(1);", ["0 -> 1", "2 -> 1"]),
         ("size", CLAMP % "n = x.numel();", ["x -> y"]),
         ("swapped", CLAMP % "double a = 1, b = 2; std::int64_t n = 3; g(a, b, n); h({b, a});",

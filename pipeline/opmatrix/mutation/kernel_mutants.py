@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from opmatrix.mutation import cpp_data, cpp_expressions, cpp_loops
+from opmatrix.mutation import cpp_data, cpp_expressions, cpp_loops, cpp_values
 from opmatrix.mutation.cpp_change import Kernel, Operator
 from opmatrix.mutation.cpp_types import Types
 from opmatrix.mutation.mutant import Mutant, numbered
@@ -22,8 +22,9 @@ KINDS: Mapping[str, Operator] = {
     "size": cpp_data.size,
     "swapped": cpp_data.swapped,
     "attribute": cpp_data.attribute,
-    "narrow": cpp_data.narrow,
-    "state": cpp_data.state,
+    "result": cpp_values.result,
+    "narrow": cpp_values.narrow,
+    "state": cpp_values.state,
     "comparison": cpp_expressions.comparison,
     "arithmetic": cpp_expressions.arithmetic,
     "condition": cpp_expressions.condition,
