@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from opmatrix.declaration.load import load_operator
 from opmatrix.mutation import kernel_mutants, marks, python_mutants
 from opmatrix.mutation.cpp_loops import LANES, LARGE
+from opmatrix.mutation.mutant import Mutant
 from opmatrix.mutation.operator_mutants import operator_mutants
 from opmatrix.project.paths import Paths
 
@@ -48,6 +50,11 @@ def test_numbers_are_those_of_the_code() -> None:
 FAULTS = rows("The faults of hollow proofs")
 
 
+@functools.cache
+def mutants_of(root: Path, name: str) -> list[Mutant]:
+    return operator_mutants(Paths(root), load_operator(Paths(root), name).spec)
+
+
 def problem(row: list[str]) -> str:
     """Return what is wrong with a row of the table of faults, or ""."""
     pytest.importorskip("tree_sitter_cpp", reason="needs the extra mutate")
@@ -55,7 +62,7 @@ def problem(row: list[str]) -> str:
     root = next((root for root in PROJECTS if Paths(root).spec(name).is_file()), None)
     if root is None:
         return f"no operator {name}"
-    found = operator_mutants(Paths(root), load_operator(Paths(root), name).spec)
+    found = mutants_of(root, name)
     place, _, after = mutant.partition(" -> ")
     fits = [m for m in found if m.kind == kind and place in m.context and m.after.startswith(after)]
     return "" if fits else f"no {kind} mutant of {name}: {mutant}"
