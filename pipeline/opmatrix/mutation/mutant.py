@@ -9,9 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from opmatrix.errors import OpmatrixError
 
+Part = Literal["kernel", "lowering", "torch_op", "shape"]
 _KEY = 12  # hexadecimal digits
 
 
@@ -41,6 +43,8 @@ class Mutant:
     after: str
     context: str
     """The statement that contains it, in one line without comments, with ``«»`` around the changed place."""
+    part: Part = "kernel"
+    """What it is of, which decides the gates that could find it."""
     occurrence: int = 0
     """The number of mutants before it in the file that are equal in all of `identity`; `numbered` sets it."""
 
