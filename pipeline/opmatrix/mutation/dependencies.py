@@ -69,6 +69,11 @@ class Dependencies:
         names = ("gates", "declaration", "cases", "reference")
         return _digest([], "".join(self._shared[name] for name in names))
 
+    @property
+    def races_key(self) -> str:
+        """The digest of all that the program for ThreadSanitizer depends on besides the kernel."""
+        return _digest([], "".join(self._shared[name] for name in ("compiler", "drawn")) + self.drawn_key)
+
     @cached_property
     def _shared(self) -> Mapping[str, str]:
         paths, name = self.paths, self.operator.name

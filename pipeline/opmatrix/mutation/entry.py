@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Sequence
+from pathlib import Path
 
+from opmatrix.declaration.load import load_operator
 from opmatrix.engine.step_process import find_entry
+from opmatrix.errors import OpmatrixError, print_error
+from opmatrix.project.paths import Paths
 
 STAGE = "opmatrix.cli:main"
 
@@ -28,3 +32,17 @@ def main(arguments: Sequence[str]) -> int:
     os.chdir(root)
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 1))
     return find_entry(name)(words)
+
+
+def races(arguments: Sequence[str]) -> int:
+    """Run the stage `races` on a mutant. Arguments: the operator, and the stamp of all but its kernel."""
+    from opmatrix.stages import races as stage  # here, because it imports NumPy, which few children need
+
+    name, stamp = arguments
+    paths = Paths(Path.cwd())
+    try:
+        stage.run(paths, load_operator(paths, name), stamp=stamp)
+    except OpmatrixError as error:
+        print_error(error)
+        return error.exit_code
+    return 0

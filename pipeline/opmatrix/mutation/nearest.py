@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opmatrix.declaration.torch_signature import has_torch_library
@@ -25,11 +24,11 @@ OUTPUTS = "opmatrix.mutation.outputs"
 
 def describe(campaign: Campaign, bench: Bench, survivors: Sequence[Mutant]) -> None:
     """Add to the results of survivors of a kernel with a torch library what is known of them."""
-    compiled = [m for m in survivors if campaign.sources[m.path].compiled]
+    compiled = [m for m in survivors if m.part == "kernel"]
     if not compiled or not has_torch_library(campaign.operator.spec):
         return
     search = _Search(campaign, bench)
-    search.prepare(compiled[0].path)
+    search.prepare(compiled[0])
     for mutant in compiled:
         campaign.describe(mutant, search.known_of(mutant))
 
@@ -44,10 +43,9 @@ class _Search:
         self._outputs = bench.shadow.root / "outputs.npz"
         self._seeds: list[str] = []
 
-    def prepare(self, path: str) -> None:
+    def prepare(self, mutant: Mutant) -> None:
         """Compute the outputs of the kernel as it is, and draw the inputs of all seeds on which it is right."""
-        source = self._campaign.sources[path]
-        self._bench.compiled(source.target, source.text, self._campaign.objects)
+        self._compile(mutant, self._campaign.text(mutant))
         self._gate(f"{OUTPUTS}:main", self._name, str(self._outputs))
         for seed in SEEDS:
             self._draw(seed)
@@ -58,8 +56,8 @@ class _Search:
 
     def known_of(self, mutant: Mutant) -> dict[str, Any]:
         """Return what the nearest case did, and the case that the search found."""
-        source, shadow = self._campaign.sources[mutant.path], self._bench.shadow
-        self._bench.compiled(source.target, mutant.applied(source.text), self._campaign.objects)
+        shadow = self._bench.shadow
+        self._compile(mutant, mutant.applied(self._campaign.text(mutant)))
         into = shadow.root / "nearest.json"
         into.unlink(missing_ok=True)
         known: dict[str, Any] = {}
@@ -73,12 +71,15 @@ class _Search:
         shadow.make()
         return known | {"searched": len(self._seeds) * 200}
 
+    def _compile(self, mutant: Mutant, text: str) -> None:
+        self._bench.compiled(self._campaign.target(mutant), text, self._campaign.objects(mutant))
+
     def _draw(self, seed: str) -> None:
-        """Let the shadow have the drawn inputs of a seed, from an earlier run if nothing that they depend on changed."""
+        """Give the shadow the drawn inputs of a seed, from an earlier run if nothing that they depend on changed."""
         shadow, depends = self._bench.shadow, self._campaign.dependencies
         key = depends.drawn_key
         kept = self._folder / f"{key}{seed.replace(' ', '-')}.cases"
-        target = shadow.own_file("draw", Path(self._name) / "drawn.cases")
+        target = shadow.own_file("draw", shadow.paths.drawn_inputs(self._name).name)
         if kept.is_file():
             shutil.copyfile(kept, target)
             return

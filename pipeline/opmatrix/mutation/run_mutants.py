@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import PurePosixPath
 from queue import SimpleQueue
 from typing import Any
 
@@ -22,41 +22,33 @@ from opmatrix.mutation.dependencies import Dependencies
 from opmatrix.mutation.gates import Gate
 from opmatrix.mutation.mutant import Mutant
 from opmatrix.mutation.result import Result
-from opmatrix.mutation.shadow import Shadow
+from opmatrix.mutation.shadow import COMPILED, Shadow
 from opmatrix.mutation.tryout import EQUAL, Bench, Limits
 from opmatrix.project.paths import Paths
 from opmatrix.stages import sanitize
 
+INLINE_KERNEL = "kernel.h"  # what codegen writes of a kernel in spec.py
 ENTRY = "opmatrix.mutation.entry:main"
-_CPP = (".h", ".cc")
+# The folders of build/ that the gates of a mutant write, by what the mutant is of.
+_OWN: Mapping[str, Sequence[str]] = {
+    "kernel": COMPILED,
+    "lowering": ("export",),
+    "torch_op": ("export",),
+    "shape": ("generated", "compile", "data", "draw", "export"),
+}
 
 
 class OriginalError(OpmatrixError):
     """The operator as it is does not pass its own gates, or what is built is of another version of it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """A file that mutants change: `path` in the project, `target` in a shadow, and its text."""
-
-    path: str
-    target: str
-    text: str
-
-    @property
-    def compiled(self) -> bool:
-        return Path(self.target).suffix in _CPP
-
-
 @dataclass(kw_only=True)
 class Campaign:
-    """The trial of an operator's mutants, in `jobs` shadows at a time. `said` gets each mutant that was tried with its
-    result."""
+    """The trial of an operator's mutants, `jobs` at a time. `said` gets each mutant that was tried with its result."""
 
     paths: Paths
     operator: Operator
     cells: Sequence[Cell]
-    sources: Mapping[str, Source]
     dependencies: Dependencies
     jobs: int
     lock: int
@@ -77,73 +69,96 @@ class Campaign:
             result.write(path, self._results)
         return {mutant.key: self._results[mutant.key] for mutant in mutants}
 
-    def _is_known(self, mutant: Mutant) -> bool:
-        known = self._results.get(mutant.key)
-        return known is not None and self.dependencies.hold(known, self._mutated(mutant))
+    def text(self, mutant: Mutant) -> str:
+        """Return the text that a mutant changes: a file, or a kernel in spec.py."""
+        kernel = self.operator.spec.kernel
+        if mutant.part == "kernel" and kernel is not None:
+            return kernel
+        return (self.paths.root / mutant.path).read_text()
 
-    def _mutated(self, mutant: Mutant) -> str:
-        return mutant.applied(self.sources[mutant.path].text)
+    def target(self, mutant: Mutant) -> str:
+        """Return the file of a shadow that has the changed text."""
+        if mutant.part == "kernel" and self.operator.spec.kernel is not None:
+            return (self.paths.generated(self.operator.name) / INLINE_KERNEL).relative_to(self.paths.root).as_posix()
+        return mutant.path
 
-    def _try(self, mutants: Sequence[Mutant]) -> None:
-        shadows = [self._shadow(number) for number in range(max(1, min(self.jobs, len(mutants))))]
-        with ExitStack() as stack:
-            pool = stack.enter_context(closing(Pool(self.paths, entry=ENTRY, lock=self.lock)))
-            pool.prepare()  # forks this process, so before threads start
-            watched = Pool(shadows[0].paths, entry=ENTRY, lock=self.lock, variables=sanitize.variables())
-            stack.enter_context(closing(watched))
-            limits = Limits(megabytes=self.megabytes)
-            benches = [Bench(shadow=shadow, pool=pool, watched=watched, limits=limits) for shadow in shadows]
-            for source in self._of(mutants):
-                self._check_original(benches[0], source, self._first(source))
-            left = self._each(benches, mutants, self._first, last=False)
-            for source in self._of(left):
-                self._check_original(benches[0], source, self._further(source))
-            left = self._each(benches, left, self._further, last=True)
-            nearest.describe(self, benches[0], left)
-
-    def _first(self, source: Source) -> list[Gate]:
-        if source.compiled:
-            return gates.kernel_gates(self.operator, self.cells)
-        return [*gates.python_gates(self.paths, self.operator, Path(source.path).name, self.cells)]
-
-    def _further(self, source: Source) -> list[Gate]:
-        return [*gates.survivor_gates(self.operator, self.cells)] if source.compiled else []
-
-    def _check_original(self, bench: Bench, source: Source, asked: Sequence[Gate]) -> None:
-        """Let gates try the file as it is: a gate that finds something in it would find each mutant. Its CPU seconds
-        are the measure of the limits."""
-        name = self.operator.name
-        if bench.compiled(source.target, source.text, self.objects if source.compiled else {}) not in ("", EQUAL):
-            raise OriginalError(f"build/compile/{name} is not what {source.path} compiles to. Run: doit {name}")
-        for gate in asked:
-            if not (tried := bench.tried(gate, measure=True)).passed:
-                raise OriginalError(
-                    f"{name} as it is does not pass {' '.join(gate.words)}: {tried.why}. Run: doit {name}"
-                )
-        if not source.compiled:
-            bench.shadow.restore(source.target)
+    def objects(self, mutant: Mutant) -> Mapping[str, str]:
+        """Return the digests of the objects that the build has compiled; {} for a mutant that is not compiled."""
+        return self._objects if mutant.part == "kernel" else {}
 
     @cached_property
-    def objects(self) -> dict[str, str]:
-        """The digests of the objects that the build has compiled."""
+    def _objects(self) -> Mapping[str, str]:
         folder = self.paths.compile_folder(self.operator.name)
         return digests_by_path(sorted(folder.glob("*.o")), folder)
 
-    def _of(self, mutants: Iterable[Mutant]) -> list[Source]:
-        return [self.sources[path] for path in dict.fromkeys(mutant.path for mutant in mutants)]
+    def _is_known(self, mutant: Mutant) -> bool:
+        known = self._results.get(mutant.key)
+        return known is not None and self.dependencies.hold(known, mutant.applied(self.text(mutant)))
 
-    def _shadow(self, number: int) -> Shadow:
-        own = ("export",) if any(not source.compiled for source in self.sources.values()) else ()
-        root = self.paths.mutation(self.operator.name) / f"shadow{number}"
-        shadow = Shadow(real=self.paths, root=root, name=self.operator.name, uses=self.operator.spec.uses, own=own)
-        shadow.make()
+    def _try(self, mutants: Sequence[Mutant]) -> None:
+        name = self.operator.name
+        watched_root = Paths(self.paths.mutation(name) / "shadow-kernel-0")
+        with ExitStack() as stack:
+            pool = stack.enter_context(closing(Pool(self.paths, entry=ENTRY, lock=self.lock)))
+            pool.prepare()  # forks this process, so before threads start
+            variables = sanitize.variables() if any(m.part == "kernel" for m in mutants) else {}
+            watched = Pool(watched_root, entry=ENTRY, lock=self.lock, variables=variables)
+            stack.enter_context(closing(watched))
+            for part in dict.fromkeys(mutant.part for mutant in mutants):
+                tried = [mutant for mutant in mutants if mutant.part == part]
+                limits = Limits(megabytes=self.megabytes)
+                shadows = [self._shadow(part, number) for number in range(max(1, min(self.jobs, len(tried))))]
+                self._try_part(
+                    [Bench(shadow=shadow, pool=pool, watched=watched, limits=limits) for shadow in shadows], tried
+                )
+
+    def _shadow(self, part: str, number: int) -> Shadow:
+        root = self.paths.mutation(self.operator.name) / f"shadow-{part}-{number}"
+        uses = self.operator.spec.uses
+        shadow = Shadow(real=self.paths, root=root, name=self.operator.name, own=_OWN[part], uses=uses)
+        if part == "kernel":
+            shadow.make()
+        else:
+            shadow.make_anew()
         return shadow
+
+    def _try_part(self, benches: Sequence[Bench], mutants: Sequence[Mutant]) -> None:
+        """Try mutants of one part: a survivor has passed the first gates, and then the further ones."""
+        self._check_original(benches[0], mutants[0], self._first(mutants[0]))
+        left = self._each(benches, mutants, self._first, last=False)
+        if left:
+            self._check_original(benches[0], left[0], self._further(left[0]))
+            left = self._each(benches, left, self._further, last=True)
+        if left:
+            nearest.describe(self, benches[0], left)
+
+    def _first(self, mutant: Mutant) -> list[Gate]:
+        if mutant.part == "kernel":
+            return gates.kernel_gates(self.operator, self.cells)
+        file = PurePosixPath(mutant.path).name
+        return [*gates.python_gates(self.paths, self.operator, file, gates.first_cells(self.cells))]
+
+    def _further(self, mutant: Mutant) -> list[Gate]:
+        if mutant.part == "kernel":
+            return [*gates.survivor_gates(self.operator, self.cells, stamp=self.dependencies.races_key)]
+        return [*gates.further_python_gates(self.operator, PurePosixPath(mutant.path).name, self.cells)]
+
+    def _check_original(self, bench: Bench, mutant: Mutant, asked: Sequence[Gate]) -> None:
+        """Let gates try the file of a mutant as it is: a gate that finds something there would find each mutant. Its
+        CPU seconds are the measure of the limits."""
+        name = self.operator.name
+        if bench.compiled(self.target(mutant), self.text(mutant), self.objects(mutant)) not in ("", EQUAL):
+            raise OriginalError(f"build/compile/{name} is not what {mutant.path} compiles to. Run: doit {name}")
+        for gate in asked:
+            if not (tried := bench.tried(gate, measure=True)).passed:
+                words = " ".join(gate.words)
+                raise OriginalError(f"{name} as it is does not pass {words}: {tried.why}. Run: doit {name}")
 
     def _each(
         self,
         benches: Sequence[Bench],
         mutants: Sequence[Mutant],
-        asked: Callable[[Source], Sequence[Gate]],
+        asked: Callable[[Mutant], Sequence[Gate]],
         *,
         last: bool,
     ) -> list[Mutant]:
@@ -154,12 +169,12 @@ class Campaign:
             free.put(bench)
 
         def survives(mutant: Mutant) -> bool:
-            source, bench = self.sources[mutant.path], free.get()
+            bench = free.get()
             try:
-                objects = self.objects if source.compiled else {}
-                found = bench.result(source.target, self._mutated(mutant), asked(source), objects)
-                if not source.compiled:
-                    bench.shadow.restore(source.target)
+                if mutant.part == "shape":  # of which no gate may find what an earlier mutant left
+                    bench.shadow.make_anew()
+                changed = mutant.applied(self.text(mutant))
+                found = bench.result(self.target(mutant), changed, asked(mutant), self.objects(mutant))
             finally:
                 free.put(bench)
             if last or found.outcome != "survived":
@@ -175,9 +190,8 @@ class Campaign:
 
     def keep(self, mutant: Mutant, found: Result) -> None:
         """Keep a result with what it depends on."""
-        depends = self.dependencies.of(
-            found.outcome, mutated=self._mutated(mutant), case=found.case, part=found.part
-        )
+        changed = mutant.applied(self.text(mutant))
+        depends = self.dependencies.of(found.outcome, mutated=changed, case=found.case, part=found.part)
         with self._changed:
             self._results[mutant.key] = replace(found, depends=depends)
             self.said(mutant, found)

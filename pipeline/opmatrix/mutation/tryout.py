@@ -7,7 +7,7 @@ import math
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -134,8 +134,7 @@ class Bench:
             cpu += tried.cpu
             if not tried.passed:
                 outcome: Outcome = "stopped" if tried.stopped else "killed"
-                found = {"gate": gate.name, "part": tried.part, "case": tried.case}
-                return Result(outcome=outcome, **found, why=tried.why, cpu=cpu)
+                return Result(outcome=outcome, gate=gate.name, part=tried.part, case=tried.case, why=tried.why, cpu=cpu)
         return Result(outcome="survived", gate=gate.name if gate else "", cpu=cpu)
 
 
