@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from opmatrix import code_hash
 from opmatrix.declaration.checks import Part, agreement, register_parts
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import has_ort_library, has_torch_library
@@ -18,11 +19,6 @@ from opmatrix.step import Server
 TORCH = "opmatrix.mutation.torch_gate:main"
 RACES = "opmatrix.mutation.entry:races"
 COMPILE = "compile"
-# The parts of register that a file can change; of any other file all.
-_PARTS: Mapping[str, Sequence[Part]] = {
-    "lowering.py": ("nodes",),
-    "torch_op.py": ("gradient", "schema", "kernel", "search", "nodes"),
-}
 # Names of gates, as the score shows them.
 KERNEL, ORT, CELLS, SANITIZE = "register", "verify", "verify in all cells", "sanitize"
 
@@ -30,13 +26,15 @@ KERNEL, ORT, CELLS, SANITIZE = "register", "verify", "verify in all cells", "san
 @dataclass(frozen=True, kw_only=True)
 class Gate:
     """One process that tries a mutant: the function `entry` with `words`, in a child of `server` (None: the light one),
-    with the sanitizers' runtimes if `watched`."""
+    with the sanitizers' runtimes if `watched`. `unless` is a file that another gate writes: where it is equal to that
+    of the build, this gate has passed, as doit does not repeat a step whose inputs are equal."""
 
     name: str
     words: tuple[str, ...]
     entry: str = STAGE
     server: Server | None = None
     watched: bool = False
+    unless: str = ""
 
 
 def kernel_gates(operator: Operator, cells: Sequence[Cell]) -> list[Gate]:
@@ -87,36 +85,54 @@ def python_gates(paths: Paths, operator: Operator, file: str, cells: Sequence[Ce
         yield from _declared(operator)
     torch = next((cell.torch for cell in cells if cell.torch), None)
     planned = register_parts(paths, operator, torch) if torch else ()
-    for part in _PARTS.get(file, ("schema", "kernel", "search", "forbidden", "nodes", "gradient")):
+    for part in _parts(operator, file):
         if part in planned:
             server: Server = "export" if part in ("schema", "nodes") else "torch"
             yield Gate(name=f"{KERNEL} {part}", words=("register", name, "--part", part), server=server)
-    yield from _models(operator, file, cells)
+    yield from _models(paths, operator, file, cells)
 
 
-def further_python_gates(operator: Operator, file: str, cells: Sequence[Cell]) -> Iterator[Gate]:
+def _parts(operator: Operator, file: str) -> Sequence[Part]:
+    """Return the parts of register that a file can change, of spec.py all: those that its edit runs again."""
+    if file == "lowering.py":
+        return ("nodes",)
+    if file == "torch_op.py":
+        if operator.spec.torch and operator.spec.torch.python:
+            return ("gradient", "schema", "kernel", "search", "nodes")
+        return ("gradient", "schema", "nodes")
+    return ("schema", "kernel", "search", "forbidden", "nodes", "gradient")
+
+
+def further_python_gates(paths: Paths, operator: Operator, file: str, cells: Sequence[Cell]) -> Iterator[Gate]:
     """Yield the gates in all other cells, and the comparison of exports."""
     first = first_cells(cells)
-    yield from _models(operator, file, [cell for cell in cells if cell not in first])
+    yield from _models(paths, operator, file, [cell for cell in cells if cell not in first])
     compared = agreement(operator, cells)
-    for lowering in _lowerings(operator, file) if compared else ():
+    for lowering in _lowerings(paths, operator, file) if compared else ():
         words = ("compare-exports", operator.name, "--lowering", lowering, *map(str, cells))
         yield Gate(name="compare-exports", words=words)
 
 
-def _models(operator: Operator, file: str, cells: Sequence[Cell]) -> Iterator[Gate]:
+def _models(paths: Paths, operator: Operator, file: str, cells: Sequence[Cell]) -> Iterator[Gate]:
+    name = operator.name
     for cell in cells:
-        for lowering in _lowerings(operator, file):
+        for lowering in _lowerings(paths, operator, file):
             where = ("--lowering", lowering, "--cell", str(cell))
-            export: Server = "export" if cell.torch else "onnx"
-            yield Gate(name="export", words=("export", operator.name, *where), server=export)
-            yield Gate(name=ORT, words=("verify", operator.name, *where), server="ort")
+            exported = paths.manifest(name, lowering, cell).relative_to(paths.root).as_posix()
+            unless = "" if file == "spec.py" else exported
+            yield Gate(name="export", words=("export", name, *where), server="export" if cell.torch else "onnx")
+            yield Gate(name=ORT, words=("verify", name, *where), server="ort", unless=unless)
 
 
-def _lowerings(operator: Operator, file: str) -> Sequence[Lowering]:
-    """Return the lowerings whose models a file can change: torch_op.py has the operator that "custom" exports."""
-    spec = operator.spec
-    return [one for one in spec.lowerings if one == "custom"] if file == "torch_op.py" else spec.lowerings
+def _lowerings(paths: Paths, operator: Operator, file: str) -> Sequence[Lowering]:
+    """Return the lowerings whose models a file can change: torch_op.py only where it defines the operator, which
+    "custom" exports, and lowering.py the functions that are in it."""
+    spec, path = operator.spec, paths.lowering(operator.name)
+    if file == "torch_op.py":
+        return [one for one in spec.lowerings if one == "custom" and spec.torch and spec.torch.python]
+    if file == "lowering.py":
+        return [one for one in spec.lowerings if code_hash.function(path, one, others=())]
+    return spec.lowerings
 
 
 def _declared(operator: Operator) -> Iterator[Gate]:

@@ -21,10 +21,12 @@ from opmatrix.spec import Model
 from opmatrix.stages import draw_inputs
 from opmatrix.testdata import drawn_cases, onnx_dataset
 from opmatrix.testdata.arrays import Array
-from opmatrix.testdata.compare import compare
+from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, torch_attributes
 from opmatrix.torch_library.case_tensors import arguments, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary, load
+
+DIFFERENT = 1e9  # as a part of a tolerance: another shape, a refusal, or a NaN instead of a number
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,8 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     with np.load(outputs) as known:
         rows = [_compared(operator, case, model, arrays, known) for case, model, arrays in found]
     rows.sort(key=lambda row: -float(str(row["tolerance_used"])))
-    equal = sum(row["error"] == 0 for row in rows)
-    write_text(Path(into[0]), json.dumps({"inputs": len(rows), "equal": equal, **(rows[0] if rows else {})}))
+    nearest = rows[0] if rows else {}
+    equal = sum(bool(row["equal"]) for row in rows)
+    write_text(Path(into[0]), json.dumps({**nearest, "inputs": len(rows), "equal": equal}))
     return 0
 
 
@@ -57,18 +60,17 @@ def draw(arguments: Sequence[str]) -> int:
 def _compared(
     operator: Operator, case: str, model: Model, actual: Sequence[Array], known: np.lib.npyio.NpzFile
 ) -> dict[str, object]:
-    """Return the largest difference of a case's outputs, and its part of the tolerance; 1e9 for another refusal."""
-    used = error = 0.0
-    if sum(key.rpartition(" ")[0] == case for key in known) != len(actual):
-        used = error = 1e9
-    else:
-        for index, (declared, array) in enumerate(zip(operator.spec.outputs, actual, strict=False)):
-            tolerance = operator.spec.tolerances["custom"][dtype_of(declared.type, model.types)]
-            found = compare(array, known[f"{case} {index}"], tolerance=tolerance)
-            used, error = max(used, min(found.tolerance_used, 1e9)), max(error, min(found.error, 1e9))
-            if found.problem:
-                used = error = 1e9
-    return {"case": case, "error": error, "tolerance_used": used}
+    """Return whether a case's outputs are equal to the last bit, and the part of the tolerance that they differ by."""
+    expected = [known[key] for key in known if key.rpartition(" ")[0] == case]
+    if len(expected) != len(actual):
+        return {"case": case, "equal": False, "tolerance_used": DIFFERENT}
+    used, equal = 0.0, True
+    for declared, array, other in zip(operator.spec.outputs, actual, expected, strict=False):
+        tolerance = operator.spec.tolerances["custom"][dtype_of(declared.type, model.types)]
+        found = compare(array, other, tolerance=tolerance)
+        used = DIFFERENT if found.problem else max(used, min(found.tolerance_used, DIFFERENT))
+        equal = equal and compare(array, other, tolerance=EXACT).ok
+    return {"case": case, "equal": equal, "tolerance_used": used}
 
 
 def _outputs(paths: Paths, operator: Operator, loaded: LoadedLibrary) -> Iterator[tuple[str, Model, list[Array]]]:

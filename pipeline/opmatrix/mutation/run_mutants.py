@@ -127,7 +127,8 @@ class Campaign:
         self._check_original(benches[0], mutants[0], self._first(mutants[0]))
         left = self._each(benches, mutants, self._first, last=False)
         if left:
-            self._check_original(benches[0], left[0], self._further(left[0]))
+            if left[0].part == "kernel":  # the other cells of Python have the gates of the first ones
+                self._check_original(benches[0], left[0], self._further(left[0]))
             left = self._each(benches, left, self._further, last=True)
         if left:
             nearest.describe(self, benches[0], left)
@@ -141,7 +142,8 @@ class Campaign:
     def _further(self, mutant: Mutant) -> list[Gate]:
         if mutant.part == "kernel":
             return [*gates.survivor_gates(self.operator, self.cells, stamp=self.dependencies.races_key)]
-        return [*gates.further_python_gates(self.operator, PurePosixPath(mutant.path).name, self.cells)]
+        file = PurePosixPath(mutant.path).name
+        return [*gates.further_python_gates(self.paths, self.operator, file, self.cells)]
 
     def _check_original(self, bench: Bench, mutant: Mutant, asked: Sequence[Gate]) -> None:
         """Let gates try the file of a mutant as it is: a gate that finds something there would find each mutant. Its

@@ -12,8 +12,8 @@ def sample(mutants: Sequence[Mutant], *, count: int, seed: str) -> list[Mutant]:
     """Return `count` mutants, or all where there are no more, in their order.
 
     Each part and kind is in it, as far as `count` allows. The others are taken evenly from the mutants in order of
-    part, kind and function, so that each of these has its share. Equal mutants and an equal `seed` give an equal sample;
-    an edit of one function changes it little.
+    part, kind and function, so that each of these has its share. Equal mutants and an equal `seed` give an equal
+    sample; an edit of one function changes it little.
     """
     if count >= len(mutants):
         return list(mutants)

@@ -107,7 +107,8 @@ def _known(name: str, mutant: Mutant, result: Result) -> Iterator[str]:
         differ = known["inputs"] - known["equal"]
         used = known["tolerance_used"]
         how = "refused by one of the two" if used >= _DIFFERENT else f"{of_tolerance(used)} of the tolerance"
-        yield f"{differ} of {known['inputs']} cases and drawn inputs have other outputs. Nearest: {known['case']}, {how}."
+        yield f"{differ} of {known['inputs']} cases and drawn inputs have other outputs."
+        yield f"Nearest to a failure: {known['case']}, {how}."
     if known.get("found"):
         yield f"This input kills it: {known['message']}"
         yield f"Keep it as a case with: python -m opmatrix adopt-case {name} {known['found']}"

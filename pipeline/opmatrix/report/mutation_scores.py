@@ -1,4 +1,4 @@
-"""The scores that `doit mutate` wrote: which share of the mutants of an operator its gates find. The report shows them."""
+"""The scores that `doit mutate` wrote, for the report: which share of an operator's mutants its gates find."""
 
 from __future__ import annotations
 
