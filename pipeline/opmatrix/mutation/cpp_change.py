@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opmatrix.mutation.cpp_types import Types
-from opmatrix.mutation.syntax import Code, ancestors, arguments, called, field, name_of, operator, walk
+from opmatrix.mutation.syntax import Code, ancestors, arguments, called, declared, field, name_of, operator, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -30,6 +30,11 @@ class Kernel:
 
     def text(self, node: Node) -> str:
         return self.code.text(node)
+
+    def is_input(self, name: Node) -> bool:
+        """Return whether the name of a parameter is that of a required input."""
+        declaration = next((n for n in ancestors(name) if n.type == "parameter_declaration"), None)
+        return declaration is not None and self.text(declaration).startswith("TensorView<const ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,3 +109,10 @@ def left_name(condition: Node | None) -> str:
     while node is not None and node.type == "binary_expression":
         node = field(node, "left")
     return name_of(node) if node is not None and node.type == "identifier" else ""
+
+
+def parameters(function: Node) -> dict[str, Node]:
+    """Return the parameters of a function and of its lambdas, by name."""
+    declarators = (n.child_by_field_name("declarator") for n in walk(function) if n.type == "parameter_declaration")
+    names = (declared(n) for n in declarators if n is not None)
+    return {name_of(name): name for name in names if name is not None}

@@ -1,31 +1,24 @@
-"""Mutants of what a kernel reads and keeps: index, further, ignored, size, swapped, attribute, narrow, state."""
+"""Mutants of what a kernel reads: index, further, ignored, size, swapped, attribute."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from opmatrix.mutation.cpp_change import PARALLEL, Change, Kernel, replaced, written
-from opmatrix.mutation.cpp_types import FLOATING, SIZE
+from opmatrix.mutation.cpp_change import PARALLEL, Change, Kernel, parameters, replaced, written
 from opmatrix.mutation.syntax import (
     ancestors,
     arguments,
     called,
-    declared,
     field,
     function_of,
     is_check,
     name_of,
-    operator,
-    walk,
 )
 
 if TYPE_CHECKING:
     from tree_sitter import Node
-
-_NARROWER = {"double": "float", SIZE: "std::int16_t", "std::size_t": "std::uint16_t"}
 
 
 def index(kernel: Kernel, node: Node) -> Iterator[Change]:
@@ -87,7 +80,7 @@ def size(kernel: Kernel, node: Node) -> Iterator[Change]:
     within = function_of(node)
     if method == "numel" and within is not None:
         shape = kernel.shapes.get(kernel.text(tensor))
-        for name, other in _parameters(within).items():
+        for name, other in parameters(within).items():
             known = shape is not None and kernel.shapes.get(name) == shape
             if kernel.types.named(other, name).startswith("TensorView<") and name != kernel.text(tensor) and not known:
                 yield replaced("size", tensor, name)
@@ -117,59 +110,5 @@ def attribute(kernel: Kernel, node: Node) -> Iterator[Change]:
     function, parent = function_of(node), node.parent
     if function is None or parent is None or parent.child_by_field_name("declarator") == node:
         return
-    if name in _parameters(function) and not any(outer.type == "parameter_declaration" for outer in ancestors(node)):
+    if name in parameters(function) and not any(outer.type == "parameter_declaration" for outer in ancestors(node)):
         yield replaced("attribute", node, kernel.defaults[name])
-
-
-def _parameters(function: Node) -> dict[str, Node]:
-    """Return the parameters of a function and of its lambdas."""
-    declarators = (n.child_by_field_name("declarator") for n in walk(function) if n.type == "parameter_declaration")
-    names = (declared(n) for n in declarators if n is not None)
-    return {name_of(name): name for name in names if name is not None}
-
-
-def narrow(kernel: Kernel, node: Node) -> Iterator[Change]:
-    """A smaller type for what is summed up, for a result, or for an element that is read."""
-    base = node.child_by_field_name("type")
-    if node.type in ("function_definition", "field_declaration") and base is not None:
-        if kernel.text(base) == "double":
-            yield replaced("narrow", base, "float")
-    elif node.type == "declaration" and base is not None and (after := _NARROWER.get(kernel.text(base))):
-        names = [declared(d) for d in node.children_by_field_name("declarator")]
-        if any(n is not None and _accumulates(kernel, n) for n in names):
-            yield replaced("narrow", base, after)
-    elif called(node) == "static_cast" and len(parts := arguments(node)) == 1:
-        to = field(field(node, "function"), "arguments")
-        if kernel.text(to) == "<double>" and kernel.types.of(parts[0]) in FLOATING[::2]:
-            yield replaced("narrow", to, "<float>")
-
-
-def _accumulates(kernel: Kernel, name: Node) -> bool:
-    """Return whether a variable is more than once computed from itself: no counter, no index."""
-    function = function_of(name)
-    for node in walk(function) if function is not None else ():
-        if node.type == "assignment_expression" and operator(node) in ("+=", "-=", "*=", "/="):
-            in_header = node.parent is not None and node.parent.type == "for_statement"
-            if kernel.text(field(node, "left")) == name_of(name) and not in_header:
-                return True
-        if node.type == "pointer_expression" and kernel.text(node) == f"&{name_of(name)}":
-            return True
-    return False
-
-
-def state(kernel: Kernel, node: Node) -> Iterator[Change]:
-    """A variable that keeps its value until the next call, and that threads share."""
-    block = node.parent is not None and node.parent.type == "compound_statement"
-    text = kernel.text(node)
-    if node.type != "declaration" or not block or re.match(r"static\b|constexpr\b", text):
-        return
-    kinds = {n.type for n in walk(node)}
-    by_name = any(_is_reference(part) for part in node.children_by_field_name("declarator"))
-    literal = text.startswith("const ") and not kinds & {"identifier", "call_expression", "subscript_expression"}
-    if not literal and not by_name and "lambda_expression" not in kinds:
-        yield Change(kind="state", start=node.start_byte, end=node.start_byte, after="static ")
-
-
-def _is_reference(declarator: Node) -> bool:
-    inner = declarator.child_by_field_name("declarator") if declarator.type == "init_declarator" else declarator
-    return inner is not None and inner.type == "reference_declarator"

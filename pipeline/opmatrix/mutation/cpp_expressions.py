@@ -28,6 +28,7 @@ _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "|": "&", "&": "|", "^": "|"}
 _ASSIGNED = {"+=": ("-=", "="), "-=": ("+=",), "*=": ("/=",), "/=": ("*=",), "|=": ("=",), "&=": ("=",)}
 _NUMBER = re.compile(r"(0[xX][\da-fA-F'.]+(?:[pP][-+]?\d+)?|0[bB][01']+|[\d'.]+(?:[eE][-+]?\d+)?)([fFlLuU]*)")
+_NAMED = re.compile(r"k[A-Z]\w*")  # the name of a constant
 _ORDINARY = (1e-6, 1e6)  # floats that are doubled; others are limits, of which twice as much is no fault
 
 
@@ -36,7 +37,7 @@ def comparison(kernel: Kernel, node: Node) -> Iterator[Change]:
         return
     loop = loop_of(node)
     shorter = loop is not None and has_tail(loop) and sign in ("<=", ">=")  # the tail does the rest
-    if not shorter and not _is_extreme(kernel, node):
+    if not shorter and not _is_extreme(kernel, node) and not _has_limit(kernel, node):
         yield replaced("comparison", field(node, "operator"), _AT_EQUAL[sign])
     if loop is None and sign in _REVERSED:
         yield replaced("comparison", field(node, "operator"), _REVERSED[sign])
@@ -59,6 +60,28 @@ def _is_extreme(kernel: Kernel, node: Node) -> bool:
     return False
 
 
+def _has_limit(kernel: Kernel, node: Node) -> bool:
+    """Return whether a comparison is with a limit of the arithmetic, such as 1e-280, which no value meets exactly."""
+    for side in (field(node, "left"), field(node, "right")):
+        if side.type == "number_literal" and (number := _floating(kernel.text(side))):
+            return not _ORDINARY[0] < abs(number) < _ORDINARY[1]
+        named = side.named_children[-1] if side.type == "unary_expression" else side
+        if named.type == "identifier" and _NAMED.fullmatch(name_of(named)) and kernel.types.of(named) in FLOATING:
+            return True
+    return False
+
+
+def _floating(text: str) -> float:
+    """Return the value of a floating literal; 0 for another one."""
+    match = _NUMBER.fullmatch(text)
+    if match is None or match[1].replace("'", "").isdigit() or match[1][:2].lower() == "0b":
+        return 0.0
+    digits = match[1].replace("'", "")
+    if digits[:2].lower() == "0x":
+        return float.fromhex(digits) if "p" in digits.lower() else 0.0
+    return float(digits)
+
+
 def arithmetic(kernel: Kernel, node: Node) -> Iterator[Change]:
     if grain(node):
         return
@@ -74,7 +97,8 @@ def condition(kernel: Kernel, node: Node) -> Iterator[Change]:
     if node.type == "binary_expression" and (sign := operator(node)) in ("&&", "||"):
         yield replaced("condition", field(node, "operator"), "||" if sign == "&&" else "&&")
         yield replaced("condition", node, kernel.text(field(node, "left")))
-        yield replaced("condition", node, kernel.text(field(node, "right")))
+        if operator(field(node, "left")) != sign:  # of a chain each operand is left out once
+            yield replaced("condition", node, kernel.text(field(node, "right")))
     if node.type in ("if_statement", "while_statement"):
         clause = field(node, "condition")
         tested = clause.child_by_field_name("value")
@@ -124,17 +148,18 @@ def other_numbers(text: str) -> Iterator[str]:
     match = _NUMBER.fullmatch(text)
     if match is None:
         return
-    digits, suffix = match[1].replace("'", ""), match[2]
-    if digits.isdigit() or digits[:2].lower() in ("0b",) or (digits[:2].lower() == "0x" and "p" not in digits.lower()):
-        value = int(digits, 0) if not digits.isdigit() else int(digits)
+    digits, suffix = match[1].replace("'", "").lower(), match[2]
+    if digits.isdigit() or digits[:2] == "0b" or (digits[:2] == "0x" and "p" not in digits):
+        value = int(digits) if digits.isdigit() else int(digits, 0)
         yield f"{value + 1}{suffix}"
         if value:
             yield f"{value - 1}{suffix}"
-        return
-    number = float.fromhex(digits) if digits[:2].lower() == "0x" else float(digits)
-    yield f"0.0{suffix}" if number else f"1.0{suffix}"
-    if _ORDINARY[0] < number < _ORDINARY[1]:
-        yield f"{2 * number!r}{suffix}"
+    elif number := _floating(text):
+        yield f"0.0{suffix}"
+        if _ORDINARY[0] < number < _ORDINARY[1]:
+            yield f"{2 * number!r}{suffix}"
+    else:
+        yield f"1.0{suffix}"
 
 
 def sign(kernel: Kernel, node: Node) -> Iterator[Change]:

@@ -72,7 +72,8 @@ def tail(kernel: Kernel, node: Node) -> Iterator[Change]:
     if (loop := _loop(node)) is None:
         return
     if node.child_by_field_name("initializer") is None:
-        yield replaced("tail", field(node, "condition"), "false")
+        if not has_tail(node):
+            yield replaced("tail", field(node, "condition"), "false")
     elif _counts(kernel, loop):
         yield replaced("tail", loop.bound, f"({kernel.text(loop.bound)}) / {LANES} * {LANES}")
 

@@ -57,7 +57,7 @@ class Types:
             if node.type == "function_declarator":
                 return ""
             if node.type == "init_declarator" and base == "auto" and (value := node.child_by_field_name("value")):
-                return self.of(value) + stars
+                return self._of_call(value) + stars  # of a name it would be that of a declaration read later
             node = node.child_by_field_name("declarator")
         return "" if base == "auto" else base + stars
 

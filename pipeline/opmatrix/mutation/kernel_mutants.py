@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from opmatrix.mutation import cpp_data, cpp_expressions, cpp_loops
+from opmatrix.mutation import cpp_data, cpp_expressions, cpp_loops, cpp_values
 from opmatrix.mutation.cpp_change import Kernel, Operator
 from opmatrix.mutation.cpp_types import Types
 from opmatrix.mutation.mutant import Mutant, numbered
@@ -22,8 +22,9 @@ KINDS: Mapping[str, Operator] = {
     "size": cpp_data.size,
     "swapped": cpp_data.swapped,
     "attribute": cpp_data.attribute,
-    "narrow": cpp_data.narrow,
-    "state": cpp_data.state,
+    "result": cpp_values.result,
+    "narrow": cpp_values.narrow,
+    "state": cpp_values.state,
     "comparison": cpp_expressions.comparison,
     "arithmetic": cpp_expressions.arithmetic,
     "condition": cpp_expressions.condition,
@@ -47,21 +48,20 @@ def kernel_mutants(
     """
     code = parse(source)
     kernel = Kernel(code, Types(code), defaults, shapes)
-    found = []
-    for node in walk(code.root):
-        for mutate in KINDS.values():
-            found += [
-                Mutant(
-                    path=path,
-                    kind=change.kind,
-                    function=function_name(node),
-                    line=code.data[: change.start].count(b"\n") + 1,
-                    start=change.start,
-                    end=change.end,
-                    before=code.data[change.start : change.end].decode(),
-                    after=change.after,
-                    context=context(code, change.start, change.end),
-                )
-                for change in mutate(kernel, node)
-            ]
-    return numbered(found)
+    nodes = [*walk(code.root)]
+    return numbered(
+        Mutant(
+            path=path,
+            kind=change.kind,
+            function=function_name(node),
+            line=code.data[: change.start].count(b"\n") + 1,
+            start=change.start,
+            end=change.end,
+            before=code.data[change.start : change.end].decode(),
+            after=change.after,
+            context=context(code, change.start, change.end),
+        )
+        for mutate in KINDS.values()
+        for node in nodes
+        for change in mutate(kernel, node)
+    )

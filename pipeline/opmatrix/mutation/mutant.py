@@ -50,8 +50,9 @@ class Mutant:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What names the mutant, apart from `occurrence`."""
-        return (self.path, self.kind, self.function, self.context, self.before, self.after)
+        """What names the mutant, apart from `occurrence`; line breaks and indentation do not count."""
+        texts = (" ".join(text.split()) for text in (self.before, self.after))
+        return (self.path, self.kind, self.function, self.context, *texts)
 
     @property
     def key(self) -> str:

@@ -12,7 +12,7 @@ from opmatrix.mutation.kernel_mutants import kernel_mutants
 from opmatrix.mutation.mutant import Mutant
 from opmatrix.mutation.python_mutants import python_mutants
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Attribute, AttributeValue, OpSpec, SameAs
+from opmatrix.spec import Attribute, AttributeValue, Dims, OpSpec, SameAs
 
 # An array in C++ for a kernel that takes a List, which points to one.
 _LIST = "[] {{ static const {item} values[] = {{{values}}}; return opmatrix::List<{item}>{{values, {count}}}; }}()"
@@ -98,4 +98,6 @@ def tensor_shapes(spec: OpSpec) -> dict[str, str]:
     for output in spec.outputs:
         if isinstance(output.shape, SameAs) and not output.shape.replace:
             found[output.name] = found[output.shape.input]
+        elif isinstance(output.shape, Dims) and "..." not in output.shape.dims:
+            found[output.name] = str(output.shape.dims)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
@@ -32,6 +32,7 @@ FAKES: Mapping[str, Operator] = {"fake": python_calls.fake}
 SHAPES: Mapping[str, Operator] = {"shape": shape_rules.shape}
 """Those of a declaration."""
 
+ALL = {**RESULTS, **FAKES, **SHAPES, **KINDS}
 NO_DEFAULTS: Mapping[str, str] = MappingProxyType({})
 PARTS: Mapping[str, Part] = {"spec.py": "shape", "lowering.py": "lowering", "torch_op.py": "torch_op"}
 _PLUMBING = ("define",)  # registers; which branch runs depends on the version of torch
@@ -46,33 +47,31 @@ def python_mutants(path: str, source: str, defaults: Mapping[str, str] = NO_DEFA
     part = PARTS[PurePosixPath(path).name]
     tree = ast.parse(source)
     code = Source(text=source, tree=tree, defaults=defaults)
-    found = []
-    for function, statement, node in _walk(tree, outside="SPEC" if part == "shape" else ""):
-        for mutate in _operators(part, function).values():
-            found += [
-                Mutant(
-                    path=path,
-                    kind=change.kind,
-                    function=function,
-                    line=code.line(change.start),
-                    start=change.start,
-                    end=change.end,
-                    before=code.between(change.start, change.end),
-                    after=change.after,
-                    context=code.context(node if part == "shape" and isinstance(node, ast.expr) else statement, change),
-                    part=part,
-                )
-                for change in mutate(code, node)
-            ]
-    return numbered(found)
+    nodes = [*_walk(tree, outside="SPEC" if part == "shape" else "")]
+    return numbered(
+        Mutant(
+            path=path,
+            kind=change.kind,
+            function=function,
+            line=code.line(change.start),
+            start=change.start,
+            end=change.end,
+            before=code.between(change.start, change.end),
+            after=change.after,
+            context=code.context(node if part == "shape" and isinstance(node, ast.expr) else statement, change),
+            part=part,
+        )
+        for kind, mutate in ALL.items()
+        for function, statement, node in nodes
+        if kind in _kinds(part, function)
+        for change in mutate(code, node)
+    )
 
 
-def _operators(part: Part, function: str) -> Mapping[str, Operator]:
-    if part == "shape":
-        return SHAPES
-    if part == "lowering":
-        return KINDS
-    return {**KINDS, **(FAKES if function.split(".")[0] == "fake" else RESULTS)}
+def _kinds(part: Part, function: str) -> Collection[str]:
+    if part in ("shape", "lowering"):
+        return SHAPES if part == "shape" else KINDS
+    return {*KINDS, *(FAKES if function.split(".")[0] == "fake" else RESULTS)}
 
 
 def _walk(tree: ast.Module, *, outside: str) -> Iterator[tuple[str, ast.stmt, ast.AST]]:

@@ -119,7 +119,7 @@ def name_of(node: Node) -> str:
 def declared(declarator: Node) -> Node | None:
     """Return the identifier that a declarator declares."""
     node: Node | None = declarator
-    while node is not None and node.type not in ("identifier", "field_identifier", "operator_name"):
+    while node is not None and node.type not in ("identifier", "field_identifier", "operator_name", "destructor_name"):
         inner = node.child_by_field_name("declarator") or node.child_by_field_name("name")
         node = inner or (node.named_children[-1] if node.type == "reference_declarator" else None)
     return node
