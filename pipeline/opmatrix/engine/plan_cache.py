@@ -22,8 +22,8 @@ from opmatrix.engine.file_hashes import Mark, mark, settled
 from opmatrix.files import write_bytes
 from opmatrix.matrix.cells import MADE, Cell, Choice
 from opmatrix.project.paths import Paths
-from opmatrix.report import mutation_scores
 from opmatrix.project.settings import Versions, installed, lost_headers, with_environment
+from opmatrix.report import mutation_scores
 from opmatrix.step import Step
 from opmatrix.toolchain.find_tools import Toolchain, find_toolchain
 from opmatrix.version import minor
