@@ -53,7 +53,7 @@ PLANTED: Mapping[str, tuple[str, str, str, str, str, str]] = {
         "verify",
         "planted-custom-",
     ),
-    "killed by sanitizers": (KERNEL, "n < -4", "n > -4", "killed", "sanitize", "AddressSanitizer"),
+    "killed by sanitizers": (KERNEL, "n < -4", "n > 0", "killed", "sanitize", "AddressSanitizer"),
     "equivalent": (KERNEL, "n + 0", "n - 0", "equivalent", "compile", ""),
     "does not compile": (KERNEL, "n + 0", "n + nothing", "invalid", "compile", "nothing"),
     "hangs": (KERNEL, "n < -2", "n > -2", "stopped", "register", "CPU seconds"),
@@ -121,7 +121,7 @@ def first(built: Paths) -> tuple[dict[str, Mutant], dict[str, Result], list[str]
 
 def contents(paths: Paths) -> dict[str, bytes]:
     """Return all files of the project but those of doit mutate, the logs, and the inputs that kill survivors."""
-    left_out = ("build/mutate", "build/log", "build/hypothesis")
+    left_out = ("build/mutate", "build/log", "build/hypothesis", "build/lock")
     found = [path for path in paths.root.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     names = {path.relative_to(paths.root).as_posix(): path for path in found}
     return {name: path.read_bytes() for name, path in names.items() if not name.startswith(left_out)}

@@ -124,6 +124,12 @@ def _models(paths: Paths, operator: Operator, file: str, cells: Sequence[Cell]) 
             yield Gate(name=ORT, words=("verify", name, *where), server="ort", unless=unless)
 
 
+def kept_lowerings(paths: Paths, operator: Operator) -> list[Lowering]:
+    """Return the lowerings whose models no change of lowering.py changes."""
+    changed = _lowerings(paths, operator, "lowering.py")
+    return [one for one in operator.spec.lowerings if one not in changed]
+
+
 def _lowerings(paths: Paths, operator: Operator, file: str) -> Sequence[Lowering]:
     """Return the lowerings whose models a file can change: torch_op.py only where it defines the operator, which
     "custom" exports, and lowering.py the functions that are in it."""

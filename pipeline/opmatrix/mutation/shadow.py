@@ -25,12 +25,14 @@ _READ = ("headers.json", "compile", "generated", "data", "draw", "export")
 @dataclass(frozen=True, kw_only=True)
 class Shadow:
     """The shadow of the operator `name` in `root`. `own`: the folders of build/ that its stages write, of which it has
-    only this operator; it reads the others from the build. `uses`: the operators whose objects it links."""
+    only this operator; it reads the others from the build. `exported`: the lowerings whose models it reads although
+    `own` has "export". `uses`: the operators whose objects it links."""
 
     real: Paths
     root: Path
     name: str
     own: Collection[str]
+    exported: Collection[str] = ()
     uses: Collection[str] = ()
 
     @cached_property
@@ -47,6 +49,8 @@ class Shadow:
         for name in _READ:
             if name not in self.own:
                 _link(build / name, self.real.build / name)
+        for lowering in self.exported:
+            _link(build / "export" / self.name / lowering, self.real.build / "export" / self.name / lowering)
         if "generated" in self.own:
             self._link_files(self.real.build / "generated", build / "generated")
         for kind in {"compile", "sanitize"}.intersection(self.own):
@@ -62,9 +66,16 @@ class Shadow:
         """Give the file `path`, relative to the root, this content, also where it is the original one: a link would be
         older than the objects of the mutant before, which ninja would keep."""
         target = self.root / path
+        for other in self._compiled_files():
+            if other != target:  # of another mutant
+                write_text(other, (self.real.root / other.relative_to(self.root)).read_text())
         if target.is_symlink():
             target.unlink()
         write_text(target, text)
+
+    def _compiled_files(self) -> list[Path]:
+        folders = (self.paths.kernel(self.name).parent, self.paths.generated(self.name))
+        return [path for folder in folders if folder.is_dir() for path in folder.iterdir() if _is_compiled(path)]
 
     def own_file(self, folder: str, name: str) -> Path:
         """Return a file in a folder of build/ that its stages may write, until `make` links the folder again."""

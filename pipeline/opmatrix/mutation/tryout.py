@@ -146,7 +146,7 @@ class Bench:
 
 def _telling(output: str) -> str:
     """Return the line of a gate's output that says most: the first that is no command."""
-    marks = ("ERROR: ", "runtime error: ", "WARNING: ThreadSanitizer", "Error: ")
+    marks = (": error: ", "ERROR: ", "runtime error: ", "WARNING: ThreadSanitizer", "Error: ")
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("$ ", "==="))]
     return next((line for line in lines if any(mark in line for mark in marks)), lines[0] if lines else "")
 
