@@ -85,17 +85,17 @@ def python_gates(paths: Paths, operator: Operator, file: str, cells: Sequence[Ce
         yield from _declared(operator)
     torch = next((cell.torch for cell in cells if cell.torch), None)
     planned = register_parts(paths, operator, torch) if torch else ()
-    for part in _parts(operator, file):
+    for part in _parts(paths, operator, file):
         if part in planned:
             server: Server = "export" if part in ("schema", "nodes") else "torch"
             yield Gate(name=f"{KERNEL} {part}", words=("register", name, "--part", part), server=server)
     yield from _models(paths, operator, file, cells)
 
 
-def _parts(operator: Operator, file: str) -> Sequence[Part]:
+def _parts(paths: Paths, operator: Operator, file: str) -> Sequence[Part]:
     """Return the parts of register that a file can change, of spec.py all: those that its edit runs again."""
     if file == "lowering.py":
-        return ("nodes",)
+        return ("nodes",) if "custom" in _lowerings(paths, operator, file) else ()
     if file == "torch_op.py":
         if operator.spec.torch and operator.spec.torch.python:
             return ("gradient", "schema", "kernel", "search", "nodes")

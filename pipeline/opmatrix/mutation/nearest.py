@@ -66,7 +66,7 @@ class _Search:
         for seed in self._seeds:
             self._draw(seed)
             if message := self._found():
-                known |= {"found": self._adoptable(), "message": message}
+                known |= {"found": self._adoptable(), "message": message.partition(" Keep it as a case")[0]}
                 break
         shadow.make()
         return known | {"searched": len(self._seeds) * 200}

@@ -26,7 +26,7 @@ UNKNOWN_SECONDS = 60  # CPU seconds of a gate that the original was not measured
 WAITING = 20  # times as many seconds by the clock as of CPU time: a process may sleep, or share its core
 MEGABYTES = 4000.0
 EQUAL, LATE = "equal objects", "late: "
-_WHY = 300  # characters of a message that are kept
+_WHY = 1000  # characters of a message that are kept
 
 
 @dataclass(kw_only=True)
@@ -102,7 +102,8 @@ class Bench:
         at = last_running(read_log(log))
         how = f"{died}, at {at}" if died and at else died
         why = str(known.get("problem", "")) or one_line(how or _telling(output))
-        case = str(known.get("case", "")) or _case(output, self.shadow.name)
+        running = at.removeprefix("case ").partition(" ")[0] if died and at.startswith("case ") else ""
+        case = str(known.get("case", "")) or running or _case(output, self.shadow.name)
         return Tried(
             passed=False, stopped=False, why=why[:_WHY], cpu=ending.cpu, part=str(known.get("part", "")), case=case
         )
