@@ -107,6 +107,12 @@ def changes(source: str, kind: str, **defaults: str) -> list[str]:
         ("swapped", "inline double area(double w, double h, int n) { return w; } void f() { area(x(), y(), z()); }",
          ["x(), y() -> y(), x()"]),
         ("swapped", THREADS, []),
+        # Sums and products have no order.
+        ("swapped", "double add(double x, double y) { return 2 * x + y * 2; } void f(double a, double b) "
+                    "{ add(a, b); }", []),
+        ("swapped", "double sub(double x, double y) { return x - y; } void f(double a, double b) { sub(a, b); }",
+         ["a, b -> b, a"]),
+        ("swapped", "void f(int a, int b, int* c) { __builtin_add_overflow(a, b, c); h(a, b); }", ["a, b -> b, a"]),
         ("narrow", "double f(const double* x, std::int64_t n) { double sum = 0; const double a = 1; sum += x[0]; "
                    "return sum; }", ["double -> float", "double -> float"]),
         ("narrow", CLAMP % "y.data[0] = static_cast<double>(x.data[0]) * static_cast<double>(limit);",

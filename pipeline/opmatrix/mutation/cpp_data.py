@@ -7,15 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from opmatrix.mutation.cpp_change import PARALLEL, Change, Kernel, parameters, replaced, written
-from opmatrix.mutation.syntax import (
-    ancestors,
-    arguments,
-    called,
-    field,
-    function_of,
-    is_check,
-    name_of,
-)
+from opmatrix.mutation.cpp_symmetry import is_symmetric
+from opmatrix.mutation.syntax import ancestors, arguments, called, field, function_of, is_check, name_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -96,8 +89,8 @@ def swapped(kernel: Kernel, node: Node) -> Iterator[Change]:
         return
     _, known = kernel.types.functions.get(called(node), ("", ()))
     types = known if len(known) == len(parts) else tuple(kernel.types.of(part) for part in parts)
-    for (a, first), (b, second) in pairwise(zip(parts, types, strict=True)):
-        if first == second != "":
+    for place, ((a, first), (b, second)) in enumerate(pairwise(zip(parts, types, strict=True))):
+        if first == second != "" and not is_symmetric(kernel, called(node), place):
             between = kernel.code.data[a.end_byte : b.start_byte].decode()
             text = f"{kernel.text(b)}{between}{kernel.text(a)}"
             yield Change(kind="swapped", start=a.start_byte, end=b.end_byte, after=text)
