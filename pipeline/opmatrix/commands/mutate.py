@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 COUNT = 60
 INTERRUPTED = 130
-TABLE = "mutate"
 
 
 class Mutate(CommandBase):
@@ -60,8 +59,9 @@ class Mutate(CommandBase):
             print("interrupted; the mutants that were tried are kept", file=sys.stderr, flush=True)
             return INTERRUPTED
         if below:
-            where = f"pyproject.toml: [tool.opmatrix.{TABLE}] minimum = {least:g}"
-            print_error(f"doit mutate: the score of {', '.join(below)} is below the minimum. {where}")
+            print_error(
+                f"doit mutate: the score of {', '.join(below)} is below {least:.1%}, the minimum in pyproject.toml"
+            )
         return int(bool(below))
 
     def _operators(self, names: Sequence[str]) -> list[Operator]:
@@ -127,8 +127,7 @@ class Mutate(CommandBase):
 
 def minimum(paths: Paths) -> float:
     """Return the least score in [tool.opmatrix.mutate] of pyproject.toml, else 0. Raises UsageError."""
-    table = settings(paths, TABLE)
-    where = f"pyproject.toml: [tool.opmatrix.{TABLE}]"
+    table, where = settings(paths, "mutate"), "pyproject.toml: [tool.opmatrix.mutate]"
     if unknown := table.keys() - {"minimum"}:
         raise UsageError(f"{where}: unknown setting {min(unknown)!r}, allowed: minimum")
     found = table.get("minimum", 0)

@@ -152,7 +152,8 @@ class Campaign:
         name = self.operator.name
         compiled = bench.compiled(self.target(mutant), self.text(mutant), self.objects(mutant))
         if mutant.part == "kernel" and compiled != EQUAL:
-            raise OriginalError(f"build/compile/{name} is not what {mutant.path} compiles to. Run: doit {name}")
+            built = self.paths.compile_folder(name).relative_to(self.paths.root)
+            raise OriginalError(f"{built} is not what {mutant.path} compiles to. Run: doit {name}")
         for gate in asked:
             if not (tried := bench.tried(gate, measure=True)).passed:
                 words = " ".join(gate.words)
