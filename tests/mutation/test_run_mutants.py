@@ -236,3 +236,25 @@ def test_marks_and_score(built: Paths, first: tuple[dict[str, Mutant], dict[str,
     found = score.measure(asked, marked)
     assert (found.survived, found.marked, found.score) == (0, 1, 1.0)
     assert "no array is so large" in "\n".join(score.report(asked, marked, found))
+
+
+def test_the_command_writes_the_score_and_the_report_shows_it(built: Paths) -> None:
+    """The kernel has lines without effect, so that mutants survive: the score is below a minimum of 1."""
+    pytest.importorskip("tree_sitter_cpp")
+    done = doit(built.root, "mutate", "--count", "6", NAME)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "planted: 6 mutants tried, of " in done.stdout and "score of planted: " in done.stdout
+    found = json.loads(built.mutation_score(NAME).read_text())
+    assert found["tried"] == 6 and found["survived"] == len(found["survivors"]) > 0
+    settings = built.root / "pyproject.toml"
+    before = settings.read_text()
+    settings.write_text(f"{before}\n[tool.opmatrix.mutate]\nminimum = 1\n")
+    try:
+        again = doit(built.root, "mutate", "--count", "6", NAME)
+    finally:
+        settings.write_text(before)
+    assert again.returncode == 1 and "the score of planted is below 100.0%" in again.stderr
+    assert "killed by" not in again.stdout, "a mutant was tried again"
+    assert doit(built.root).returncode == 0
+    (shown,) = json.loads(built.report_data.read_text())["mutation"]
+    assert shown["op"] == NAME and shown["date"] == found["date"] and shown["current"]

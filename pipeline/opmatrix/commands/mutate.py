@@ -47,8 +47,9 @@ class Mutate(CommandBase):
         least, below = minimum(self._paths), list[str]()
         end_with_pipe()
         try:
+            operators = self._operators(args)
             with hold(self._paths.lock) as lock:
-                for operator in self._operators(args):
+                for operator in operators:
                     score = self._score(operator, params, lock)
                     if score is not None and score.score is not None and score.score < least:
                         below.append(operator.name)

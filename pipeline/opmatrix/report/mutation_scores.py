@@ -66,7 +66,7 @@ def read_all(paths: Paths, operators: Iterable[str]) -> list[MutationScore]:
     """Return the scores of operators; none of one whose file is missing or damaged."""
     found = []
     for name in sorted(operators):
-        with suppress(OSError, ValueError, TypeError):
+        with suppress(OSError, ValueError, TypeError, KeyError):
             data = json.loads(paths.mutation_score(name).read_text())
             found.append(MutationScore(**data | {"survivors": tuple(data["survivors"])}))
     return found
