@@ -7,106 +7,100 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opmatrix.declaration.torch_signature import has_torch_library
 from opmatrix.mutation.gates import Gate
-from opmatrix.mutation.mutant import Mutant
 from opmatrix.mutation.tryout import Bench
+from opmatrix.step import Server
 
 if TYPE_CHECKING:
     from opmatrix.mutation.run_mutants import Campaign
 
-SEEDS = tuple(f" further {number}" for number in range(1, 4))  # of 200 inputs each
+SEEDS = tuple(f" further {number}" for number in range(1, 4))
+EXAMPLES = 200  # of each seed
 OUTPUTS = "opmatrix.mutation.outputs"
 
 
-def describe(campaign: Campaign, bench: Bench, survivors: Sequence[Mutant]) -> None:
-    """Add to the results of survivors of a kernel with a torch library what is known of them."""
-    compiled = [m for m in survivors if m.part == "kernel"]
-    if not compiled or not has_torch_library(campaign.operator.spec):
-        return
-    search = _Search(campaign, bench)
-    search.prepare(compiled[0])
-    for mutant in compiled:
-        campaign.describe(mutant, search.known_of(mutant))
+def prepared(campaign: Campaign, bench: Bench) -> Search | None:
+    """Return the search for inputs that kill survivors, in a bench with the kernel as it is; None where the kernel has
+    no torch library."""
+    if not has_torch_library(campaign.operator.spec):
+        return None
+    outputs = bench.shadow.root / "outputs.npz"
+    search = Search(campaign=campaign, outputs=outputs)
+    search.gate(bench, f"{OUTPUTS}:main", search.name, str(outputs))
+    # Where the kernel itself is wrong, or less exact, an input kills no mutant.
+    seeds = tuple(seed for seed in SEEDS if search.draw(bench, seed) and not search.failure(bench))
+    bench.shadow.make()
+    return replace(search, seeds=seeds)
 
 
-class _Search:
-    """The search for inputs that kill survivors, in one bench."""
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """`outputs`: a file with those of the kernel as it is. `seeds`: of the drawn inputs on which that is right."""
 
-    def __init__(self, campaign: Campaign, bench: Bench) -> None:
-        self._campaign, self._bench = campaign, bench
-        self._name = campaign.operator.name
-        self._folder = campaign.paths.mutation(self._name) / "further"
-        self._outputs = bench.shadow.root / "outputs.npz"
-        self._seeds: list[str] = []
+    campaign: Campaign
+    outputs: Path
+    seeds: tuple[str, ...] = ()
 
-    def prepare(self, mutant: Mutant) -> None:
-        """Compute the outputs of the kernel as it is, and draw the inputs of all seeds on which it is right."""
-        self._compile(mutant, self._campaign.text(mutant))
-        self._gate(f"{OUTPUTS}:main", self._name, str(self._outputs))
-        for seed in SEEDS:
-            self._draw(seed)
-            if self._found():
-                continue  # the kernel itself is wrong there, or less exact: it kills no mutant
-            self._seeds.append(seed)
-        self._bench.shadow.make()
+    @property
+    def name(self) -> str:
+        return self.campaign.operator.name
 
-    def known_of(self, mutant: Mutant) -> dict[str, Any]:
-        """Return what the nearest case did, and the case that the search found."""
-        shadow = self._bench.shadow
-        self._compile(mutant, mutant.applied(self._campaign.text(mutant)))
+    def known_of(self, bench: Bench) -> dict[str, Any]:
+        """Return what the input nearest to killing the mutant in a bench did, and the case that the search found."""
+        shadow = bench.shadow
         into = shadow.root / "nearest.json"
         into.unlink(missing_ok=True)
         known: dict[str, Any] = {}
-        if self._gate(f"{OUTPUTS}:main", self._name, str(self._outputs), str(into)):
+        if self.gate(bench, f"{OUTPUTS}:main", self.name, str(self.outputs), str(into)):
             known |= json.loads(into.read_text())
-        for seed in self._seeds:
-            self._draw(seed)
-            if message := self._found():
-                known |= {"found": self._adoptable(), "message": message.partition(" Keep it as a case")[0]}
+        for seed in self.seeds:
+            self.draw(bench, seed)
+            if message := self.failure(bench):
+                known |= {"found": self._adoptable(bench), "message": message.partition(" Keep it as a case")[0]}
                 break
         shadow.make()
-        return known | {"searched": len(self._seeds) * 200}
+        return known | {"searched": len(self.seeds) * EXAMPLES}
 
-    def _compile(self, mutant: Mutant, text: str) -> None:
-        self._bench.compiled(self._campaign.target(mutant), text, self._campaign.objects(mutant))
-
-    def _draw(self, seed: str) -> None:
-        """Give the shadow the drawn inputs of a seed, from an earlier run if nothing that they depend on changed."""
-        shadow, depends = self._bench.shadow, self._campaign.dependencies
-        key = depends.drawn_key
-        kept = self._folder / f"{key}{seed.replace(' ', '-')}.cases"
-        target = shadow.own_file("draw", shadow.paths.drawn_inputs(self._name).name)
+    def draw(self, bench: Bench, seed: str) -> bool:
+        """Give the shadow the drawn inputs of a seed, from an earlier run if nothing that they depend on changed;
+        return whether there are any."""
+        shadow, key = bench.shadow, self.campaign.dependencies.drawn_key
+        kept = self.campaign.paths.mutation(self.name) / "further" / f"{key}{seed.replace(' ', '-')}.cases"
+        target = shadow.own_file("draw", shadow.paths.drawn_inputs(self.name).name)
         if kept.is_file():
             shutil.copyfile(kept, target)
-            return
-        self._gate(f"{OUTPUTS}:draw", self._name, seed, server="onnx")
+            return True
+        target.unlink(missing_ok=True)
+        if not self.gate(bench, f"{OUTPUTS}:draw", self.name, seed, server="onnx"):
+            return False
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(target, kept)
+        return True
 
-    def _found(self) -> str:
+    def failure(self, bench: Bench) -> str:
         """Search with the drawn inputs in the shadow; return the message of a failure, or ""."""
-        tried = self._bench.tried(
-            Gate(name="search", words=("register", self._name, "--part", "search"), server="torch"), measure=True
-        )
+        words = ("register", self.name, "--part", "search")
+        tried = bench.tried(Gate(name="search", words=words, server="torch"), measure=True)
         return "" if tried.passed else tried.why
 
-    def _adoptable(self) -> str:
+    def _adoptable(self, bench: Bench) -> str:
         """Copy the found case to the project's build, from which `adopt-case` takes it; return its name."""
-        found = self._bench.shadow.paths.failing_case(self._name, "x").parent
+        found = bench.shadow.paths.failing_case(self.name, "x").parent
         newest = max(found.glob("*.txt"), key=lambda p: p.stat().st_mtime_ns, default=None)
         if newest is None:
             return ""
         for path in (newest, newest.with_suffix(".cases")):
-            target = self._campaign.paths.failing_case(self._name, "x").parent / path.name
+            target = self.campaign.paths.failing_case(self.name, "x").parent / path.name
             target.parent.mkdir(parents=True, exist_ok=True)
             if path.is_file():
                 shutil.copyfile(path, target)
         return newest.stem
 
-    def _gate(self, entry: str, *words: str, server: str = "torch") -> bool:
-        gate = Gate(name=entry, entry=entry, words=words, server="onnx" if server == "onnx" else "torch")
-        return self._bench.tried(gate, measure=True).passed
+    def gate(self, bench: Bench, entry: str, *words: str, server: Server = "torch") -> bool:
+        """Call a function of `OUTPUTS` in a server; return whether it succeeded."""
+        return bench.tried(Gate(name=entry, entry=entry, words=words, server=server), measure=True).passed

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from queue import SimpleQueue
-from typing import Any
 
 from opmatrix.declaration.load import Operator
 from opmatrix.engine.server_pool import Pool
@@ -124,27 +123,40 @@ class Campaign:
         return shadow
 
     def _try_part(self, benches: Sequence[Bench], mutants: Sequence[Mutant]) -> None:
-        """Try mutants of one part: a survivor has passed the first gates, and then the further ones."""
-        self._check_original(benches[0], mutants[0], self._first(mutants[0]))
-        left = self._each(benches, mutants, self._first, last=False)
-        if left:
-            if left[0].part == "kernel":  # the other cells of Python have the gates of the first ones
-                self._check_original(benches[0], left[0], self._further(left[0]))
-            left = self._each(benches, left, self._further, last=True)
-        if left:
-            nearest.describe(self, benches[0], left)
+        """Try mutants of one part, each in a bench."""
+        first, further = self._gates(mutants[0])
+        # The gates of further cells are those of the first ones, so in Python the file as it is passes them as well.
+        self._check_original(benches[0], mutants[0], [*first, *further] if mutants[0].part == "kernel" else first)
+        search = nearest.prepared(self, benches[0]) if mutants[0].part == "kernel" else None
+        free: SimpleQueue[Bench] = SimpleQueue()
+        for bench in benches:
+            free.put(bench)
 
-    def _first(self, mutant: Mutant) -> list[Gate]:
-        if mutant.part == "kernel":
-            return gates.kernel_gates(self.operator, self.cells)
-        file = PurePosixPath(mutant.path).name
-        return [*gates.python_gates(self.paths, self.operator, file, gates.first_cells(self.cells))]
+        def try_one(mutant: Mutant) -> None:
+            bench = free.get()
+            try:
+                if mutant.part == "shape":  # of which no gate may find what an earlier mutant left
+                    bench.shadow.make_anew()
+                changed = mutant.applied(self.text(mutant))
+                found = bench.result(self.target(mutant), changed, [*first, *further], self.objects(mutant))
+                if search and found.outcome == "survived":
+                    found = replace(found, nearest=search.known_of(bench))
+            finally:
+                free.put(bench)
+            self.keep(mutant, found)
 
-    def _further(self, mutant: Mutant) -> list[Gate]:
+        with ThreadPoolExecutor(len(benches)) as threads:
+            for _ in threads.map(try_one, mutants):
+                pass
+
+    def _gates(self, mutant: Mutant) -> tuple[list[Gate], list[Gate]]:
+        """Return the cheap gates, and those that only a survivor of these meets."""
         if mutant.part == "kernel":
-            return [*gates.survivor_gates(self.operator, self.cells, stamp=self.dependencies.races_key)]
-        file = PurePosixPath(mutant.path).name
-        return [*gates.further_python_gates(self.paths, self.operator, file, self.cells)]
+            further = gates.survivor_gates(self.operator, self.cells, stamp=self.dependencies.races_key)
+            return gates.kernel_gates(self.operator, self.cells), [*further]
+        file, cells = PurePosixPath(mutant.path).name, self.cells
+        first = gates.python_gates(self.paths, self.operator, file, gates.first_cells(cells))
+        return [*first], [*gates.further_python_gates(self.paths, self.operator, file, cells)]
 
     def _check_original(self, bench: Bench, mutant: Mutant, asked: Sequence[Gate]) -> None:
         """Let gates try the file of a mutant as it is: a gate that finds something there would find each mutant. Its
@@ -158,40 +170,6 @@ class Campaign:
             if not (tried := bench.tried(gate, measure=True)).passed:
                 words = " ".join(gate.words)
                 raise OriginalError(f"{name} as it is does not pass {words}: {tried.why}. Run: doit {name}")
-
-    def _each(
-        self,
-        benches: Sequence[Bench],
-        mutants: Sequence[Mutant],
-        asked: Callable[[Mutant], Sequence[Gate]],
-        *,
-        last: bool,
-    ) -> list[Mutant]:
-        """Let gates try each mutant, in as many threads as there are benches, and return the survivors. `last`: no gate
-        follows, so that their results are kept too."""
-        free: SimpleQueue[Bench] = SimpleQueue()
-        for bench in benches:
-            free.put(bench)
-
-        def survives(mutant: Mutant) -> bool:
-            bench = free.get()
-            try:
-                if mutant.part == "shape":  # of which no gate may find what an earlier mutant left
-                    bench.shadow.make_anew()
-                changed = mutant.applied(self.text(mutant))
-                found = bench.result(self.target(mutant), changed, asked(mutant), self.objects(mutant))
-            finally:
-                free.put(bench)
-            if last or found.outcome != "survived":
-                self.keep(mutant, found)
-            return found.outcome == "survived"
-
-        with ThreadPoolExecutor(len(benches)) as threads:
-            return [mutant for mutant, left in zip(mutants, threads.map(survives, mutants), strict=True) if left]
-
-    def describe(self, mutant: Mutant, known: Mapping[str, Any]) -> None:
-        """Add to the result of a survivor what is known of it."""
-        self._results[mutant.key] = replace(self._results[mutant.key], nearest=known)
 
     def keep(self, mutant: Mutant, found: Result) -> None:
         """Keep a result with what it depends on."""
