@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,8 @@ class Mutate(CommandBase):
             raise UsageError("doit mutate: --count and --process take a number from 1 on")
         least, below = minimum(self._paths), list[str]()
         end_with_pipe()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)  # as Ctrl-C: the servers end, and results are kept
         try:
             operators = self._operators(args)
             with hold(self._paths.lock) as lock:

@@ -146,8 +146,14 @@ class Campaign:
             self.keep(mutant, found)
 
         with ThreadPoolExecutor(len(benches)) as threads:
-            for _ in threads.map(try_one, mutants):
-                pass
+            try:
+                for _ in threads.map(try_one, mutants):
+                    pass
+            except BaseException:  # such as Ctrl-C: what is being tried ends with the servers
+                threads.shutdown(wait=False, cancel_futures=True)
+                for bench in benches:
+                    bench.close()
+                raise
 
     def _gates(self, mutant: Mutant) -> tuple[list[Gate], list[Gate]]:
         """Return the cheap gates, and those that only a survivor of these meets."""

@@ -65,6 +65,11 @@ class Bench:
     watched: Pool
     limits: Limits
 
+    def close(self) -> None:
+        """End the servers, and with them what they run."""
+        for pool in (self.pool, self.watched):
+            pool.close()
+
     def objects(self) -> dict[str, str]:
         """Return the digests of the compiled objects."""
         folder = self.shadow.paths.compile_folder(self.shadow.name)
