@@ -226,7 +226,7 @@ def test_marks_and_score(built: Paths, first: tuple[dict[str, Mutant], dict[str,
     found = score.measure(asked, tried)
     assert (found.killed, found.survived, found.equivalent, found.invalid, found.stopped) == (5, 1, 1, 1, 2)
     assert found.score == 5 / 6
-    shown = "\n".join(score.report(asked, tried, found))
+    shown = "\n".join(score.report(asked, tried, found, cpu=12.3))
     assert f"--- {KERNEL}:" in shown and "+  if (n >= 1234567890123) y.data[0] = 1;" in shown
     assert "cases and drawn inputs have equal outputs, to the last bit" in shown
     assert "None of 600 further drawn inputs kills it" in shown and "ops/planted/mutants.toml" in shown
@@ -235,7 +235,7 @@ def test_marks_and_score(built: Paths, first: tuple[dict[str, Mutant], dict[str,
     marked = replace(tried, marks={key: Mark(mutant=key, change="c", reason="no array is so large")})
     found = score.measure(asked, marked)
     assert (found.survived, found.marked, found.score) == (0, 1, 1.0)
-    assert "no array is so large" in "\n".join(score.report(asked, marked, found))
+    assert "no array is so large" in "\n".join(score.report(asked, marked, found, cpu=0))
 
 
 def test_the_command_writes_the_score_and_the_report_shows_it(built: Paths) -> None:

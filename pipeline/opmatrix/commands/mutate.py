@@ -119,11 +119,13 @@ class Mutate(CommandBase):
             said=lambda mutant, result: print(printable(score.shown(mutant, result)), flush=True),
         )
         marks = read_marks(paths.op(name) / FILE, every)
+        before = os.times()
         results = campaign.run(chosen)
+        cpu = sum(os.times()[:4]) - sum(before[:4])  # of this process, and of the servers, which have ended
         tried = score.Tried(mutants=chosen, results=results, marks=marks, total=len(every), seed=params["seed"])
         found = score.measure(campaign, tried)
         mutation_scores.write(paths, found)
-        for line in score.report(campaign, tried, found):
+        for line in score.report(campaign, tried, found, cpu=cpu):
             print(printable(line))
         sys.stdout.flush()
         return found

@@ -75,8 +75,8 @@ def shown(mutant: Mutant, result: Result) -> str:
     return f"{result.outcome}{by}{case}: {mutant.path}:{mutant.line} {mutant.kind}: {mutant.change}"
 
 
-def report(campaign: Campaign, tried: Tried, score: MutationScore) -> Iterator[str]:
-    """Yield the lines of the score: the survivors first, the number last."""
+def report(campaign: Campaign, tried: Tried, score: MutationScore, *, cpu: float) -> Iterator[str]:
+    """Yield the lines of the score: the survivors first, the number last. `cpu`: CPU seconds that it took."""
     for mutant in tried.survivors:
         yield ""
         yield mutant.diff(campaign.text(mutant)).rstrip()
@@ -88,7 +88,7 @@ def report(campaign: Campaign, tried: Tried, score: MutationScore) -> Iterator[s
             yield f"stopped in {result.gate}: {mutant.path}:{mutant.line} {mutant.kind}: {mutant.change}: {result.why}"
     yield ""
     sample = f", of {score.mutants}, seed {score.seed}" if score.tried < score.mutants else ""
-    yield f"{score.op}: {many(score.tried, 'mutant')} tried{sample}"
+    yield f"{score.op}: {many(score.tried, 'mutant')} tried{sample}, {cpu:.0f} CPU s"
     by_gate = ", ".join(f"{count} by {gate}" for gate, count in score.gates.items())
     yield f"  killed      {score.killed}{f': {by_gate}' if by_gate else ''}"
     yield f"  survived    {score.survived}"
