@@ -19,7 +19,7 @@ from opmatrix.step import Server
 if TYPE_CHECKING:
     from opmatrix.mutation.run_mutants import Campaign
 
-SEEDS = tuple(f" further {number}" for number in range(1, 4))
+SEEDS = tuple(f" further {number}" for number in range(1, 3))
 EXAMPLES = 200  # of each seed
 OUTPUTS = "opmatrix.mutation.outputs"
 

@@ -103,12 +103,19 @@ class Campaign:
             variables = sanitize.variables() if any(m.part == "kernel" for m in mutants) else {}
             watched = Pool(watched_root, entry=ENTRY, lock=self.lock, variables=variables)
             stack.enter_context(closing(watched))
+            servers: dict[str | None, str] = {}
+            if any(mutant.part in ("lowering", "torch_op") for mutant in mutants):
+                servers["torch"] = "export"  # it has the imports of both
             for part in dict.fromkeys(mutant.part for mutant in mutants):
                 tried = [mutant for mutant in mutants if mutant.part == part]
                 limits = Limits(megabytes=self.megabytes)
                 shadows = [self._shadow(part, number) for number in range(max(1, min(self.jobs, len(tried))))]
                 self._try_part(
-                    [Bench(shadow=shadow, pool=pool, watched=watched, limits=limits) for shadow in shadows], tried
+                    [
+                        Bench(shadow=shadow, pool=pool, watched=watched, limits=limits, servers=servers)
+                        for shadow in shadows
+                    ],
+                    tried,
                 )
 
     def _shadow(self, part: str, number: int) -> Shadow:
@@ -124,10 +131,14 @@ class Campaign:
 
     def _try_part(self, benches: Sequence[Bench], mutants: Sequence[Mutant]) -> None:
         """Try mutants of one part, each in a bench."""
-        first, further = self._gates(mutants[0])
-        # The gates of further cells are those of the first ones, so in Python the file as it is passes them as well.
-        self._check_original(benches[0], mutants[0], [*first, *further] if mutants[0].part == "kernel" else first)
-        search = nearest.prepared(self, benches[0]) if mutants[0].part == "kernel" else None
+        asked, needed = self._gates(mutants[0])
+        original = Original(campaign=self, bench=benches[0], mutant=mutants[0], gates=asked[:needed])
+        search: nearest.Search | None = None
+        if mutants[0].part == "kernel":  # its shadow's objects are those of all mutants
+            original.check(needed)
+            search = nearest.prepared(self, benches[0])
+        else:
+            original = replace(original, bench=replace(benches[0], shadow=self._shadow(mutants[0].part, len(benches))))
         free: SimpleQueue[Bench] = SimpleQueue()
         for bench in benches:
             free.put(bench)
@@ -138,7 +149,9 @@ class Campaign:
                 if mutant.part == "shape":  # of which no gate may find what an earlier mutant left
                     bench.shadow.make_anew()
                 changed = mutant.applied(self.text(mutant))
-                found = bench.result(self.target(mutant), changed, [*first, *further], self.objects(mutant))
+                found = bench.result(
+                    self.target(mutant), changed, asked, self.objects(mutant), lambda number: original.check(number + 1)
+                )
                 if search and found.outcome == "survived":
                     found = replace(found, nearest=search.known_of(bench))
             finally:
@@ -155,27 +168,17 @@ class Campaign:
                     bench.close()
                 raise
 
-    def _gates(self, mutant: Mutant) -> tuple[list[Gate], list[Gate]]:
-        """Return the cheap gates, and those that only a survivor of these meets."""
+    def _gates(self, mutant: Mutant) -> tuple[list[Gate], int]:
+        """Return the gates, the cheap ones first, and how many of them the original must pass: the others are the same
+        in other cells."""
+        cells = self.cells
         if mutant.part == "kernel":
-            further = gates.survivor_gates(self.operator, self.cells, stamp=self.dependencies.races_key)
-            return gates.kernel_gates(self.operator, self.cells), [*further]
-        file, cells = PurePosixPath(mutant.path).name, self.cells
-        first = gates.python_gates(self.paths, self.operator, file, gates.first_cells(cells))
-        return [*first], [*gates.further_python_gates(self.paths, self.operator, file, cells)]
-
-    def _check_original(self, bench: Bench, mutant: Mutant, asked: Sequence[Gate]) -> None:
-        """Let gates try the file of a mutant as it is: a gate that finds something there would find each mutant. Its
-        CPU seconds are the measure of the limits."""
-        name = self.operator.name
-        compiled = bench.compiled(self.target(mutant), self.text(mutant), self.objects(mutant))
-        if mutant.part == "kernel" and compiled != EQUAL:
-            built = self.paths.compile_folder(name).relative_to(self.paths.root)
-            raise OriginalError(f"{built} is not what {mutant.path} compiles to. Run: doit {name}")
-        for gate in asked:
-            if not (tried := bench.tried(gate, measure=True)).passed:
-                words = " ".join(gate.words)
-                raise OriginalError(f"{name} as it is does not pass {words}: {tried.why}. Run: doit {name}")
+            further = gates.survivor_gates(self.operator, cells, stamp=self.dependencies.races_key)
+            found = [*gates.kernel_gates(self.operator, cells), *further]
+            return found, len(found)
+        file = PurePosixPath(mutant.path).name
+        first = [*gates.python_gates(self.paths, self.operator, file, gates.first_cells(cells))]
+        return [*first, *gates.further_python_gates(self.paths, self.operator, file, cells)], len(first)
 
     def keep(self, mutant: Mutant, found: Result) -> None:
         """Keep a result with what it depends on."""
@@ -184,3 +187,38 @@ class Campaign:
         with self._changed:
             self._results[mutant.key] = replace(found, depends=depends)
             self.said(mutant, found)
+
+
+@dataclass(kw_only=True)
+class Original:
+    """The file of a mutant as it is, which must pass each gate before a mutant meets it: a gate that finds something in
+    the original would find each mutant. Its CPU seconds are the measure of the limits."""
+
+    campaign: Campaign
+    bench: Bench
+    mutant: Mutant
+    gates: Sequence[Gate]
+    _passed: int = -1  # before it is compiled
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+
+    def check(self, count: int) -> None:
+        """Let the first `count` gates try the original. Raises OriginalError."""
+        name = self.campaign.operator.name
+        with self._one_at_a_time:
+            if self._passed < 0:
+                self._compile()
+                self._passed = 0
+            while self._passed < min(count, len(self.gates)):
+                gate = self.gates[self._passed]
+                if not (tried := self.bench.tried(gate, measure=True)).passed:
+                    words = " ".join(gate.words)
+                    raise OriginalError(f"{name} as it is does not pass {words}: {tried.why}. Run: doit {name}")
+                self._passed += 1
+
+    def _compile(self) -> None:
+        campaign, mutant = self.campaign, self.mutant
+        compiled = self.bench.compiled(campaign.target(mutant), campaign.text(mutant), campaign.objects(mutant))
+        if mutant.part == "kernel" and compiled != EQUAL:
+            name, paths = campaign.operator.name, campaign.paths
+            built = paths.compile_folder(name).relative_to(paths.root)
+            raise OriginalError(f"{built} is not what {mutant.path} compiles to. Run: doit {name}")

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,8 @@ class Bench:
     pool: Pool
     watched: Pool
     limits: Limits
+    servers: Mapping[str | None, str] = field(default_factory=dict)
+    """The server that is used in place of another one, whose imports it has as well."""
 
     def close(self) -> None:
         """End the servers, and with them what they run."""
@@ -85,7 +87,7 @@ class Bench:
         pool = self.watched if gate.watched else self.pool
         ending = pool.run(
             [str(self.shadow.root), str(seconds), gate.entry, *words],
-            server=gate.server,
+            server=gate.server if gate.watched else self.servers.get(gate.server, gate.server),
             log=log,
             seconds=max(30, seconds * WAITING),
             megabytes=self.limits.megabytes,
@@ -106,7 +108,7 @@ class Bench:
         died = death_message(ending, seconds=seconds, megabytes=self.limits.megabytes)
         at = last_running(read_log(log))
         how = f"{died}, at {at}" if died and at else died
-        why = str(known.get("problem", "")) or one_line(how or _telling(output))
+        why = str(known.get("problem", "")) or one_line(how or _telling(output, self.shadow.name))
         running = at.removeprefix("case ").partition(" ")[0] if died and at.startswith("case ") else ""
         case = str(known.get("case", "")) or running or _case(output, self.shadow.name)
         return Tried(
@@ -124,18 +126,26 @@ class Bench:
             return f"{LATE if tried.stopped else ''}{tried.why}"
         return EQUAL if self.objects() == original else ""
 
-    def result(self, path: str, text: str, gates: Sequence[Gate], original: Mapping[str, str]) -> Result:
+    def result(
+        self,
+        path: str,
+        text: str,
+        gates: Sequence[Gate],
+        original: Mapping[str, str],
+        before: Callable[[int], None] = lambda number: None,
+    ) -> Result:
         """Try a mutant: `text` is its file `path`. `original` are the objects of the kernel as it is; {} for a mutant
-        that is not compiled."""
+        that is not compiled. `before` is called with the number of each gate that follows."""
         if why := self.compiled(path, text, original):
             outcome: Outcome = "equivalent" if why == EQUAL else "stopped" if why.startswith(LATE) else "invalid"
             return Result(outcome=outcome, gate=COMPILE, why="" if why == EQUAL else why.removeprefix(LATE))
-        return self.judged(gates)
+        return self.judged(gates, before)
 
-    def judged(self, gates: Sequence[Gate]) -> Result:
+    def judged(self, gates: Sequence[Gate], before: Callable[[int], None]) -> Result:
         """Return how the gates judge what is compiled in the shadow."""
         cpu, gate = 0.0, None
-        for gate in gates:
+        for number, gate in enumerate(gates):
+            before(number)
             if gate.unless and self._is_as_built(gate.unless):
                 continue
             tried = self.tried(gate)
@@ -150,11 +160,13 @@ class Bench:
         return written.is_file() and built.is_file() and written.read_bytes() == built.read_bytes()
 
 
-def _telling(output: str) -> str:
-    """Return the line of a gate's output that says most: the first that is no command."""
+def _telling(output: str, name: str) -> str:
+    """Return the line of a gate's output that says most: that which names the operator first, or has an error."""
     marks = (": error: ", "ERROR: ", "runtime error: ", "WARNING: ThreadSanitizer", "Error: ")
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("$ ", "==="))]
-    return next((line for line in lines if any(mark in line for mark in marks)), lines[0] if lines else "")
+    named = [line for line in lines if line.startswith((f"{name}-", f"{name}: "))]
+    errors = [line for line in lines if any(mark in line for mark in marks)]
+    return next(iter([*named, *errors, *lines]), "")
 
 
 def _case(output: str, name: str) -> str:
