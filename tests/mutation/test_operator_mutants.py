@@ -13,6 +13,7 @@ import pytest
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import SpecError
 from opmatrix.mutation.kernel_mutants import KINDS, kernel_mutants
+from opmatrix.mutation.marks import FILE, read_marks
 from opmatrix.mutation.mutant import Mutant
 from opmatrix.mutation.operator_mutants import attribute_constants, lines_above, operator_mutants, tensor_shapes
 from opmatrix.mutation.syntax import parse, unparsed_lines
@@ -63,6 +64,12 @@ def test_each_mutant_has_a_key_of_its_own_and_its_line(root: Path, name: str) ->
         assert mutant.before.split("\n")[0] in lines[mutant.line - 1], mutant
         assert mutant.change.count("«") == 1
         assert "@@" in mutant.diff(text_of(root, spec, mutant))
+
+
+@each_operator
+def test_its_marks_are_of_mutants_that_exist(root: Path, name: str) -> None:
+    marks = read_marks(root / f"ops/{name}/{FILE}", mutants_of(root, name)[1])
+    assert bool(marks) == (root / f"ops/{name}/{FILE}").is_file()
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parents[2].name}-{path.parent.name}")
