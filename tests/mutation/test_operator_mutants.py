@@ -15,7 +15,13 @@ from opmatrix.errors import SpecError
 from opmatrix.mutation.kernel_mutants import KINDS, kernel_mutants
 from opmatrix.mutation.marks import FILE, read_marks
 from opmatrix.mutation.mutant import Mutant
-from opmatrix.mutation.operator_mutants import attribute_constants, lines_above, operator_mutants, tensor_shapes
+from opmatrix.mutation.operator_mutants import (
+    attribute_constants,
+    lines_above,
+    not_mutated,
+    operator_mutants,
+    tensor_shapes,
+)
 from opmatrix.mutation.syntax import parse, unparsed_lines
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, OpSpec
@@ -117,6 +123,20 @@ def test_a_kernel_in_a_declaration_has_the_lines_of_the_declaration() -> None:
     first = next(m for m in mutants if m.kind == "result" and m.after == "{}")
     assert (first.path, first.line) == ("ops/dual_residual/spec.py", 33)
     assert "+      x_residual.data[i] = {};" in first.diff(spec.kernel or "")
+
+
+def test_lines_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    spec = load_operator(Paths(ROOT), "custom_op_one").spec
+    kernel = Paths(tmp_path).kernel(spec.name)
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text("int f(int a) { return a; }\n\nint g(int a) { return a + ; }\n")
+    assert not_mutated(Paths(tmp_path), spec) == (
+        "native/custom_op_one/kernel.h:3: tree-sitter cannot read this as C++ (1 such place in the file), so nothing "
+        "there is mutated. Often a macro in place of a type or a keyword is the reason: write it out, or as a function"
+    )
+    assert not_mutated(Paths(ROOT), spec) == ""
+    assert not_mutated(Paths(ROOT), load_operator(Paths(ROOT), "dual_residual").spec) == ""
+    assert not_mutated(Paths(ROOT), load_operator(Paths(ROOT), "gelu").spec) == ""
 
 
 def test_a_kernel_that_is_computed_is_one_sentence() -> None:

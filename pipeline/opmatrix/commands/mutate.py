@@ -87,7 +87,7 @@ class Mutate(CommandBase):
         from opmatrix.mutation import score
         from opmatrix.mutation.dependencies import Dependencies
         from opmatrix.mutation.marks import FILE, read_marks
-        from opmatrix.mutation.operator_mutants import operator_mutants
+        from opmatrix.mutation.operator_mutants import not_mutated, operator_mutants
         from opmatrix.mutation.run_mutants import Campaign
         from opmatrix.mutation.sampling import sample
         from opmatrix.mutation.tryout import MEGABYTES
@@ -100,6 +100,8 @@ class Mutate(CommandBase):
         if not every:
             print(f"{name}: no mutant: it has neither a kernel of its own nor a lowering, a gradient or a shape rule")
             return None
+        if note := not_mutated(paths, operator.spec):
+            print(printable(note), file=sys.stderr, flush=True)
         chosen = every if params["all"] else sample(every, count=params["count"], seed=params["seed"])
         cells = operator.cells(chosen_cells(paths))
         campaign = Campaign(

@@ -7,10 +7,11 @@ import dataclasses
 from typing import Any
 
 from opmatrix.codegen.cpp import literal
-from opmatrix.errors import SpecError
+from opmatrix.errors import SpecError, many
 from opmatrix.mutation.kernel_mutants import kernel_mutants
 from opmatrix.mutation.mutant import Mutant
 from opmatrix.mutation.python_mutants import python_mutants
+from opmatrix.mutation.syntax import parse, unparsed_lines
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, AttributeValue, Dims, OpSpec, SameAs
 
@@ -43,6 +44,22 @@ def operator_mutants(layout: Paths, spec: OpSpec) -> list[Mutant]:
         if path.is_file():
             found += python_mutants(relative(path), path.read_text(), defaults)
     return found
+
+
+def not_mutated(layout: Paths, spec: OpSpec) -> str:
+    """Return a note about the lines of the kernel that the grammar does not know, and that have no mutants; else ""."""
+    path = layout.spec(spec.name) if spec.kernel is not None else layout.kernel(spec.name)
+    if not path.is_file():
+        return ""
+    lines = unparsed_lines(parse(path.read_text() if spec.kernel is None else spec.kernel))
+    if not lines:
+        return ""
+    above = 0 if spec.kernel is None else lines_above(path.read_text(), spec.kernel, where=path.name)
+    where = f"{path.relative_to(layout.root).as_posix()}:{lines[0] + above}"
+    return (
+        f"{where}: tree-sitter cannot read this as C++ ({many(len(lines), 'such place')} in the file), so nothing "
+        "there is mutated. Often a macro in place of a type or a keyword is the reason: write it out, or as a function"
+    )
 
 
 def lines_above(declaration: str, kernel: str, *, where: str) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from opmatrix.mutation.gates import COMPILE, Gate
 from opmatrix.mutation.result import Outcome, Result
 from opmatrix.mutation.shadow import Shadow
 from opmatrix.step_log import last_running, read_log
+from opmatrix.toolchain.find_tools import find_compiler
 
 TIMES = 10  # as much CPU time as the original takes in a gate is a time-out, but
 LEAST_SECONDS = 3  # CPU seconds in any case
@@ -27,6 +30,12 @@ WAITING = 20  # times as many seconds by the clock as of CPU time: a process may
 MEGABYTES = 4000.0
 EQUAL, LATE = "equal objects", "late: "
 _WHY = 1000  # characters of a message that are kept
+
+
+def without_warnings() -> str:
+    """Return the compiler's command for mutants: the flags make warnings errors, and a variable that is not used any
+    more is no reason not to try a mutant. The code is the same."""
+    return shlex.join((*find_compiler(os.environ), "-w"))
 
 
 @dataclass(kw_only=True)
@@ -91,7 +100,7 @@ class Bench:
             log=log,
             seconds=max(30, seconds * WAITING),
             megabytes=self.limits.megabytes,
-            environment={"OPMATRIX_JOBS": "1"},
+            environment={"OPMATRIX_JOBS": "1", "CXX": without_warnings()},
         )
         if measure:
             self.limits.measured(gate, ending.cpu)
