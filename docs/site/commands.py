@@ -30,6 +30,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         "seconds": "how long a step may run",
         "megabytes": "how much memory it may hold, with all that it starts",
     },
+    "tool.opmatrix.mutate": {"minimum": "`doit mutate` exits with 1 if a score is lower: from 0 to 1, such as 0.95"},
     "tool.opmatrix.dist": {
         "name": "what is imported: small letters, digits and single underscores; required",
         "version": "as PEP 440 has it, such as `1.0.0`; required",

@@ -15,6 +15,16 @@ LOWERED = (*(1.0,) * 9, 0.25, 0.25, 1.0)  # two boxes of one class, the first ke
 CLASSES = (0, 1, 0, 2, 2, 2, -1, -1, 7, 2**62, 2**62, 0)
 VALID = (True, False, True, True, True, True, True, True, False, True, True, False)
 
+# Centers and sizes of boxes that overlap much: any other corner of them makes other boxes stay, of these scores.
+CENTERED: Boxes = (
+    (3.75, 2.0, 7.5, 5.5), (5.5, 3.75, 7.0, 3.0), (4.25, 2.5, 5.5, 3.0), (1.0, 2.75, 3.5, 7.5), (2.5, 1.75, 5.0, 3.0),
+    (2.5, 4.75, 8.5, 3.0), (0.5, 5.5, 7.0, 8.5), (0.0, 1.75, 7.0, 6.0), (3.25, 5.5, 3.5, 5.0), (3.5, 2.0, 9.0, 4.0),
+    (2.0, 4.75, 5.0, 3.5), (3.25, 5.25, 3.5, 9.5),
+)  # fmt: skip
+CENTERED_SCORES = (
+    1.09375, 1.28125, 1.875, 1.3125, 1.875, 1.59375, 0.5, 1.21875, 1.375, 1.875, 1.28125, 0.84375
+)  # fmt: skip
+
 
 def repeated(times: int) -> Inputs:
     """Return `times` copies of the rows, far from each other."""
@@ -74,6 +84,14 @@ def full(dtype: DType) -> Model:
         "valid": Values(values=VALID, layout="sliced"),
     }
     factors = (Values(values=OTHERS, layout="sliced"), Values(values=LOWERED))
+    ones = Values(values=(1.0,) * 12)
+    centered: Inputs = {
+        "boxes": Values(values=tuple(tuple(box[k] for box in CENTERED) for k in (1, 3, 0, 2))),
+        "scores": Values(values=CENTERED_SCORES),
+        "classes": Values(values=(0,) * 12),
+        "valid": Values(values=(True,) * 12),
+        "factors": (ones, ones),
+    }
     return Model(
         name=f"full_{dtype}",
         types={"T": dtype},
@@ -81,7 +99,10 @@ def full(dtype: DType) -> Model:
             "iou_threshold": 0.3, "score_threshold": 0.2, "max_boxes": 5, "format": "center",
             "coordinates": (2, 0, 3, 1), "axis": -2,
         },
-        cases=(Case(name=f"full_{dtype}", inputs={**flipped, "factors": factors}),),
+        cases=(
+            Case(name=f"full_{dtype}", inputs={**flipped, "factors": factors}),
+            Case(name=f"centered_{dtype}", inputs=centered),
+        ),
     )  # fmt: skip
 
 

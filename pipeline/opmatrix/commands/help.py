@@ -19,7 +19,7 @@ from opmatrix.errors import did_you_mean, many
 from opmatrix.project.settings import PACKAGES
 
 # Commands in the order in which a new user needs them; each has its purpose in `doc_purpose`.
-EVERY_DAY = ("run", "why", "list", "new", "check", "tolerances")
+EVERY_DAY = ("run", "why", "list", "new", "check", "tolerances", "mutate")
 STATE = ("clean", "forget", "ignore", "info")
 ABOUT = ("help", "tabcompletion")
 
@@ -30,7 +30,7 @@ FORMS = (
 )
 EXIT_CODES = (
     ("0", "done"),
-    ("1", "a step failed, a cell is not as declared, or `doit check` found something"),
+    ("1", "a step failed, a cell is not as declared, `doit check` found something, or a score is below its minimum"),
     ("2", "the words were not understood; nothing ran"),
     ("3", "a mistake in a declaration or a setting, or another doit runs here; nothing ran"),
     ("130", "interrupted; what had finished is kept"),

@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "list": "opmatrix.commands.status:List",
     "check": "opmatrix.commands.check:Check",
     "tolerances": "opmatrix.commands.tolerances:Tolerances",
+    "mutate": "opmatrix.commands.mutate:Mutate",
     "clean": "opmatrix.commands.state:Clean",
     "forget": "opmatrix.commands.state:Forget",
     "ignore": "opmatrix.commands.state:Ignore",

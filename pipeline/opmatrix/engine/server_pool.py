@@ -59,13 +59,21 @@ class Pool:
 
     A server is named by its imports and, if not the main one, its environment: ``export@torch2.9``. Child processes
     call `entry`. Servers keep the descriptor `lock` open, so that the build folder is locked until the last one ends.
-    `started` takes the name of each new server, and the seconds and CPU seconds of its start.
+    `started` takes the name of each new server, and the seconds and CPU seconds of its start. `variables` are those of
+    the environment that all servers but the light one start with.
     """
 
     def __init__(
-        self, paths: Paths, *, entry: str, lock: int, started: Callable[[str, float, float], None] | None = None
+        self,
+        paths: Paths,
+        *,
+        entry: str,
+        lock: int,
+        started: Callable[[str, float, float], None] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._paths, self._entry, self._lock, self._started = paths, entry, lock, started
+        self._variables: Mapping[str, str] = variables or {}
         self._clients: dict[str, _Client] = {}
         self._starting: dict[str, threading.Lock] = {}
         self._importing: set[int] = set()
@@ -137,7 +145,7 @@ class Pool:
         with server_end, log.open("wb") as output:
             imports, _, environment = server.partition("@")
             python = str(self._paths.python(environment)) if environment else sys.executable
-            variables = python_path(self._paths, environment) if environment else {}
+            variables = {**self._variables, **(python_path(self._paths, environment) if environment else {})}
             process = subprocess.Popen(
                 [python, "-m", "opmatrix.engine.server_main", imports, self._entry, str(os.getpid())],
                 stdin=server_end.fileno(),

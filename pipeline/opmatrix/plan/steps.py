@@ -19,6 +19,7 @@ from opmatrix.matrix.cells import Cell, why_unreadable
 from opmatrix.plan.step_keys import OperatorPlan, Plan, make_step
 from opmatrix.plan.wheel_steps import shipping
 from opmatrix.project.settings import lost_headers
+from opmatrix.report import mutation_scores
 from opmatrix.report.html_template import TEMPLATES
 from opmatrix.spec import Lowering
 from opmatrix.step import CheckKey, Server, Step
@@ -435,7 +436,10 @@ def _report(plan: Plan, made: Sequence[Step]) -> Step:
         plan,
         "report",
         asks=[word for name, value in vars(plan.choice).items() for word in (f"--{name}", value)],
-        reads=[Path(str(step.verdict)) for step in recorded if step.verdict in step.writes],
+        reads=[
+            *(Path(str(step.verdict)) for step in recorded if step.verdict in step.writes),
+            *mutation_scores.files(plan.layout),
+        ],
         after=[step.task for step in recorded if step.verdict not in step.writes],
         any_cell=any(step.group == "verify" for step in made),  # without one it fails
         operators={o.name: o.cell_condition for o in plan.operators},  # the report drops other cells

@@ -268,6 +268,11 @@ class Paths:
     # What `doit check` finds in a model, by the label of the check.
     model_check = _named("build/check/{}")
 
+    # What doit mutate writes of an operator: shadows of the project, results, and the score.
+    mutation = _named("build/mutate/{}")
+    mutation_results = _named("build/mutate/{}/results.json")
+    mutation_score = _named("build/mutate/{}/score.json")
+
     report = _fixed("build/report")
     # The results of every cell: docs/report.md.
     report_data = _fixed("build/report/report.json")

@@ -48,6 +48,7 @@ def data(
         "environments": report["environments"],
         "changes": report["changes"],
         "skipped": report["skipped"],
+        "mutation": report.get("mutation", []),
         "outcomes": OUTCOMES,
         "exporters": EXPORTERS,
         "cells": {

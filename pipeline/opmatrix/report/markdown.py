@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 from opmatrix.errors import many, printable
+from opmatrix.report import mutation_scores
 from opmatrix.report.changes import KINDS
 from opmatrix.report.records import Skipped, totals, weak_checks
 from opmatrix.report.report_json import Document
@@ -41,6 +42,8 @@ def render(
     if weak := weak_checks(checks):
         lines = _list(f"{WEAK[0]} {_code(str(found))}: {_plain(_cut(why))}" for found in weak for why in found.weak)
         parts.append("### Weak, and the remedy\n\n" + "\n".join(lines))
+    if scores := report.get("mutation"):
+        parts.append("\n".join(_scores(scores)))
     if skipped:
         lines = _list(f"torch {s.torch}: {_plain(str(s))}" for s in skipped)
         parts.append("### Not checked, and why\n\n" + "\n".join(lines))
@@ -95,6 +98,17 @@ def _table(verdicts: Sequence[Verdict]) -> Iterator[str]:
         fields = " | ".join(_field(row.get(ort)) for ort in runtimes)
         yield f"| {_plain(f'{op}-{lowering}')} | {torch} | {fields} |"
     yield from _left_out(rows)
+
+
+def _scores(scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a row for each operator with a score of `doit mutate`."""
+    yield "### Mutants killed (`doit mutate`)\n"
+    yield "| operator | score | killed | survived | date |\n|---|---|---|---|---|"
+    for one in scores[:_ROWS]:
+        old = "" if one["current"] else ", of an earlier version"
+        share = mutation_scores.percent(one["score"])
+        yield f"| {_plain(one['op'])} | {share} | {one['killed']} | {one['survived']} | {_plain(one['date'])}{old} |"
+    yield from _left_out(scores)
 
 
 def _check_table(checks: Sequence[CheckRecord]) -> Iterator[str]:

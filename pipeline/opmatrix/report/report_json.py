@@ -35,8 +35,9 @@ def document(
     environments: Environments,
     skipped: Sequence[Skipped] = (),
     checks: Sequence[CheckRecord] = (),
+    mutation: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the report, not yet compared with an earlier one."""
+    """Return the report, not yet compared with an earlier one. `mutation` has the scores of `doit mutate`."""
     return {
         "schema": SCHEMA,
         "counts": counts(verdicts),
@@ -44,6 +45,7 @@ def document(
         "environments": {name: dict(versions) for name, versions in environments.items()},
         "changes": None,
         "skipped": [s.as_json() for s in skipped],
+        "mutation": [*mutation],
         "checks": [check_as_json(c) for c in checks],
         "cells": [as_json(v) for v in verdicts],
     }

@@ -16,7 +16,7 @@ from opmatrix.files import write_bytes, write_text
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
-from opmatrix.report import html_page, junit, logs_and_graphs, markdown, terminal
+from opmatrix.report import html_page, junit, logs_and_graphs, markdown, mutation_scores, terminal
 from opmatrix.report.changes import compare
 from opmatrix.report.records import (
     checked,
@@ -59,7 +59,9 @@ def run(
     verdicts, records = in_order([*asked, *earlier]), checks_in_order([*checks, *earlier_checks])
     skipped = skipped_checks(records)
     main = {"python": platform.python_version(), **asdict(installed())}
-    report = document(verdicts, used_environments(layout, verdicts, main), skipped, records)
+    operators = {*(v.op for v in verdicts), *(c.op for c in records)}
+    mutation = [score.as_json(layout.root) for score in mutation_scores.read_all(layout, operators)]
+    report = document(verdicts, used_environments(layout, verdicts, main), skipped, records, mutation)
     if before := _previous(layout, report):
         report["changes"] = compare(report, before)
     data, xml, summary, html = layout.report_files

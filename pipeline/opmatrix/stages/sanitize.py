@@ -43,9 +43,9 @@ def run(layout: Paths, operator: Operator, *, cell: Cell) -> None:
         raise UsageError(f"{operator.name} has no library of ours: ONNX Runtime's own kernel computes it")
     layout.races_record(operator.name).unlink(missing_ok=True)
     detail, racing = "", False
-    environ = {**os.environ, "LD_PRELOAD": ":".join(_runtimes()), **OPTIONS}
+    environ = {**os.environ, **variables()}
     try:
-        for command in _commands(operator, cell):
+        for command in commands(operator, cell):
             racing = command[0] == "races"
             words = command if command[0] in UNSANITIZED else (*command, "--sanitized")
             _run(layout, words, os.environ if command[0] in UNWATCHED else environ)
@@ -71,7 +71,8 @@ def _rows(layout: Paths, operator: Operator, detail: str, *, racing: bool) -> It
         yield CaseResult(case=THREADS, model="", **json.loads(layout.races_record(operator.name).read_text()))
 
 
-def _commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
+def commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
+    """Yield the stages with their arguments, without ``--sanitized``."""
     spec = operator.spec
     for name in (*spec.uses, spec.name):
         yield "compile", name
@@ -117,6 +118,11 @@ def _message(output: str) -> str:
     marks = ("ERROR: AddressSanitizer", "runtime error: ", *RACES)
     first = next((n for n, line in enumerate(lines) if any(mark in line for mark in marks)), None)
     return "\n".join([*at, *(lines[-20:] if first is None else lines[first : first + 40])])
+
+
+def variables() -> dict[str, str]:
+    """Return the environment variables of a watched process. Raises SanitizeError without the runtimes."""
+    return {"LD_PRELOAD": ":".join(_runtimes()), **OPTIONS}
 
 
 def _runtimes() -> Iterator[str]:

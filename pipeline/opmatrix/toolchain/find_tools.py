@@ -52,7 +52,7 @@ class Toolchain:
 
 def find_toolchain(environ: Mapping[str, str]) -> Toolchain:
     """Return the toolchain for these environment variables. Raises ToolchainError."""
-    compiler = _compiler(environ)
+    compiler = find_compiler(environ)
     include, version = _torch()
     return Toolchain(
         compiler=compiler,
@@ -65,7 +65,8 @@ def find_toolchain(environ: Mapping[str, str]) -> Toolchain:
     )
 
 
-def _compiler(environ: Mapping[str, str]) -> tuple[str, ...]:
+def find_compiler(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the command of the C++ compiler. Raises ToolchainError."""
     path = environ.get("PATH", "")
     if asked := shlex.split(environ.get("CXX", "")):
         if found := shutil.which(asked[0], path=path):

@@ -74,6 +74,7 @@ buildEnvironments();
 buildFilters();
 buildMetrics();
 buildSkipped();
+buildMutation();
 buildGone();
 listen();
 readHash();
