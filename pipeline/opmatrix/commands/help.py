@@ -30,7 +30,7 @@ FORMS = (
 )
 EXIT_CODES = (
     ("0", "done"),
-    ("1", "a step failed, a cell is not as declared, `doit check` found something, or a score is below its minimum"),
+    ("1", "a step failed, a cell is not as declared, `doit check` found something, a score is low"),
     ("2", "the words were not understood; nothing ran"),
     ("3", "a mistake in a declaration or a setting, or another doit runs here; nothing ran"),
     ("130", "interrupted; what had finished is kept"),
