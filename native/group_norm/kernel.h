@@ -8,7 +8,7 @@
 // Shapes   x and y (N, C, ...), num_groups (1,), scale and bias (C,). num_groups holds a whole number > 0, a divisor
 //          of C.
 // Numbers  Moments are taken in double, of x less the first element of the group: the mean may be 1e6 deviations away,
-//          squares neither overflow nor vanish for float, and a group of equal elements has variance 0, exactly.
+//          finite elements of any size are normalized, and a group of equal elements has variance 0, exactly.
 // NaN      A NaN or an infinity makes its whole group NaN, as the formula has it; other groups do not see it.
 // Empty    No samples, or no elements behind a channel: nothing to do.
 // Aliasing y overlaps no input.
@@ -16,7 +16,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 #include "opmatrix/check.h"
 #include "opmatrix/lanes.h"
@@ -32,11 +31,11 @@ struct Moments {
   double variance;
 };
 
-/// Returns mean and biased variance of x[0 .. count), count > 0, in one pass.
+/// Returns mean and biased variance of x[0 .. count) * unit, count > 0, in one pass.
 template <typename T>
-OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count) {
+OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count, double unit) {
   constexpr int kChains = 2;  // of kLanes independent sums each, to hide the latency of an addition
-  const double shift = x[0];
+  const double shift = x[0] * unit;
   Lanes<double> sums[kChains] = {};
   Lanes<double> squares[kChains] = {};
   std::int64_t i = 0;
@@ -44,7 +43,7 @@ OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count) {
     for (int chain = 0; chain < kChains; ++chain) {
       Lanes<T> loaded;
       std::memcpy(&loaded, x + i + chain * kLanes, sizeof loaded);
-      const Lanes<double> d = __builtin_convertvector(loaded, Lanes<double>) - shift;
+      const Lanes<double> d = __builtin_convertvector(loaded, Lanes<double>) * unit - shift;
       sums[chain] += d;
       squares[chain] += d * d;
     }
@@ -52,7 +51,7 @@ OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count) {
   double sum = 0;
   double square = 0;
   for (; i < count; ++i) {
-    const double d = static_cast<double>(x[i]) - shift;
+    const double d = x[i] * unit - shift;
     sum += d;
     square += d * d;
   }
@@ -70,55 +69,36 @@ OPMATRIX_EACH_CPU Moments moments(const T* x, std::int64_t count) {
   return {mean, offset - (mean - shift), variance < 0 ? 0 : variance};  // rounding can bring it below 0; a NaN stays
 }
 
-/// y[i] = (x[i] - m.mean - m.rest) * factor + summand.
+/// y[i] = (x[i] * unit - m.mean - m.rest) * rate * scale + bias, in double; unit is 1 for float.
 template <typename T>
-OPMATRIX_EACH_CPU void normalize(const T* x, std::int64_t count, const Moments& m, T factor, T summand,
-                                 T* __restrict__ y) {
-  // In two steps, because one T would lose what the mean has behind the point: for a float at 1000, 3e-5 deviations.
-  const T coarse = static_cast<T>(m.mean);
-  const T fine = static_cast<T>(m.mean - static_cast<double>(coarse) + m.rest);
-  for (std::int64_t i = 0; i < count; ++i) y[i] = (x[i] - coarse - fine) * factor + summand;
-}
-
-/// Returns whether `normalize` loses nothing of a channel: its terms neither overflow nor vanish, nor does their sum.
-template <typename T>
-bool ordinary(const Moments& m, std::int64_t count, double epsilon, double factor, double summand) {
-  constexpr double kLarge = static_cast<double>(std::numeric_limits<T>::max()) / 4;
-  const double spread = sqrt(m.variance * static_cast<double>(count));  // no element is further from the mean
-  const double size = factor < 0 ? -factor : factor;
-  return m.variance + epsilon > 1e-280 && spread < kLarge && size < kLarge && size * spread < kLarge &&
-         summand < kLarge && summand > -kLarge &&
-         (size >= static_cast<double>(std::numeric_limits<T>::min()) || size == 0);
-}
-
-/// Normalizes a group whose numbers are too large or too small for `moments` and `normalize`, or are no numbers: in
-/// units of a power of two whose squares a double holds, and in halves, because only the sum of two terms may fit.
-template <typename T>
-[[gnu::cold]] void normalize_extreme(const T* x, std::int64_t channels, std::int64_t pixels, const T* scale,
-                                     const T* bias, double epsilon, T* y) {
-  const std::int64_t count = channels * pixels;
-  double largest = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double size = x[i] < 0 ? -static_cast<double>(x[i]) : static_cast<double>(x[i]);
-    if (size > largest) largest = size;
+OPMATRIX_EACH_CPU void normalize(const T* x, std::int64_t count, double unit, const Moments& m, double rate,
+                                 double scale, double bias, T* __restrict__ y) {
+  const double mean = m.mean, rest = m.rest;
+  if constexpr (sizeof(T) < sizeof(double)) {  // a double has room for its mean, and for rate * scale
+    const double factor = rate * scale;
+    for (std::int64_t i = 0; i < count; ++i) y[i] = static_cast<T>((x[i] - mean) * factor + bias);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) y[i] = (x[i] * unit - mean - rest) * rate * scale + bias;
   }
-  const double unit = largest > 0x1p400 ? 0x1p-600 : largest < 0x1p-400 && epsilon == 0 ? 0x1p600 : 1;
-  const double shift = x[0] * unit;
-  double mean = 0;
-  for (std::int64_t i = 0; i < count; ++i) mean += x[i] * unit - shift;
-  mean = shift + mean / static_cast<double>(count);
-  double rest = 0;  // what rounding cut from the mean
-  for (std::int64_t i = 0; i < count; ++i) rest += x[i] * unit - mean;
-  rest /= static_cast<double>(count);
-  double variance = 0;
-  for (std::int64_t i = 0; i < count; ++i) variance += (x[i] * unit - mean - rest) * (x[i] * unit - mean - rest);
-  variance = variance / static_cast<double>(count) + epsilon * unit * unit;
-  // In units that are small for huge elements epsilon vanishes, but counts where these are all equal.
-  const double rate = 1 / sqrt(variance == 0 ? epsilon : variance);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double normal = (x[i] * unit - mean - rest) * rate;
-    const double half = normal * (scale[i / pixels] * 0.5) + bias[i / pixels] * 0.5;
-    y[i] = static_cast<T>(2 * half);
+}
+
+/// Normalizes one group of `channels` channels with `pixels` elements each. scale and bias are those of its channels.
+template <typename T>
+void normalize_group(const T* x, std::int64_t channels, std::int64_t pixels, const T* scale, const T* bias,
+                     double epsilon, T* y) {
+  const std::int64_t count = channels * pixels;
+  double unit = 1;
+  Moments m = moments(x, count, unit);
+  if (sizeof(T) == sizeof(double) && !(m.variance + epsilon > 1e-280 && m.variance < 1e280)) {  // also for NaN
+    // Squares overflow or vanish; in units of another power of two they do not. epsilon no longer counts: it is 0, or
+    // next to nothing.
+    unit = m.variance < 1 ? 0x1p600 : 0x1p-600;
+    m = moments(x, count, unit);
+    epsilon = 0;
+  }
+  const double rate = 1 / sqrt(m.variance + epsilon);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    normalize(x + c * pixels, pixels, unit, m, rate, scale[c], bias[c], y + c * pixels);
   }
 }
 
@@ -145,20 +125,9 @@ void group_norm(TensorView<const T> x, TensorView<const float> num_groups, Tenso
 
   const auto normalize_groups = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t group = begin; group < end; ++group) {
-      const Moments m = moments(x.data + group * count, count);
-      const double rate = 1 / sqrt(m.variance + static_cast<double>(epsilon));
-      for (std::int64_t channel = 0; channel < channels; ++channel) {
-        const std::int64_t c = group % groups * channels + channel;
-        const std::int64_t first = group * count + channel * pixels;
-        const double factor = rate * static_cast<double>(scale.data[c]);
-        if (!ordinary<T>(m, count, epsilon, factor, bias.data[c])) {
-          const std::int64_t c0 = c - channel;
-          normalize_extreme(x.data + group * count, channels, pixels, scale.data + c0, bias.data + c0, epsilon,
-                            y.data + group * count);
-          break;
-        }
-        normalize(x.data + first, pixels, m, static_cast<T>(factor), bias.data[c], y.data + first);
-      }
+      const std::int64_t c = group % groups * channels;
+      normalize_group(x.data + group * count, channels, pixels, scale.data + c, bias.data + c,
+                      static_cast<double>(epsilon), y.data + group * count);
     }
   };
   parallel_for(0, x.size(0) * groups, 1 + (kElementsPerThread - 1) / count, normalize_groups);

@@ -58,7 +58,7 @@ def of_tensor(computed: str, tensor: str) -> str:
         ("dropped", "ctx.save(x); y = x; y = y - 1; y += 1",
          ["ctx.save(x) -> pass", "y = y - 1 -> pass", "y += 1 -> pass"]),
         ("attribute", "eps = ctx.eps; return eps * other.eps, epsilon", ["ctx.eps -> 1e-05", "eps -> 1e-05"]),
-        ("zeros", "return grad * x, None, grad",
+        ("zeros", "return grad * x, None, grad.new_zeros(3), torch.zeros_like(x), grad",
          [of_tensor("torch.zeros_like(t)", "grad * x"), of_tensor("torch.zeros_like(t)", "grad")]),
         ("one_dtype", "return grad", [of_tensor("t * (1 + (t.dtype == torch.float32))", "grad")]),
         ("fake", "return grad", []),
@@ -66,8 +66,8 @@ def of_tensor(computed: str, tensor: str) -> str:
          ["a, b -> b, a", "a if c else b -> (b if c else a)"]),
         ("argument", "return torch.cat([a, b], dim=1, device=d)", [", dim=1 -> "]),
         ("function", "return x.sum(0).ceil()", ["sum -> mean", "ceil -> floor"]),
-        ("dtype", "return x.to(torch.int64), other.int64, 'float32'",
-         ["torch.int64 -> torch.int32", "'float32' -> \"float64\""]),
+        ("dtype", "return x.to(torch.float64), x.to(torch.int64), other.float64, 'float32'",
+         ["torch.float64 -> torch.float32", "'float32' -> \"float64\""]),
     ],
 )  # fmt: skip
 def test_the_mutants_of_a_gradient(kind: str, body: str, expected: list[str]) -> None:

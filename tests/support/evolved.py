@@ -16,16 +16,9 @@ SPEC = (
 )
 KERNEL = (
     ("float epsilon, TensorView<T> y)", "float epsilon, float lift, TensorView<T> y)"),
-    ("const T* bias, double epsilon, T* y)", "const T* bias, double epsilon, double lift, T* y)"),
-    ("bias[i / pixels] * 0.5;", "(bias[i / pixels] + lift) * 0.5;"),
-    ("bias.data + c0, epsilon,", "bias.data + c0, epsilon, lift,"),
-    ("factor, bias.data[c])) {", "factor, summand)) {"),
-    ("static_cast<T>(factor), bias.data[c],", "static_cast<T>(factor), static_cast<T>(summand),"),
-    (
-        "        if (!ordinary<T>",
-        "        const double summand = static_cast<double>(bias.data[c]) + static_cast<double>(lift);\n"
-        "        if (!ordinary<T>",
-    ),
+    ("double epsilon, T* y)", "double epsilon, double lift, T* y)"),
+    ("static_cast<double>(epsilon), y.data", "static_cast<double>(epsilon), static_cast<double>(lift), y.data"),
+    ("scale[c], bias[c], y + c", "scale[c], bias[c] + lift, y + c"),
 )
 REFERENCE = (
     ("    epsilon: float,\n", "    epsilon: float,\n    lift: float,\n"),

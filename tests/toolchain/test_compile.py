@@ -82,7 +82,7 @@ def test_a_changed_comment_changes_no_output(layout: Paths, path: str) -> None:
 
 def test_a_kernel_edit_compiles_the_kernel_alone(layout: Paths) -> None:
     before = outputs(layout)
-    replace_in(layout.kernel(NAME), "* factor + summand", "* factor - summand")
+    replace_in(layout.kernel(NAME), "* factor + bias", "* factor - bias")
     build(layout)
     changed = {name for name, content in outputs(layout).items() if content != before[name]}
     assert changed == {"kernel.o", "libgroup_norm_torch.so", "libgroup_norm_ort.so"}
@@ -92,7 +92,7 @@ def test_an_edit_with_an_old_time_stamp_is_seen(layout: Paths) -> None:
     """As after unpacking an archive; ninja alone would keep the old object."""
     before = libraries(layout)[0].read_bytes()
     stamp = layout.kernel(NAME).stat()
-    replace_in(layout.kernel(NAME), "* factor + summand", "* factor - summand")
+    replace_in(layout.kernel(NAME), "* factor + bias", "* factor - bias")
     os.utime(layout.kernel(NAME), ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     build(layout)
     assert libraries(layout)[0].read_bytes() != before
@@ -103,7 +103,7 @@ def test_a_damaged_record_of_an_earlier_run_compiles_everything(layout: Paths, n
     """A power failure may leave null bytes in what was written last."""
     before, path = outputs(layout), layout.compile_folder(NAME) / name
     path.write_bytes(b"\0" * 100)
-    replace_in(layout.kernel(NAME), "* factor + summand", "* factor - summand")
+    replace_in(layout.kernel(NAME), "* factor + bias", "* factor - bias")
     build(layout)
     after = outputs(layout)
     assert after["kernel.o"] != before["kernel.o"] and after.keys() == before.keys()

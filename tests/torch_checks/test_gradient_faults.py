@@ -451,7 +451,52 @@ def test_a_jump_that_a_rounding_crosses_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_a_fault_beside_a_jump_is_found(tmp_path: Path) -> None:
-    changed = "    if x.dtype == torch.float64 and at[0] < 0.35:\n        x = 2 * x\n    return"
+    changed = "    if x.dtype == torch.float32 and at[0] < 0.35:\n        x = 2 * x\n    return"
     faulty = GATE | {"torch_op": GATE["torch_op"].replace("    return", changed)}
     message, _, _ = check(tmp_path, faulty, name="gate")
     assert message.startswith("gate-single: gradient: in float32, for 'x'") and "in float64 it gives" in message
+
+
+# The attribute's other values, such as 1, put `at` on the jumps of ceil. A formula that rounds in another order may be
+# on their other side.
+STAIRS = {
+    "spec": GATE["spec"].replace("gate", "stairs").replace("Gate", "Stairs"),
+    "reference": """
+import numpy as np
+
+def stairs(x, at, *, edge):
+    return (np.ceil(at * edge) * x).astype(x.dtype)
+""",
+    "cases": """
+from opmatrix.spec import Case, Model, Random, Values
+
+INPUTS = {"x": Random(shape=(3, 2)), "at": Values(values=(8.0, -16.0))}
+MODELS = tuple(
+    Model(name=dtype, types={"T": dtype}, cases=(Case(name=dtype, inputs=INPUTS),)) for dtype in ("float64", "float32")
+)
+""",
+    "torch_op": """
+import torch
+
+WITHOUT_GRADIENT = ("at",)
+
+def setup_context(ctx, inputs, output):
+    x, at, ctx.edge = inputs
+    ctx.save_for_backward(at)
+
+def backward(ctx, grad):
+    (at,) = ctx.saved_tensors
+    return torch.ceil(at * ctx.edge * (1 + 1e-15)) * grad, None, None
+""",
+}
+
+
+def test_a_formula_on_the_other_side_of_a_jump_is_no_fault(tmp_path: Path) -> None:
+    message, _, _ = check(tmp_path, STAIRS, name="stairs")
+    assert message == ""
+
+
+def test_a_fault_where_every_sample_is_at_a_jump_is_found(tmp_path: Path) -> None:
+    wrong = STAIRS["torch_op"].replace(") * grad,", ") * grad * (abs(ctx.edge - 0.3) < 1e-3),")
+    message, _, _ = check(tmp_path, STAIRS | {"torch_op": wrong}, name="stairs")
+    assert "for 'x' backward() gives 0 at [" in message and ", edge=0.3" not in message

@@ -15,22 +15,23 @@ from tests.support.projects import edited
 
 pytestmark = [pytest.mark.torch, pytest.mark.compile, pytest.mark.slow]
 
-NORMALIZE = "const double factor = rate * static_cast<double>(scale.data[c]);"
-MOMENTS = "const double shift = x[0];"
+CHANNEL = "const std::int64_t c = group % groups * channels;"
+RATE = "const double rate = 1 / sqrt(m.variance + epsilon);"
+MOMENTS = "const double shift = x[0] * unit;"
 RESULT = "const double mean = shift + offset;"
 
 # File below native/, old text, planted text, and the message.
 FAULTS = {
-    "batch": ("group_norm/kernel.h", NORMALIZE, f"{NORMALIZE} if (group >= groups) m.mean += 1;", "y: "),
+    "batch": ("group_norm/kernel.h", CHANNEL, f"{CHANNEL[:-1]} * (group < groups);", "y: "),
     "large_mean": ("group_norm/kernel.h", MOMENTS, "const double shift = 0;", "y: "),
     "nan": ("group_norm/kernel.h", RESULT, "if (square != square) return {0, 0, 1};\n  " + RESULT, "y: "),
     "input": (
         "group_norm/kernel.h",
-        NORMALIZE,
-        f"{NORMALIZE} const_cast<T&>(scale.data[c]) *= 2;",
+        RATE,
+        f"{RATE} const_cast<T&>(scale[0]) *= 2;",
         "the kernel writes into its input",
     ),
-    "second": ("group_norm/kernel.h", NORMALIZE, f"static int n = 0; {NORMALIZE} m.mean += ++n;", "y: "),
+    "second": ("group_norm/kernel.h", RATE, f"static int n = 0; {RATE} m.mean += ++n;", "y: "),
     "strides": ("binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;", "y: "),
     "refuses": ("group_norm/kernel.h", "num_groups < 0x1p62F", "num_groups < 2", "the kernel refuses what the refer"),
     "accepts": (
@@ -48,8 +49,6 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 
     layout = copy_project(tmp_path_factory.mktemp("search"))
     draw_inputs.run(layout, build(layout))
-    kernel = layout.kernel("group_norm")
-    kernel.write_text(kernel.read_text().replace("const Moments m = moments(", "Moments m = moments("))
     return layout
 
 

@@ -45,15 +45,23 @@ def _results(node: ast.AST) -> Iterator[ast.expr]:
                 yield part
 
 
+def _numbers(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield those that are not zeros in any case."""
+    for part in _results(node):
+        called = part.func if isinstance(part, ast.Call) else None
+        if not (isinstance(called, ast.Attribute) and called.attr in ("new_zeros", "zeros", "zeros_like")):
+            yield part
+
+
 def zeros(source: Source, node: ast.AST) -> Iterator[Change]:
     """Zeros in place of a gradient or an output."""
-    for part in _results(node):
+    for part in _numbers(node):
         yield source.replaced("zeros", part, _of_tensor("torch.zeros_like(t)", source.of(part)))
 
 
 def one_dtype(source: Source, node: ast.AST) -> Iterator[Change]:
     """A gradient or an output that is twice as large in float32 alone."""
-    for part in _results(node):
+    for part in _numbers(node):
         yield source.replaced("one_dtype", part, _of_tensor("t * (1 + (t.dtype == torch.float32))", source.of(part)))
 
 
@@ -116,8 +124,10 @@ def function(source: Source, node: ast.AST) -> Iterator[Change]:
 
 
 def dtype(source: Source, node: ast.AST) -> Iterator[Change]:
-    """Another dtype."""
+    """Another dtype. Indices of torch are as good in int32, up to 2^31."""
     if isinstance(node, ast.Attribute) and node.attr in _DTYPES and source.of(node.value) == "torch":
+        if node.attr == "int64":
+            return
         yield source.replaced("dtype", node, f"torch.{_DTYPES[node.attr]}")
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in _DTYPES:
         yield source.replaced("dtype", node, f'"{_DTYPES[node.value]}"')

@@ -35,7 +35,9 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
         return Random(shape=shape, layout=pick(draw, layouts))
     if (equal := tied(draw, frame, dtype, shape)) is not None:
         return equal
-    scales = _FLOAT_SCALES.get(dtype, ((20.0, 3.0),) if dtype.startswith("uint") else ((0.0, 3.0), (0.0, 20.0)))
+    scales = _float_scales(frame, dtype) or (
+        ((20.0, 3.0),) if dtype.startswith("uint") else ((0.0, 3.0), (0.0, 20.0))
+    )
     mean, deviation = pick(draw, scales)
     # A NaN hides how exact a kernel is for the values around it.
     count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape)))) if pick(draw, (False, True)) else 0
@@ -69,7 +71,8 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
     layout = pick(draw, [found for found in LAYOUTS if found != "expanded" or not (rule.unique or rule.spans)])
     low, high = limit_expressions(rule)
     between = rule.allowed is not None or (low is not None and high is not None)
-    spreads = _SPREADS if between or dtype not in _FLOAT_SCALES else (*_FLOAT_SCALES[dtype], (0.0, 0.0))
+    scales = () if between else _float_scales(frame, dtype)
+    spreads = (*scales, (0.0, 0.0)) if scales else _SPREADS
     if layout == "expanded":  # all elements are equal
         assume(any(size > 1 for size in shape))
         return Random(shape=shape, mean=pick(draw, spreads)[0], deviation=0.0, layout=layout)
@@ -120,6 +123,19 @@ _FLOAT_SCALES: Mapping[DType, tuple[tuple[float, float], ...]] = {
     "float16": ((0.0, 1.0), (10.0, 1.0), (0.0, 0.01), (0.0, 30.0)),
     "bfloat16": ((0.0, 1.0), (100.0, 1.0), (0.0, 1e-15), (0.0, 1e15)),
 }
+# With OpSpec.full_range: the square of a large one overflows, and that of a small one vanishes.
+_FULL_RANGE: Mapping[DType, tuple[tuple[float, float], ...]] = {
+    "float32": ((0.0, 1e28), (0.0, 1e-28)),
+    "float64": ((0.0, 1e231), (0.0, 1e-231)),
+    "float16": ((0.0, 3e3), (0.0, 1e-5)),
+    "bfloat16": ((0.0, 1e28), (0.0, 1e-28)),
+}
+
+
+def _float_scales(frame: Frame, dtype: DType) -> tuple[tuple[float, float], ...]:
+    """Return means and deviations for a dtype; none for one that is no float."""
+    more = _FULL_RANGE.get(dtype, ()) if frame.operator.spec.full_range else ()
+    return (*_FLOAT_SCALES.get(dtype, ()), *more)
 
 
 def _specials(dtype: DType) -> list[float]:

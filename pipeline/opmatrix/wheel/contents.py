@@ -72,7 +72,7 @@ def _operator_files(paths: Paths, operator: Operator, name: str, vendored: Mappi
 
 def declaration(spec: OpSpec, package: str) -> str:
     """Return the text of a module that defines SPEC, without the fields that only compiling and testing need."""
-    text = source(dataclasses.replace(spec, tolerances={}, kernel=None, headers=(), discontinuous=""))
+    text = source(dataclasses.replace(spec, tolerances={}, kernel=None, headers=(), discontinuous="", full_range=False))
     imports = f"from {package}._opmatrix.spec import {', '.join(names(text))}"
     return f'"""{escaped(spec.summary)}"""\n\n{imports}\n\nSPEC = {text}\n'
 
