@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import argparse
 import io
+import multiprocessing
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +100,17 @@ def run(root: Path, name: str, seeds: int, folder: Path) -> Found:
     return found
 
 
+def run_in_process(root: Path, name: str, seeds: int, folder: Path) -> Found:
+    """Do the same as `run` in a process of its own: a kernel that ends it is red."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        try:
+            return process.submit(run, root, name, seeds, folder).result()
+        except BrokenProcessPool:
+            return Found(
+                operator=name, faults=[f"{name}: red: its process died: ./run doit sanitize:{name} may say where"]
+            )
+
+
 def _check(found: Found, seed: int, check: Callable[[], object]) -> None:
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
@@ -121,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
             for name in operator_names(Paths(root)):
                 if chosen.only and name not in chosen.only:
                     continue
-                found = run(root, name, chosen.seeds, Path(folder))
+                found = run_in_process(root, name, chosen.seeds, Path(folder))
                 print(found, flush=True)
                 wrong += [*found.faults, *found.weak()]
     print(*wrong, sep="\n", end="\n" * bool(wrong))

@@ -27,7 +27,7 @@ def roi_align(
     pooled = np.zeros((len(rois), channels, pooled_height, pooled_width), input.dtype)
     if pooled.size == 0:
         return pooled
-    if not (height and width and ((rois[:, 0] > -1) & (rois[:, 0] < maps)).all()):
+    if not (maps and height and width and ((rois[:, 0] > -1) & (rois[:, 0] < maps)).all()):
         raise ValueError(f"maps of shape {input.shape} for boxes of the maps {rois[:, 0]}")
     with np.errstate(all="ignore"):  # NaN and infinities go through as IEEE 754 has it
         for k, (index, *corners) in enumerate(rois.astype(np.float64)):
