@@ -31,6 +31,8 @@ def alone(dtype: DType) -> Model:
             Case(name=f"threads_{dtype}", inputs=inputs(311, 3)),  # and more than 32 neighbours
             Case(name=f"transposed_{dtype}", inputs=inputs(13, 3, layout="transposed")),
             Case(name=f"sliced_{dtype}", inputs=inputs(13, 3, layout="sliced")),
+            # With fewer dimensions all points are neighbours.
+            Case(name=f"many_dimensions_{dtype}", inputs={"x": Random(shape=(9, 200), deviation=0.075), "batch": None}),
             Case(
                 name=f"special_{dtype}",
                 inputs=inputs(13, 3, specials={0: math.nan, 7: math.inf, 11: -math.inf, 30: math.inf}),
@@ -68,6 +70,14 @@ def published(
     return Model(name=name, types={"T": "float32"}, attributes=more, cases=(Case(name=name, inputs=given),))
 
 
+# 4097^2 is no float32: the distance, which is no less than the radius, would be.
+EXACT = Model(
+    name="exact",
+    types={"T": "float32"},
+    attributes={"r": 4097.0, "loop": True},
+    cases=(Case(name="exact", inputs={"x": Values(values=((0.0,), (4097.0,))), "batch": None}),),
+)
+
 MODELS = (
     *(make(dtype) for make in (alone, examples) for dtype in ("float32", "float64")),
     published("square", CORNERS, r=2.5),
@@ -76,4 +86,5 @@ MODELS = (
     published("one_neighbor", CORNERS, r=100.0, max_num_neighbors=1),
     published("same_points", ((-1.0, -1.0),) * 4, r=100.0, max_num_neighbors=1),
     published("two_squares", CORNERS * 2, (0, 0, 0, 0, 1, 1, 1, 1), r=100.0, max_num_neighbors=1),
+    EXACT,
 )
