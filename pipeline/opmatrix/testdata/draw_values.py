@@ -35,9 +35,7 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
         return Random(shape=shape, layout=pick(draw, layouts))
     if (equal := tied(draw, frame, dtype, shape)) is not None:
         return equal
-    scales = _float_scales(frame, dtype) or (
-        ((20.0, 3.0),) if dtype.startswith("uint") else ((0.0, 3.0), (0.0, 20.0))
-    )
+    scales = _float_scales(frame, dtype) or (((20.0, 3.0),) if dtype.startswith("uint") else ((0.0, 3.0), (0.0, 20.0)))
     mean, deviation = pick(draw, scales)
     # A NaN hides how exact a kernel is for the values around it.
     count = draw(strategies.integers(0, min(SPECIALS, math.prod(shape)))) if pick(draw, (False, True)) else 0
