@@ -32,6 +32,7 @@ FAULTS = {
         "the kernel writes into its input",
     ),
     "second": ("group_norm/kernel.h", RATE, f"static int n = 0; {RATE} m.mean += ++n;", "y: "),
+    "full_range": ("group_norm/kernel.h", "? 0x1p600 : 0x1p-600", "? 1 : 1", "y: "),
     "strides": ("binding/stable/torch.h", "contiguous ? tensor_ : copy_;", "tensor_;", "y: "),
     "refuses": ("group_norm/kernel.h", "num_groups < 0x1p62F", "num_groups < 2", "the kernel refuses what the refer"),
     "accepts": (
