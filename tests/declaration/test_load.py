@@ -23,6 +23,7 @@ SPEC = (
     .read_text()
     .replace("import Attribute", "import Attribute, Dims, Headers")
 )
+CUSTOM = '"custom": {\n            "float32": Tolerance('
 CASES = """
 from opmatrix.spec import Case, Model, Random, Values
 
@@ -75,7 +76,7 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ('name="bias", type', 'name="scale", type', ["inputs, attributes, outputs: 'scale' is declared twice"]),
         ('torch_name="eps"', 'torch_name="bias"', ["torch_name: two arguments of the torch schema are named 'bias'"]),
         ('"float64": Tolerance', '"int8": Tolerance', ["tolerances['custom']: 'float64' is missing"]),
-        ("rtol=1e-6", "rtol=-1", ["tolerances['custom']['float32'].rtol: found -1, allowed: a number from 0 on"]),
+        (f"{CUSTOM}rtol=2.5e-7", f"{CUSTOM}rtol=-1", ["tolerances['custom']['float32'].rtol: found -1, allowed: a number from 0 on"]),
         ('dims=("N", "C", "...")', 'dims=("...", "C", "...")', ["inputs[0].dims: found ('...', 'C', '...'), allowed: '...' once"]),
         ("tolerances={", "min_opset=99, tolerances={", ["min_opset: found 99, allowed: 7 to 25; no exporter writes any other"]),
         ("tolerances={", "runtime='contrib', tolerances={", ["runtime: found 'contrib', so that no kernel of ours computes in torch"]),
@@ -211,7 +212,9 @@ MODELS = (Model(name="plain", types={{"T": "float32"}}, cases=(A, B)),)
 
 
 def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None:
-    project(tmp_path, spec=SPEC.replace("minimum=0.0", "minimun=0.0").replace("rtol=1e-6", "rtol=-1"))
+    project(
+        tmp_path, spec=SPEC.replace("minimum=0.0", "minimun=0.0").replace(f"{CUSTOM}rtol=2.5e-7", f"{CUSTOM}rtol=-1")
+    )
     layout = project(tmp_path, name="other", spec=SPEC.replace("group_norm", "other"), cases=CASES + "MODELS = ()")
     found = mistakes(layout)
     assert [line.split(": ")[:2] for line in found] == [

@@ -220,7 +220,9 @@ def test_a_lowering_that_writes_the_attribute_too_early(edited: Project) -> None
 
 def test_a_kernel_with_another_default_than_before(edited: Project) -> None:
     """Reference and kernel are wrong alike, so that no current case differs; the published data set does."""
-    edited.replace("native/group_norm/kernel.h", "static_cast<double>(lift);", "(lift == 0 ? 0.5 : lift);")
+    edited.replace(
+        "native/group_norm/kernel.h", "static_cast<double>(lift),", "(lift == 0 ? 0.5 : static_cast<double>(lift)),"
+    )
     edited.replace("ops/group_norm/reference.py", "np.longdouble(lift)", "np.longdouble(lift or 0.5)")
     edited.replace("ops/group_norm/lowering.py", "g.constant(lift, ", "g.constant(lift or 0.5, ")
     done = edited.doit("opsets=18", f"verify:group_norm-custom@{CELL}")

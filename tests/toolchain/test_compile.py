@@ -143,7 +143,7 @@ def test_a_compile_error_is_the_compilers_message_alone(layout: Paths) -> None:
 
 
 def test_a_warning_is_an_error(layout: Paths) -> None:
-    replace_in(layout.kernel(NAME), "const Moments m =", "int unused;\n      const Moments m =")
+    replace_in(layout.kernel(NAME), "  Moments m =", "  int unused;\n  Moments m =")
     with pytest.raises(CompileError, match=r"unused variable .unused."):
         build(layout)
 
