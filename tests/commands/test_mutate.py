@@ -49,6 +49,7 @@ def test_the_minimum(tmp_path: Path) -> None:
         (["-n", "0"], "doit mutate: --count and --process take a number from 1 on\n"),
         (["--count", "many"], "doit mutate: --count takes a whole number: "),
         (["group_nrom"], "no operator 'group_nrom' in ops/, there is: "),
+        (["group_norm", "--count", "9"], "'--count' is taken for an operator: options come before operators\n"),
     ],
 )
 def test_a_mistake_on_the_command_line(arguments: list[str], message: str) -> None:

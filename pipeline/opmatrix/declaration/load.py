@@ -112,6 +112,8 @@ def load_operator(layout: Paths, name: str) -> Operator:
 
 def unknown_operator(name: str, names: Iterable[str]) -> UsageError:
     """Return the error for a name that is not one of `names`."""
+    if name.startswith("-"):  # doit takes what follows an operator for operators
+        return UsageError(f"{name!r} is taken for an operator: options come before operators")
     names = tuple(names)
     allowed = ", ".join(names) or "none; make ops/<name>/spec.py"
     return UsageError(f"no operator {name!r} in ops/, there is: {allowed}{did_you_mean(name, names)}")
