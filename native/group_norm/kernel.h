@@ -8,7 +8,8 @@
 // Shapes   x and y (N, C, ...), num_groups (1,), scale and bias (C,). num_groups holds a whole number > 0, a divisor
 //          of C.
 // Numbers  Moments are taken in double, of x less the first element of the group: the mean may be 1e6 deviations away,
-//          finite elements of any size are normalized, and a group of equal elements has variance 0, exactly.
+//          finite elements of any size are normalized, and a group of equal elements has variance 0, exactly. Each
+//          product with scale must fit the type.
 // NaN      A NaN or an infinity makes its whole group NaN, as the formula has it; other groups do not see it.
 // Empty    No samples, or no elements behind a channel: nothing to do.
 // Aliasing y overlaps no input.
@@ -74,7 +75,7 @@ template <typename T>
 OPMATRIX_EACH_CPU void normalize(const T* x, std::int64_t count, double unit, const Moments& m, double rate,
                                  double scale, double bias, T* __restrict__ y) {
   const double mean = m.mean, rest = m.rest;
-  if constexpr (sizeof(T) < sizeof(double)) {  // a double has room for its mean, and for rate * scale
+  if constexpr (sizeof(T) < sizeof(double)) {  // the mean of floats and rate * scale fit a double
     const double factor = rate * scale;
     for (std::int64_t i = 0; i < count; ++i) y[i] = static_cast<T>((x[i] - mean) * factor + bias);
   } else {

@@ -412,8 +412,8 @@ class OpSpec(metaclass=_KeepsMistakes):
     """Why its floating outputs jump, such as ``"rounds x / step"``: the reference is then evaluated in the declared
     dtype, not in float64. Empty: they do not. Integer and bool outputs need no word."""
     full_range: bool = False
-    """Whether the kernel has exact results for finite numbers of any size, because no step of it overflows or vanishes.
-    The search then draws numbers whose squares their dtype cannot hold."""
+    """Whether the kernel is right for finite numbers of any size. The search then draws numbers whose squares their
+    dtype cannot hold."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ class Mutate(CommandBase):
         """Try the mutants of each operator, and print its score at once."""
         if params["count"] < 1 or params["jobs"] < 1:
             raise UsageError("doit mutate: --count and --process take a number from 1 on")
-        least, below = minimum(self._paths), list[str]()
+        least, below, failed = minimum(self._paths), list[str](), 0
         end_with_pipe()
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)  # as Ctrl-C: the servers end, and results are kept
@@ -53,7 +53,12 @@ class Mutate(CommandBase):
             operators = self._operators(args)
             with hold(self._paths.lock) as lock:
                 for operator in operators:
-                    score = self._score(operator, params, lock)
+                    try:
+                        score = self._score(operator, params, lock)
+                    except OpmatrixError as error:  # of one operator: the others have their scores
+                        print_error(error)
+                        failed = failed or error.exit_code
+                        continue
                     if score is not None and score.score is not None and score.score < least:
                         below.append(operator.name)
         except OpmatrixError as error:
@@ -66,7 +71,7 @@ class Mutate(CommandBase):
             print_error(
                 f"doit mutate: the score of {', '.join(below)} is below {least:.1%}, the minimum in pyproject.toml"
             )
-        return int(bool(below))
+        return failed or int(bool(below))
 
     def _operators(self, names: Sequence[str]) -> list[Operator]:
         from opmatrix.declaration.isolated import read_operators  # here: doit imports this module for every command
@@ -80,6 +85,8 @@ class Mutate(CommandBase):
                 raise SpecError("\n".join(declared.failed[name]))
             if name not in known:
                 raise unknown_operator(name, known)
+        if not names and declared.failed:
+            raise SpecError("\n".join(mistake for mistakes in declared.failed.values() for mistake in mistakes))
         return [known[name] for name in dict.fromkeys(names or known)]
 
     def _score(self, operator: Operator, params: Mapping[str, Any], lock: int) -> MutationScore | None:

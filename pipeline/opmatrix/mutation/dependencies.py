@@ -77,7 +77,7 @@ class Dependencies:
     @cached_property
     def _shared(self) -> Mapping[str, str]:
         paths, name = self.paths, self.operator.name
-        other = [p for p in paths.native_sources(name) if p.parent != paths.kernel(name).parent]
+        other = [p for p in paths.native_sources(name) if p != paths.kernel(name)]
         generated = sorted(p for p in paths.generated(name).glob("*") if p.suffix in (".h", ".cc"))
         judges = sorted({path for module in _JUDGES for path in code_hash.reached(module)})
         own = sorted(p for p in paths.op(name).rglob("*.py") if p.name not in ("cases.py", "reference.py", "spec.py"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opmatrix.declaration.torch_signature import has_torch_library
+from opmatrix.files import write_bytes
 from opmatrix.mutation.gates import Gate
 from opmatrix.mutation.tryout import Bench
 from opmatrix.step import Server
@@ -31,9 +32,9 @@ def prepared(campaign: Campaign, bench: Bench) -> Search | None:
         return None
     outputs = bench.shadow.root / "outputs.npz"
     search = Search(campaign=campaign, outputs=outputs)
-    search.gate(bench, f"{OUTPUTS}:main", search.name, str(outputs))
+    search.gate(bench, f"{OUTPUTS}:main", search.name, str(outputs), measure=True)
     # Where the kernel itself is wrong, or less exact, an input kills no mutant.
-    seeds = tuple(seed for seed in SEEDS if search.draw(bench, seed) and not search.failure(bench))
+    seeds = tuple(seed for seed in SEEDS if search.draw(bench, seed) and not search.failure(bench, measure=True))
     bench.shadow.make()
     return replace(search, seeds=seeds)
 
@@ -79,13 +80,14 @@ class Search:
         if not self.gate(bench, f"{OUTPUTS}:draw", self.name, seed, server="onnx"):
             return False
         kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(target, kept)
+        write_bytes(kept, target.read_bytes())  # never half of it
         return True
 
-    def failure(self, bench: Bench) -> str:
+    def failure(self, bench: Bench, *, measure: bool = False) -> str:
         """Search with the drawn inputs in the shadow; return the message of a failure, or ""."""
+        shutil.rmtree(bench.shadow.paths.failing_case(self.name, "x").parent, ignore_errors=True)  # of another mutant
         words = ("register", self.name, "--part", "search")
-        tried = bench.tried(Gate(name="search", words=words, server="torch"), measure=True)
+        tried = bench.tried(Gate(name="search", words=words, server="torch"), measure=measure)
         return "" if tried.passed else tried.why
 
     def _adoptable(self, bench: Bench) -> str:
@@ -101,6 +103,6 @@ class Search:
                 shutil.copyfile(path, target)
         return newest.stem
 
-    def gate(self, bench: Bench, entry: str, *words: str, server: Server = "torch") -> bool:
+    def gate(self, bench: Bench, entry: str, *words: str, server: Server = "torch", measure: bool = False) -> bool:
         """Call a function of `OUTPUTS` in a server; return whether it succeeded."""
-        return bench.tried(Gate(name=entry, entry=entry, words=words, server=server), measure=True).passed
+        return bench.tried(Gate(name=entry, entry=entry, words=words, server=server), measure=measure).passed

@@ -29,7 +29,8 @@ class Result:
     cpu: float = 0.0
     depends: Mapping[str, str] = field(default_factory=dict)
     nearest: Mapping[str, Any] = field(default_factory=dict)
-    """Of a survivor: what the nearest cases did, and the input that tells it from the kernel: `nearest_cases`."""
+    """Of a survivor, what `nearest.Search.known_of` returns: the nearest cases, and an input that tells it from the
+    kernel."""
 
 
 def read(path: Path) -> dict[str, Result]:

@@ -58,14 +58,9 @@ class Campaign:
 
     def run(self, mutants: Sequence[Mutant]) -> dict[str, Result]:
         """Return the result of each mutant by its key. Raises OriginalError."""
-        path = self.paths.mutation_results(self.operator.name)
-        self._results = result.read(path)
-        missing = [mutant for mutant in mutants if not self._is_known(mutant)]
-        try:
-            if missing:
-                self._try(missing)
-        finally:
-            result.write(path, self._results)
+        self._results = result.read(self.paths.mutation_results(self.operator.name))
+        if missing := [mutant for mutant in mutants if not self._is_known(mutant)]:
+            self._try(missing)
         return {mutant.key: self._results[mutant.key] for mutant in mutants}
 
     def text(self, mutant: Mutant) -> str:
@@ -186,6 +181,7 @@ class Campaign:
         depends = self.dependencies.of(found.outcome, mutated=changed, case=found.case, part=found.part)
         with self._changed:
             self._results[mutant.key] = replace(found, depends=depends)
+            result.write(self.paths.mutation_results(self.operator.name), self._results)  # SIGKILL loses one
             self.said(mutant, found)
 
 
@@ -217,7 +213,9 @@ class Original:
 
     def _compile(self) -> None:
         campaign, mutant = self.campaign, self.mutant
-        compiled = self.bench.compiled(campaign.target(mutant), campaign.text(mutant), campaign.objects(mutant))
+        compiled = self.bench.compiled(
+            campaign.target(mutant), campaign.text(mutant), campaign.objects(mutant), measure=True
+        )
         if mutant.part == "kernel" and compiled != EQUAL:
             name, paths = campaign.operator.name, campaign.paths
             built = paths.compile_folder(name).relative_to(paths.root)

@@ -68,7 +68,11 @@ class Shadow:
         target = self.root / path
         for other in self._compiled_files():
             if other != target:  # of another mutant
-                write_text(other, (self.real.root / other.relative_to(self.root)).read_text())
+                original = self.real.root / other.relative_to(self.root)
+                if original.is_file():
+                    write_text(other, original.read_text())
+                else:
+                    other.unlink()
         if target.is_symlink():
             target.unlink()
         write_text(target, text)
@@ -95,7 +99,7 @@ class Shadow:
             own.mkdir(parents=True, exist_ok=True)
             names = {p.name for p in path.iterdir() if p.name != "__pycache__"}
             for left in own.iterdir():
-                if left.name not in names and left.is_symlink():
+                if left.name not in names and (left.is_symlink() or _is_compiled(left)):
                     left.unlink()
             for name in names:
                 if not _is_compiled(own / name):

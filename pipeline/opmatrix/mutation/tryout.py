@@ -112,8 +112,10 @@ class Bench:
             why = f"took more than {seconds} CPU seconds" if late else ""
             why = why or (f"took more than {self.limits.megabytes:g} MB of memory" if ending.stopped else "")
             return Tried(passed=ending.done, stopped=not ending.done, why=why, cpu=ending.cpu)
-        known: Mapping[str, Any] = json.loads(said.read_text()) if said.is_file() else {}
         output = read_output(log)
+        if signal.SIGXCPU.name in output:  # a process of its own that the gate started ran into the limit
+            return Tried(passed=False, stopped=True, why=f"took more than {seconds} CPU seconds", cpu=ending.cpu)
+        known: Mapping[str, Any] = json.loads(said.read_text()) if said.is_file() else {}
         died = death_message(ending, seconds=seconds, megabytes=self.limits.megabytes)
         at = last_running(read_log(log))
         how = f"{died}, at {at}" if died and at else died
@@ -124,13 +126,13 @@ class Bench:
             passed=False, stopped=False, why=why[:_WHY], cpu=ending.cpu, part=str(known.get("part", "")), case=case
         )
 
-    def compiled(self, path: str, text: str, original: Mapping[str, str]) -> str:
+    def compiled(self, path: str, text: str, original: Mapping[str, str], *, measure: bool = False) -> str:
         """Write a file and compile it; return `EQUAL` where the objects are the `original` ones, "" where they are
         others, and else why it does not compile. Without `original` objects it is not compiled."""
         self.shadow.write(path, text)
         if not original:
             return ""
-        tried = self.tried(Gate(name=COMPILE, words=(COMPILE, self.shadow.name)), measure=True)
+        tried = self.tried(Gate(name=COMPILE, words=(COMPILE, self.shadow.name)), measure=measure)
         if not tried.passed:
             return f"{LATE if tried.stopped else ''}{tried.why}"
         return EQUAL if self.objects() == original else ""

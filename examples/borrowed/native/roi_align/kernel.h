@@ -92,7 +92,7 @@ void roi_align(TensorView<const T> input, TensorView<const T> rois, float spatia
                std::int64_t pooled_width, std::int64_t sampling_ratio, bool aligned, TensorView<T> pooled) {
   if (pooled.numel() == 0) return;
   const std::int64_t maps = input.size(0), channels = input.size(1), height = input.size(2), width = input.size(3);
-  KERNEL_CHECK(maps > 0 && height > 0 && width > 0, "roi_align: input has no pixels: ", input.sizes);
+  KERNEL_CHECK(maps > 0 && height > 0 && width > 0, "roi_align: input has no maps or no pixels: ", input.sizes);
   for (std::int64_t k = 0; k < rois.size(0); ++k) {
     const double map = static_cast<double>(rois.data[k * 5]);
     KERNEL_CHECK(map > -1 && map < static_cast<double>(maps), "roi_align: rois[", k, ", 0] is ", map,
