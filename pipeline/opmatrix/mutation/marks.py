@@ -74,7 +74,7 @@ def _mistakes(number: int, table: Mapping[str, Any], known: Mapping[str, Mutant]
             yield f"{where}: unknown field {name!r}, allowed: {', '.join(_FIELDS)}{did_you_mean(name, _FIELDS)}"
     missing = [name for name in _FIELDS if not isinstance(table.get(name), str) or not str(table[name]).strip()]
     if missing:
-        yield f"{where}: {' and '.join(missing)} must be a non-empty string; doit mutate prints the mark, and you add the reason"
+        yield f"{where}: {' and '.join(missing)} must be a string; doit mutate prints the mark, and you add the reason"
     elif (mutant := known.get(table["mutant"])) is None:
         yield (
             f"{where}: no mutant {table['mutant']} ({table['change']}): the code around it has changed since. "
