@@ -61,7 +61,9 @@ def unexpected(records: Iterable[str], valid: Iterable[str]) -> set[str]:
 def test_the_report_has_these_cells_and_only_valid_ones_of_earlier_runs(
     records: dict[str, dict[str, Any]],
 ) -> None:
-    verdicts = (verdict.read_any(Path(line)) for line in LAYOUT.verdict_list.read_text().splitlines())
+    listed = map(Path, LAYOUT.verdict_list.read_text().splitlines())
+    # The list has the scores of `doit mutate` as well, where somebody ran it in this checkout.
+    verdicts = (verdict.read_any(path) for path in listed if path.name != "score.json")
     assert not unexpected(records, map(str, verdicts))
 
 
