@@ -19,7 +19,7 @@ PARALLEL = "parallel_for"
 class Kernel:
     """A file with a kernel.
 
-    `defaults` has a C++ value for the name of each attribute. `shapes` has a text for the name of each tensor whose
+    `defaults` has a C++ value for the name of each attribute. `shapes` has a string for the name of each tensor whose
     shape is declared; tensors with equal texts have equal shapes.
     """
 

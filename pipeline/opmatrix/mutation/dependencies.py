@@ -103,7 +103,7 @@ class Dependencies:
 
 
 def _digest(paths: Iterable[Path], text: str = "") -> str:
-    """Return a digest of files, of which some may be missing, and of a text."""
+    """Return a digest of files, of which some may be missing, and of a string."""
     found = hashlib.sha256(text.encode())
     for path in paths:
         found.update(f"\0{path.name}\0".encode())

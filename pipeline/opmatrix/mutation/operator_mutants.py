@@ -107,7 +107,7 @@ def _cpp(value: AttributeValue) -> str:
 
 
 def tensor_shapes(spec: OpSpec) -> dict[str, str]:
-    """Return a text for each tensor whose shape the declaration knows: those with equal texts have equal shapes."""
+    """Return a string for each tensor whose shape the declaration knows: equal strings mean equal shapes."""
     found: dict[str, str] = {}
     for part in spec.inputs:
         any_sizes = part.dims is None or "..." in part.dims
