@@ -31,7 +31,7 @@ class Mutate(CommandBase):
     doc_description = (
         "Changes kernel, lowerings, gradient and shape rules in small ways, a sample of them, and lets the gates of "
         "`doit` and `doit sanitize` try each. Prints the share that they find, and each survivor as a diff. Run `doit "
-        "OPERATOR` first. Without an operator: all that have a kernel or a lowering. Returns 1 for a score below "
+        "OPERATOR` first. Without an operator: all of them. Returns 1 for a score below "
         "minimum in [tool.opmatrix.mutate]."
     )
     cmd_options = (
