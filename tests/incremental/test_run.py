@@ -144,7 +144,7 @@ def test_compiler_errors_come_last_and_complete(project: Project) -> None:
 def test_processes_that_a_step_leaves_are_killed(project: Project) -> None:
     project.step("data:a", "leave", "a.txt", "build/a.pb")
     assert project.doit().returncode == 0
-    wait_for(lambda: not alive(project.read("left.pid")), seconds=2)
+    wait_for(lambda: not alive(project.read("left.pid")))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -159,7 +159,7 @@ def test_a_killed_run_keeps_finished_steps_and_leaves_no_process(
     process.send_signal(number)
     output, _ = process.communicate(timeout=20)
     assert time.monotonic() - began < 2
-    wait_for(lambda: project.processes() == [] and not alive(project.read("left.pid")), seconds=2)
+    wait_for(lambda: project.processes() == [] and not alive(project.read("left.pid")))
     assert process.returncode == (-9 if number == signal.SIGKILL else 130)
     assert number == signal.SIGKILL or "interrupted; what had finished is kept" in output
     assert "Traceback" not in output

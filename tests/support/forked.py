@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import subprocess
 import sys
@@ -35,6 +36,7 @@ def _run(function: Callable[[], None], output: Path, message: Path) -> int:
         with output.open("w") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
+        faulthandler.disable()  # pytest's writes the stack of a crash that a test plants into pytest's own output
         sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)  # pytest's own output goes elsewhere
         function()
     except OpmatrixError as error:
