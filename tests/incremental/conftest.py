@@ -95,6 +95,7 @@ def do_slow(source, target):
     for _ in range(600):
         if Path("go").exists(): break
         time.sleep(0.05)
+    else: raise SystemExit("nothing wrote the file go")
     do_copy(source, target)
 
 def do_gobble(source, target):

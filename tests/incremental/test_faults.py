@@ -94,7 +94,7 @@ def test_a_source_is_reverted_after_a_kill_during_a_write(chain: Project) -> Non
     wait_for(lambda: chain.read("build/a.g") != "HELLO ")
     process.kill()
     process.communicate(timeout=20)
-    wait_for(lambda: chain.processes() == [], seconds=2)
+    wait_for(lambda: chain.processes() == [])
     chain.write("a.txt", "hello # one")
     chain.steps[0]["command"] = command
     chain.ran()
@@ -120,10 +120,8 @@ def test_killed_at_random_moments(project: Project, number: signal.Signals) -> N
             time.sleep(0.005)
         time.sleep(dice.uniform(0, 0.8))
         process.send_signal(number)
-        began = time.monotonic()
         output, _ = process.communicate(timeout=20)
-        assert time.monotonic() - began < 1, "it took too long to end"
-        wait_for(lambda: project.processes() == [], seconds=2)
+        wait_for(lambda: project.processes() == [])
         assert "Traceback" not in output, output
         done = {name.partition(":")[2] for name in recorded(project)}
         done = {name for name in done if (project.root / f"build/{name}").read_text() == str(round)}

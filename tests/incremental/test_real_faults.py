@@ -134,7 +134,7 @@ def test_killed_at_random_moments_of_real_stages(real: RealProject) -> None:
             shutil.rmtree(real.root / "build" / part, ignore_errors=True)
         hit += kill_one(real, dice, victim, *task)
         began = time.monotonic()
-        while (left := processes(real.root)) and time.monotonic() - began < 3:
+        while (left := processes(real.root)) and time.monotonic() - began < 20:
             time.sleep(0.01)
         assert not left, f"{hit}: {left}"
     print("killed:", ", ".join(hit))
