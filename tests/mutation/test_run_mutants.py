@@ -92,7 +92,7 @@ def mutant(paths: Paths, path: str, before: str, after: str) -> Mutant:
     )  # fmt: skip
 
 
-def campaign(paths: Paths, lock: int, tried: list[str], *, megabytes: float = 2500) -> Campaign:
+def campaign(paths: Paths, lock: int, tried: list[str], *, megabytes: float = 1000) -> Campaign:
     operator = load_operator(paths, NAME)
     cells = operator.cells(chosen_cells(paths))
     toolchain, versions = find_toolchain(os.environ), installed()

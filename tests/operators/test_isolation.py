@@ -19,7 +19,7 @@ FAULTS = {
     # 16 MB at a time, and a write to each page: reserved memory does not count.
     "takes all memory": (
         "for (volatile bool more = true; more;) std::memset(std::malloc(1 << 24), 1, 1 << 24);",
-        "took more than 2000 MB of memory and was stopped",
+        "took more than 1000 MB of memory and was stopped",
     ),
 }
 
@@ -30,7 +30,7 @@ RUN = ("opsets=18", "register:*-kernel*", "verify", "report")
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project of two operators, exported: a fault of a kernel must not run the exports again."""
-    made = Project.copy(tmp_path_factory.mktemp("isolation"), seconds=10, megabytes=2000)
+    made = Project.copy(tmp_path_factory.mktemp("isolation"), seconds=10, megabytes=1000)
     made.second_operator("sound")
     done = made.doit(*RUN)
     assert done.returncode == 0, done.stdout + done.stderr
