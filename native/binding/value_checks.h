@@ -1,9 +1,10 @@
-// Checks of the values of inputs, for declarations with value rules: one pass over the data.
+// Checks of the values of inputs, for declarations with value rules: one pass over the data. In C++17, as which
+// torch.cc is compiled for torch before 2.15.
 #pragma once
 
-#include <concepts>
+#include <cstdint>
 #include <limits>
-#include <utility>
+#include <type_traits>
 
 #include "opmatrix/check.h"
 #include "opmatrix/tensor_view.h"
@@ -13,12 +14,24 @@ namespace opmatrix {
 /// Stands for a limit that a rule does not have.
 struct NoLimit {};
 
+/// `a <= b` for integers of any types, as the numbers that they are.
+template <typename A, typename B>
+constexpr bool less_equal(A a, B b) {
+  if constexpr (std::is_signed_v<A> == std::is_signed_v<B>) {
+    return a <= b;
+  } else if constexpr (std::is_signed_v<A>) {
+    return a < 0 || static_cast<std::make_unsigned_t<A>>(a) <= b;
+  } else {
+    return b >= 0 && a <= static_cast<std::make_unsigned_t<B>>(b);
+  }
+}
+
 template <typename T, typename Limit>
 constexpr bool at_least(T value, Limit limit) {
-  if constexpr (std::same_as<Limit, NoLimit>) {
+  if constexpr (std::is_same_v<Limit, NoLimit>) {
     return true;
-  } else if constexpr (std::integral<T>) {
-    return std::cmp_greater_equal(value, limit);
+  } else if constexpr (std::is_integral_v<T>) {
+    return less_equal(limit, value);
   } else {
     return value >= static_cast<T>(limit);
   }
@@ -26,13 +39,18 @@ constexpr bool at_least(T value, Limit limit) {
 
 template <typename T, typename Limit>
 constexpr bool at_most(T value, Limit limit) {
-  if constexpr (std::same_as<Limit, NoLimit>) {
+  if constexpr (std::is_same_v<Limit, NoLimit>) {
     return true;
-  } else if constexpr (std::integral<T>) {
-    return std::cmp_less_equal(value, limit);
+  } else if constexpr (std::is_integral_v<T>) {
+    return less_equal(value, limit);
   } else {
     return value <= static_cast<T>(limit);
   }
+}
+
+/// Both are evaluated: nearly all elements are right, so that a branch between two checks would only take time.
+constexpr bool both(bool first, bool second) {
+  return (static_cast<int>(first) & static_cast<int>(second)) != 0;
 }
 
 // What a value must be. Each returns a function of the value.
@@ -44,7 +62,7 @@ constexpr auto any_value() {
 /// A limit is rounded to the type of the value; NaN is outside all limits.
 template <typename Low, typename High>
 constexpr auto between(Low low, High high) {
-  return [=](auto value) { return at_least(value, low) & at_most(value, high); };
+  return [=](auto value) { return both(at_least(value, low), at_most(value, high)); };
 }
 
 template <typename... Values>
@@ -56,8 +74,8 @@ constexpr auto one_of(Values... values) {
 template <typename Further>
 constexpr auto finite(Further further) {
   return [=](auto value) {
-    if constexpr (std::floating_point<decltype(value)>) {
-      constexpr auto greatest = std::numeric_limits<decltype(value)>::max();
+    if constexpr (std::is_floating_point_v<decltype(+value)>) {  // + makes a float of a float16
+      constexpr auto greatest = std::numeric_limits<decltype(+value)>::max();
       return value >= -greatest && value <= greatest && further(value);
     } else {
       return further(value);
@@ -69,31 +87,52 @@ constexpr auto finite(Further further) {
 
 /// Marks that neighbours are not compared.
 struct AnyOrder {
-  constexpr bool operator()(auto, auto) const { return true; }
+  template <typename T>
+  constexpr bool operator()(T, T) const {
+    return true;
+  }
 };
 
 struct Ascending {
-  constexpr bool operator()(auto before, auto value) const { return before <= value; }
+  template <typename T>
+  constexpr bool operator()(T before, T value) const {
+    return before <= value;
+  }
 };
 
 struct Descending {
-  constexpr bool operator()(auto before, auto value) const { return before >= value; }
+  template <typename T>
+  constexpr bool operator()(T before, T value) const {
+    return before >= value;
+  }
 };
 
 struct StrictlyAscending {
-  constexpr bool operator()(auto before, auto value) const { return before < value; }
+  template <typename T>
+  constexpr bool operator()(T before, T value) const {
+    return before < value;
+  }
 };
 
 struct StrictlyDescending {
-  constexpr bool operator()(auto before, auto value) const { return before > value; }
+  template <typename T>
+  constexpr bool operator()(T before, T value) const {
+    return before > value;
+  }
 };
 
 // What the first and the last value along the last axis must be.
 
 /// Marks that these may be any values.
 struct AnyEnds {
-  constexpr bool first_is_right(auto) const { return true; }
-  constexpr bool last_is_right(auto) const { return true; }
+  template <typename T>
+  constexpr bool first_is_right(T) const {
+    return true;
+  }
+  template <typename T>
+  constexpr bool last_is_right(T) const {
+    return true;
+  }
 };
 
 /// Limits that the values must be equal to, rounded to their type.
@@ -102,8 +141,14 @@ struct Ends {
   First first;
   Last last;
 
-  constexpr bool first_is_right(auto value) const { return at_least(value, first) & at_most(value, first); }
-  constexpr bool last_is_right(auto value) const { return at_least(value, last) & at_most(value, last); }
+  template <typename T>
+  constexpr bool first_is_right(T value) const {
+    return both(at_least(value, first), at_most(value, first));
+  }
+  template <typename T>
+  constexpr bool last_is_right(T value) const {
+    return both(at_least(value, last), at_most(value, last));
+  }
 };
 
 template <typename First, typename Last>
@@ -143,10 +188,10 @@ class WrongElement {
 
  private:
   static Part printed(T value) {
-    if constexpr (std::floating_point<T>) {
-      return value;
+    if constexpr (std::is_floating_point_v<decltype(+value)>) {
+      return +value;
     } else {
-      if (std::in_range<std::int64_t>(value)) return static_cast<std::int64_t>(value);
+      if (less_equal(value, std::numeric_limits<std::int64_t>::max())) return static_cast<std::int64_t>(value);
       return static_cast<double>(value);  // a uint64 that a Part cannot hold
     }
   }
@@ -162,13 +207,12 @@ class WrongElement {
 template <typename T, typename Allowed, typename Order, typename RowEnds = AnyEnds>
 WrongElement<T> wrong_element(const TensorView<const T>& tensor, Allowed allowed, Order order, RowEnds ends = {}) {
   const std::int64_t count = tensor.numel();
-  const bool rows = !std::same_as<Order, AnyOrder> && tensor.rank() > 0;
+  const bool rows = !std::is_same_v<Order, AnyOrder> && tensor.rank() > 0;
   const std::int64_t row = rows ? tensor.size(tensor.rank() - 1) : count;
-  // Without branches (& instead of &&), since nearly all elements are right.
   for (std::int64_t begin = 0; begin < count; begin += row) {
     const T* const data = tensor.data + begin;
-    bool right = allowed(data[0]) & ends.first_is_right(data[0]) & ends.last_is_right(data[row - 1]);
-    for (std::int64_t i = 1; i < row; ++i) right &= allowed(data[i]) & order(data[i - 1], data[i]);
+    bool right = both(allowed(data[0]), both(ends.first_is_right(data[0]), ends.last_is_right(data[row - 1])));
+    for (std::int64_t i = 1; i < row; ++i) right &= both(allowed(data[i]), order(data[i - 1], data[i]));
     if (right) continue;
     for (std::int64_t i = 0; i < row; ++i) {
       if (!allowed(data[i])) return {tensor, begin + i, Broken::value};
