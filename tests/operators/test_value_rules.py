@@ -160,8 +160,8 @@ def test_drawn_inputs_obey(project: Project) -> None:
         assert len({tuple(array.shape for array in one.arrays) for one in found}) > 40
 
 
-LIMIT = "return std::cmp_less_equal(value, limit);"
-BEYOND = "return std::cmp_less_equal(value, static_cast<std::int64_t>(limit) + 1);"
+LIMIT = "return less_equal(value, limit);"
+BEYOND = "return less_equal(value, static_cast<std::int64_t>(limit) + 1);"
 # The planted fault in native/binding/value_checks.h, the operator, and the forbidden call that is computed.
 FORGOTTEN = {
     "limit": (LIMIT, BEYOND, "gather_rows", "index above: 3 at (3,)"),
@@ -174,11 +174,11 @@ FORGOTTEN = {
         "x not finite: inf at (4, 2)",
     ),
     "start": (
-        "{ return at_least(value, first) & at_most(value, first); }", "{ return at_least(value, first); }", "csr_times",
+        "both(at_least(value, first), at_most(value, first))", "at_least(value, first)", "csr_times",
         "offsets starting late: 1 at (0,)",
     ),
     "end": (
-        "{ return at_least(value, last) & at_most(value, last); }", "{ return at_most(value, last); }", "csr_times",
+        "both(at_least(value, last), at_most(value, last))", "at_most(value, last)", "csr_times",
         "offsets ending early: 3 at (5,)",
     ),
 }  # fmt: skip
