@@ -73,12 +73,15 @@ def _dims(given: ExporterInput) -> dict[str, Any]:
     """Return torch's object for each dynamic axis: one with its range, or computed from another one."""
     names = [*dict.fromkeys(name for names in given.axes for name in names.values())]
     found: dict[str, Any] = {}
+    used = {axis.of for axis in given.related.values()}
     for name in sorted(names, key=lambda name: name in given.related and given.related[name].of is not None):
         axis = given.related.get(name)
+        # torch (2.6 to 2.15) computes one axis from another with sympy, where N and S are names of functions.
+        symbol = f"{name}_axis" if name in used else name
         if axis is None:
-            found[name] = torch.export.Dim(name)
+            found[name] = torch.export.Dim(symbol)
         elif axis.of is None:
-            found[name] = torch.export.Dim(name, min=axis.minimum, max=axis.maximum)
+            found[name] = torch.export.Dim(symbol, min=axis.minimum, max=axis.maximum)
         else:
             found[name] = found[axis.of] * axis.factor + axis.offset
     return found
