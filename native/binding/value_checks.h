@@ -1,5 +1,5 @@
-// Checks of the values of inputs, for declarations with value rules: one pass over the data. In C++17, as which
-// torch.cc is compiled for torch before 2.15.
+// Checks of the values of inputs, for declarations with value rules: one pass over the data. This header is C++17:
+// bindings over torch's C++ headers are compiled as C++17 for torch before 2.15.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace opmatrix {
 /// Stands for a limit that a rule does not have.
 struct NoLimit {};
 
-/// `a <= b` for integers of any types, as the numbers that they are.
+/// Returns whether `a <= b`, compared by value, for integers of any two types: C++20's std::cmp_less_equal.
 template <typename A, typename B>
 constexpr bool less_equal(A a, B b) {
   if constexpr (std::is_signed_v<A> == std::is_signed_v<B>) {
@@ -48,7 +48,7 @@ constexpr bool at_most(T value, Limit limit) {
   }
 }
 
-/// Both are evaluated: nearly all elements are right, so that a branch between two checks would only take time.
+/// `first && second` without a branch: nearly all elements are right, so a branch only takes time.
 constexpr bool both(bool first, bool second) {
   return (static_cast<int>(first) & static_cast<int>(second)) != 0;
 }
@@ -74,8 +74,8 @@ constexpr auto one_of(Values... values) {
 template <typename Further>
 constexpr auto finite(Further further) {
   return [=](auto value) {
-    if constexpr (std::is_floating_point_v<decltype(+value)>) {  // + makes a float of a float16
-      constexpr auto greatest = std::numeric_limits<decltype(+value)>::max();
+    if constexpr (std::is_floating_point_v<decltype(value)>) {
+      constexpr auto greatest = std::numeric_limits<decltype(value)>::max();
       return value >= -greatest && value <= greatest && further(value);
     } else {
       return further(value);
@@ -188,8 +188,8 @@ class WrongElement {
 
  private:
   static Part printed(T value) {
-    if constexpr (std::is_floating_point_v<decltype(+value)>) {
-      return +value;
+    if constexpr (std::is_floating_point_v<T>) {
+      return value;
     } else {
       if (less_equal(value, std::numeric_limits<std::int64_t>::max())) return static_cast<std::int64_t>(value);
       return static_cast<double>(value);  // a uint64 that a Part cannot hold

@@ -1,4 +1,4 @@
-"""The bindings of all operators over torch's own headers compile in the oldest standard that a torch asks for."""
+"""The bindings of all operators over torch's C++ headers compile as C++17, the standard for torch before 2.15."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opmatrix.toolchain.torch_headers import find_torch_build
-from tests.support.all_bindings import Generated, generate
+from tests.support.all_bindings import Bindings, generate
 from tests.support.projects import edited
 
 pytestmark = [pytest.mark.compile, pytest.mark.torch]
@@ -17,30 +17,30 @@ OLDEST = "c++17"
 
 
 @pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> Generated:
+def bindings(tmp_path_factory: pytest.TempPathFactory) -> Bindings:
     return generate(tmp_path_factory.mktemp("all"))
 
 
-def test_the_bindings_over_torchs_headers_compile_as_for_an_old_torch(generated: Generated, tmp_path: Path) -> None:
-    command = generated.over_torchs_headers("g++", find_torch_build(Path(sys.prefix)).include, OLDEST)
-    assert len(generated.torch) >= 15
-    assert generated.problems(generated.torch, command, tmp_path) == ""
+def test_the_bindings_over_torchs_headers_compile_as_for_an_old_torch(bindings: Bindings, tmp_path: Path) -> None:
+    command = bindings.command(find_torch_build(Path(sys.prefix)).include, OLDEST)
+    assert len(bindings.files) >= 15
+    assert bindings.errors(bindings.files, command, tmp_path) == ""
 
 
 @pytest.mark.parametrize(
     ("header", "old", "new", "found"),
     [
-        # Found in value_checks.h: no operator with value rules compiled for torch before 2.9.
+        # Each was in value_checks.h, so that no operator with value rules compiled for torch before 2.9.
         ("value_checks.h", "operator()(T before, T value)", "operator()(auto before, auto value)", "auto"),
         ("value_checks.h", "std::is_same_v<Limit, NoLimit>", "std::same_as<Limit, NoLimit>", "same_as"),
         ("value_checks.h", "less_equal(limit, value)", "std::cmp_less_equal(limit, value)", "cmp_less_equal"),
     ],
 )
 def test_what_the_standard_does_not_have_is_found(
-    header: str, old: str, new: str, found: str, generated: Generated, tmp_path: Path
+    header: str, old: str, new: str, found: str, bindings: Bindings, tmp_path: Path
 ) -> None:
-    path = generated.layouts[0].binding / header
+    path = bindings.layouts[0].binding / header
     command = ["g++", f"-std={OLDEST}", "-pedantic-errors"]
-    assert generated.problems([path], command, tmp_path) == ""
+    assert bindings.errors([path], command, tmp_path) == ""
     with edited(path, old, new):
-        assert found in generated.problems([path], command, tmp_path)
+        assert found in bindings.errors([path], command, tmp_path)

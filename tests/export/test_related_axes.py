@@ -1,4 +1,4 @@
-"""A dynamic axis may have any name, also one that sympy has, while another axis is computed from it."""
+"""A dynamic axis from which another one is computed may have any name, also one that sympy defines."""
 
 from __future__ import annotations
 

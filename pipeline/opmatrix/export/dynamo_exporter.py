@@ -76,7 +76,7 @@ def _dims(given: ExporterInput) -> dict[str, Any]:
     used = {axis.of for axis in given.related.values()}
     for name in sorted(names, key=lambda name: name in given.related and given.related[name].of is not None):
         axis = given.related.get(name)
-        # torch (2.6 to 2.15) computes one axis from another with sympy, where N and S are names of functions.
+        # torch 2.13 computes one axis from another with sympy, which has its own meaning for names such as N and S.
         symbol = f"{name}_axis" if name in used else name
         if axis is None:
             found[name] = torch.export.Dim(symbol)
