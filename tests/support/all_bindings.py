@@ -18,8 +18,9 @@ from opmatrix.stages import codegen
 from tests.support.projects import ROOT
 
 PROJECTS = [
-    *(".", "examples/borrowed"),
-    *(f"tests/projects/{path.parent.name}" for path in sorted(ROOT.glob("tests/projects/*/ops"))),
+    ".",
+    *(str(path.parent.relative_to(ROOT)) for path in sorted(ROOT.glob("examples/*/ops"))),
+    *(str(path.parent.relative_to(ROOT)) for path in sorted(ROOT.glob("tests/projects/*/ops"))),
 ]
 
 
