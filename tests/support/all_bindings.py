@@ -1,6 +1,6 @@
-"""Compile the generated torch bindings of all operators in this repository as one file.
+"""Compile the generated files of one kind of all operators in this repository as one file.
 
-Most of the time goes to torch's headers, so 20 operators take hardly longer than one.
+Most of the time goes to the headers of a framework, so 20 operators take hardly longer than one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opmatrix.declaration.load import load_operator, operator_names
-from opmatrix.declaration.torch_signature import OWN_TORCH, has_torch_library
 from opmatrix.project.paths import Paths
+from opmatrix.spec import Headers
 from opmatrix.stages import codegen
 from tests.support.projects import ROOT
 
@@ -26,49 +26,58 @@ PROJECTS = [
 
 @dataclass(frozen=True, kw_only=True)
 class Bindings:
-    """Copies of all projects, and the generated torch.cc of each operator; of two operators with one name the first."""
+    """Copies of all projects, and the generated folder of each operator; of two operators with one name the first."""
 
     layouts: Sequence[Paths]
-    files: Sequence[Path]
+    folders: Sequence[Path]
+
+    def files(self, name: str) -> list[Path]:
+        """Return the generated file `name`, such as ``torch.cc``, of each operator that has one."""
+        return [folder / name for folder in self.folders if (folder / name).exists()]
 
     def errors(self, files: Sequence[Path], command: Sequence[str], folder: Path) -> str:
         """Compile `files` as one file, without an object file; return the compiler's errors, "" if there are none."""
         program = folder / "all.cc"
         program.write_text("".join(f'#include "{path}"\n' for path in files))
         first = self.layouts[0]
+        headers = {layout.root / h.folder for layout in self.layouts for h in _headers(layout) if not h.distribution}
         places = [first.include, first.binding, *(layout.native for layout in self.layouts)]
-        flags = ["-fsyntax-only", *(f"-I{place}" for place in places), str(program)]
+        includes = [*(f"-I{place}" for place in places), *(f"-isystem{place}" for place in sorted(headers))]
+        flags = ["-fsyntax-only", *includes, str(program)]
         done = subprocess.run([*command, *flags], capture_output=True, text=True)
         assert done.returncode != 0 or not done.stderr, done.stderr
         return done.stderr
 
-    def command(self, include: Path, standard: str) -> list[str]:
-        """Return the command that compiles bindings over torch's headers, without the warnings of these headers."""
+    def classic(self, include: Path, standard: str) -> list[str]:
+        """Return the flags for bindings over torch's headers, without the warnings of these headers."""
         places = (f"-I{self.layouts[0].binding / 'classic'}", f"-isystem{include}")
-        return ["g++", "-w", f"-std={standard}", *places, f"-isystem{include / 'torch/csrc/api/include'}"]
+        return [f"-std={standard}", *places, f"-isystem{include / 'torch/csrc/api/include'}"]
 
 
 def generate(folder: Path) -> Bindings:
-    """Write the bindings of all operators."""
+    """Generate the files of all operators."""
     layouts: list[Paths] = []
-    files: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for number, project in enumerate(PROJECTS):
         layout = _copy(project, folder / str(number))
         layouts.append(layout)
         for name in operator_names(layout):
-            operator = load_operator(layout, name)
-            generated = has_torch_library(operator.spec) and OWN_TORCH not in operator.handwritten_files
-            if generated and name not in files:
-                codegen.run(layout, operator)
-                files[name] = layout.generated(name) / "torch.cc"
-    return Bindings(layouts=layouts, files=[*files.values()])
+            if name not in folders:
+                codegen.run(layout, load_operator(layout, name))
+                folders[name] = layout.generated(name)
+    return Bindings(layouts=layouts, folders=[*folders.values()])
+
+
+def _headers(layout: Paths) -> list[Headers]:
+    return [headers for name in operator_names(layout) for headers in load_operator(layout, name).spec.headers]
 
 
 def _copy(project: str, folder: Path) -> Paths:
-    """Copy the operators of a project, with opmatrix's headers."""
+    """Copy the operators of a project and what they include, with opmatrix's headers."""
     ignored = shutil.ignore_patterns("__pycache__")
-    for part in ("ops", "native"):
-        shutil.copytree(ROOT / project / part, folder / part, ignore=ignored)
+    for part in ("ops", "native", "third_party"):
+        if (ROOT / project / part).is_dir():
+            shutil.copytree(ROOT / project / part, folder / part, ignore=ignored)
     for part in ("include", "binding"):
         shutil.copytree(ROOT / "native" / part, folder / "native" / part, dirs_exist_ok=True)
     (folder / "dodo.py").touch()

@@ -4,17 +4,17 @@
 
 namespace opmatrix {
 
-constexpr float sqrt(float x) {
+inline float sqrt(float x) {
   return __builtin_sqrtf(x);
 }
-constexpr double sqrt(double x) {
+inline double sqrt(double x) {
   return __builtin_sqrt(x);
 }
 
-constexpr float floor(float x) {
+inline float floor(float x) {
   return __builtin_floorf(x);
 }
-constexpr double floor(double x) {
+inline double floor(double x) {
   return __builtin_floor(x);
 }
 

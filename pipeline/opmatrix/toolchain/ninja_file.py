@@ -45,7 +45,8 @@ _WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Werror", "-Wno-psabi")
 # Kernels: vectorised, fused multiply-add where a processor has it, no errno from <cmath>. Never -ffast-math (it breaks
 # NaN) and never -march (a library runs on every x86-64).
 _ARITHMETIC = ("-ffp-contract=fast", "-fno-math-errno")
-_KERNEL = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", *_ARITHMETIC)
+_KERNEL = ("-O2", "-ftree-vectorize", *_ARITHMETIC)
+_KERNEL_OF_GCC = ("-fvect-cost-model=dynamic",)  # clang 14 refuses the flag
 _BINDING = ("-O1",)
 # Handwritten bindings may warn, and need no visibility attributes: the version script sets what they export.
 _OWN = ("-O2", "-fvisibility=default", "-Wno-error", "-Wno-extra", "-Wno-shadow")
@@ -133,7 +134,8 @@ def _begin(
     flags = _shell(*_LANGUAGE, *_WARNINGS, *of_operator)
     ninja.variable("flags", flags + (" $headers" if spec.headers else ""))
     special = _SANITIZED if layout.sanitized else _DEBUG if debug else None
-    ninja.variable("kernel", _shell(*(special or _KERNEL)))
+    kernel = (*_KERNEL, *_KERNEL_OF_GCC) if toolchain.is_gcc else _KERNEL
+    ninja.variable("kernel", _shell(*(special or kernel)))
     ninja.variable("binding", _shell(*(special or _BINDING)))
     ninja.variable("own", _shell(*_OWN, *(special or ())))
     ninja.variable("ort", "-isystem $ort_include")
