@@ -145,8 +145,8 @@ class CheckRecord:
     @property
     def replay(self) -> str:
         """The command that runs a check again; "" where `detail` has one, or names what failed before."""
-        if self.check == "cases" and not self.blocked_by:
-            return f"python -m opmatrix cases {self.op}"
+        if self.check in ("cases", "draw-inputs") and not self.blocked_by:
+            return f"python -m opmatrix {self.check} {self.op}"
         if self.lowering or not self.torch or self.blocked_by or "Replay: " in self.detail:
             return ""
         return f"python -m opmatrix register {self.op} --part {self.check} --torch {self.torch}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +15,7 @@ from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
 from opmatrix.project.settings import installed
 from opmatrix.spec import Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
-from opmatrix.stages import codegen, compile, data, export_node, verify
+from opmatrix.stages import codegen, compile, data, draw_inputs, export_node, verify
 from opmatrix.verdict import Verdict
 from opmatrix.version import minor
 from tests.support.building import with_native
@@ -22,7 +23,13 @@ from tests.support.building import with_native
 pytestmark = [pytest.mark.compile, pytest.mark.ort]
 
 CELL = Cell(torch=None, exporter="node", opset=18, ort=minor(installed().onnxruntime))
-REFERENCE = "def differ(x, y): return x - y, y - x"
+REFERENCE = """\
+import numpy as np
+
+def differ(x, y):
+    with np.errstate(all="ignore"):
+        return x - y, y - x
+"""
 KERNEL = """\
 #pragma once
 #include <sched.h>
@@ -91,7 +98,9 @@ def spec(kernel: str) -> OpSpec:
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Paths:
     """Return a project with all files but the kernel."""
-    return with_native(tmp_path_factory.mktemp("differ"), "differ", REFERENCE)
+    layout = with_native(tmp_path_factory.mktemp("differ"), "differ", REFERENCE)
+    draw_inputs.run(layout, Operator(spec=spec(KERNEL), models=MODELS))
+    return layout
 
 
 @pytest.fixture
@@ -176,3 +185,36 @@ def test_a_buffer_that_only_long_calls_share(tried: Callable[[str], tuple[Verdic
     assert [c.case for c in found.cases if c.outcome != "verified"] == ["threads"]
     assert "while other threads run the same session: its inputs repeated to " in said
     assert "The kernel shares a buffer between calls" in said
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ("if (x.size(1) == 7 && x.numel() > 0) first.data[0] += 1;", "first: 1 of "),
+        (
+            'KERNEL_CHECK(x.size(1) != 7, "differ: seven");',
+            "the kernel refuses what the reference computes: Non-zero status code returned while running Differ node",
+        ),
+        ("if (x.size(1) == 7 && x.numel() > 0) const_cast<T*>(x.data)[0] = 77;", "the kernel writes into its input"),
+        (
+            "static int runs; if (x.size(1) == 7 && x.numel() > 0) first.data[0] += runs++ % 2;",
+            "the second run gives other numbers than the first: first: ",
+        ),
+    ],
+    ids=["value", "refuses", "input", "second_run"],
+)
+def test_the_search_finds_a_fault_that_no_case_shows(
+    tried: Callable[[str], tuple[Verdict, str]], layout: Paths, new: str, message: str
+) -> None:
+    """No case has seven columns. The message has a small input, whose name `--case` takes."""
+    kernel = KERNEL.replace("// after", new).replace(
+        "#include <cmath>", '#include <cmath>\n#include "opmatrix/check.h"'
+    )
+    found, said = tried(kernel)
+    assert [c.case for c in found.cases if c.outcome != "verified"] == ["drawn_inputs"]
+    assert re.search(rf"differ-found_\w+ in ONNX Runtime: {re.escape(message)}", said), said
+    shown = re.search(r"The smallest of the drawn inputs that fail: .* adopt-case differ (found_\w+)", said, re.DOTALL)
+    assert shown, said
+    operator = Operator(spec=spec(kernel), models=MODELS)
+    with pytest.raises(VerifyError, match=re.escape(message)):
+        verify.run(layout, operator, lowering="custom", cell=CELL, case=shown[1])

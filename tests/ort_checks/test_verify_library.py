@@ -13,7 +13,8 @@ import pytest
 from opmatrix import verdict
 from opmatrix.errors import VerifyError
 from opmatrix.project.paths import Paths
-from opmatrix.stages import verify
+from opmatrix.spec import Attribute
+from opmatrix.stages import draw_inputs, verify
 from opmatrix.toolchain.find_tools import find_toolchain
 from opmatrix.toolchain.ort_headers import cache_folder, find_headers
 from opmatrix.verdict import Outcome
@@ -61,6 +62,9 @@ def refused(layout: Paths, outcome: Outcome) -> str:
 
 def test_the_right_kernel_is_verified(layout: Paths, build: Build) -> None:
     build("NONE")
+    factor = Attribute(name="factor", kind="float", default=2.0, allowed=(2.0,))
+    only = replace(OPERATOR.spec, types={"T": ("float32",)}, attributes=(factor,))  # which is all that the kernel has
+    draw_inputs.run(layout, replace(OPERATOR, spec=only))
     run(layout)
     assert verdict.read(layout.verdict("double", "custom", CELL)).outcome == "verified"
 

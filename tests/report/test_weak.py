@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from opmatrix import verdict
-from opmatrix.commands.run import _refuse_weak
+from opmatrix.commands.run import _show_weak
 from opmatrix.engine.doit_tasks import StepTask
 from opmatrix.project.paths import Paths
 from opmatrix.report import html_page, junit, markdown, terminal
@@ -89,7 +89,19 @@ def control(layout: Paths, found: CheckRecord) -> Any:
 
 
 def test_strict_refuses_a_weak_check(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _refuse_weak(control(layout, WEAK)) == 1
+    assert _show_weak(control(layout, WEAK), strict=True)
     message = "--strict: 1 check weak:"
     assert capsys.readouterr().err == f"{message}\nop-search@torch2.13\n  {WHY}\n"
-    assert _refuse_weak(control(layout, FAILED)) == 0
+    assert not _show_weak(control(layout, FAILED), strict=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_without_the_report_prints_a_weak_check(layout: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `doit OPERATOR` does. The report prints it itself."""
+    chosen = control(layout, WEAK)
+    _show_weak(chosen, strict=False)
+    assert capsys.readouterr().err == f"1 check weak:\nop-search@torch2.13\n  {WHY}\n"
+    chosen.tasks["report"] = StepTask(Step(group="report", name="", command=("report",)))
+    chosen.selected_tasks.append("report")
+    assert not _show_weak(chosen, strict=False)
+    assert capsys.readouterr().err == ""

@@ -13,12 +13,13 @@ import pytest
 from opmatrix.declaration.load import Operator
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance
+from opmatrix.spec import Attribute, Case, Input, Model, OnnxOp, OpSpec, Output, Random, SameAs, Tolerance, TorchOp
 from opmatrix.stages import draw_inputs
 from opmatrix.testdata import drawn_cases
 from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, memory_limit
 from opmatrix.testdata.drawn_cases import Drawn
 from opmatrix.testdata.search_yield import measure
+from opmatrix.verdict import read_check
 
 SPEC = OpSpec(
     name="scaled",
@@ -138,3 +139,16 @@ def test_the_limit_of_cpu_time() -> None:
             pass
     with cpu_limit(0.02):
         pass
+
+
+def test_what_is_drawn_for_onnx_runtime_alone_has_a_record(tmp_path: Path) -> None:
+    """torch's search has a record of its own."""
+    layout = Paths(tmp_path)
+    drawn(layout, WEAK["attribute"][0])
+    record = read_check(layout.drawn_record("scaled"))
+    assert record.outcome == "verified" and record.results[0]["refused"] > 0
+    assert "attribute 'power': 2 values" in record.weak[0]
+    with_torch = replace(OPERATOR, spec=replace(SPEC, torch=TorchOp(name="my::scaled")))
+    layout.drawn_record("scaled").unlink()
+    drawn(layout, RIGHT, with_torch)
+    assert not layout.drawn_record("scaled").exists()

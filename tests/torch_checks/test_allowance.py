@@ -73,12 +73,12 @@ def test_errors_that_rounding_of_the_inputs_explains(function: Callable[[Array],
 
 def test_no_tolerance_makes_a_finite_result_an_infinity() -> None:
     """``rtol * inf`` would allow every finite value."""
-    from opmatrix.torch_checks.property_test import _is_rounding
+    from opmatrix.testdata.rounding import is_rounding
 
     expected, tolerance = np.array([np.inf, -np.inf, 1.0]), Tolerance(rtol=1e-3, atol=0.0)
     still = np.zeros(3)
-    assert _is_rounding(np.array([np.inf, -np.inf, 1.0005]), expected, tolerance, still)
-    assert not _is_rounding(np.array([1.0, -np.inf, 1.0]), expected, tolerance, still)
-    assert not _is_rounding(np.array([np.inf, -1e308, 1.0]), expected, tolerance, still)
-    assert not _is_rounding(np.array([-np.inf, -np.inf, 1.0]), expected, tolerance, still)
-    assert _is_rounding(np.array([1.0, -np.inf, 1.0]), expected, tolerance, np.array([np.inf, 0.0, 0.0]))
+    assert is_rounding(np.array([np.inf, -np.inf, 1.0005]), expected, tolerance, still)
+    assert not is_rounding(np.array([1.0, -np.inf, 1.0]), expected, tolerance, still)
+    assert not is_rounding(np.array([np.inf, -1e308, 1.0]), expected, tolerance, still)
+    assert not is_rounding(np.array([-np.inf, -np.inf, 1.0]), expected, tolerance, still)
+    assert is_rounding(np.array([1.0, -np.inf, 1.0]), expected, tolerance, np.array([np.inf, 0.0, 0.0]))

@@ -100,7 +100,8 @@ class Run(LockedCommand, DoitRun):
                 cores=cores,
             )
             code = int(runner.run_all(self.control.task_dispatcher()))
-        return code or (_refuse_weak(self.control) if strict else 0)
+        weak = _show_weak(self.control, strict=strict)
+        return code or int(strict and weak)
 
     def _reporter(self, name: str, out: IO[str], notes: Iterable[str], *, cores: int) -> Any:
         """Return a reporter. One of opmatrix also gets the notes, and a function that forecasts the run."""
@@ -118,21 +119,24 @@ class Run(LockedCommand, DoitRun):
         return found
 
 
-def _refuse_weak(control: TaskControl) -> int:
-    """Print the weak checks among the chosen steps; return 1 if there are any."""
+def _show_weak(control: TaskControl, *, strict: bool) -> bool:
+    """Return whether there are weak checks among the chosen steps, and print them unless the report does."""
+    chosen = [task.step for task in _chosen(control) if isinstance(task, StepTask)]
+    if not strict and any(step.group == "report" for step in chosen):
+        return False
     from opmatrix.report.records import weak_checks
-    from opmatrix.verdict import read_check  # imported here: without --strict no record is read
+    from opmatrix.verdict import read_check  # imported here: not every command reads records
 
     records = []
-    for task in _chosen(control):
-        if isinstance(task, StepTask) and task.step.check and task.step.verdict:
+    for step in chosen:
+        if step.check and step.verdict:
             with suppress(OSError, ValueError):
-                records.append(read_check(Path(task.step.verdict)))
+                records.append(read_check(Path(step.verdict)))
     if weak := weak_checks(records):
-        print(f"--strict: {many(len(weak), 'check')} weak:", file=sys.stderr)
+        print(f"{'--strict: ' if strict else ''}{many(len(weak), 'check')} weak:", file=sys.stderr)
         for found in weak:
             print("\n  ".join([str(found), *found.weak]), file=sys.stderr)
-    return int(bool(weak))
+    return bool(weak)
 
 
 def _chosen(control: TaskControl) -> Iterator[Task]:

@@ -1,5 +1,5 @@
-"""Which checks an operator has besides its cells: its cases, the parts of register in each torch, and the agreement of
-exports.
+"""Which checks an operator has besides its cells: its cases, what is drawn for a search in ONNX Runtime, the parts of
+register in each torch, and the agreement of exports.
 
 The plan has a step for each, and the report expects a record of each.
 """
@@ -21,10 +21,12 @@ from opmatrix.declaration.torch_signature import (
 from opmatrix.declaration.value_rules import ruled_inputs
 from opmatrix.matrix.cells import Cell
 from opmatrix.project.paths import Paths
+from opmatrix.spec import OpSpec
 from opmatrix.step import CheckKey
 
 AGREEMENT = "agreement"
 CASES = "cases"
+DRAWN = "draw-inputs"
 Part = Literal["schema", "nodes", "kernel", "search", "forbidden", "gradient"]
 """A part of the stage register, which has a record of its own."""
 
@@ -62,6 +64,17 @@ def refuses_in_onnx_runtime(operator: Operator, cell: Cell) -> bool:
     return wanted and has_kernel(spec) and not is_own(OWN_ORT, spec, operator.handwritten_files)
 
 
+def searches_in_onnx_runtime(spec: OpSpec) -> bool:
+    """Return whether verify compares the kernel with the reference on drawn inputs: that of an operator whose kernel
+    torch does not run."""
+    return has_kernel(spec) and (spec.torch is None or bool(spec.torch.overrides))
+
+
+def draws(spec: OpSpec) -> bool:
+    """Return whether inputs are drawn: for the search in torch or in ONNX Runtime, and for the sanitizers."""
+    return searches_in_onnx_runtime(spec) or (spec.torch is not None and not spec.torch.overrides)
+
+
 def agreement(operator: Operator, cells: Sequence[Cell]) -> str | None:
     """Return the versions of torch whose exports in `cells` are compared, as "2.9+2.13", or None: a single export has
     no other to be compared with."""
@@ -74,6 +87,8 @@ def checks(layout: Paths, operators: Iterable[Operator], cells: Sequence[Cell]) 
     for operator in operators:
         name = operator.name
         yield CheckKey(name, CASES)
+        if searches_in_onnx_runtime(operator.spec):
+            yield CheckKey(name, DRAWN)
         for torch in torches(cells):
             parts = register_parts(layout, operator, torch)
             yield from (CheckKey(name, part, torch=torch) for part in parts)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opmatrix import code_hash
-from opmatrix.declaration.checks import Part, agreement, register_parts
+from opmatrix.declaration.checks import Part, agreement, draws, register_parts
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.torch_signature import has_ort_library, has_torch_library
 from opmatrix.matrix.cells import Cell
@@ -146,7 +146,7 @@ def _declared(operator: Operator) -> Iterator[Gate]:
     name = operator.name
     yield Gate(name="data", words=("data", name), server="onnx")
     yield Gate(name="cases", words=("cases", name), server="onnx")
-    if operator.spec.torch and not operator.spec.torch.overrides:
+    if draws(operator.spec):
         yield Gate(name="draw-inputs", words=("draw-inputs", name), server="onnx")
     yield Gate(name="codegen", words=("codegen", name))
     if has_ort_library(operator.spec):

@@ -1,8 +1,8 @@
-"""Run an operator's node in ONNX Runtime on drawn inputs and on invalid calls, for ort-fuzz."""
+"""Run an operator's node in ONNX Runtime on drawn inputs and on invalid calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from onnx import ModelProto, helper
@@ -12,10 +12,15 @@ from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.export.one_node_model import attributes, model_of
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call
-from opmatrix.spec import Model, OpSpec
+from opmatrix.project.paths import Paths
+from opmatrix.spec import OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.compare import first_difference, same_bytes
 from opmatrix.testdata.drawn_cases import DrawnCase
+from opmatrix.testdata.failing_input import keep
 from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls
+from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.testdata.rounding import difference
 
 OPSET = 17  # every supported ONNX Runtime reads it
 
@@ -27,21 +32,34 @@ class Fuzz:
         self._operator, self._runtime = operator, runtime
         self._sessions: dict[object, Session | RefusedError] = {}
 
-    def drawn_problems(self, tried: list[DrawnCase]) -> Iterator[str]:
-        """Yield where only one of ONNX Runtime and the reference raises, or dtypes or shapes of the outputs differ."""
-        for one in tried:
-            step_log.now_running(str(one))
-            inputs = tuple(case_arguments(self._operator.spec, one.model.cases[0], one.arrays))
-            try:
-                actual = self.run(Call(model=one.model, inputs=inputs))
-            except RefusedError as error:
-                if one.expected is not None:
-                    yield self._problem(one.model, f"refuses what the reference computes: {error}")
-                continue
-            if one.expected is None:
-                yield self._problem(one.model, f"computes what the reference refuses: {one.refusal}")
-            elif (found := _dtypes_and_shapes(actual)) != (wanted := _dtypes_and_shapes(one.expected)):
-                yield self._problem(one.model, f"gives {found}, the reference {wanted}")
+    def drawn_problem(self, one: DrawnCase, reference: Reference) -> str:
+        """Return how the kernel fails on a drawn input, or ""."""
+        step_log.now_running(str(one))
+        spec, given = self._operator.spec, [array.copy() for array in one.arrays]
+        call = Call(model=one.model, inputs=tuple(case_arguments(spec, one.model.cases[0], given)))
+        try:
+            actual, again = self.run(call), self.run(call)
+        except RefusedError as error:
+            return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
+        if one.expected is None:
+            return f"the kernel computes what the reference refuses: {one.refusal}"
+        if not all(map(same_bytes, given, one.arrays)):
+            return "the kernel writes into its input"
+        if wrong := difference(spec, one, actual, one.expected, reference):
+            return wrong
+        if found := first_difference(actual, again, [f"{output.name}: " for output in spec.outputs]):
+            return f"the second run gives other numbers than the first: {found}. The kernel leaves elements unwritten"
+        return ""
+
+    def search_problem(self, layout: Paths, drawn: Iterable[DrawnCase], reference: Reference) -> str:
+        """Return the message of the smallest drawn input on which the kernel fails, or ""."""
+        # No smaller one is searched for: the environment of another ONNX Runtime has no hypothesis.
+        failing = [(one, problem) for one in drawn if (problem := self.drawn_problem(one, reference))]
+        if not failing:
+            return ""
+        one, problem = min(failing, key=lambda found: sum(array.size for array in found[0].arrays))
+        which = "The smallest of the drawn inputs that fail"
+        return keep(layout, self._operator, one, problem, where="ONNX Runtime", which=which)
 
     def invalid_call_problems(self) -> Iterator[str]:
         """Yield every invalid call that raises no error, and what no case allows to try."""
@@ -72,13 +90,6 @@ class Fuzz:
         if isinstance(session, RefusedError):
             raise session
         return session, feeds
-
-    def _problem(self, model: Model, what: str) -> str:
-        return f"{self._operator.name}-{model.name} in ONNX Runtime: it {what}"
-
-
-def _dtypes_and_shapes(arrays: Sequence[Array]) -> str:
-    return ", ".join(f"{dtype_name(a)} {a.shape}" for a in arrays)
 
 
 def _feeds(spec: OpSpec, given: Call) -> Iterator[tuple[str, Array]]:

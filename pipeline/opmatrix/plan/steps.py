@@ -12,7 +12,15 @@ from typing import Any
 
 from opmatrix.code_hash import digest
 from opmatrix.codegen import generated_files
-from opmatrix.declaration.checks import AGREEMENT, CASES, agreement, register_parts
+from opmatrix.declaration.checks import (
+    AGREEMENT,
+    CASES,
+    DRAWN,
+    agreement,
+    draws,
+    register_parts,
+    searches_in_onnx_runtime,
+)
 from opmatrix.declaration.placeholders import unfinished
 from opmatrix.declaration.torch_signature import OWN_ORT, has_kernel_object, has_ort_library, has_torch_library
 from opmatrix.matrix.cells import Cell, why_unreadable
@@ -60,7 +68,7 @@ def _reported(plan: Plan) -> Iterator[Step]:
             yield _compile(op)
         yield _data(op)
         yield _cases(op)
-        if operator.spec.torch and not operator.spec.torch.overrides:
+        if draws(operator.spec):
             yield _draw_inputs(op)
         for torch in plan.torches:
             yield from _register(op, torch)
@@ -302,11 +310,15 @@ def _cases(op: OperatorPlan) -> Step:
 
 
 def _draw_inputs(op: OperatorPlan) -> Step:
+    searched = searches_in_onnx_runtime(op.spec)
+    record = [op.layout.drawn_record(op.name)] if searched else []
     return op.step(
         "draw-inputs",
         reads=[op.layout.reference(op.name)],
-        writes=[op.layout.drawn_inputs(op.name)],
+        writes=[op.layout.drawn_inputs(op.name), *record],
         server="onnx",
+        verdict=record[0] if searched else None,
+        check=CheckKey(op.name, DRAWN) if searched else None,
         spec=op.keys.runtime_key,
         models=op.keys.models_key,
         uses=("hypothesis", "numpy"),
@@ -364,6 +376,7 @@ def _compare_exports(op: OperatorPlan, lowering: Lowering, cells: Sequence[Cell]
 def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> Step:
     layout, spec = op.layout, op.spec
     verdict = layout.verdict(spec.name, lowering, cell)
+    searched = lowering == "custom" and once and searches_in_onnx_runtime(spec)
     return op.cell_step(
         "verify",
         lowering,
@@ -376,6 +389,7 @@ def _verify(op: OperatorPlan, lowering: Lowering, cell: Cell, *, once: bool) -> 
             *op.function_models(lowering, cell),
             layout.data_manifest(spec.name),
             *(op.published_files if lowering == "custom" and once else ()),
+            *([layout.drawn_inputs(spec.name)] if searched else ()),
         ],
         writes=[verdict],
         links=op.data_links(lowering, cell),
@@ -407,7 +421,7 @@ def _sanitize(op: OperatorPlan, cell: Cell) -> Step:
             *(layout.reference(o.name) for o in compiled),
             layout.data_manifest(spec.name),
             layout.manifest(spec.name, "custom", cell),
-            *([layout.drawn_inputs(spec.name)] if spec.torch else ()),
+            *([layout.drawn_inputs(spec.name)] if draws(spec) else ()),
         ],
         writes=[verdict],
         after=[f"sanitize:{name}" for name in spec.uses],  # which compiles in the same folders

@@ -196,11 +196,13 @@ class Paths:
         return self.build / "failed" / operator / f"{task.replace(':', '-')}.json"
 
     def check_record(self, op: str, check: str, lowering: str | None, torch: str | None) -> Path:
-        """The record of a check: a part of register, "agreement", "cases" or "declaration"."""
+        """The record of a check: a part of register, "agreement", "cases", "draw-inputs" or "declaration"."""
         if check == "declaration":
             return self.declaration_record(op)
         if check == "cases":
             return self.cases_record(op)
+        if check == "draw-inputs":
+            return self.drawn_record(op)
         if check == "agreement":
             return self.agreement(op, str(lowering), torch=str(torch))
         return self.register_manifest(op, check, torch=str(torch))
@@ -210,6 +212,8 @@ class Paths:
 
     # Inputs drawn from the declaration, with the outputs of the reference.
     drawn_inputs = _named("build/draw/{}/drawn.cases")
+    # What was drawn for an operator of ONNX alone.
+    drawn_record = _named("build/draw/{}/drawn.json")
 
     def failing_case(self, name: str, case: str) -> Path:
         """A case for which the property test failed: the error, then the source of the case for cases.py."""

@@ -21,7 +21,18 @@ SCHEMA = 4
 
 _LOWERINGS = get_args(Lowering)
 # In the order of the report; others, such as a step's own failure, come first.
-_CHECKS = ("declaration", "cases", "schema", "nodes", "kernel", "search", "forbidden", "gradient", "agreement")
+_CHECKS = (
+    "declaration",
+    "cases",
+    "draw-inputs",
+    "schema",
+    "nodes",
+    "kernel",
+    "search",
+    "forbidden",
+    "gradient",
+    "agreement",
+)
 _UNKNOWN = "unknown outcome"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 

@@ -1,4 +1,4 @@
-"""Draw inputs from the declaration for the property test: once for all versions of the kernel."""
+"""Draw inputs from the declaration for the search: once for all versions of the kernel."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from opmatrix import verdict
+from opmatrix.declaration.checks import DRAWN, searches_in_onnx_runtime
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.value_rules import ruled_inputs
 from opmatrix.project.paths import Paths
@@ -17,6 +19,7 @@ from opmatrix.testdata.cpu_limit import TooSlow, cpu_limit, memory_limit
 from opmatrix.testdata.declared_shapes import most_of_inputs
 from opmatrix.testdata.drawn_cases import Drawn, DrawnCase
 from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.verdict import CheckRecord
 
 SECONDS = 5.0  # of CPU time for the reference on all small inputs: any number of slow ones takes no more
 SHARE = 20  # parts of what is left, of which one input gets one
@@ -43,6 +46,12 @@ def run(layout: Paths, operator: Operator, *, seed: str = "") -> None:
         if search_yield.measure(operator, Drawn(cases=cases, dropped={}))["weak"]:  # once more, maybe by bad luck
             cases += drawing.small(layout, f"{seed} more")
         cases += drawing.large(layout, seed)
+    if searches_in_onnx_runtime(operator.spec):  # that in torch has a record of its own
+        found = search_yield.measure(operator, Drawn(cases=cases, dropped=drawing.dropped, too_slow=drawing.too_slow))
+        record = CheckRecord(
+            op=operator.name, check=DRAWN, outcome="verified", results=(found,), weak=tuple(found["weak"])
+        )
+        verdict.write(layout.drawn_record(operator.name), record)
     path = layout.drawn_inputs(operator.name)
     ruled = [part.name for part, _ in ruled_inputs(operator.spec)]
     drawn_cases.write(

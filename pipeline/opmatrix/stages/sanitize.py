@@ -29,8 +29,8 @@ from opmatrix.verdict import CaseResult, Outcome, Verdict
 # Also libstdc++: without it the first C++ exception would end the process.
 RUNTIMES = ("libasan.so", "libubsan.so", "libstdc++.so")
 # Stages that load no library of an operator, and run without the sanitizers' runtimes.
-UNWATCHED = ("compile", "draw-inputs", "races")
-UNSANITIZED = ("draw-inputs", "races")  # they have no option --sanitized
+UNWATCHED = ("compile", "races")
+UNSANITIZED = ("races",)  # it has no option --sanitized
 # The rows of the verdict: what ran.
 ADDRESSES, THREADS = "AddressSanitizer and UndefinedBehaviorSanitizer", "ThreadSanitizer"
 # Python and the frameworks free little when they end, which leak detection would report.
@@ -83,8 +83,6 @@ def commands(operator: Operator, cell: Cell) -> Iterator[tuple[str, ...]]:
         yield "register", spec.name, *(word for part in parts for word in ("--part", part))  # torch loads once
     yield "verify", spec.name, "--cell", str(cell)
     if has_kernel(spec):
-        if spec.torch is None:
-            yield "draw-inputs", spec.name  # no other step draws them without a torch operator
         yield "ort-fuzz", spec.name
         yield "races", spec.name  # the kernel alone: those of `uses` have a step of their own
 

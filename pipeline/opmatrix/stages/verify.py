@@ -16,7 +16,7 @@ from typing import Any
 import onnxruntime
 
 from opmatrix import step_log, verdict
-from opmatrix.declaration.checks import refuses_in_onnx_runtime
+from opmatrix.declaration.checks import refuses_in_onnx_runtime, searches_in_onnx_runtime
 from opmatrix.declaration.load import Operator, load_operator
 from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.declaration.torch_signature import has_function_body, has_kernel
@@ -31,10 +31,11 @@ from opmatrix.ort_checks.run_case import ModelRunner
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, TooNewError
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Case, DType, Lowering, Model, OpSpec, Tolerance
-from opmatrix.testdata import case_message, onnx_dataset
+from opmatrix.testdata import case_message, drawn_cases, failing_input, onnx_dataset
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_arrays import case_arrays, described, elements
 from opmatrix.testdata.compare import Comparison
+from opmatrix.testdata.drawn_cases import DrawnCase
 from opmatrix.testdata.invalid_calls import Call
 from opmatrix.testdata.larger_inputs import ENOUGH, large_pair
 from opmatrix.testdata.numpy_reference import Reference
@@ -50,7 +51,7 @@ def run(
     """Judge all cases of one cell and write the verdict; with `case`, print the runs of that one and write nothing.
 
     `once`: also run the checks that are needed once per torch and ONNX Runtime: concurrent runs of a session, models of
-    published versions, and the shapes that ONNX Runtime infers.
+    published versions, the shapes that ONNX Runtime infers, and drawn inputs of an operator that torch does not have.
     Raises VerifyError with a line for each fault, and the command that replays its case.
     """
     verifier = CellVerifier(layout=layout, operator=operator, lowering=lowering, cell=cell, only=case, once=once)
@@ -80,6 +81,7 @@ FEW = 5  # forbidden calls, or wrong shapes, in the message
 LONG = 0.03  # seconds that several threads run large inputs for
 PUBLISHED = "published_"  # prefix of the case name of a published version's model
 FORBIDDEN = "forbidden_inputs"  # the name of the case of all forbidden calls
+DRAWN = "drawn_inputs"  # the name of the case of all drawn inputs
 INFERENCE = "inferred_shapes"  # the name of the case of all shapes that ONNX Runtime infers
 FUNCTION = "_function"  # suffix of the name of a case that ran through the function body
 
@@ -110,7 +112,8 @@ class CellVerifier:
         known += [PUBLISHED + str(v) for v in self._published_versions]
         known += [FORBIDDEN] if self._refuses else []
         known += [INFERENCE] if self._infers else []
-        if self.only is None or self.only in known:
+        known += [DRAWN] if self._may_search else []
+        if self.only is None or self.only in known or self._stored:
             return
         if (case := self.only.removesuffix(FUNCTION)) in known:
             object.__setattr__(self, "only", case)
@@ -128,6 +131,19 @@ class CellVerifier:
         operators = [(used, Reference(layout, used)) for used in specs]
         runtime = OrtSessions(self.library, sanitized=layout.sanitized)
         own = RunConfig(runtime=runtime, operators=operators, tolerances=spec.tolerances[self.lowering])
+        found = [*self._cases(own)]
+        yield from found
+        # A failed case says as much as a failed search.
+        if self._searches and not any(one.outcome in WRONG for one in found):
+            yield from self._search(own)
+        # Torch has libraries of its own: a kernel that needs them would pass here and fail elsewhere.
+        if "torch" in sys.modules:
+            raise VerifyError("torch was imported in the process that verifies; remove the import from reference.py, "
+                              "spec.py and cases.py")  # fmt: skip
+
+    def _cases(self, own: RunConfig) -> Iterator[CaseResult]:
+        """Yield the results of the models' cases, of published versions, and of the checks that are needed once."""
+        layout, spec, runtime = self.layout, self.operator.spec, own.runtime
         # A function body is the decomposition: it needs neither the operator's library nor its reference.
         plain = None
         if self.lowering == "decomposed" and has_function_body(spec):
@@ -145,10 +161,6 @@ class CellVerifier:
             yield from self._inference(runtime)
         published = self._published_versions
         yield from (self._published(v, own) for v in published if self.only in (None, PUBLISHED + str(v)))
-        # Torch has libraries of its own: a kernel that needs them would pass here and fail elsewhere.
-        if "torch" in sys.modules:
-            raise VerifyError("torch was imported in the process that verifies; remove the import from reference.py, "
-                              "spec.py and cases.py")  # fmt: skip
 
     @property
     def library(self) -> Path | None:
@@ -172,6 +184,22 @@ class CellVerifier:
         return self._runs and has_kernel(self.operator.spec)
 
     @property
+    def _searches(self) -> bool:
+        """Whether this cell compares the kernel with the reference on drawn inputs."""
+        asked = self.only in (None, DRAWN) or self._stored is not None
+        return asked and self._may_search
+
+    @property
+    def _may_search(self) -> bool:
+        # Under sanitizers ort-fuzz does.
+        return self._runs and searches_in_onnx_runtime(self.operator.spec) and not self.layout.sanitized
+
+    @cached_property
+    def _stored(self) -> DrawnCase | None:
+        """The drawn input that is asked for by its name."""
+        return failing_input.stored(self.layout, self.operator, self.only) if self.only and self._may_search else None
+
+    @property
     def _runs(self) -> bool:
         """Whether this cell has models of the custom node that run, and makes the checks that are needed once."""
         runs = any(not model.unsupported for model in self.operator.models) and not why_unreadable(self.cell)
@@ -193,6 +221,20 @@ class CellVerifier:
         except RefusedError as error:
             problems = [str(error)]
         yield from _failed(INFERENCE, problems)
+
+    def _search(self, config: RunConfig) -> Iterator[CaseResult]:
+        """Yield a failed case where the kernel differs from the reference on a drawn input."""
+        fuzz, name, reference = Fuzz(self.operator, config.runtime), self.operator.name, config.operators[0][1]
+        if one := self._stored:
+            problem = fuzz.drawn_problem(one, reference)
+            yield from _failed(str(self.only), [f"{name}-{self.only} in ONNX Runtime: {problem}"] if problem else [])
+            return
+        try:
+            drawn = drawn_cases.read(self.layout.drawn_inputs(name), name)
+            problem = fuzz.search_problem(self.layout, drawn, reference)
+        except DataError as error:
+            problem = str(error)
+        yield from _failed(DRAWN, [problem] if problem else [])
 
     def _published(self, version: int, config: RunConfig) -> CaseResult:
         """Return the result of the model of a published version."""
