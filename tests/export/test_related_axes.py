@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opmatrix.export.dynamic_axes import DynamicAxis
+from opmatrix.declaration.dynamic_axes import DynamicAxis
 from tests.support.forked import forked
 
 pytestmark = pytest.mark.torch

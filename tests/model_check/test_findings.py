@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
 from opmatrix.declaration.load import load_operator
 from opmatrix.errors import UsageError
@@ -84,12 +84,25 @@ def test_the_first_node_that_loses_a_rank_is_named(root: Path) -> None:
     assert said(made, root) == [("note", f"{text}: onnx cannot tell it, ONNX Runtime may")]
 
 
-def test_a_lost_rank_at_a_custom_node_is_wrong(root: Path) -> None:
+def test_a_rank_that_a_declaration_loses_is_wrong() -> None:
+    ports = [defs.OpSchema.FormalParameter(name, "T") for name in ("x", "y")]
+    loses = defs.OpSchema(
+        "Loses", "other", 1, inputs=ports[:1], outputs=ports[1:], type_constraints=[("T", ["tensor(float)"], "")]
+    )
+    made = model(helper.make_node("Loses", ["x"], ["y"], domain="other", name="it"))
+    ((mark, text),) = [(f.mark, f.text) for f in inference_findings(made, [loses])]
+    assert (mark, text) == ("wrong", "the rank of 'y' is lost at other::Loses 'it'")
+
+
+def test_a_model_without_shapes_is_a_note(root: Path) -> None:
     norm = helper.make_node("mygroupnorm", ["x", "n", "s", "b"], ["y"], domain="mydomain", name="norm")
     ports: dict[str, tuple[int, Shape | None]] = {"x": (F, None), "n": (F, [1]), "s": (F, [4]), "b": (F, [4])}
-    assert said(model(norm, inputs=ports, output=(F, None)), root) == [
-        ("wrong", "the rank of 'y' is lost at mydomain::mygroupnorm 'norm'")
-    ]
+    made = model(norm, relu("y", "z"), inputs=ports, output=(F, None))
+    cause = "the model gives no shape for an input of mydomain::mygroupnorm 'norm' or of a node before it"
+    assert said(made, root) == [("note", f"the rank of 'y' is unknown, because {cause}")]
+    (found,) = checker_findings(made, None, ())
+    assert found.mark == "note"
+    assert found.text.endswith("'x', 'y' have no shape; ONNX Runtime reads such a model")
 
 
 def test_an_initializer_of_the_wrong_dtype_is_found(root: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from onnx import ModelProto
 
+from opmatrix.declaration.dynamic_axes import DynamicAxis, dynamic_axes
 from opmatrix.declaration.model_inputs import case_arguments
-from opmatrix.export.dynamic_axes import DynamicAxis, dynamic_axes
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.lowering.call_lowering import Lowered

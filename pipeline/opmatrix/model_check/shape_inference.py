@@ -41,7 +41,14 @@ def checker_findings(model: ModelProto, path: Path | None, found: Sequence[defs.
         with registered(*found):
             onnx.checker.check_model(str(path) if path and external else model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        yield finding.wrong(QUESTION, f"onnx.checker refuses the model: {_short(error)}")
+        text = f"onnx.checker refuses the model: {_short(error).rstrip('.')}"
+        missing = "Field 'shape'" in text
+        if missing and (shapeless := [v.name for v in (*model.graph.input, *model.graph.output) if _no_shape(v.type)]):
+            # The checker demands a shape, if only with unknown sizes, and tests nothing more; ONNX Runtime needs none.
+            without = ", ".join(map(repr, shapeless))
+            yield finding.note(QUESTION, f"{text}. {without} have no shape; ONNX Runtime reads such a model")
+        else:
+            yield finding.wrong(QUESTION, text)
 
 
 def inference_findings(
@@ -66,7 +73,12 @@ def inference_findings(
         )
         return
     declared = {(s.domain, s.name) for s in found} | {(f.domain, f.name) for f in model.functions}
-    lost = list(_lost(model, known))
+    every = list(_lost(model, known))
+    lost = list(_unexplained(model, every))
+    if every and not lost:
+        node, output, what = every[0]
+        cause = f"the model gives no shape for an input of {node_label(node)}"
+        yield finding.note(QUESTION, f"the {what} of {output!r} is unknown, because {cause} or of a node before it")
     for node, output, what in lost[:1]:
         others = len(lost) - 1
         further = f", and so of {many(others, 'value')} behind it" if others else ""
@@ -88,7 +100,7 @@ def inference_findings(
             )
     differing = list(_differing(model, known))
     yield from differing
-    if not lost and not differing:
+    if not every and not differing:
         outputs = ", ".join(f"{o.name} {format_type(known[o.name])}" for o in model.graph.output if o.name in known)
         yield finding.ok(QUESTION, f"inferred throughout: {outputs}")
 
@@ -112,6 +124,20 @@ def _lost(model: ModelProto, known: Mapping[str, TypeProto]) -> Iterator[tuple[N
         for output in node.output:
             if output and (what := _unknown(known.get(output))):
                 yield node, output, what
+
+
+def _unexplained(model: ModelProto, lost: Sequence[tuple[NodeProto, str, str]]) -> Iterator[tuple[NodeProto, str, str]]:
+    """Yield what is lost at nodes that do not depend on an input for which the model gives no shape."""
+    shapeless = {value.name for value in model.graph.input if _no_shape(value.type)}
+    for node, output, what in lost:
+        if shapeless.isdisjoint(node.input) or what == "dtype":
+            yield node, output, what
+        else:
+            shapeless.add(output)
+
+
+def _no_shape(found: TypeProto) -> bool:
+    return found.HasField("tensor_type") and not found.tensor_type.HasField("shape")
 
 
 def _unknown(found: TypeProto | None) -> str:

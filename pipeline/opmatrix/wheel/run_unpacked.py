@@ -13,7 +13,7 @@ import sys
 import zipfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from opmatrix import step_log
+from opmatrix.declaration.dynamic_axes import dynamic_axes
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of, stable_abi_since, torch_name
@@ -131,6 +132,8 @@ class WheelRun:
             "attributes": {torch_name(a): values[a.name] for a in spec.attributes
                            if a.name in values and a.kind != "tensor"},
             "axes": [{axis: dims[name] for axis, name in enumerate(names) if name} for names in dynamic],
+            "related": {dims[name]: asdict(axis) | {"of": dims.get(axis.of or "")}
+                        for name, axis in dynamic_axes(spec, model).items()},
             "graph": [[f"i{next(numbers)}" for _ in fed], [f"o{next(numbers)}" for _ in spec.outputs]],
             "model": "" if served or model.unsupported else str(self._exported(operator, model)),
         }  # fmt: skip

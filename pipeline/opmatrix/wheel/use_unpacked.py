@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -209,12 +209,14 @@ def _export(job: Job, wheel: Any, export: Job, names: Sequence[str]) -> None:
     parts: list[tuple[Job, Job, int, int]] = []
     tensors: list[Any] = []
     axes: list[dict[int, str]] = []
+    related: dict[str, Job] = {}
     for operator, model in models(job):
         if operator["name"] in names and model["name"] in export["models"][operator["name"]]:
             given = [torch.from_numpy(array.copy()) for array in data(model["cases"][0]["data"])]
             parts.append((operator, model, len(tensors), len(tensors) + len(given)))
             tensors += given
             axes += [{int(axis): name for axis, name in found.items()} for found in model["axes"]]
+            related |= model["related"]
 
     class Module(torch.nn.Module):
         def forward(self, *inputs: Any) -> Any:
@@ -234,13 +236,23 @@ def _export(job: Job, wheel: Any, export: Job, names: Sequence[str]) -> None:
                 dynamic_axes=dynamic, **named,
             )  # fmt: skip
         return
-    dims = {name: torch.export.Dim(name) for found in axes for name in found.values()}
+    dims = _dims({name for found in axes for name in found.values()}, related)
     shapes = tuple({axis: dims[name] for axis, name in found.items()} for found in axes)
     program = torch.onnx.export(
         torch.export.export(module, tuple(tensors), dynamic_shapes=(shapes,)), dynamo=True, opset_version=opset,
         custom_translation_table=wheel.onnx.translation_table(opset, **chosen), verbose=False, **named,
     )  # fmt: skip
     wheel.onnx.complete(program).save(path)
+
+
+def _dims(names: Iterable[str], related: Mapping[str, Job]) -> dict[str, Any]:
+    """Return torch's object for each dynamic axis, as `opmatrix.export.dynamo_exporter` makes it."""
+    from torch.export import Dim
+
+    free: Job = {"of": None, "minimum": None, "maximum": None}
+    axes = {name: related.get(name, free) for name in sorted(names)}
+    roots = {n: Dim(n, min=axis["minimum"], max=axis["maximum"]) for n, axis in axes.items() if axis["of"] is None}
+    return roots | {n: roots[a["of"]] * a["factor"] + a["offset"] for n, a in axes.items() if a["of"] is not None}
 
 
 # In ONNX Runtime.
