@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from docs.site import commands, declaration, report_schema
+from docs.site import commands, declaration, kernel_headers, report_schema
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "./run python -m docs.site.generate"
@@ -14,9 +14,12 @@ COMMAND = "./run python -m docs.site.generate"
 
 def pages(root: Path) -> Mapping[str, str]:
     """Return the text of each page, by its name; each names its generator for readers who want to edit it."""
+    include = root / "native/include"
+    headers = {str(path.relative_to(include)): path.read_text() for path in sorted(include.rglob("*.h"))}
     made = {
         "declaration.md": declaration.render((root / "pipeline/opmatrix/spec.py").read_text()),
         "commands.md": commands.render(root),
+        "kernel-headers.md": kernel_headers.render(headers),
         "report-schema.md": report_schema.render(
             json.loads((root / "pipeline/opmatrix/report/report.schema.json").read_text())
         ),

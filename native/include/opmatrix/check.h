@@ -9,9 +9,11 @@
 
 namespace opmatrix {
 
-/// One piece of a message.
+/// One piece of a message: KERNEL_CHECK makes one of each argument after its condition.
 class Part {
  public:
+  /// Text, an integer, a number with the fewest digits that read back as the same number, or sizes as Python prints a
+  /// shape.
   constexpr Part(const char* value) : kind_(Kind::text), text_(value) {}
   constexpr Part(int value) : kind_(Kind::whole), whole_(value) {}
   constexpr Part(std::int64_t value) : kind_(Kind::whole), whole_(value) {}

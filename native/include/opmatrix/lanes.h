@@ -8,6 +8,7 @@ namespace opmatrix {
 template <typename T>
 using Lanes [[gnu::vector_size(4 * sizeof(T))]] = T;
 
+/// The number of elements of Lanes.
 inline constexpr int kLanes = 4;
 
 }  // namespace opmatrix

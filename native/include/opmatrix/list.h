@@ -8,11 +8,16 @@ namespace opmatrix {
 /// A contiguous array of T: the values of an attribute, or the tensors of a variadic input.
 template <typename T>
 struct List {
+  /// The first element; may be null if the list is empty.
   const T* data = nullptr;
+  /// The number of elements.
   std::int64_t count = 0;
 
+  /// The same number, as in other containers of C++.
   constexpr std::int64_t size() const { return count; }
+  /// The element at `index`, which is not checked.
   constexpr const T& operator[](std::int64_t index) const { return data[index]; }
+  /// The elements, for a loop over the list.
   constexpr const T* begin() const { return data; }
   constexpr const T* end() const { return data + count; }
 };

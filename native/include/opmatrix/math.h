@@ -4,6 +4,7 @@
 
 namespace opmatrix {
 
+/// The square root; NaN below 0.
 inline float sqrt(float x) {
   return __builtin_sqrtf(x);
 }
@@ -11,6 +12,7 @@ inline double sqrt(double x) {
   return __builtin_sqrt(x);
 }
 
+/// The largest whole number that is not above x.
 inline float floor(float x) {
   return __builtin_floorf(x);
 }

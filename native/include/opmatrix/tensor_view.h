@@ -7,13 +7,18 @@ namespace opmatrix {
 
 /// The sizes of a tensor, outermost first. A view, as is every type in this file.
 struct Sizes {
+  /// The first size; may be null if there are none.
   const std::int64_t* data = nullptr;
+  /// The number of axes.
   std::int64_t rank = 0;
 
+  /// The size of `axis`, from 0 to rank - 1, which is not checked.
   constexpr std::int64_t operator[](std::int64_t axis) const { return data[axis]; }
+  /// The sizes, for a loop over them.
   constexpr const std::int64_t* begin() const { return data; }
   constexpr const std::int64_t* end() const { return data + rank; }
 
+  /// Whether both have the same axes with the same sizes.
   friend constexpr bool operator==(Sizes a, Sizes b) {
     if (a.rank != b.rank) return false;
     for (std::int64_t i = 0; i < a.rank; ++i) {
@@ -39,21 +44,30 @@ constexpr std::int64_t numel(Sizes sizes, std::int64_t axis = 0) {
 /// as x[1:] is, and may be null if it is empty.
 template <typename T>
 struct TensorView {
+  /// The first element.
   T* data = nullptr;
+  /// The sizes of all axes.
   Sizes sizes;
 
+  /// The number of axes.
   constexpr std::int64_t rank() const { return sizes.rank; }
+  /// The size of `axis`, from 0 to rank - 1, which is not checked.
   constexpr std::int64_t size(std::int64_t axis) const { return sizes[axis]; }
+  /// The number of elements.
   constexpr std::int64_t numel() const { return opmatrix::numel(sizes); }
 };
 
 /// An optional input: a tensor, or none.
 template <typename T>
 struct OptionalView {
+  /// Whether the caller gave it.
   bool given = false;
+  /// The tensor, where it is given.
   TensorView<T> tensor;
 
+  /// Whether the caller gave it: `if (bias)`.
   constexpr explicit operator bool() const { return given; }
+  /// The tensor: `*bias`, `bias->data`.
   constexpr const TensorView<T>& operator*() const { return tensor; }
   constexpr const TensorView<T>* operator->() const { return &tensor; }
 };
@@ -62,10 +76,13 @@ struct OptionalView {
 template <typename T>
 class NewTensor {
  public:
+  /// The function of a binding that allocates memory for a tensor of the given sizes.
   using Make = void* (*)(void* owner, Sizes sizes);
 
+  /// A binding makes it; `owner` is the first argument of `function`.
   constexpr NewTensor(Make function, void* owner) : make_(function), owner_(owner) {}
 
+  /// Returns the output, which the kernel writes.
   TensorView<T> make(Sizes sizes) const { return {static_cast<T*>(make_(owner_, sizes)), sizes}; }
 
  private:
