@@ -26,6 +26,12 @@ class Attributes {
                  "; take a newer library");
   }
 
+  /// Throws for an attribute `other` of the node, where the operator has it as `name`, which may have a default. The C
+  /// API lists no attributes, so that further unknown ones are not found here.
+  void check_absent(const char* other, const char* name) const {
+    KERNEL_CHECK(type_of(other) == nullptr, op_, ": unknown attribute ", other, "; in ONNX its name is ", name);
+  }
+
   // Each takes a default by address; without one the attribute is required.
 
   float get_float(const char* name, const float* otherwise) const {

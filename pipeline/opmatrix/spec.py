@@ -147,16 +147,20 @@ class Attribute(metaclass=_KeepsMistakes):
         >>> groups = Attribute(name="num_groups", kind="int", minimum=1)
         >>> eps = Attribute(name="eps", kind="float", default=1e-5)
         >>> mode = Attribute(name="mode", kind="string", default="avg", allowed=("avg", "max"))
+        >>> signed = Attribute(name="is_signed", kind="int", default=1, onnx_name="signed")
     """
 
     name: str
-    """Letters, digits and _: its name in ONNX, in the reference and in the kernel."""
+    """Letters, digits and _: its name in the reference, in the kernel and in cases, and in ONNX unless `onnx_name` is
+    another one."""
     kind: AttributeKind
     """A list (`floats`, `ints`, `bools`) is a tuple in Python; `strings` and `tensor` are not supported yet."""
     default: AttributeValue | None = None
     """A value of its kind; None: it is required. Attributes without a default come first."""
     torch_name: str | None = None
     """The argument's name in the torch schema; None: `name`."""
+    onnx_name: str | None = None
+    """The attribute's name in the ONNX node, which may be a keyword of C++ or Python; None: `name`."""
     allowed: tuple[AttributeValue, ...] | None = None
     """The allowed values of an attribute that is no list; None: all."""
     minimum: float | None = None

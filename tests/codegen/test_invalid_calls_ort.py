@@ -24,6 +24,8 @@ CALLS = {
     "dict(attributes={'epsilon': helper.make_tensor('t', 1, [1], [1.0])})": (
         "group_norm: attribute epsilon must be of type float, got tensor"
     ),
+    "dict(attributes={'eps': 1.0})": "group_norm: unknown attribute eps; in ONNX its name is epsilon",
+    "dict(attributes={'epsilon': 1e-5, 'eps': [1]})": "group_norm: unknown attribute eps; in ONNX its name is epsilon",
     "dict(attributes={'epsilon': -1.0})": "group_norm: epsilon must be at least 0, got -1",
     "dict(attributes={'epsilon': float('nan')})": "group_norm: epsilon must be at least 0, got nan",
     "dict(g=np.array([4], np.float32))": "group_norm: num_groups must divide the 6 channels of x, got 4",

@@ -90,6 +90,15 @@ def test_every_attribute_has_its_onnx_name(group_norm: OpSpec) -> None:
     assert 'g.op("mydomain::mygroupnorm", x, num_groups, scale, bias, epsilon_f=eps)' in text
 
 
+def test_an_onnx_name_may_be_a_keyword(group_norm: OpSpec, tmp_path: Path) -> None:
+    (epsilon,) = group_norm.attributes
+    spec = dataclasses.replace(group_norm, attributes=(dataclasses.replace(epsilon, onnx_name="lambda"),))
+    assert "scale, bias, lambda_f=eps)" in python_modules.render(spec)["lowering.py"]
+    schema = schema_module(spec, tmp_path).schema()
+    assert list(schema.attributes) == ["lambda"]
+    assert schema.attributes["lambda"].default_value.name == "lambda"
+
+
 def test_several_outputs_are_requested(wide: OpSpec) -> None:
     files = python_modules.render(wide)
     assert "outputs=2" in files["lowering.py"]

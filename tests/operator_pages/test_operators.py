@@ -47,7 +47,7 @@ SPEC = OpSpec(
     ),
     attributes=(
         Attribute(name="mode", kind="string", default="near", allowed=("near", "far")),
-        Attribute(name="k", kind="int", torch_name="count", minimum=1, maximum=9, doc="how many"),
+        Attribute(name="k", kind="int", torch_name="count", onnx_name="signed", minimum=1, maximum=9, doc="how many"),
         Attribute(name="deep", kind="bool", default=False, torch_only=True),
     ),
     outputs=(
@@ -83,7 +83,7 @@ def lines(spec: OpSpec = SPEC, readme: str = "") -> list[str]:
         "| versions of the domain | 1, 2 |",
         "| opsets | from 11 on |",
         "| `mode` | string | `'near'` | one of `near`, `far` |  |  |",
-        "| `k` | int | required | ≥ 1; ≤ 9 | `count` in torch | how many |",
+        "| `k` | int | required | ≥ 1; ≤ 9 | `count` in torch; `signed` in ONNX | how many |",
         "| `deep` | bool | `False` |  | in torch alone |  |",
         "| `x` | `T` | `(N, 3, ...)` |  | rows |",
         "| `y` | `T` | that of `x` |  |  |",

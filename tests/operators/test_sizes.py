@@ -85,10 +85,30 @@ def test_the_sizes_that_are_known_are_in_the_model(exporter: str, project: Proje
     folder = project.layout.build / f"export/strided/custom/torch2.13-{exporter}-opset18"
     graph = onnx.load(folder / "linear/model.onnx").graph
     assert [n.op_type for n in graph.node] == ["Strided", "MatMul"]
+    assert {a.name for a in graph.node[0].attribute} == {"in", "groups", "for", "signed", "stride", "dilation"}
     sizes = {o.name: [d.dim_param or d.dim_value for d in o.type.tensor_type.shape.dim] for o in graph.output}
     assert (sizes["y"], sizes["largest"], sizes["repeated"]) == (["B", 3], ["B"], ["B", 10])
     assert sizes["flat"] == ["B", 3] or (sizes["flat"][1] == 3 and isinstance(sizes["flat"][0], str))
     assert sizes["kept"][1] == 5 and isinstance(sizes["kept"][0], str)
+
+
+def test_a_node_with_the_name_of_the_kernel_is_refused(project: Project) -> None:
+    """Otherwise ONNX Runtime would compute with the default."""
+    path = project.layout.build / "export/strided/custom/torch2.13-legacy-opset18/strides/model.onnx"
+    model = onnx.load(path)
+    next(a for a in model.graph.node[0].attribute if a.name == "signed").name = "padding"
+    onnx.save(model, planted := project.root / "planted.onnx")
+    done = project.doit("check", str(planted))
+    assert "it has no attribute 'padding'; declared: in, groups, for, signed, stride, dilation" in done.stdout
+
+    def in_onnx_runtime() -> None:
+        from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
+
+        expected = "strided: unknown attribute padding; in ONNX its name is signed"
+        with pytest.raises(RefusedError, match=expected):
+            OrtSessions(project.layout.ort_library("strided")).sessions(planted.read_bytes())
+
+    assert forked(in_onnx_runtime, project.root / "output") == ""
 
 
 def changed(call: Call, names: list[str], shapes: dict[str, tuple[int, ...]], attributes: dict[str, object]) -> Call:

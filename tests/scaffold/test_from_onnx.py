@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from onnx import helper
 
+from opmatrix.declaration.validation.operator import declaration
 from opmatrix.errors import UsageError
 from opmatrix.scaffold import onnx_process
 from opmatrix.scaffold.draft import Draft
@@ -55,6 +56,16 @@ def test_one_node_becomes_a_declaration() -> None:
         "x": Random(shape=(2, 3)), "weight": Random(shape=(3,)), "ids": Random(shape=(3,)),
     }  # fmt: skip
     assert "(N, 3)" in spec.inputs[0].doc and not made.notes
+
+
+def test_a_name_that_cannot_be_a_variable_is_that_of_the_node_alone() -> None:
+    """A keyword of C++, one of Python, what generated code uses, and the operator's own name."""
+    made = draft(node(value("x"), signed=("int", 1), lambda_=("float", 0.5), op=("int", 2), fast_thing=("int", 3)))
+    assert [(a.name, a.onnx_name) for a in made.spec.attributes] == [
+        ("signed_", "signed"), ("lambda_", None), ("op_", "op"), ("fast_thing_", "fast_thing"),
+    ]  # fmt: skip
+    assert made.attributes == {"signed_": 1, "lambda_": 0.5, "op_": 2, "fast_thing_": 3}
+    assert not [*declaration(made.spec, "fast_thing")]
 
 
 def test_a_name_that_is_not_utf8_is_one_sentence(tmp_path: Path) -> None:
@@ -150,10 +161,7 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
             "attribute 'table' is of the kind tensor, not supported: make it an",
         ),
         ([node(value("x"), body=("graph", None))], "of the kind graph, not supported: leave it out"),
-        (
-            [node(value("x"), op=("int", 1))],
-            "attribute 'op' is no name that Python, C++ and the generated code can have",
-        ),
+        ([node(value("x"), **{"a.b": ("int", 1)})], "attribute 'a.b' is no identifier of ONNX: letters, digits and _"),
         ([node(value("x"), k=("int", 1)), node(value("x"), k=("float", 1.0))], "of the kind float, elsewhere of int"),
         ([node()], "has no first input"),
         ([node(value("x"), name="") | {"outputs": []}], "the node that gives '' has no output"),

@@ -30,6 +30,8 @@ from opmatrix.declaration.torch_signature import (
     has_kernel_object,
     has_torch_library,
     is_required,
+    onnx_name,
+    torch_name,
     torch_schema,
 )
 from opmatrix.spec import DType, OpSpec
@@ -119,8 +121,21 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "value_checks": checked,
         "own_views": {i.name: i.view.removesuffix(".list()") for i in inputs},
         "torch": _torch(spec, inputs, attributes, outputs, views) if has_torch_library(spec) else {},
+        "other_names": _other_names(spec),
         "ort": _ort(spec, inputs, attributes, outputs, views),
     }
+
+
+def _other_names(spec: OpSpec) -> list[list[str]]:
+    """Return names that no attribute of a node has, though users may take them for one, each with the right name."""
+    taken = {onnx_name(a) for a in spec.attributes if not a.torch_only}
+    found: dict[str, str] = {}
+    for a in spec.attributes:
+        first, *words = onnx_name(a).split("_")
+        for other in (a.name, torch_name(a), first + "".join(map(str.capitalize, words))):
+            if other not in taken and not a.torch_only:
+                found.setdefault(other, onnx_name(a))
+    return [[quoted(other), quoted(name)] for other, name in found.items()]
 
 
 def _kept_view(given: InputPart, variable: str) -> str:

@@ -12,7 +12,7 @@ from opmatrix.codegen.cpp_outputs import added, replaced
 from opmatrix.codegen.cpp_variables import dtype_name
 from opmatrix.declaration.declared_sizes import kernel_dims
 from opmatrix.declaration.size_expressions import FURTHER
-from opmatrix.declaration.torch_signature import is_required
+from opmatrix.declaration.torch_signature import is_required, onnx_name
 from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
 
 UNKNOWN = "ort::Dim()"
@@ -32,7 +32,7 @@ def statements(spec: OpSpec) -> list[str]:
         given = attributes[name]
         kind, getter = ("Numbers", "numbers") if given.kind == "ints" else ("Dim", "number")
         default = [] if given.default is None else [_literal(given.default)]
-        arguments = ", ".join([quoted(name), *default])
+        arguments = ", ".join([quoted(onnx_name(given)), *default])
         reads[f"const ort::{kind} {name}_ = context.{getter}({arguments})"] = None
         return f"{name}_"
 

@@ -9,7 +9,7 @@ from typing import Literal
 from opmatrix.codegen.cpp import CPP_TYPES, literal
 from opmatrix.codegen.cpp_checks import Check, limits
 from opmatrix.declaration.declared_sizes import shape_inputs
-from opmatrix.declaration.torch_signature import dtype_of, is_required, torch_name
+from opmatrix.declaration.torch_signature import dtype_of, is_required, onnx_name, torch_name
 from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec
 
 # The C++ type of a kernel's argument, or of an item of a list.
@@ -44,6 +44,7 @@ class AttributePart:
 
     name: str
     torch_name: str
+    onnx_name: str
     is_list: bool
     is_text: bool
     parameter: str
@@ -110,6 +111,7 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
     return AttributePart(
         name=given.name,
         torch_name=shown,
+        onnx_name=onnx_name(given),
         is_list=many,
         is_text=text,
         parameter=f"List<{item}>" if many else item,
@@ -123,7 +125,7 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         getter=f"get_{given.kind}",
         default=None if default is None or many else literal(float(str(default)) if floats else default, "f"),
         default_items=listed,
-        ort_check=limits(spec, given, variable=f"{kept}.begin()" if text else kept, shown=given.name, suffix="f"),
+        ort_check=limits(spec, given, variable=f"{kept}.begin()" if text else kept, shown=onnx_name(given), suffix="f"),
     )
 
 

@@ -11,7 +11,7 @@ from opmatrix.codegen import onnx_sizes
 from opmatrix.declaration import schema_versions
 from opmatrix.declaration.declared_sizes import divisors
 from opmatrix.declaration.python_source import bracket, literal
-from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
+from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_name, onnx_value
 from opmatrix.declaration.value_rules import summary
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
@@ -79,7 +79,7 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
 def _attribute(attribute: Attribute) -> str:
     """Return one attribute of the schema."""
     value = _default(attribute) or f"defs.OpSchema.AttrType.{onnx_kind(attribute.kind)}"
-    return bracket("defs.OpSchema.Attribute(", [literal(attribute.name), value, literal(attribute.doc)], ")")
+    return bracket("defs.OpSchema.Attribute(", [literal(onnx_name(attribute)), value, literal(attribute.doc)], ")")
 
 
 def _default(attribute: Attribute) -> str | None:
@@ -88,7 +88,7 @@ def _default(attribute: Attribute) -> str | None:
         return None
     value = attribute.default if attribute.kind.startswith("float") else onnx_value(attribute, attribute.default)
     typed = f", attr_type=onnx.AttributeProto.{onnx_kind(attribute.kind)}" if value == () else ""
-    return f"helper.make_attribute({literal(attribute.name)}, {literal(value)}{typed})"
+    return f"helper.make_attribute({literal(onnx_name(attribute))}, {literal(value)}{typed})"
 
 
 def _inferred(spec: OpSpec, output: Output) -> Inferred:

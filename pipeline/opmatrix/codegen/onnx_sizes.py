@@ -10,7 +10,8 @@ from opmatrix.declaration.declared_sizes import kernel_dims
 from opmatrix.declaration.python_source import literal
 from opmatrix.declaration.size_expressions import FURTHER, Term, terms
 from opmatrix.declaration.size_rules import around, definitions, further_input, replace_names
-from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
+from opmatrix.declaration.torch_signature import onnx_name
+from opmatrix.spec import AttributeValue, Dims, FromKernel, OpSpec, Output, SameAs
 
 UNKNOWN = "onnx.TensorShapeProto.Dimension()"
 
@@ -74,8 +75,8 @@ def _term(spec: OpSpec, term: Term) -> str:
         case "size":
             return f"size(context, {_index(spec, term.of)}, {_axis(spec, term.at)})"
         case "item":
-            default = next(a.default for a in spec.attributes if a.name == term.of)
-            return f"item_of(context, {literal(term.of)}, {term.at}, {literal(default)})"
+            name, default = _attribute(spec, term.of)
+            return f"item_of(context, {name}, {term.at}, {literal(default)})"
     return _name(spec, term.key)
 
 
@@ -83,16 +84,22 @@ def _name(spec: OpSpec, name: str) -> str:
     """Return a size of an input, required ones first, or the value of an attribute."""
     if (known := definitions(spec).get(name)) is not None:
         return size(spec, known[0])
-    default = next(a.default for a in spec.attributes if a.name == name)
-    return f"attribute(context, {literal(name)}, {default})"
+    attribute, default = _attribute(spec, name)
+    return f"attribute(context, {attribute}, {default})"
 
 
 def _axis(spec: OpSpec, at: int | str) -> str:
     """Return the Python of an axis: a number, or the value of the attribute that names it, or None."""
     if isinstance(at, int):
         return str(at)
-    default = next(a.default for a in spec.attributes if a.name == at)
-    return f"axis_of(context, {literal(at)}, {default})"
+    attribute, default = _attribute(spec, at)
+    return f"axis_of(context, {attribute}, {default})"
+
+
+def _attribute(spec: OpSpec, name: str) -> tuple[str, AttributeValue | None]:
+    """Return the Python of an attribute's name in the node, and its default."""
+    found = next(a for a in spec.attributes if a.name == name)
+    return literal(onnx_name(found)), found.default
 
 
 def _index(spec: OpSpec, name: str) -> int:

@@ -26,6 +26,7 @@ from opmatrix.declaration.torch_signature import (
     is_own,
     is_required,
     onnx_kind,
+    onnx_name,
     torch_arguments,
     torch_schema,
 )
@@ -82,12 +83,12 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "tensors": [f"*{i.name}" if i.variadic else i.name for i in spec.inputs],
         "sequences": any("Sequence" in _PYTHON_TYPES[a.type] for a in arguments),
         "typed": [_typed(a) for a in arguments],
-        "passed": [(s.name, _letter(s), a.name) for a, s in attributes if s.since is None],
+        "passed": [(onnx_name(s), _letter(s), a.name) for a, s in attributes if s.since is None],
         "later": [
             (
                 version,
                 [f'"{schema_versions.MARK}_i": {version}']
-                + [f'"{s.name}_{_letter(s)}": {a.name}' for a, s in attributes if s.since == version],
+                + [f'"{onnx_name(s)}_{_letter(s)}": {a.name}' for a, s in attributes if s.since == version],
             )
             for version in later
         ],

@@ -47,6 +47,11 @@ def torch_name(attribute: Attribute) -> str:
     return attribute.torch_name or attribute.name
 
 
+def onnx_name(attribute: Attribute) -> str:
+    """Return the name of an attribute in the ONNX node."""
+    return attribute.onnx_name or attribute.name
+
+
 def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
     """Return the arguments in order: inputs, then attributes, both as declared."""
     inputs = (

@@ -13,7 +13,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 from opmatrix.declaration import schema_versions
 from opmatrix.declaration.model_inputs import node_inputs
-from opmatrix.declaration.torch_signature import as_float32, attribute_values, onnx_kind
+from opmatrix.declaration.torch_signature import as_float32, attribute_values, onnx_kind, onnx_name
 from opmatrix.errors import ExportError, did_you_mean
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.signature_gates import checker, declared_signature, inference
@@ -84,10 +84,10 @@ def node_arguments(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
 
 def attributes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     """The node has every attribute, defaults included, with the declared type and the model's value."""
-    declared = {a.name: a for a in schema_versions.attributes_at(expected.spec, expected.model.domain_version)}
+    declared = {onnx_name(a): a for a in schema_versions.attributes_at(expected.spec, expected.model.domain_version)}
     marks = {n: a.default for n, a in declared.items() if n == schema_versions.MARK and a.default is not None}
     values = attribute_values(expected.spec, expected.model) | marks
-    later = {a.name: a.since for a in expected.spec.attributes}
+    later = {onnx_name(a): a.since for a in expected.spec.attributes}
     for node in _declared_nodes(proto, expected):
         found = {a.name: a for a in node.attribute}
         for name in sorted(found.keys() - declared.keys()):
@@ -104,26 +104,26 @@ def attributes(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
                 f"attribute in the lowering, with its type as a suffix, not as an input"
             )
         for name in sorted(declared.keys() & found.keys()):
-            yield from _attribute(found[name], declared[name], as_float32(declared[name], values[name]))
+            yield from _attribute(found[name], declared[name], as_float32(declared[name], values[declared[name].name]))
 
 
 def defaults(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     """The ONNX schema has the declared defaults, as torch does: a model from another tool may omit an attribute."""
     for declared in schema_versions.attributes_at(expected.spec, expected.model.domain_version):
-        written = expected.schema.attributes.get(declared.name)
+        written = expected.schema.attributes.get(onnx_name(declared))
         if written is None or declared.default is None:
             continue
-        default = written.default_value
+        default, name = written.default_value, onnx_name(declared)
         found = _value(default) if default.type else None
         if not _same(found, wanted := as_float32(declared, declared.default)):
             yield (
-                f"the ONNX schema has the default {found!r} for attribute {declared.name!r}, declared: {wanted!r}, as "
+                f"the ONNX schema has the default {found!r} for attribute {name!r}, declared: {wanted!r}, as "
                 f"in torch. Write it anew with: python -m opmatrix codegen {expected.spec.name}"
             )
 
 
 def _attribute(found: AttributeProto, declared: Attribute, wanted: AttributeValue) -> Iterator[str]:
-    name = declared.name
+    name = onnx_name(declared)
     found_type, wanted_type = AttributeProto.AttributeType.Name(found.type), onnx_kind(declared.kind)
     value = _value(found)
     if found_type != wanted_type:

@@ -10,7 +10,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from opmatrix.declaration import schema_versions
 from opmatrix.declaration.model_inputs import node_inputs
-from opmatrix.declaration.torch_signature import attribute_values, onnx_kind, onnx_value
+from opmatrix.declaration.torch_signature import attribute_values, onnx_kind, onnx_name, onnx_value
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.signature import Shape
 from opmatrix.matrix.cells import ir_version
@@ -63,7 +63,7 @@ def attributes(spec: OpSpec, model: Model) -> Iterator[AttributeProto]:
     for attribute in schema_versions.attributes_at(spec, model.domain_version):
         if (value := values.get(attribute.name, attribute.default)) is not None:
             value = onnx_value(attribute, value)
-            yield make_attribute(attribute.name, attribute.kind, value)
+            yield make_attribute(onnx_name(attribute), attribute.kind, value)
 
 
 def make_attribute(name: str, kind: AttributeKind, value: Any) -> AttributeProto:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from torch.onnx import symbolic_helper
 
 from opmatrix.declaration.known_sizes import Known
-from opmatrix.declaration.torch_signature import torch_arguments
+from opmatrix.declaration.torch_signature import onnx_name, torch_arguments
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, Value
@@ -60,7 +60,9 @@ class LegacyGraph(Emitter):
         made = self._context.op(name, *map(self._present, present), outputs=outputs, **passed)
         if spec := self._known.get(name):
             named = {part.name: value for part, value in zip(spec.inputs, inputs, strict=False) if value is not None}
-            set_types(spec, named, {a.name: a.value for a in written}, made if isinstance(made, tuple) else (made,))
+            names = {onnx_name(a): a.name for a in spec.attributes}
+            values = {names.get(a.name, a.name): a.value for a in written}
+            set_types(spec, named, values, made if isinstance(made, tuple) else (made,))
         return made
 
     def constant(self, value: ArrayLike, dtype: DType) -> Value:

@@ -10,7 +10,7 @@ from typing import cast
 from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
 
 from opmatrix.declaration.schema_versions import attributes_at
-from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_value
+from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_name, onnx_value
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.errors import did_you_mean, many
 from opmatrix.lowering.graph import qualified
@@ -152,8 +152,8 @@ def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int)
     if len(node.output) > len(spec.outputs):
         names = ", ".join(o.name for o in spec.outputs)
         yield f"it has {len(node.output)} outputs, declared: {len(spec.outputs)} ({names})", f"Compare with {where}"
-    declared = {a.name: a for a in attributes_at(spec, version)}
-    later = {a.name: a.since for a in spec.attributes if a.since and not a.torch_only}
+    declared = {onnx_name(a): a for a in attributes_at(spec, version)}
+    later = {onnx_name(a): a.since for a in spec.attributes if a.since and not a.torch_only}
     given = {a.name: a for a in node.attribute}
     for name, attribute in given.items():
         if name not in declared and name in later:

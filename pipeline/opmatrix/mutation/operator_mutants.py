@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any
 
 from opmatrix.codegen.cpp import literal
+from opmatrix.declaration.torch_signature import onnx_name, torch_name
 from opmatrix.errors import SpecError, many
 from opmatrix.mutation.kernel_mutants import kernel_mutants
 from opmatrix.mutation.mutant import Mutant
@@ -38,8 +39,8 @@ def operator_mutants(layout: Paths, spec: OpSpec) -> list[Mutant]:
         found += [dataclasses.replace(mutant, line=mutant.line + above) for mutant in inline]
     elif kernel.is_file():
         found += kernel_mutants(relative(kernel), kernel.read_text(), constants, tensor_shapes(spec))
-    in_torch = {a.name: a.torch_name or a.name for a in spec.attributes}
-    defaults = {n: repr(value) for name, value in _constants(spec).items() for n in (name, in_torch[name])}
+    names = {a.name: (a.name, torch_name(a), onnx_name(a)) for a in spec.attributes}
+    defaults = {n: repr(value) for name, value in _constants(spec).items() for n in names[name]}
     for path in (declaration, layout.lowering(spec.name), layout.torch_op(spec.name)):
         if path.is_file():
             found += python_mutants(relative(path), path.read_text(), defaults)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opmatrix.codegen.onnx_schema import onnx_type
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.torch_signature import torch_name, torch_schema
+from opmatrix.declaration.torch_signature import onnx_name, torch_name, torch_schema
 from opmatrix.declaration.value_rules import summary
 from opmatrix.operator_pages.markdown import code, codes, plain, table
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, Model, OpSpec, Output, Override, SameAs
@@ -98,9 +98,10 @@ def _attributes(spec: OpSpec) -> str:
         limits = [f"{sign} {limit:g}" for sign, limit in (("≥", a.minimum), ("≤", a.maximum)) if limit is not None]
         allowed = [f"one of {codes(a.allowed)}"] if a.allowed else []
         side = "in torch alone" if a.torch_only else "in ONNX alone" if a.kind == "tensor" else ""
-        name = f"{code(torch_name(a))} in torch" if torch_name(a) != a.name and spec.torch else ""
+        names = [f"{code(torch_name(a))} in torch"] if torch_name(a) != a.name and spec.torch else []
+        names += [f"{code(onnx_name(a))} in ONNX"] if onnx_name(a) != a.name else []
         default = "required" if a.default is None else code(repr(a.default))
-        where = "; ".join(filter(None, (name, side)))
+        where = "; ".join(filter(None, (*names, side)))
         return code(a.name), a.kind, default, "; ".join([*limits, *allowed]), where, plain(a.doc)
 
     return table(("name", "kind", "default", "allowed", "where", "meaning"), map(row, spec.attributes))

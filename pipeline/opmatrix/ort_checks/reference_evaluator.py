@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from opmatrix.declaration.model_inputs import arguments
-from opmatrix.declaration.torch_signature import as_float32
+from opmatrix.declaration.torch_signature import as_float32, onnx_name
 from opmatrix.errors import VerifyError
 from opmatrix.spec import Attribute, AttributeValue, OpSpec
 from opmatrix.testdata import truth
@@ -58,10 +58,14 @@ class ReferenceRun:
         """Return the class that onnx.reference runs for the op type of the same name."""
         # A node may leave out an attribute that has its default; reference.py has no defaults.
         defaults = {a.name: as_float32(a, a.default) for a in spec.attributes if a.default is not None}
-        declared = {a.name: a for a in spec.attributes}
+        declared = {onnx_name(a): a for a in spec.attributes}
 
         def _run(_: OpRun, *inputs: Array | None, **attributes: Any) -> tuple[Array, ...]:
-            given = {n: _as_declared(declared[n], v) for n, v in attributes.items() if n in declared and v is not None}
+            given = {
+                declared[n].name: _as_declared(declared[n], v)
+                for n, v in attributes.items()
+                if n in declared and v is not None
+            }
             taken, values = tuple(arguments(spec, inputs)), defaults | given
             if self.precision is None:
                 found = truth.evaluate(reference, spec, types_of(spec, taken), taken, values)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opmatrix.declaration.torch_signature import DTYPES, is_required, to_float32
-from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
+from opmatrix.declaration.torch_signature import DTYPES, is_required, onnx_name, to_float32
+from opmatrix.declaration.validation.operator import CPP_KEYWORDS, IDENTIFIER, TAKEN
 from opmatrix.errors import UsageError, did_you_mean, many
 from opmatrix.scaffold import from_torch_schema
 from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, is_reserved, operator_name, shape_rule, unused
@@ -70,7 +70,7 @@ def from_nodes(nodes: Sequence[Node], *, shown: str, name: str = "") -> Draft:
         tolerances={},
     )
     given = first["attributes"]
-    values = {a.name: _shortest(given[a.name]["value"]) for a in attributes if a.name in given}
+    values = {a.name: _shortest(given[onnx_name(a)]["value"]) for a in attributes if onnx_name(a) in given}
     draft = Draft(
         spec=spec,
         notes=tuple(_notes(nodes, guessed)),
@@ -140,8 +140,8 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, not supported: {what}"
             elif kinds.setdefault(key, value["kind"]) != value["kind"]:
                 yield f"{_who(node)}: attribute {key!r} is of the kind {value['kind']}, elsewhere of {kinds[key]}"
-            elif not _is_allowed(key):
-                yield f"{_who(node)}: attribute {key!r} is no name that Python, C++ and the generated code can have"
+            elif not re.fullmatch(IDENTIFIER, key):
+                yield f"{_who(node)}: attribute {key!r} is no identifier of ONNX: letters, digits and _"
         if not node["inputs"] or node["inputs"][0] is None:
             yield f"{_who(node)} has no first input, and one is needed that is always there"
         if not any(node["outputs"]):
@@ -219,8 +219,10 @@ def _attributes(nodes: Sequence[Node], taken: set[str]) -> tuple[tuple[Attribute
     found = []
     for key in (*always, *guessed):
         default = _ZEROS[kinds[key]] if key in guessed else None
-        found.append(Attribute(name=key, kind=kinds[key], default=default, doc="FILL IN"))
-        taken.add(key)
+        usable = _is_allowed(key) and key not in taken
+        taken.add(name := key if usable else unused(f"{key}_", taken))
+        onnx_name = None if usable else key
+        found.append(Attribute(name=name, kind=kinds[key], default=default, onnx_name=onnx_name, doc="FILL IN"))
     return tuple(found), guessed
 
 

@@ -17,6 +17,7 @@ from opmatrix.declaration.torch_signature import (
     has_kernel,
     has_kernel_object,
     has_torch_library,
+    onnx_name,
     torch_name,
 )
 from opmatrix.declaration.validation.attribute_values import value_mistake
@@ -29,6 +30,8 @@ from opmatrix.spec import Attribute, Input, OpSpec, Output
 # The name of an operator. Files have longer names that are made of it, and Linux allows 255 bytes.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 NAMES = "at most 100 lower-case letters, digits and _, a letter first"
+# A name in ONNX, as C90 has identifiers.
+IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 # Names that an operator cannot have: it names a folder, a generated header and a C++ namespace.
 RESERVED: Mapping[str, tuple[str, ...]] = {
     "a folder of native/ with another meaning": ("include", "binding"),
@@ -95,6 +98,7 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
     arguments = [i.name for i in spec.inputs] + [torch_name(a) for a in spec.attributes]
     for twice in duplicates(arguments):
         yield Mistake("torch_name", f"two arguments of the torch schema are named {twice!r}")
+    yield from _onnx_names(spec)
     without = [a.default is None for a in spec.attributes]
     if without != sorted(without, reverse=True):
         yield Mistake("attributes", "one without a default follows one with a default: torch's schema forbids it")
@@ -102,6 +106,24 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
         yield Mistake("inputs", "found none, allowed: at least one")
     if not spec.outputs:
         yield Mistake("outputs", "found none, allowed: at least one")
+
+
+def _onnx_names(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the mistakes of `onnx_name`, which names no variable: a keyword of C++ or Python is allowed."""
+    for index, attribute in enumerate(spec.attributes):
+        path = f"attributes[{index}].onnx_name"
+        if attribute.onnx_name is None:
+            continue
+        if not re.fullmatch(IDENTIFIER, attribute.onnx_name):
+            yield Mistake(path, f"found {attribute.onnx_name!r}, allowed: an identifier of ONNX: letters of ASCII, "
+                          "digits and _, no digit first")  # fmt: skip
+        elif attribute.onnx_name == MARK:
+            yield Mistake(path, f"found {MARK!r}, which nodes of a later schema have already; rename it")
+        if attribute.torch_only:
+            yield Mistake(path, f"found {attribute.onnx_name!r} at an attribute with torch_only, which no node has; "
+                          "remove one of both")  # fmt: skip
+    for twice in duplicates([onnx_name(a) for a in spec.attributes if not a.torch_only]):
+        yield Mistake("onnx_name", f"two attributes of the node are named {twice!r}")
 
 
 def _frameworks(spec: OpSpec) -> Iterator[Mistake]:

@@ -1,4 +1,7 @@
-"""Every kind of size in one operator: "..." in front, a convolution's formula, N + 1, an axis by attribute, a rank."""
+"""Every kind of size in one operator: "..." in front, a convolution's formula, N + 1, an axis by attribute, a rank.
+
+Some of its attributes are keywords of C++ or Python in ONNX.
+"""
 
 from opmatrix.spec import Attribute, Dims, FromKernel, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
 
@@ -18,10 +21,10 @@ SPEC = OpSpec(
         Input(name="second", type="float32", dims=(3, "Q"), optional=True, no_effect="only its size counts"),
     ),
     attributes=(
-        Attribute(name="dim", kind="int", default=-1),
+        Attribute(name="dim", kind="int", default=-1, onnx_name="in"),
         Attribute(name="groups", kind="int", default=1, minimum=1, maximum=3),
-        Attribute(name="k", kind="int", default=2, minimum=0, maximum=5, torch_name="most"),
-        Attribute(name="padding", kind="ints", default=(0,), minimum=0, maximum=3),
+        Attribute(name="k", kind="int", default=2, minimum=0, maximum=5, torch_name="most", onnx_name="for"),
+        Attribute(name="padding", kind="ints", default=(0,), minimum=0, maximum=3, onnx_name="signed"),
         Attribute(name="stride", kind="ints", default=(1,), minimum=1, maximum=3),
         Attribute(name="dilation", kind="ints", default=(1,), minimum=1, maximum=3),
     ),
