@@ -113,6 +113,8 @@ class Input(metaclass=_KeepsMistakes):
     """Letters, digits and _; the same in ONNX, in the torch schema, in the reference and in the kernel."""
     type: str
     """A dtype such as ``"float32"``, or a name of `OpSpec.types`."""
+    torch_name: str | None = None
+    """The argument's name in `TorchOp.schema`; None: `name`. Only with a schema that is written."""
     dims: tuple[str | int, ...] | None = None
     """Sizes: names, integers >= 0, expressions, and once ``"..."``; None: any shape."""
     same_as: str | None = None
@@ -280,6 +282,10 @@ class Override(metaclass=_KeepsMistakes):
 class TorchOp(metaclass=_KeepsMistakes):
     """The operator in torch: ``namespace::name``. Its schema follows from inputs, attributes and outputs.
 
+    An operator that others call already keeps its `schema`. Each argument belongs to the input or attribute of that
+    name (`torch_name`), in any order. The schema may have keyword-only arguments, an overload's name, and lists such as
+    ``int[2]``, which one int fills.
+
     With `overrides`, torch already has the operator: exports replace the named ATen operators with this one, and no
     torch library is built. With `python`, ops/<name>/torch_op.py defines it; its function `define()` returns the object
     that keeps the definition alive. For an operator with a kernel, torch_op.py can define `setup_context` and
@@ -289,6 +295,10 @@ class TorchOp(metaclass=_KeepsMistakes):
         >>> compiled = TorchOp(name="my_ops::group_norm")
         >>> in_python = TorchOp(name="my_ops::add_and_round", python=True)
         >>> own_of_torch = TorchOp(name="aten::gelu", overrides=(Override(name="aten::gelu"),))
+        >>> kept = TorchOp(
+        ...     name="my_ops::pad",
+        ...     schema="my_ops::pad(Tensor self, int[2] size=1, *, float value=0, Tensor? mask=None) -> Tensor",
+        ... )
     """
 
     name: str
@@ -297,6 +307,8 @@ class TorchOp(metaclass=_KeepsMistakes):
     """ATen operators that this one replaces in exports."""
     python: bool = False
     """Whether ops/<name>/torch_op.py defines it."""
+    schema: str = ""
+    """The torch schema as the owner has it; empty: it follows from the declaration."""
 
 
 @dataclass(frozen=True, kw_only=True)

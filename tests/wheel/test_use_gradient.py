@@ -47,7 +47,7 @@ def test_the_formula_runs(dtype: str, declared: str, factor: float | None, expec
         (tmp_path / "input_0.pb").write_bytes(
             onnx.numpy_helper.from_array(np.arange(3, dtype=dtype)).SerializeToString()
         )
-        model = {"inputs": ["x"], "arguments": [0], "attributes": {}}
+        model = {"inputs": ["x"], "arguments": [0], "by_position": [[0, None]], "by_name": []}
         model["cases"] = [{"name": "plain", "data": str(tmp_path)}]
         use_unpacked.fail = fail  # type: ignore[assignment]  # that of the package prints, and ends the process
         use_unpacked.check_gradient("my_ops", {"name": "double", "torch": "used::double", "models": [model]})

@@ -32,6 +32,7 @@ from opmatrix.declaration.torch_signature import (
     is_required,
     onnx_name,
     torch_name,
+    torch_qualified,
     torch_schema,
 )
 from opmatrix.spec import DType, OpSpec
@@ -115,7 +116,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "decided_sizes": decided_sizes(spec),
         "checks_with_attributes": bool(shape_attributes(spec)),
         "checks_with_sizes": any(h in " ".join(c.arguments) for c in shape_checks(spec) for h in cpp.SIZE_FUNCTIONS),
-        "listed_sizes": any(p.startswith("List<std") for p in shape_parameters(spec)),
+        "listed_sizes": any(p.startswith(("List<std", "List<bool")) for p in shape_parameters(spec)),
         "shape_parameters": shape_parameters(spec),
         "shape_checks": list(shape_checks(spec)),
         "value_checks": checked,
@@ -162,10 +163,10 @@ def _torch(
         "schema": torch_schema(spec).removeprefix(f"{namespace}::"),
         "header": "torch_kinds.h" if more else "torch.h",
         "sizes": [i.torch_sizes for i in inputs if i.dims]
-        + [f"{a.torch_name}.list()" if a.is_list else a.torch_name for a in attributes if a.name in checked],
+        + [f"{a.variable}.list()" if a.is_list else a.variable for a in attributes if a.name in checked],
         "registration": [
             quoted(namespace),
-            quoted(function),
+            quoted(torch_qualified(spec).partition("::")[2]),
             "kSchema",
             function,
             quoted(f"ops/{spec.name}/spec.py"),

@@ -9,7 +9,14 @@ from typing import Literal
 from opmatrix.codegen.cpp import CPP_TYPES, literal
 from opmatrix.codegen.cpp_checks import Check, limits
 from opmatrix.declaration.declared_sizes import shape_inputs
-from opmatrix.declaration.torch_signature import dtype_of, is_required, onnx_name, torch_name
+from opmatrix.declaration.torch_signature import (
+    dtype_of,
+    is_required,
+    onnx_name,
+    torch_arguments,
+    torch_name,
+    torch_variable,
+)
 from opmatrix.spec import Attribute, AttributeKind, DType, FromKernel, Input, OpSpec
 
 # The C++ type of a kernel's argument, or of an item of a list.
@@ -24,6 +31,7 @@ _TORCH_ITEMS: Mapping[str, str] = {"float": "double"}
 @dataclass(frozen=True, kw_only=True)
 class InputPart:
     name: str
+    slot: int  # on torch's stack
     kind: Literal["required", "optional", "variadic"]
     dims: bool  # whether its shape is checked
     leader: str | None  # the first required input with the same type variable
@@ -45,6 +53,8 @@ class AttributePart:
     name: str
     torch_name: str
     onnx_name: str
+    variable: str  # with what torch gives
+    slot: int  # on torch's stack
     is_list: bool
     is_text: bool
     parameter: str
@@ -85,6 +95,7 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
     ort_sizes = {"required": "sizes()", "optional": "optional_sizes()", "variadic": "sizes().list()"}
     return InputPart(
         name=name,
+        slot=_slot(spec, given),
         kind=kind,
         dims=given.name in shape_inputs(spec),
         leader=leader,
@@ -97,14 +108,20 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
     )
 
 
+def _slot(spec: OpSpec, given: Input | Attribute) -> int:
+    """Return where torch passes an argument, -1 if it does not."""
+    return next((n for n, a in enumerate(torch_arguments(spec)) if a.source is given), -1) if spec.torch else -1
+
+
 def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
     shown, many, text = torch_name(given), given.kind.endswith("s"), given.kind == "string"
+    variable = torch_variable(spec, given)
     item = _ITEMS[given.kind]
     handed = _TORCH_ITEMS.get(item, item)
     kept = f"{given.name}_"
     floats = given.kind.startswith("float")
-    rounded = None if not floats else f"{given.name}_float" if shown == given.name else given.name
-    passed = rounded or shown
+    rounded = None if not floats else f"{given.name}_float" if variable == given.name else given.name
+    passed = rounded or variable
     values = given.default if isinstance(given.default, tuple) else None
     listed = None if values is None else ", ".join(literal(float(v) if floats else v, "f") for v in values)
     default = given.default
@@ -112,12 +129,14 @@ def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:
         name=given.name,
         torch_name=shown,
         onnx_name=onnx_name(given),
+        variable=variable,
+        slot=_slot(spec, given),
         is_list=many,
         is_text=text,
         parameter=f"List<{item}>" if many else item,
         torch_type=f"Items<{handed}>" if many else "Items<char>" if text else handed,
         convert=f"to_{'double' if floats else given.kind.removesuffix('s')}",
-        torch_check=limits(spec, given, variable=f"{shown}.begin()" if text else shown, shown=shown, suffix=""),
+        torch_check=limits(spec, given, variable=f"{variable}.begin()" if text else variable, shown=shown, suffix=""),
         rounded=rounded,
         passed=f"{passed}.list()" if many else f"{passed}.begin()" if text else passed,
         member=f"Items<{item}> {kept}" if many else f"Items<char> {kept}" if text else f"{item} {kept}",

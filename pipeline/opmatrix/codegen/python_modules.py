@@ -6,6 +6,8 @@ nothing on import: a stage calls the function that registers.
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
@@ -28,11 +30,13 @@ from opmatrix.declaration.torch_signature import (
     onnx_kind,
     onnx_name,
     torch_arguments,
+    torch_overload,
     torch_schema,
+    torch_variable,
 )
 from opmatrix.spec import Attribute, FromKernel, OpSpec, Output, SameAs
 
-# The types of the torch schema in Python; torch passes lists and accepts tuples.
+# The types of the torch schema in Python, without lengths; torch passes lists and accepts tuples.
 _PYTHON_TYPES: Mapping[str, str] = {
     "Tensor": "torch.Tensor", "Tensor?": "torch.Tensor | None", "Tensor[]": "Sequence[torch.Tensor]",
     "float": "float", "int": "int", "bool": "bool", "str": "str",
@@ -72,23 +76,26 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
     assert spec.torch is not None
     namespace, _, function = spec.torch.name.partition("::")
     arguments = torch_arguments(spec)
-    attributes = [(a, a.source) for a in arguments if isinstance(a.source, Attribute) and not a.source.torch_only]
+    names = {a.source.name: torch_variable(spec, a.source) for a in arguments}
+    attributes = [a for a in spec.attributes if a.name in names and not a.torch_only]
     _, *later = schema_versions.versions(spec)
     return {
         "spec": spec,
         "namespace": namespace,
         "function": function,
+        "overload": torch_overload(spec),
         "torch_schema": torch_schema(spec).removeprefix(f"{namespace}::"),
-        "names": [a.name for a in arguments],
+        "names": [names[a.source.name] for a in arguments],
         "tensors": [f"*{i.name}" if i.variadic else i.name for i in spec.inputs],
-        "sequences": any("Sequence" in _PYTHON_TYPES[a.type] for a in arguments),
-        "typed": [_typed(a) for a in arguments],
-        "passed": [(onnx_name(s), _letter(s), a.name) for a, s in attributes if s.since is None],
+        "sequences": any("Sequence" in _python_type(a) for a in arguments),
+        "typed": _parameters(arguments, [a.name if a.keyword else names[a.source.name] for a in arguments]),
+        "renamed": [(names[a.source.name], a.name) for a in arguments if a.keyword and names[a.source.name] != a.name],
+        "passed": [(onnx_name(a), _letter(a), names[a.name]) for a in attributes if a.since is None],
         "later": [
             (
                 version,
                 [f'"{schema_versions.MARK}_i": {version}']
-                + [f'"{onnx_name(s)}_{_letter(s)}": {a.name}' for a, s in attributes if s.since == version],
+                + [f'"{onnx_name(a)}_{_letter(a)}": {names[a.name]}' for a in attributes if a.since == version],
             )
             for version in later
         ],
@@ -107,28 +114,36 @@ def _letter(attribute: Attribute) -> str:
 
 
 def function(spec: OpSpec) -> dict[str, Any]:
-    """Return how the operator is called in Python: typed parameters, their names, and what it returns."""
+    """Return how the operator is called in Python: typed parameters, what is passed on, and what it returns."""
     arguments = torch_arguments(spec)
     tensors = ", ".join("torch.Tensor" for _ in spec.outputs)
     returns = tensors if len(spec.outputs) == 1 else f"tuple[{tensors}]"
-    return {"typed": _parameters(arguments), "names": [a.name for a in arguments], "returns": returns}
+    names = [f"{a.name}_" if keyword.iskeyword(a.name) or a.name == "torch" else a.name for a in arguments]
+    passed = [f"{a.name}={name}" if a.keyword else name for a, name in zip(arguments, names, strict=True)]
+    return {"typed": _parameters(arguments, names, called=True), "passed": passed, "returns": returns}
 
 
-def _parameters(arguments: Sequence[Argument]) -> list[str]:
-    """Return the Python parameters; an optional input has the default None if no required argument follows."""
+def _parameters(arguments: Sequence[Argument], names: Sequence[str], *, called: bool = False) -> list[str]:
+    """Return the Python parameters, with the defaults of the schema.
+
+    In a function that is `called`, an optional input has the default None if no required argument follows.
+    """
     found: list[str] = []
     last = True
-    for argument in reversed(arguments):
-        absent = argument.type == "Tensor?" and last
-        found.append(_typed(argument) + " = None" * absent)
-        last = last and (absent or argument.default is not None)
-    return found[::-1]
+    for argument, name in zip(reversed(arguments), reversed(names), strict=True):
+        default = f" = {literal(argument.default)}" if argument.has_default else ""
+        if called and not default and argument.type == "Tensor?" and (last or argument.keyword):
+            default = " = None"
+        found.append(f"{name}: {_python_type(argument)}{default}")
+        last = last and bool(default)
+    found.reverse()
+    if star := next((n for n, argument in enumerate(arguments) if argument.keyword), None):
+        found.insert(star, "*")
+    return found
 
 
-def _typed(argument: Argument) -> str:
-    """Return a parameter as a Python function declares it."""
-    default = "" if argument.default is None else f" = {literal(argument.default)}"
-    return f"{argument.name}: {_PYTHON_TYPES[argument.type]}{default}"
+def _python_type(argument: Argument) -> str:
+    return _PYTHON_TYPES[re.sub(r"\[\d+\]$", "[]", argument.type).replace("SymInt", "int")]
 
 
 # The fake kernel's error checks and outputs.

@@ -22,7 +22,7 @@ from opmatrix.declaration.size_checks import (
 )
 from opmatrix.declaration.size_expressions import FURTHER, Term
 from opmatrix.declaration.size_rules import around, axes, code, further_input, has_further
-from opmatrix.declaration.torch_signature import torch_name
+from opmatrix.declaration.torch_signature import torch_name, torch_variable
 from opmatrix.spec import Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 ITEM = "item"  # one tensor of a variadic input
@@ -62,7 +62,7 @@ class _Code:
         return self.tensor if variadic else name
 
     def attribute(self, name: str) -> str:
-        return next((torch_name(a) for a in self.spec.attributes if a.name == name), name)
+        return next((torch_variable(self.spec, a) for a in self.spec.attributes if a.name == name), name)
 
     def term(self, term: Term) -> str:
         match term.kind:
@@ -126,7 +126,8 @@ def shape_faults(spec: OpSpec) -> Iterator[Refusal]:
     """Yield the shape checks of each input, with the messages of the compiled binding."""
     for attribute in divisors(spec):
         name, many = torch_name(attribute), attribute.kind == "ints"
-        wrong = f"min({name}, default=1)" if many else name
+        variable = torch_variable(spec, attribute)
+        wrong = f"min({variable}, default=1)" if many else variable
         message = f"{name} must {'each ' * many}be at least {attribute.minimum:g}, got {{{wrong}}}"
         yield Refusal(condition=f"{wrong} < {attribute.minimum:g}", message=message, of=None)
     yield from (_fault(spec, check) for check in size_checks(spec))
@@ -137,10 +138,10 @@ def _fault(spec: OpSpec, check: SizeCheck) -> Refusal:
     if isinstance(check, AxisCheck):
         return _axis_fault(check, python)
     match check:
-        case ItemCheck(attribute=name, count=count):
+        case ItemCheck(attribute=name, count=count, exactly=exactly):
             found = f"len({python.attribute(name)})"
-            message = f"{name} must have at least {count} item{'s' * (count > 1)}, got {{{found}}}"
-            return Refusal(condition=f"{found} < {count}", message=message, of=None)
+            message = f"{name} must have {check}, got {{{found}}}"
+            return Refusal(condition=f"{found} {'!=' if exactly else '<'} {count}", message=message, of=None)
         case SameShape(given=given, other=other):
             found = python.name(given.name)
             shapes = f"{{tuple({other}.shape)}}, got {{tuple({found}.shape)}}"

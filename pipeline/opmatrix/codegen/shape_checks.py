@@ -27,7 +27,8 @@ from opmatrix.spec import Input, OpSpec
 def shape_parameters(spec: OpSpec) -> list[str]:
     """Return the parameters of the function with the `shape_checks`; an absent input is an empty list."""
     counted = (i for i in spec.inputs if i.name in shape_inputs(spec))
-    kinds = {a.name: "List<std::int64_t>" if a.kind == "ints" else "std::int64_t" for a in spec.attributes}
+    lists = {"ints": "List<std::int64_t>", "bools": "List<bool>"}
+    kinds = {a.name: lists.get(a.kind, "std::int64_t") for a in spec.attributes}
     return [f"{'Sizes' if is_required(i) else 'List<Sizes>'} {i.name}" for i in counted] + [
         f"{kinds[name]} {name}" for name in shape_attributes(spec)
     ]
@@ -52,9 +53,11 @@ def shape_checks(spec: OpSpec) -> Iterator[Check]:
     code = SizeCode(spec=spec, shape=shown.__getitem__, attribute=str)
     for check in size_checks(spec):
         match check:
-            case ItemCheck(attribute=name, count=count):
-                text = f"{spec.name}: {name} must have at least {count} item{'s' * (count > 1)}, got "
-                yield Check(arguments=[f"{name}.size() >= {count}", quoted(text), f"{name}.size()"])
+            case ItemCheck(attribute=name, count=count, exactly=exactly):
+                condition = f"{name}.size() {'==' if exactly else '>='} {count}"
+                yield Check(
+                    arguments=[condition, quoted(f"{spec.name}: {name} must have {check}, got "), f"{name}.size()"]
+                )
             case AxisCheck():
                 yield _axis(spec, check)
             case SameShape(given=given, other=other):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from opmatrix.declaration.size_expressions import FURTHER, terms
 from opmatrix.declaration.size_rules import axes, definitions, once, owners, resolved, size_attributes, sizes_at
+from opmatrix.declaration.torch_schema_parser import length
+from opmatrix.declaration.torch_signature import torch_arguments, written_schema
 from opmatrix.spec import Attribute, Dims, FromKernel, OpSpec, Output, SameAs
 
 
@@ -73,9 +75,16 @@ def divisors(spec: OpSpec) -> list[Attribute]:
     return [a for a in spec.attributes if a.name in found]
 
 
+@once
+def list_lengths(spec: OpSpec) -> Mapping[str, int]:
+    """Return how many items attributes have in a written torch schema, such as 2 for ``int[2]``."""
+    found = {a.source.name: length(a.type) for a in torch_arguments(spec) if written_schema(spec)}
+    return {name: count for name, count in found.items() if count is not None}
+
+
 def size_items(spec: OpSpec) -> dict[str, int]:
-    """Return how many items each attribute of kind ints must have for the expressions that use them."""
-    found: dict[str, int] = {}
+    """Return how many items each list must have: for the expressions that use it, or in a written torch schema."""
+    found = {**list_lengths(spec)}
     for term in (term for one in (*expressions(spec), *_limits(spec)) for term in terms(one)):
         if term.kind == "item":
             found[term.of] = max(found.get(term.of, 0), int(term.at) + 1)

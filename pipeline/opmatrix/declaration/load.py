@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from opmatrix.declaration import published_schema, schema_versions, source_files, validation
-from opmatrix.declaration.torch_signature import HANDWRITTEN, ONLY_KERNEL, OWN_ORT, is_own, overridden_in
+from opmatrix.declaration.torch_signature import (
+    HANDWRITTEN,
+    ONLY_KERNEL,
+    OWN_ORT,
+    is_own,
+    overridden_in,
+    torch_qualified,
+)
 from opmatrix.declaration.validation import Mistake
 from opmatrix.errors import SpecError, UsageError, did_you_mean, one_line, printable
 from opmatrix.files import line_in, load_module
@@ -239,6 +246,13 @@ def _lines(layout: Paths, path: Path, mistakes: Iterable[Mistake]) -> list[str]:
     return [f"{shown}: {m.field}: {m.text}" for m in mistakes]
 
 
+def _claimed(spec: OpSpec, field: str) -> str | None:
+    """Return the name that an operator has in a framework."""
+    if field == "onnx":
+        return f"{spec.onnx.domain}::{spec.onnx.op_type}"
+    return torch_qualified(spec) if spec.torch else None
+
+
 def clashes(operators: Sequence[Operator]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield names that two operators declare, since each framework would keep only one of them: the operators that
     cannot be used, and the mistake."""
@@ -246,7 +260,7 @@ def clashes(operators: Sequence[Operator]) -> Iterator[tuple[tuple[str, ...], st
         seen: dict[str, str] = {}
         for operator in operators:
             spec = operator.spec
-            claimed = f"{spec.onnx.domain}::{spec.onnx.op_type}" if field == "onnx" else spec.torch and spec.torch.name
+            claimed = _claimed(spec, field)
             if claimed and (first := seen.setdefault(claimed, spec.name)) != spec.name:
                 yield (
                     (first, spec.name),

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from opmatrix.declaration.declared_sizes import checked_axes, size_items
+from opmatrix.declaration.declared_sizes import checked_axes, list_lengths, size_items
 from opmatrix.declaration.size_expressions import Term, subtracts, terms
 from opmatrix.declaration.size_rules import (
     axes,
@@ -27,10 +27,14 @@ from opmatrix.spec import Input, OpSpec
 
 @dataclass(frozen=True, kw_only=True)
 class ItemCheck:
-    """An attribute of kind ints has at least `count` items."""
+    """A list of an attribute has at least `count` items, or `exactly` as many."""
 
     attribute: str
     count: int
+    exactly: bool = False
+
+    def __str__(self) -> str:
+        return f"{'' if self.exactly else 'at least '}{self.count} item{'s' * (self.count > 1)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +108,7 @@ SizeCheck = ItemCheck | AxisCheck | SameShape | SameFurther | ShapeCheck | TieCh
 def size_checks(spec: OpSpec) -> Iterator[SizeCheck]:
     """Yield the checks; a size is compared with the first required input that has its name."""
     for name, count in size_items(spec).items():
-        yield ItemCheck(attribute=name, count=count)
+        yield ItemCheck(attribute=name, count=count, exactly=name in list_lengths(spec))
     yield from _Checks(spec=spec).checks()
 
 

@@ -97,6 +97,22 @@ _LONG, _AROUND, _MOST = 1000, 60, 20
 _DEEPEST, _LONGEST = 20, 1000
 
 
+def length(kind: str) -> int | None:
+    """Return the length of a list's type, 2 of ``int[2]``; None for any other type."""
+    found = re.fullmatch(r".*\[(\d+)\]", kind)
+    return int(found[1]) if found else None
+
+
+def aliased(found: Type) -> str:
+    """Return why a type with an alias annotation cannot be declared."""
+    if "!" in found.alias:
+        return (
+            f"{found.element}({found.alias}) is written in place, and the legacy exporter drops such an operator in "
+            f"silence: return a new Tensor instead"
+        )
+    return f"{found.element}({found.alias}) is a view, and ONNX has none: leave out '({found.alias})' and return a copy"
+
+
 def parse(text: str) -> Schema:
     """Parse a schema. Raises UsageError with the position of a syntax error."""
     return _Parser(" ".join(text.split())).schema()

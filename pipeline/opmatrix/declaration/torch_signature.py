@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import get_args
+from functools import cache
+from typing import Any, get_args
 
+from opmatrix.declaration import torch_schema_parser
+from opmatrix.declaration.torch_schema_parser import Parameter, Schema
 from opmatrix.spec import Attribute, AttributeKind, AttributeValue, DType, Input, Model, OpSpec
 from opmatrix.version import older
 
@@ -25,12 +28,14 @@ _TORCH_KINDS: Mapping[AttributeKind, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """One argument of the torch schema, and the input or attribute that it belongs to."""
+    """One argument of the torch schema, and the input or attribute that it belongs to; `keyword`: only by name."""
 
     name: str
     type: str
     default: AttributeValue | None
     source: Input | Attribute
+    has_default: bool = False
+    keyword: bool = False
 
     def __str__(self) -> str:
         return f"{self.type} {self.name}" + ("" if self.default is None else f"={_torch_literal(self.default)}")
@@ -42,9 +47,29 @@ def _torch_literal(value: AttributeValue) -> str:
     return repr(value)
 
 
-def torch_name(attribute: Attribute) -> str:
-    """Return the name of an attribute in the torch schema."""
-    return attribute.torch_name or attribute.name
+def torch_name(part: Input | Attribute) -> str:
+    """Return the name of an input or an attribute in the torch schema."""
+    return part.torch_name or part.name
+
+
+def torch_kind(part: Input | Attribute) -> str:
+    """Return the type in a derived torch schema; in a written one, lists may have a length, and ints may be SymInt."""
+    if isinstance(part, Attribute):
+        return _TORCH_KINDS[part.kind]
+    return "Tensor[]" if part.variadic else "Tensor?" if part.optional else "Tensor"
+
+
+def torch_parts(spec: OpSpec) -> list[Input | Attribute]:
+    """Return the inputs and attributes that torch has, both as declared."""
+    return [*spec.inputs, *(a for a in spec.attributes if a.kind != "tensor")]
+
+
+def written_schema(spec: OpSpec) -> Schema | None:
+    """Return the torch schema that the declaration contains, or None where it follows from the declaration."""
+    return _parsed(spec.torch.schema) if spec.torch and spec.torch.schema else None
+
+
+_parsed = cache(torch_schema_parser.parse)
 
 
 def onnx_name(attribute: Attribute) -> str:
@@ -53,31 +78,86 @@ def onnx_name(attribute: Attribute) -> str:
 
 
 def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
-    """Return the arguments in order: inputs, then attributes, both as declared."""
-    inputs = (
-        Argument(
-            name=i.name,
-            type="Tensor[]" if i.variadic else "Tensor?" if i.optional else "Tensor",
-            default=None,
-            source=i,
-        )
-        for i in spec.inputs
+    """Return the arguments in order: as the written schema has them, else inputs, then attributes, as declared."""
+    parts = torch_parts(spec)
+    if schema := written_schema(spec):
+        by_name = {torch_name(part): part for part in parts}
+        return tuple(_written(one, by_name[one.name]) for one in schema.arguments)
+    return tuple(
+        Argument(name=torch_name(p), type=torch_kind(p), default=default, source=p, has_default=default is not None)
+        for p in parts
+        for default in [p.default if isinstance(p, Attribute) else None]
     )
-    attributes = (
-        Argument(name=torch_name(a), type=_TORCH_KINDS[a.kind], default=a.default, source=a)
-        for a in spec.attributes
-        if a.kind != "tensor"
+
+
+def _written(argument: Parameter, source: Input | Attribute) -> Argument:
+    default = argument.default
+    if isinstance(source, Attribute) and source.kind.startswith("float") and default is not None:
+        default = tuple(map(float, default)) if isinstance(default, tuple) else float(default)  # type: ignore[arg-type]  # validated
+    return Argument(
+        name=argument.name,
+        type=argument.type.name,
+        default=default,  # type: ignore[arg-type]  # validated: a value of the attribute's kind
+        source=source,
+        has_default=argument.has_default,
+        keyword=argument.keyword,
     )
-    return (*inputs, *attributes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """The arguments of a call in torch, by position and by name: a value for each, or the index of an input."""
+
+    by_position: tuple[tuple[int | None, Any], ...]
+    by_name: tuple[tuple[str, int | None, Any], ...]
+
+    def __call__(self, inputs: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with `inputs`, in the declared order, in their places."""
+        positional = tuple([value if n is None else inputs[n] for n, value in self.by_position])
+        return positional, {name: value if n is None else inputs[n] for name, n, value in self.by_name}
+
+
+def call_of(spec: OpSpec, attributes: Mapping[str, Any]) -> Call:
+    """Return the call with `attributes`, by their names in torch; of a derived schema, inputs are given by position."""
+    if written_schema(spec) is None:
+        by_name = tuple((name, None, value) for name, value in attributes.items())
+        return Call(by_position=tuple((n, None) for n in range(len(spec.inputs))), by_name=by_name)
+    arguments = torch_arguments(spec)
+    indices = [spec.inputs.index(a.source) if isinstance(a.source, Input) else None for a in arguments]
+    given = [(a, index, attributes.get(a.name)) for a, index in zip(arguments, indices, strict=True)]
+    return Call(
+        by_position=tuple((index, value) for a, index, value in given if not a.keyword),
+        by_name=tuple((a.name, index, value) for a, index, value in given if a.keyword),
+    )
+
+
+def torch_variable(spec: OpSpec, part: Input | Attribute) -> str:
+    """Return the variable of generated code for an argument: a written schema may have names that no code can."""
+    return part.name if spec.torch and spec.torch.schema else torch_name(part)
+
+
+def torch_overload(spec: OpSpec) -> str:
+    """Return the name of the operator's overload, "" for the default one."""
+    schema = written_schema(spec)
+    return schema.overload if schema else ""
+
+
+def torch_qualified(spec: OpSpec) -> str:
+    """Return ``namespace::name``, or ``namespace::name.overload``. Raises ValueError for an operator without torch."""
+    if spec.torch is None:
+        raise ValueError(f"{spec.name} is declared without a torch operator")
+    overload = torch_overload(spec)
+    return f"{spec.torch.name}.{overload}" if overload else spec.torch.name
 
 
 def torch_schema(spec: OpSpec) -> str:
     """Return ``ns::name(Tensor x, float eps=1e-05) -> Tensor``. Raises ValueError for an operator without torch."""
-    if spec.torch is None:
-        raise ValueError(f"{spec.name} is declared without a torch operator")
+    qualified = torch_qualified(spec)
+    if schema := written_schema(spec):
+        return qualified + schema.text[schema.text.index("(") :]
     arguments = ", ".join(map(str, torch_arguments(spec)))
     returns = ", ".join("Tensor" for _ in spec.outputs)
-    return f"{spec.torch.name}({arguments}) -> " + (returns if len(spec.outputs) == 1 else f"({returns})")
+    return f"{qualified}({arguments}) -> " + (returns if len(spec.outputs) == 1 else f"({returns})")
 
 
 def dtype_tuples(spec: OpSpec) -> tuple[Mapping[str, DType], ...]:

@@ -117,4 +117,4 @@ def recorded_arguments(expected: ExpectedModel) -> list[Any]:
         for v in expected.signature.inputs
     ]
     given = [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, model.cases[0], fed)]
-    return [*given, *call_lowering.constants(spec, model)]
+    return [*call_lowering.in_order(spec, model, given)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,7 @@ from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.lowering.call_lowering import Lowered
-from opmatrix.torch_library.call import torch_attributes, torch_operator
+from opmatrix.torch_library.call import torch_operator, with_attributes
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -71,7 +70,7 @@ def exporter_input(expected: ExpectedModel, generated: GeneratedModules, inputs:
 def operator_module(expected: ExpectedModel) -> OperatorModule:
     """Return the module that a model is exported from, in evaluation mode, with the attributes as constants."""
     spec, model = expected.spec, expected.model
-    operator = functools.partial(torch_operator(spec), **torch_attributes(spec, model))
+    operator = with_attributes(torch_operator(spec), spec, model)
     # Outside of compute, which is traced: torch 2.6 traces few iterators.
     indices = list(case_arguments(spec, model.cases[0], range(len(expected.signature.inputs))))
 

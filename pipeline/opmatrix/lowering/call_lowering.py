@@ -8,11 +8,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from opmatrix.declaration.torch_signature import Argument, as_float32, attribute_values, torch_arguments
+from opmatrix.declaration.torch_signature import Argument, as_float32, attribute_values, torch_arguments, torch_variable
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.errors import ExportError
 from opmatrix.lowering.graph import Graph, Value
-from opmatrix.spec import Attribute, AttributeValue, Lowering, Model, OpSpec
+from opmatrix.spec import Attribute, Lowering, Model, OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +75,12 @@ def find(
     """Return the lowering that is `handwritten`, else the derived one. Raises ExportError if neither has it."""
     function = getattr(handwritten, lowering, None) or getattr(derived, lowering, None)
     if not callable(function):
-        names = ", ".join(["g", *(a.name for a in torch_arguments(spec))])
+        names = ", ".join(["g", *(torch_variable(spec, a.source) for a in torch_arguments(spec))])
         raise ExportError(f"{spec.name}: no lowering {lowering!r}. Write it in {path}: def {lowering}({names})")
     return Lowered(spec=spec, lowering=lowering, function=function)
 
 
-def constants(spec: OpSpec, model: Model) -> tuple[AttributeValue | None, ...]:
-    """Return a model's values of the attributes, in the order of the torch schema."""
-    values = attribute_values(spec, model)
-    return tuple(values.get(a.source.name) for a in torch_arguments(spec) if isinstance(a.source, Attribute))
+def in_order(spec: OpSpec, model: Model, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments of the torch schema in its order: `inputs` as declared, and a model's attributes."""
+    given = dict(zip((i.name for i in spec.inputs), inputs, strict=True)) | attribute_values(spec, model)
+    return tuple(given.get(a.source.name) for a in torch_arguments(spec))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -83,30 +84,29 @@ def translation(
     names = [a.name for a in schema.arguments]
 
     def run(*given: Any, **named: Any) -> Any:
-        bound = signature.bind(*given, **named)
-        bound.apply_defaults()
-        outputs = lowered(DynamoGraph(opset, versions), list(bound.arguments.values()))
+        values = known | dict(zip(names, given, strict=False)) | named
+        if missing := [name for name in names if name not in values]:
+            raise ExportError(f"{lowered.spec.name}: {schema} is called without {', '.join(missing)}")
+        outputs = lowered(DynamoGraph(opset, versions), [values[name] for name in names])
         return outputs if len(outputs) > 1 else outputs[0]
 
     annotations = {
         name: _ANNOTATIONS[a.source.kind] for name, a in zip(names, arguments, strict=True) if hasattr(a.source, "kind")
     }
     empty = inspect.Parameter.empty
-    defaults = [a.default if a.default is not None or a.type == "Tensor?" else empty for a in arguments]
+    defaults = [a.default if a.has_default or a.type == "Tensor?" else empty for a in arguments]
+    known = {name: default for name, default in zip(names, defaults, strict=True) if default is not empty}
     required = max((n + 1 for n, default in enumerate(defaults) if default is empty), default=0)
     defaults[:required] = [empty] * required  # Python allows no default before a required parameter
-    signature = inspect.Signature(
+    # A parameter whose name is a keyword of Python, such as "from", can only be positional, and those before it.
+    last = max((n for n, name in enumerate(names) if keyword.iskeyword(name)), default=-1)
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # mypy knows no __signature__ of functions
         [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=default,
-                annotation=annotations.get(name, empty),
-            )
-            for name, default in zip(names, defaults, strict=True)
+            inspect.Parameter(name, kinds[n <= last], default=default, annotation=annotations.get(name, empty))
+            for n, (name, default) in enumerate(zip(names, defaults, strict=True))
         ]
     )
-    run.__signature__ = signature  # type: ignore[attr-defined]  # mypy knows no __signature__ of functions
     run.__annotations__ = annotations
     run.__name__ = lowered.spec.name
     return run

@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,23 @@ from numpy.typing import ArrayLike
 from torch.onnx import symbolic_helper
 
 from opmatrix.declaration.known_sizes import Known
-from opmatrix.declaration.torch_signature import onnx_name, torch_arguments
+from opmatrix.declaration.torch_signature import (
+    Argument,
+    onnx_name,
+    torch_arguments,
+    torch_qualified,
+    torch_variable,
+)
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, Value
-from opmatrix.spec import AttributeValue, DType, Input, OpSpec, Output
+from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, OpSpec, Output
 
 Sizes = Sequence[int | None]
 
-# The letters of `parse_args`. It has none for the other types: "v" does not unpack them.
-_LETTERS: Mapping[str, str] = {
-    "float": "f", "int": "i", "str": "s", "bool": "b", "float[]": "fs", "int[]": "is",
+# The letters of `parse_args`. It has none for the other kinds: "v" does not unpack them.
+_LETTERS: Mapping[AttributeKind, str] = {
+    "float": "f", "int": "i", "string": "s", "bool": "b", "floats": "fs", "ints": "is",
 }  # fmt: skip
 
 
@@ -91,20 +98,26 @@ class LegacyGraph(Emitter):
 def registered(lowered: Lowered, opset: int, versions: Mapping[str, int], names: Sequence[str]) -> Iterator[None]:
     """Register a lowering as the symbolic function of the torch operators `names` for one export.
 
-    Raises ExportError if one is registered for this opset already: torch calls only the last of two.
+    Raises ExportError if one is registered for this opset already: torch calls only the last of two. Overloads of one
+    operator share theirs.
     """
+    before = _own(names[0], opset)
+    others = before.overloads if before else ()
+    shares = bool(others) and torch_qualified(lowered.spec) not in [torch_qualified(one.spec) for one, _ in others]
     for name in names:
-        if _is_registered(name, opset):
+        if _is_registered(name, opset) and not shares:
             raise ExportError(
                 f"{lowered.spec.name}: a symbolic function of {name} is registered for opset {opset} already, and only "
                 "one of two is asked. Remove that call of register_custom_op_symbolic: opmatrix makes its own for each "
                 "export"
             )
-    register(lowered, opset, versions, names)
+    register(lowered, opset, versions, names, others)
     try:
         yield
     finally:
-        for name in names:
+        if before and shares:
+            torch.onnx.register_custom_op_symbolic(names[0], before, opset)  # type: ignore[attr-defined]  # as below
+        for name in () if shares else names:
             if _is_registered(name, opset):
                 torch.onnx.unregister_custom_op_symbolic(name, opset)  # type: ignore[attr-defined]  # as below
             # With the empty group that torch keeps, the next export fails with "min() arg is an empty sequence".
@@ -118,13 +131,63 @@ def _is_registered(name: str, opset: int) -> bool:
     return group is not None and bool(group._functions.overridden(opset))
 
 
-def register(lowered: Lowered, opset: int, versions: Mapping[str, int], names: Sequence[str]) -> None:
+def _own(name: str, opset: int) -> Any:
+    """Return the symbolic function that `register` registered for exactly this opset, or None."""
+    group = _registry().get_function_group(name)
+    found = group._functions.get(opset) if group is not None and group._functions.overridden(opset) else None
+    return found if hasattr(found, "overloads") else None
+
+
+def register(
+    lowered: Lowered,
+    opset: int,
+    versions: Mapping[str, int],
+    names: Sequence[str],
+    others: Sequence[tuple[Lowered, Any]] = (),
+) -> None:
     """Register a lowering as the symbolic function of the torch operators `names`, for exports at `opset` exactly:
-    torch takes the registration of the highest opset that is not above the requested one."""
+    torch takes the registration of the highest opset that is not above the requested one.
+
+    `others` are the lowerings of other overloads of the operator, with their functions.
+    """
     for name in names:
         function = symbolic(lowered, opset, versions)
+        overloads = (*others, (lowered, function))
+        if others:
+            function = partial(_call_overload, overloads)
+        function.overloads = overloads
         # torch.onnx has it as a public name and does not re-export it for type checkers (2.13).
         torch.onnx.register_custom_op_symbolic(name, function, opset)  # type: ignore[attr-defined]  # torch.onnx does not export it in its stubs
+
+
+def _call_overload(overloads: Sequence[tuple[Lowered, Any]], context: Any, *values: Any) -> Any:
+    """Call the symbolic function of the only overload that takes the arguments: a node does not name its overload."""
+    fitting = [one for one in overloads if _may_take(one[0], values)]
+    if len(fitting) != 1:
+        names = ", ".join(lowered.spec.name for lowered, _ in fitting or overloads)
+        raise ExportError(
+            f"{'each' if fitting else 'none'} of {names} takes these {len(values)} arguments, and the legacy exporter "
+            "does not say which overload is called. Use the dynamo exporter"
+        )
+    return fitting[0][1](context, *values)
+
+
+def _may_take(lowered: Lowered, values: Sequence[Any]) -> bool:
+    """Return whether a node with these arguments may be one of the operator: None and a list are no tensor, and an
+    attribute is a constant."""
+    arguments = torch_arguments(lowered.spec)
+    return len(arguments) == len(values) and all(map(_fits, arguments, values))
+
+
+def _fits(argument: Argument, value: Any) -> bool:
+    source, kind = argument.source, value.node().kind()
+    if not isinstance(source, Input):
+        return kind in ("prim::Constant", "onnx::Constant", "prim::ListConstruct") and not symbolic_helper._is_none(
+            value
+        )
+    if source.variadic or kind == "prim::ListConstruct":
+        return source.variadic and kind == "prim::ListConstruct"
+    return source.optional or not symbolic_helper._is_none(value)
 
 
 def _registry() -> Any:
@@ -140,29 +203,31 @@ def symbolic(lowered: Lowered, opset: int, versions: Mapping[str, int]) -> Any:
     arguments = torch_arguments(lowered.spec)
 
     def run(context: Any, *values: Any) -> Any:
-        parsed = [_parse(a.type, a.name, value) for a, value in zip(arguments, values, strict=True)]
+        parsed = [_parse(a, value) for a, value in zip(arguments, values, strict=True)]
         outputs = lowered(LegacyGraph(context, opset, versions, lowered.used, lowered.spec), parsed)
         attributes = {a.source.name: value for a, value in zip(arguments, parsed, strict=True)}
         set_types(lowered.spec, _inputs(lowered, parsed), attributes, outputs)
         return outputs if len(outputs) > 1 else outputs[0]
 
     parameters = [inspect.Parameter("g", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    parameters += [inspect.Parameter(a.name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for a in arguments]
+    names = [torch_variable(lowered.spec, a.source) for a in arguments]
+    parameters += [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # parse_args takes names from it
     run.__name__ = lowered.spec.name
-    letters: list[Any] = [_LETTERS.get(a.type, "v") for a in arguments]
+    letters: list[Any] = ["v" if isinstance(a.source, Input) else _LETTERS.get(a.source.kind, "v") for a in arguments]
     return symbolic_helper.parse_args(*letters)(run)
 
 
-def _parse(kind: str, name: str, value: Any) -> Any:
-    if kind == "Tensor?":
-        return None if symbolic_helper._is_none(value) else value
-    if kind == "Tensor[]":
-        return symbolic_helper._unpack_list(value)
-    if kind in ("str[]", "bool[]"):
-        letter = kind[0]
+def _parse(argument: Argument, value: Any) -> Any:
+    source = argument.source
+    if isinstance(source, Input):
+        if source.variadic:
+            return symbolic_helper._unpack_list(value)
+        return None if source.optional and symbolic_helper._is_none(value) else value
+    if source.kind in ("strings", "bools"):
+        letter = source.kind[0]
         items = symbolic_helper._unpack_list(value)
-        return [symbolic_helper._parse_arg(v, letter, name) for v in items]  # type: ignore[arg-type]  # a list of values of the graph
+        return [symbolic_helper._parse_arg(v, letter, argument.name) for v in items]  # type: ignore[arg-type]  # a list of values of the graph
     return value
 
 

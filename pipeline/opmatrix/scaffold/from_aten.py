@@ -23,7 +23,7 @@ from opmatrix.scaffold.draft import (
     shape_rule,
     unused,
 )
-from opmatrix.scaffold.from_torch_schema import KINDS, TENSORS, aliased, parts, refused_results, why_no_type
+from opmatrix.scaffold.from_torch_schema import KINDS, TENSORS, parts, refused_results, why_no_type
 from opmatrix.spec import AttributeKind, AttributeValue, FromKernel, OnnxOp, OpSpec, Output, Override, TorchOp
 
 _INVERSE = {"deviation": 0.1}  # inputs within [-1, 1]
@@ -140,7 +140,7 @@ def _attribute_kind(argument: Parameter) -> AttributeKind | None:
 def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
     for argument in schema.arguments:
         if argument.type.alias:
-            yield argument.type.at, aliased(argument.type)
+            yield argument.type.at, torch_schema_parser.aliased(argument.type)
         elif argument.type.name not in TENSORS and not _attribute_kind(argument) and not argument.has_default:
             yield argument.type.at, why_no_type(argument.type)
     positional = [a for a in schema.arguments if not a.keyword]

@@ -124,7 +124,7 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
     """Yield why an argument can be neither an input nor an attribute."""
     found, at = argument.type, argument.type.at
     if found.alias:
-        yield at, aliased(found)
+        yield at, torch_schema_parser.aliased(found)
     elif found.name in TENSORS:
         if argument.has_default and argument.default is not None:
             yield argument.at, f"{argument.name!r} has a default, and none of a tensor but None can be said"
@@ -132,16 +132,6 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
         yield at, why_no_type(found)
     elif argument.has_default and argument.default is None:
         yield argument.at, f"{argument.name!r} cannot be None: it is {found.name}"
-
-
-def aliased(found: Type) -> str:
-    """Return why a type with an alias annotation cannot be declared."""
-    if "!" in found.alias:
-        return (
-            f"{found.element}({found.alias}) is written in place, and the legacy exporter drops such an operator in "
-            f"silence: return a new Tensor instead"
-        )
-    return f"{found.element}({found.alias}) is a view, and ONNX has none: leave out '({found.alias})' and return a copy"
 
 
 def why_no_type(found: Type) -> str:
@@ -178,7 +168,7 @@ def refused_results(schema: Schema) -> Iterator[tuple[int, str]]:
         yield schema.results_at, "no result: an operator of ONNX has at least one output"
     for found in (r.type for r in schema.results):
         if found.alias:
-            yield found.at, aliased(found)
+            yield found.at, torch_schema_parser.aliased(found)
         elif found.name.startswith("Tensor["):
             yield found.at, f"{found.name} is any number of outputs: the legacy exporter must know how many; name each"
         elif found.name == "Tensor?":

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from opmatrix.declaration.declared_sizes import checked_axes, size_items
+from opmatrix.declaration.declared_sizes import checked_axes, list_lengths, size_items
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
@@ -268,6 +268,8 @@ def _wrong_for_sizes(spec: OpSpec, attribute: Attribute, call: Call) -> Iterator
     value = attribute_values(spec, call.model).get(attribute.name)
     if isinstance(value, tuple) and (count := size_items(spec).get(attribute.name)):
         yield value[: count - 1], value[: count - 1]
+        if attribute.name in list_lengths(spec):
+            yield (*value, value[0]), (*value, value[0])
 
 
 def _wrong_values(attribute: Attribute) -> Iterator[tuple[Any, AttributeValue]]:

@@ -27,7 +27,7 @@ from opmatrix.matrix.cells import ir_version
 from opmatrix.spec import Case, Model, OpSpec, shape_of
 from opmatrix.testdata.dtypes import numpy_dtype
 from opmatrix.torch_library import features
-from opmatrix.torch_library.call import as_tuple, torch_attributes
+from opmatrix.torch_library.call import as_tuple, with_attributes
 from opmatrix.torch_library.case_tensors import arguments
 
 Shapes = Sequence[Sequence[Size] | None]
@@ -75,7 +75,7 @@ def _fake(spec: OpSpec, model: Model, case: Case, overload: Callable[..., Any]) 
             torch.empty(shape_of(feed.tensor), dtype=getattr(torch, dtype_of(feed.part.type, model.types)))
             for feed in graph_inputs(spec, model, case)
         ]
-        made = as_tuple(overload(*arguments(spec, case, flat), **torch_attributes(spec, model)))
+        made = as_tuple(with_attributes(overload, spec, model)(*arguments(spec, case, flat)))
     return [[size if isinstance(size, int) else None for size in one.shape] for one in made]
 
 

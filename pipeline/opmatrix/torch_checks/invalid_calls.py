@@ -12,7 +12,7 @@ from opmatrix.declaration.load import Operator
 from opmatrix.errors import RegisterError
 from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls
 from opmatrix.testdata.numpy_reference import Argument
-from opmatrix.torch_library.call import CALL_ERRORS, torch_attributes
+from opmatrix.torch_library.call import CALL_ERRORS, with_attributes
 
 
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
@@ -33,7 +33,7 @@ def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, 
 
 def call(operator: Operator, overload: Callable[..., Any], given: Call) -> Any:
     """Call the operator in torch with NumPy arguments."""
-    return overload(*map(_tensors, given.inputs), **torch_attributes(operator.spec, given.model))
+    return with_attributes(overload, operator.spec, given.model)(*map(_tensors, given.inputs))
 
 
 def _tensors(argument: Argument) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from opmatrix.testdata.case_message import mismatch, refused, two_voices
 from opmatrix.testdata.compare import EXACT, Comparison, compare
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.testdata.voices import Voices
-from opmatrix.torch_library.call import as_tuple, torch_attributes
+from opmatrix.torch_library.call import as_tuple, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, tensors
 
 THREADS = 4
@@ -119,7 +118,7 @@ def call(check: CaseCheck) -> list[Array]:
 
 def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
     given = arguments(check.spec, check.case, inputs)
-    operator = partial(check.overload, **torch_attributes(check.spec, check.model))
+    operator = with_attributes(check.overload, check.spec, check.model)
     result = check.model.around(operator, *given) if check.model.around else operator(*given)
     return [o.numpy() for o in as_tuple(result)]
 

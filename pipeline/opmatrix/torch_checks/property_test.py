@@ -29,7 +29,7 @@ from opmatrix.torch_checks import forked_call
 from opmatrix.torch_checks.forked_call import Ended
 from opmatrix.torch_checks.kernel_check import THREADS, threads
 from opmatrix.torch_checks.shrink import smallest
-from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, torch_attributes
+from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, with_attributes
 from opmatrix.torch_library.case_tensors import arguments, tensors, unaligned
 from opmatrix.torch_library.load_library import LoadedLibrary
 
@@ -180,4 +180,4 @@ class KernelCheck:
         return all(compare(a, b, tolerance=EXACT).ok for a, b in zip(other, first, strict=True))
 
     def _call(self, model: Model, given: list[Any]) -> list[Array]:
-        return [o.numpy() for o in as_tuple(self.overload(*given, **torch_attributes(self.spec, model)))]
+        return [o.numpy() for o in as_tuple(with_attributes(self.overload, self.spec, model)(*given))]

@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from opmatrix.declaration.torch_signature import as_float32, torch_arguments, torch_schema
+from opmatrix.declaration.torch_signature import (
+    as_float32,
+    torch_arguments,
+    torch_name,
+    torch_qualified,
+    torch_schema,
+)
 from opmatrix.errors import DataError
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
-from opmatrix.spec import Attribute, OpSpec
+from opmatrix.spec import Attribute, Input, OpSpec
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.torch_library.user_python import Gradient
 
@@ -30,12 +36,12 @@ class ReferenceOperator:
         assert spec.torch is not None
         self.spec = spec
         self.kernel = _Kernel(layout, spec, gradient)
-        namespace, _, name = spec.torch.name.partition("::")
+        namespace, _, name = torch_qualified(spec).partition("::")
         self._library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]  # torch has no types for it
         self._library.define(torch_schema(spec).removeprefix(f"{namespace}::"))  # type: ignore[no-untyped-call]  # as above
         self._library.impl(name, self.kernel, "CPU")  # type: ignore[no-untyped-call]  # as above
         self._backward = _Backward(spec, gradient)
-        replace(gradient, backward=self._backward).register(spec.torch.name, self._library)
+        replace(gradient, backward=self._backward).register(torch_qualified(spec), self._library)
 
     def wrong_dtype(self, name: str, dtype: torch.dtype) -> str:
         """Return what is wrong with the dtype that backward() returned the last time for an input of `dtype`, or "".
@@ -58,8 +64,11 @@ class _Backward:
     def __call__(self, ctx: Any, *grads: Any) -> Any:
         found = self._formula(ctx, *grads)
         self.returned = {
-            part.name: {t.dtype for t in (value if isinstance(value, list | tuple) else [value]) if t is not None}
-            for part, value in zip(self._spec.inputs, found if isinstance(found, tuple) else (found,), strict=False)
+            argument.source.name: {t.dtype for t in (v if isinstance(v, list | tuple) else [v]) if t is not None}
+            for argument, v in zip(
+                torch_arguments(self._spec), found if isinstance(found, tuple) else (found,), strict=False
+            )
+            if isinstance(argument.source, Input)
         }
         return found
 
@@ -76,7 +85,7 @@ class _Kernel:
     def __call__(self, *given: Any, **named: Any) -> Any:
         declared = torch_arguments(self._spec)
         values = {a.name: a.default for a in declared} | dict(zip((a.name for a in declared), given)) | named  # noqa: B905 - defaults stand for the last ones
-        inputs = [as_arrays(values[i.name]) for i in self._spec.inputs]
+        inputs = [as_arrays(values[torch_name(i)]) for i in self._spec.inputs]
         attributes = {
             a.source.name: as_float32(a.source, tuple(value) if isinstance(value, list) else value)
             for a in declared

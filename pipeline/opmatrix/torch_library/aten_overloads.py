@@ -6,16 +6,21 @@ from typing import Any
 
 import torch
 
-from opmatrix.declaration.torch_signature import overridden_in
+from opmatrix.declaration.torch_signature import overridden_in, torch_overload
 from opmatrix.errors import ExportError
 from opmatrix.spec import OpSpec
 from opmatrix.version import minor
 
 
 def registered_operator(name: str) -> Any:
-    """Return ``torch.ops.namespace.name`` for ``namespace::name``. Raises AttributeError if it is not registered."""
+    """Return ``torch.ops.namespace.name`` for ``namespace::name``, or its overload for ``namespace::name.overload``.
+
+    Raises AttributeError if it is not registered.
+    """
     namespace, _, function = name.partition("::")
-    return getattr(getattr(torch.ops, namespace), function)
+    function, _, overload = function.partition(".")
+    found = getattr(getattr(torch.ops, namespace), function)
+    return getattr(found, overload) if overload else found
 
 
 def names(spec: OpSpec) -> tuple[str, ...]:
@@ -36,6 +41,8 @@ def names(spec: OpSpec) -> tuple[str, ...]:
 def overloads(spec: OpSpec) -> tuple[torch._ops.OpOverload, ...]:
     """Return the default overloads of `names`, for a translation table. Raises ExportError for a missing one."""
     found = []
+    if overload := torch_overload(spec):
+        return (registered_operator(f"{names(spec)[0]}.{overload}"),)
     for name in names(spec):
         try:
             found.append(registered_operator(name).default)

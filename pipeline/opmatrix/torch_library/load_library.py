@@ -26,7 +26,7 @@ from opmatrix.files import sha256
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, OpSpec
 from opmatrix.torch_library import aten_overloads, user_python
-from opmatrix.torch_library.call import has_inferred_names, torch_identity, torch_minor, torch_operator
+from opmatrix.torch_library.call import has_inferred_names, registered_overload, torch_identity, torch_minor
 
 _TENSORS = ("Tensor", "Optional[Tensor]", "List[Tensor]")
 _TAKEN_BY: Mapping[str, Collection[str]] = {"number": ("number", "float", "int")}  # ATen's Scalar takes all three
@@ -47,7 +47,7 @@ def load(layout: Paths, operator: Operator) -> LoadedLibrary:
         raise RegisterError(f"{spec.name} is declared without a torch operator: there is nothing to register")
     if spec.torch.overrides:
         _check_overrides(spec)
-        return LoadedLibrary(overload=torch_operator(spec).default, alive=None)
+        return LoadedLibrary(overload=registered_overload(spec), alive=None)
     if not spec.torch.python:
         _load_library(layout, operator)
         return LoadedLibrary(overload=_check_schema(operator), alive=None)
@@ -101,6 +101,9 @@ def _load_library(layout: Paths, operator: Operator) -> None:
             f"{path} does not load in torch {torch.__version__}: {error}. It fits {fits}. "
             f"Compile it anew with: {compile_command}"
         ) from error
+    if spec.torch and spec.torch.schema:  # torch keeps the overloads that it found when the operator was first named
+        namespace, _, name = spec.torch.name.partition("::")
+        vars(getattr(torch.ops, namespace)).pop(name, None)
     # The library does not throw while it is loaded: it keeps the message of a failed registration.
     if not own and (error_text := getattr(ctypes.CDLL(str(path)), "opmatrix_error", None)):
         error_text.restype = ctypes.c_char_p
@@ -112,7 +115,7 @@ def _check_schema(operator: Operator) -> Any:
     wanted = torch._C.parse_schema(torch_schema(operator.spec))
     source, remedy = _source_and_remedy(operator)
     try:
-        overload = torch_operator(operator.spec).default
+        overload = registered_overload(operator.spec)
     except AttributeError as error:
         raise RegisterError(f"{operator.name}: {source} registers no {wanted.name}. {remedy}") from error
     if not _same(overload._schema, wanted):

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from opmatrix.declaration.torch_signature import torch_qualified
 from opmatrix.errors import RegisterError, did_you_mean
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
@@ -86,7 +87,7 @@ def check_formula(spec: OpSpec) -> None:
     """Raise RegisterError if define() registered a gradient: the gradient check could not replace the operator's kernel
     by the reference."""
     assert spec.torch is not None
-    if has_formula(spec.torch.name):
+    if has_formula(torch_qualified(spec)):
         raise RegisterError(
             f"ops/{spec.name}/torch_op.py: define() registers a gradient of {spec.torch.name}, which nothing would "
             "hold against the reference. Make its functions setup_context() and backward() of the file itself, and "

@@ -24,7 +24,14 @@ from opmatrix import step_log
 from opmatrix.declaration.dynamic_axes import dynamic_axes
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
-from opmatrix.declaration.torch_signature import attribute_values, dtype_of, stable_abi_since, torch_name
+from opmatrix.declaration.torch_signature import (
+    attribute_values,
+    call_of,
+    dtype_of,
+    stable_abi_since,
+    torch_name,
+    torch_qualified,
+)
 from opmatrix.errors import DistError, many
 from opmatrix.matrix.cells import TORCH_EXPORTERS, Cell, Exporter, why_unreadable
 from opmatrix.processes import signal_name
@@ -99,7 +106,7 @@ class WheelRun:
         served = spec.torch is not None and not older(self.torch, stable_abi_since(spec))
         return {
             "name": spec.name,
-            "torch": spec.torch.name if spec.torch and served else None,
+            "torch": torch_qualified(spec) if served else None,
             "fake": bool(spec.torch and not spec.torch.overrides),
             "gradient": served and path.is_file() and "\ndef backward(" in path.read_text(),
             "models": [self._model(operator, model, numbers, served=served) for model in operator.models],
@@ -124,13 +131,15 @@ class WheelRun:
         dynamic = [model.dynamic.get(item.part.name, ()) for item in fed]
         dims = {name: f"d{next(numbers)}" for names in dynamic for name in names if name}
         values = attribute_values(spec, model)
+        passed = {torch_name(a): values[a.name] for a in spec.attributes if a.name in values and a.kind != "tensor"}
+        call = call_of(spec, passed)
         return {
             "name": model.name,
             "cases": cases,
             "arguments": arguments,
             "inputs": [item.part.name for item in fed],
-            "attributes": {torch_name(a): values[a.name] for a in spec.attributes
-                           if a.name in values and a.kind != "tensor"},
+            "by_position": call.by_position,
+            "by_name": call.by_name,
             "axes": [{axis: dims[name] for axis, name in enumerate(names) if name} for names in dynamic],
             "related": {dims[name]: asdict(axis) | {"of": dims.get(axis.of or "")}
                         for name, axis in dynamic_axes(spec, model).items()},

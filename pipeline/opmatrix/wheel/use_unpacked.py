@@ -86,8 +86,13 @@ def call(operator: Job, model: Job, tensors: Sequence[Any]) -> tuple[Any, ...]:
     import torch
 
     namespace, _, name = operator["torch"].partition("::")
+    name, _, overload = name.partition(".")
     function = getattr(getattr(torch.ops, namespace), name)
-    returned = function(*arguments(model, tensors), **model["attributes"])
+    inputs = arguments(model, tensors)
+    returned = (getattr(function, overload) if overload else function)(
+        *[value if n is None else inputs[n] for n, value in model["by_position"]],
+        **{name: value if n is None else inputs[n] for name, n, value in model["by_name"]},
+    )
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 

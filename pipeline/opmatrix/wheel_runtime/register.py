@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since
+from opmatrix.declaration.torch_signature import has_torch_library, stable_abi_since, torch_qualified
 from opmatrix.spec import OpSpec
+from opmatrix.torch_library import aten_overloads
 from opmatrix.version import older
 from opmatrix.wheel_runtime.operators import WheelOperator
 
@@ -54,7 +55,7 @@ def _load(library: Path, specs: Sequence[OpSpec]) -> None:
     except OSError as error:
         raise ImportError(f"{library} does not load in torch {torch.__version__}: {error}") from error
     found = _registered(specs)
-    if lost := [spec.torch.name for spec in specs if spec.torch and spec.torch.name not in found]:
+    if lost := [name for spec in specs if (name := torch_qualified(spec)) not in found]:
         error_text = ctypes.CDLL(str(library)).opmatrix_error
         error_text.restype = ctypes.c_char_p
         raise ImportError(f"{library} did not register {', '.join(lost)}: {error_text().decode()}")
@@ -70,10 +71,17 @@ def _complete(shipped: WheelOperator) -> None:
     else:
         shipped.module("fake").register_fake()
     if torch_op and hasattr(torch_op, "backward"):
-        torch.library.register_autograd(spec.torch.name, torch_op.backward, setup_context=torch_op.setup_context)
+        torch.library.register_autograd(torch_qualified(spec), torch_op.backward, setup_context=torch_op.setup_context)
 
 
 def _registered(specs: Iterable[OpSpec]) -> list[str]:
     """Return the torch names of the operators that are registered."""
-    names = [spec.torch.name.partition("::") for spec in specs if spec.torch]
-    return ["::".join((domain, name)) for domain, _, name in names if hasattr(getattr(torch.ops, domain), name)]
+    return [name for spec in specs if spec.torch and _is_registered(name := torch_qualified(spec))]
+
+
+def _is_registered(name: str) -> bool:
+    try:
+        aten_overloads.registered_operator(name)
+    except AttributeError:
+        return False
+    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from opmatrix.declaration.declared_sizes import list_lengths
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.size_rules import axes, further, has_further, is_named
 from opmatrix.declaration.torch_signature import attribute_values
@@ -53,6 +54,9 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
         if value is None:
             yield Mistake(f"{path}.attributes[{name!r}]", "missing; it has no default")
         elif why := value_mistake(attribute, value):
+            yield Mistake(f"{path}.attributes[{name!r}]", why)
+        elif isinstance(value, tuple) and (count := list_lengths(spec).get(name)) not in (None, len(value)):
+            why = f"found {value!r}, allowed: {count} items, as in torch.schema"
             yield Mistake(f"{path}.attributes[{name!r}]", why)
         elif name in model.attributes and (attribute.since or 0) > model.domain_version:
             yield Mistake(f"{path}.attributes[{name!r}]", f"it is of version {attribute.since}, the model "

@@ -19,10 +19,12 @@ from opmatrix.declaration.torch_signature import (
     has_torch_library,
     onnx_name,
     torch_name,
+    torch_parts,
 )
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.declaration.validation.mistake import Mistake, duplicates, not_one_of
 from opmatrix.declaration.validation.sizes import sizes
+from opmatrix.declaration.validation.torch_schema import torch_schema
 from opmatrix.declaration.validation.value_rules import value_rules
 from opmatrix.matrix.cells import NODE_OPSETS
 from opmatrix.spec import Attribute, Input, OpSpec, Output
@@ -73,7 +75,7 @@ CPP_KEYWORDS = frozenset(
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
     for check in (_names, _frameworks, _types, _shapes, value_rules, _attributes, _evolution, _lowerings, _headers,
-                  _not_yet):  # fmt: skip
+                  _not_yet, torch_schema):  # fmt: skip
         yield from check(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
@@ -87,7 +89,8 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
     if not NAME.fullmatch(spec.name):
         yield Mistake("name", f"found {spec.name!r}, allowed: {NAMES}")
     named: list[Input | Attribute | Output] = [*spec.inputs, *spec.attributes, *spec.outputs]
-    spelled = [p.name for p in named] + [a.torch_name for a in spec.attributes if a.torch_name]
+    written = spec.torch is not None and bool(spec.torch.schema)  # no generated code has its names as variables
+    spelled = [p.name for p in named] + [a.torch_name for a in spec.attributes if a.torch_name and not written]
     for name in spelled:
         if not name.isidentifier() or keyword.iskeyword(name) or name in CPP_KEYWORDS:
             yield Mistake(f"{name!r}", "is no identifier of both C++ and Python, where it names a variable")
@@ -95,12 +98,11 @@ def _names(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"{name!r}", "means something else in generated code; choose another name")
     for twice in duplicates([p.name for p in named]):
         yield Mistake("inputs, attributes, outputs", f"{twice!r} is declared twice")
-    arguments = [i.name for i in spec.inputs] + [torch_name(a) for a in spec.attributes]
-    for twice in duplicates(arguments):
+    for twice in duplicates([torch_name(part) for part in torch_parts(spec)]):
         yield Mistake("torch_name", f"two arguments of the torch schema are named {twice!r}")
     yield from _onnx_names(spec)
     without = [a.default is None for a in spec.attributes]
-    if without != sorted(without, reverse=True):
+    if not written and without != sorted(without, reverse=True):
         yield Mistake("attributes", "one without a default follows one with a default: torch's schema forbids it")
     if not spec.inputs:
         yield Mistake("inputs", "found none, allowed: at least one")

@@ -1,0 +1,132 @@
+"""Compare the torch schema that a declaration contains with its inputs, attributes and outputs."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator, Sequence
+
+from opmatrix.declaration import torch_schema_parser
+from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Value
+from opmatrix.declaration.torch_signature import torch_kind, torch_name, torch_parts
+from opmatrix.declaration.validation.attribute_values import value_mistake
+from opmatrix.declaration.validation.mistake import Mistake, duplicates
+from opmatrix.errors import UsageError, did_you_mean
+from opmatrix.spec import Attribute, Input, OpSpec
+
+_MODULES = ("torch", "math")  # in the generated fake kernel
+_Place = tuple[int, str]  # the offset in the schema, and what is wrong there
+
+
+def torch_schema(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the mistakes of a written torch schema: one with all places, and those that have none in it."""
+    for index, given in enumerate(spec.inputs):
+        if given.torch_name and not (spec.torch and spec.torch.schema):
+            yield Mistake(f"inputs[{index}].torch_name", f"found {given.torch_name!r}, allowed with torch.schema: a "
+                          "derived schema has the input's own name")  # fmt: skip
+    if spec.torch is None or not spec.torch.schema:
+        return
+    if spec.torch.overrides:
+        yield Mistake("torch.schema", "allowed without torch.overrides: torch has the schema of its own operator")
+        return
+    if later := next((a.name for a in spec.attributes if a.since), None):
+        yield Mistake("torch.schema", f"found with {later!r}, which has a `since`; allowed: one of both, because a "
+                      "published schema of an earlier version would have another torch schema")  # fmt: skip
+    try:
+        schema = torch_schema_parser.parse(spec.torch.schema)
+        if places := [*_places(spec, schema)]:
+            torch_schema_parser.refuse("it does not fit the declaration:", schema.text, places)
+    except UsageError as error:
+        yield Mistake("torch.schema", str(error))
+        return
+    found = {a.name for a in schema.arguments}
+    for part in torch_parts(spec):
+        if (name := torch_name(part)) not in found:
+            kind = f"inputs[{spec.inputs.index(part)}]" if isinstance(part, Input) else _path(spec, part)
+            yield Mistake(kind, f"torch.schema has no argument {name!r}{did_you_mean(name, found)}. Give it the "
+                          "argument's name as torch_name, or add the argument")  # fmt: skip
+
+
+def _path(spec: OpSpec, part: Attribute) -> str:
+    return f"attributes[{spec.attributes.index(part)}]"
+
+
+def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
+    assert spec.torch is not None
+    qualified = schema.qualified if schema.namespace else f"{spec.torch.name.partition('::')[0]}::{schema.name}"
+    if qualified != spec.torch.name:
+        yield 0, f"the schema of {qualified}, allowed: {spec.torch.name}, which is torch.name"
+    if schema.more:
+        yield schema.text.index("..."), "any number of arguments of any kind, allowed: arguments with names"
+    parts = {torch_name(part): part for part in torch_parts(spec)}
+    for twice in duplicates([a.name for a in schema.arguments]):
+        yield next(a.at for a in reversed(schema.arguments) if a.name == twice), f"{twice!r} a second time"
+    for argument in schema.arguments:
+        if argument.name not in parts:
+            near = did_you_mean(argument.name, parts)
+            yield argument.at, f"no input and no attribute is named {argument.name!r}{near}, or has it as torch_name"
+            continue
+        part = parts[argument.name]
+        yield from _input(part, argument) if isinstance(part, Input) else _attribute(part, argument)
+        if argument.keyword and (keyword.iskeyword(argument.name) or argument.name in _MODULES):
+            why = "names something else in Python, allowed before '*', where Python passes it by position"
+            yield argument.at, f"{argument.name!r} {why}"
+    yield from _results(spec, schema)
+
+
+def _input(part: Input, argument: Parameter) -> Iterator[_Place]:
+    found, wanted = argument.type, torch_kind(part)
+    if found.alias:
+        yield found.at, torch_schema_parser.aliased(found)
+    elif found.name != wanted:
+        kind = "variadic" if part.variadic else "optional" if part.optional else "required"
+        yield found.at, f"{found.name} {argument.name}, allowed: {wanted}, because the input {part.name!r} is {kind}"
+    elif argument.has_default and (wanted != "Tensor?" or argument.default is not None):
+        yield argument.at, f"{argument.name!r} has a default, allowed: Tensor? with the default None"
+
+
+def types_of(part: Attribute) -> tuple[str, ...]:
+    """Return the types of the torch schema that an attribute can have; a list can also have a length, as ``int[2]``."""
+    derived = torch_kind(part)
+    return (derived, derived.replace("int", "SymInt")) if part.kind in ("int", "ints") else (derived,)
+
+
+def _attribute(part: Attribute, argument: Parameter) -> Iterator[_Place]:
+    found = argument.type
+    allowed = types_of(part)
+    if re.sub(r"\[\d+\]$", "[]", found.name) not in allowed:
+        sized = [f"{allowed[0][:-1]}2]"] if part.kind in ("ints", "bools") else []
+        shown = " or ".join((*allowed, *sized))
+        yield found.at, f"{found.name} {argument.name}, allowed: {shown}, because the attribute {part.name!r} is of " \
+            f"kind {part.kind}"  # fmt: skip
+        return
+    length = torch_schema_parser.length(found.name)
+    if length is not None and part.kind == "floats":
+        yield found.at, f"{found.name} {argument.name}, allowed: float[], whose length the kernel checks"
+    if length is not None and isinstance(part.default, tuple) and len(part.default) != length:
+        yield found.at, f"{found.name} {argument.name}, and the default of the attribute {part.name!r} has " \
+            f"{len(part.default)} items: {part.default!r}"  # fmt: skip
+    if not argument.has_default:
+        return
+    if argument.default is None or (why := value_mistake(part, argument.default)):  # type: ignore[arg-type]  # judged there
+        why = "found None, allowed: a value" if argument.default is None else why
+        yield argument.at, f"the default of {argument.name!r}: {why}"
+    elif part.default is not None and not _equal(part.default, argument.default):
+        yield argument.at, f"{argument.name!r} has the default {argument.default!r}, allowed: {part.default!r}, the " \
+            f"default of the attribute {part.name!r}; or give that one none"  # fmt: skip
+
+
+def _equal(declared: object, written: Value) -> bool:
+    return declared == written and isinstance(declared, bool) == isinstance(written, bool)
+
+
+def _results(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
+    found: Sequence[Parameter] = schema.results
+    for result in found:
+        if result.type.alias:
+            yield result.type.at, torch_schema_parser.aliased(result.type)
+        elif result.type.name != "Tensor":
+            yield result.type.at, f"{result.type.name}, allowed: Tensor for each output"
+    if schema.more_results or len(found) != len(spec.outputs):
+        count = "any number of" if schema.more_results else len(found)
+        yield schema.results_at, f"{count} results, allowed: {len(spec.outputs)}, one for each output"

@@ -1,0 +1,188 @@
+"""A torch schema that a declaration contains: what follows from it, and each mismatch with the position."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from opmatrix.codegen import cpp_bindings, python_modules
+from opmatrix.declaration.declared_sizes import list_lengths
+from opmatrix.declaration.load import load_operator
+from opmatrix.declaration.torch_signature import (
+    stable_abi_since,
+    torch_arguments,
+    torch_qualified,
+    torch_schema,
+)
+from opmatrix.declaration.validation.operator import declaration
+from opmatrix.project.paths import Paths
+from opmatrix.spec import Attribute, Input, OnnxOp, OpSpec, Output, SameAs, Tolerance, TorchOp
+from tests.support.projects import ROOT
+
+WRITTEN = load_operator(Paths(ROOT / "tests/projects/schemas"), "written").spec
+ROWS = load_operator(Paths(ROOT / "tests/projects/schemas"), "rows").spec
+SPEC = OpSpec(
+    name="shifted",
+    summary="Shift.",
+    torch=TorchOp(name="my::shift", schema="my::shift(Tensor x, int[2] by=1, *, float eps=1e-05) -> Tensor"),
+    onnx=OnnxOp(domain="my.domain", op_type="Shift"),
+    inputs=(
+        Input(name="x", type="float32"),
+        Input(name="mask", type="float32", optional=True),
+    ),
+    attributes=(
+        Attribute(name="by", kind="ints", default=(1, 1)),
+        Attribute(name="eps", kind="float", default=1e-5),
+    ),
+    outputs=(Output(name="y", type="float32", shape=SameAs(input="x")),),
+    tolerances={"custom": {"float32": Tolerance(rtol=0.0, atol=0.0)}},
+)
+ONE = replace(SPEC, inputs=SPEC.inputs[:1])
+
+
+def found(spec: OpSpec) -> list[str]:
+    return [f"{mistake.field}: {mistake.text}" for mistake in declaration(spec, spec.name)]
+
+
+def with_schema(text: str, **changed: Any) -> OpSpec:
+    return replace(ONE, torch=replace(SPEC.torch, schema=text), **changed)  # type: ignore[type-var]  # SPEC has a torch operator
+
+
+def test_what_the_declaration_says_of_each_argument() -> None:
+    arguments = torch_arguments(WRITTEN)
+    assert [a.source.name for a in arguments] == [
+        "level", "x", "window", "start", "stride", "offset", "weight", "factor", "flips", "axis", "mask"
+    ]  # fmt: skip
+    assert [a.name for a in arguments if a.keyword] == ["weight", "scale", "register", "dim", "mask"]
+    assert [a.default for a in arguments if a.has_default] == [(1, 1), None, 2.0, (1, 0), -1, None]
+    assert list_lengths(WRITTEN) == {"window": 2, "stride": 2, "flips": 2}
+
+
+def test_the_schema_is_registered_as_its_owner_wrote_it() -> None:
+    assert torch_schema(ROWS) == (
+        "schemas::pool.rows(float lambda, Tensor self, Tensor input, Tensor? other=None, "
+        "*, bool signed=False) -> Tensor"
+    )
+    assert torch_qualified(ROWS) == "schemas::pool.rows"
+    assert (stable_abi_since(WRITTEN), stable_abi_since(ROWS)) == ("2.10", "2.9")
+
+
+def test_the_binding_takes_each_argument_from_its_place() -> None:
+    text = cpp_bindings.render(ROWS)["torch.cc"]
+    for line in (
+        'torch::Input x("rows", "x", stack[2]);',
+        'torch::Input weight("rows", "weight", stack[1]);',
+        'torch::OptionalInput other("rows", "other", stack[3]);',
+        "const bool is_signed = torch::to_bool(stack[4]);",
+        "const double factor = torch::to_double(stack[0]);",
+        '    "pool.rows",\n    kSchema,\n    pool,\n',
+    ):
+        assert line in text
+
+
+def test_python_has_names_and_defaults_of_the_schema() -> None:
+    fake = python_modules.render(ROWS)["fake.py"]
+    assert "    factor: float,\n    weight: torch.Tensor,\n    x: torch.Tensor,\n" in fake
+    assert "    other: torch.Tensor | None = None,\n    *,\n    signed: bool = False,\n" in fake
+    assert "    is_signed = signed\n" in fake
+    called = python_modules.function(ROWS)
+    assert called["typed"][0] == "lambda_: float"
+    assert called["passed"] == ["lambda_", "self", "input", "other", "signed=signed"]
+
+
+def test_a_schema_that_fits_has_no_mistakes() -> None:
+    assert found(ONE) == []
+    assert found(with_schema("shift(Tensor x, SymInt[2] by, float eps) -> (Tensor shifted)")) == []
+
+
+MISTAKES = {
+    "my::shift(Tensor x, int[2] by=1, *, float eps=1e-05, float more=0.0) -> Tensor": (
+        "column 60: no input and no attribute is named 'more', or has it as torch_name"
+    ),
+    "my::shift(Tensor x, int[2] by=1, float epz=1e-05) -> Tensor": (
+        "column 40: no input and no attribute is named 'epz'; did you mean 'eps'?, or has it as torch_name"
+    ),
+    "other::shift(Tensor x, int[2] by, float eps) -> Tensor": (
+        "column 1: the schema of other::shift, allowed: my::shift, which is torch.name"
+    ),
+    "my::shift(Tensor? x, int[2] by, float eps) -> Tensor": (
+        "column 11: Tensor? x, allowed: Tensor, because the input 'x' is required"
+    ),
+    "my::shift(Tensor x=None, int[2] by=1, float eps=0) -> Tensor": (
+        "column 18: 'x' has a default, allowed: Tensor? with the default None"
+    ),
+    "my::shift(Tensor x, int by, float eps) -> Tensor": (
+        "column 21: int by, allowed: int[] or SymInt[] or int[2], because the attribute 'by' is of kind ints"
+    ),
+    "my::shift(Tensor x, int[3] by, float eps) -> Tensor": (
+        "column 21: int[3] by, and the default of the attribute 'by' has 2 items: (1, 1)"
+    ),
+    "my::shift(Tensor x, int[2] by, int eps) -> Tensor": (
+        "column 32: int eps, allowed: float, because the attribute 'eps' is of kind float"
+    ),
+    "my::shift(Tensor x, int[2] by=2, float eps=1e-05) -> Tensor": (
+        "column 28: 'by' has the default (2, 2), allowed: (1, 1), the default of the attribute 'by'; "
+        "or give that one none"
+    ),
+    "my::shift(Tensor x, int[2] by=1, float eps=None) -> Tensor": (
+        "column 40: the default of 'eps': found None, allowed: a value"
+    ),
+    "my::shift(Tensor x, int[2] by, float eps, Tensor x) -> Tensor": "column 50: 'x' a second time",
+    "my::shift(Tensor x, int[2] by, float eps, ...) -> Tensor": (
+        "column 43: any number of arguments of any kind, allowed: arguments with names"
+    ),
+    "my::shift(Tensor(a) x, int[2] by, float eps) -> Tensor": "column 11: Tensor(a) is a view, and ONNX has none",
+    "my::shift(Tensor x, int[2] by, float eps) -> (Tensor, Tensor)": (
+        "column 46: 2 results, allowed: 1, one for each output"
+    ),
+    "my::shift(Tensor x, int[2] by, float eps) -> int": "column 46: int, allowed: Tensor for each output",
+    "my::shift(Tensor x, int[2] by float eps) -> Tensor": "column 31: found 'float', expected",
+}
+
+
+@pytest.mark.parametrize("schema", MISTAKES)
+def test_a_mismatch_is_one_message_with_the_position(schema: str) -> None:
+    (message,) = found(with_schema(schema))
+    assert message.startswith("torch.schema: ")
+    assert f"\n  {schema}\n" in message
+    assert f"^ {MISTAKES[schema]}" in message
+
+
+def test_several_mismatches_are_one_message() -> None:
+    (message,) = found(with_schema("my::shift(Tensor[] x, int[2] by, int eps) -> Tensor"))
+    assert message.count("^ column") == 2
+
+
+def test_what_the_schema_lacks_is_named() -> None:
+    assert found(SPEC) == [
+        "inputs[1]: torch.schema has no argument 'mask'. Give it the argument's name as torch_name, or add the argument"
+    ]
+    short = with_schema("my::shift(Tensor x, float eps=1e-05) -> Tensor")
+    assert found(short) == [
+        "attributes[0]: torch.schema has no argument 'by'. Give it the argument's name as torch_name, "
+        "or add the argument"
+    ]
+
+
+def test_what_does_not_go_with_a_written_schema() -> None:
+    floats = with_schema(
+        "my::shift(Tensor x, float[2] by) -> Tensor", attributes=(Attribute(name="by", kind="floats"),)
+    )
+    assert "float[2] by, allowed: float[], whose length the kernel checks" in found(floats)[0]
+    named = with_schema(
+        "my::shift(Tensor x, int[2] by, *, float from) -> Tensor",
+        attributes=(ONE.attributes[0], Attribute(name="eps", kind="float", torch_name="from")),
+    )
+    assert "'from' names something else in Python, allowed before '*'" in found(named)[0]
+    later = replace(
+        ONE,
+        onnx=OnnxOp(domain="my.domain", op_type="Shift", versions=(1, 2)),
+        attributes=(ONE.attributes[0], replace(ONE.attributes[1], since=2)),
+    )
+    assert found(later)[0].startswith("torch.schema: found with 'eps', which has a `since`; allowed: one of both")
+    without = replace(ONE, torch=TorchOp(name="my::shift"), inputs=(replace(ONE.inputs[0], torch_name="self"),))
+    assert found(without) == [
+        "inputs[0].torch_name: found 'self', allowed with torch.schema: a derived schema has the input's own name"
+    ]

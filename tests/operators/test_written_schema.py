@@ -1,0 +1,152 @@
+"""Operators with torch schemas of their owners pass all gates; a binding, a gradient or a lowering that takes an
+argument from another place does not.
+
+tests/projects/schemas: `written` has attributes ahead of tensors, lists with lengths, names of keywords and arguments
+after the star; `rows` is an overload of the same torch operator, with a gradient.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opmatrix.declaration.load import load_operator
+from opmatrix.stages import compile
+from opmatrix.testdata.invalid_calls import Call, valid_call
+from tests.support.forked import forked, register
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort]
+
+SCHEMAS = ROOT / "tests/projects/schemas"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("schemas"), operators=(), seconds=300)
+    shutil.copytree(SCHEMAS, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    done = made.doit("opsets=18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+@pytest.mark.parametrize("operator", ["rows", "written"])
+def test_every_cell_is_verified(operator: str, project: Project) -> None:
+    found = {name: record["outcome"] for name, record in project.records().items() if name.startswith(operator)}
+    cells = ("legacy-opset18", "dynamo-opset18")
+    assert found == {f"{operator}-custom@torch2.13-{cell}-ort1.31": "verified" for cell in cells}
+
+
+def test_callers_of_the_original_are_served(project: Project) -> None:
+    """By position and by name, with the defaults of the schema, and with one int for a list."""
+    layout = project.layout
+    written, rows = load_operator(layout, "written"), load_operator(layout, "rows")
+
+    def calls() -> None:
+        import torch
+
+        from opmatrix.torch_library import load_library
+
+        for operator in (written, rows):
+            load_library.load(layout, operator)
+        pool = torch.ops.schemas.pool
+        x, weight = torch.randn(4, 6), torch.randn(6)
+        by_position = pool(0.5, x, [2, 2], "zero", [1, 1], None, weight=weight)
+        names = {"level": 0.5, "self": x, "size": [2, 2], "from": "zero", "weight": weight}
+        by_name = pool.default(**names, stride=1)
+        assert all(torch.equal(a, b) for a, b in zip(by_position, by_name, strict=True))
+        shifted = pool.default(**names, shift=torch.ones(1), dim=0)
+        torch.testing.assert_close(shifted[0], by_name[0] + 1)
+        assert shifted[1].shape == (1, 6)
+        y = x.double().requires_grad_()
+        out = pool.rows(2.0, y, y, y, signed=True)
+        assert torch.equal(out, 2 * y * y - y)
+        with pytest.raises(RuntimeError, match=re.escape("written: stride must have 2 items, got 3")):
+            pool(0.5, x, [2, 2], "zero", [1, 1, 1], weight=weight)
+
+    assert forked(calls, project.root / "output") == ""
+
+
+def test_a_list_of_another_length_is_refused_everywhere(project: Project) -> None:
+    layout, operator = project.layout, load_operator(project.layout, "written")
+    right = valid_call(operator)
+    given = {**right.model.attributes, "window": (2, 2, 2)}
+    wrong = Call(model=type(right.model)(**{**vars(right.model), "attributes": given}), inputs=right.inputs)
+    message = "written: window must have 2 items, got 3"
+
+    def in_torch() -> None:
+        import torch
+
+        from opmatrix.export.generated_modules import load_generated
+        from opmatrix.torch_checks.invalid_calls import call
+        from opmatrix.torch_library import load_library
+        from opmatrix.torch_library.call import torch_call
+
+        loaded = load_library.load(layout, operator)
+        with pytest.raises(RuntimeError, match=message):
+            call(operator, loaded.overload, wrong)
+        tensors = [torch.from_numpy(a) if isinstance(a, np.ndarray) else None for a in wrong.inputs]
+        positional, named = torch_call(operator.spec, wrong.model, tensors)
+        with pytest.raises(RuntimeError, match=message):
+            load_generated(layout, "written").fake.fake(*positional, **named)
+
+    def in_onnx_runtime() -> None:
+        from opmatrix.ort_checks.fuzz import Fuzz
+        from opmatrix.ort_checks.sessions import OrtSessions, RefusedError
+
+        with pytest.raises(RefusedError, match=message):
+            Fuzz(operator, OrtSessions(layout.ort_library("written"))).run(wrong)
+
+    assert forked(in_torch, project.root / "output") == ""
+    assert forked(in_onnx_runtime, project.root / "output") == ""
+
+
+def test_the_legacy_exporter_tells_overloads_by_their_arguments(project: Project) -> None:
+    """A node of TorchScript does not name its overload."""
+    (project.root / "both.py").write_text(
+        "import torch\n\n\n"
+        "class Both(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        y, _ = torch.ops.schemas.pool(0.5, x, [2, 2], 'zero', weight=torch.ones(6, dtype=x.dtype))\n"
+        "        return torch.ops.schemas.pool.rows(2.0, y, y)\n\n\n"
+        "def model():\n"
+        "    return Both(), (torch.ones(5, 6, dtype=torch.float64),)\n"
+    )
+    done = project.doit("check", "both.py:model", "--exporter", "legacy")
+    assert "OK: " in done.stdout, done.stdout + done.stderr
+
+
+def test_the_classic_binding_computes_the_same(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the C++ headers of the installed torch, as for a torch before 2.9."""
+    monkeypatch.setattr(compile, "is_classic", lambda spec, torch: True)
+    for name in ("written", "rows"):
+        operator = load_operator(project.layout, name)
+        compile.run(project.layout, operator, torch=Path(sys.prefix))
+
+        def kernel(name: str = name) -> None:
+            from opmatrix.project.settings import installed
+            from opmatrix.stages import register as stage
+            from opmatrix.torch_library import load_library
+
+            load_library.is_classic = lambda spec, torch: True
+            assert installed().torch
+            assert stage._kernel(project.layout, load_operator(project.layout, name))
+
+        assert forked(kernel, project.root / "output") == ""
+
+
+def test_gradients_in_another_order_are_found(project: Project) -> None:
+    old = "return None, grad * x * ctx.factor, grad * weight * ctx.factor, added"
+    for new in (
+        "return grad * x * ctx.factor, grad * weight * ctx.factor, added, None",
+        "return None, grad * weight * ctx.factor, grad * x * ctx.factor, added",
+    ):
+        with edited(project.root / "ops/rows/torch_op.py", old, new):
+            done = register(project.root, "rows", "--part", "gradient")
+        assert done.returncode != 0
+        assert "rows-plain: gradient: " in done.stderr
