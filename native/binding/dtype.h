@@ -35,9 +35,16 @@ constexpr const char* name(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
+class Half;  // opmatrix/half.h, which only the operators that use them include
+class BFloat16;
+
 /// The dtype of a C++ type.
 template <typename T>
 inline constexpr DType dtype_of = DType::other;
+template <>
+inline constexpr DType dtype_of<Half> = DType::float16;
+template <>
+inline constexpr DType dtype_of<BFloat16> = DType::bfloat16;
 template <>
 inline constexpr DType dtype_of<float> = DType::float32;
 template <>

@@ -109,10 +109,10 @@ std::string element(const unsigned char* bytes, std::size_t index) {
   T value;
   std::memcpy(&value, bytes + index * sizeof(T), sizeof value);
   char text[40];
-  if constexpr (std::is_floating_point_v<T>) {
-    std::snprintf(text, sizeof text, "%.17g", static_cast<double>(value));
-  } else {
+  if constexpr (std::is_integral_v<T>) {
     std::snprintf(text, sizeof text, "%lld", static_cast<long long>(value));
+  } else {
+    std::snprintf(text, sizeof text, "%.17g", static_cast<double>(value));
   }
   return text;
 }

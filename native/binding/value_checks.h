@@ -74,11 +74,11 @@ constexpr auto one_of(Values... values) {
 template <typename Further>
 constexpr auto finite(Further further) {
   return [=](auto value) {
-    if constexpr (std::is_floating_point_v<decltype(value)>) {
+    if constexpr (std::is_integral_v<decltype(value)>) {
+      return further(value);
+    } else {
       constexpr auto greatest = std::numeric_limits<decltype(value)>::max();
       return value >= -greatest && value <= greatest && further(value);
-    } else {
-      return further(value);
     }
   };
 }
@@ -188,8 +188,8 @@ class WrongElement {
 
  private:
   static Part printed(T value) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return value;
+    if constexpr (!std::is_integral_v<T>) {
+      return +value;  // a float of a Half
     } else {
       if (less_equal(value, std::numeric_limits<std::int64_t>::max())) return static_cast<std::int64_t>(value);
       return static_cast<double>(value);  // a uint64 that a Part cannot hold

@@ -82,6 +82,10 @@ inline DType to_dtype(std::int32_t code) {
 
 inline std::int32_t to_code(DType dtype) {
   switch (dtype) {
+    case DType::float16:
+      return aoti_torch_dtype_float16();
+    case DType::bfloat16:
+      return aoti_torch_dtype_bfloat16();
     case DType::float32:
       return aoti_torch_dtype_float32();
     case DType::float64:

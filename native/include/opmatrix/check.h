@@ -21,6 +21,10 @@ class Part {
   constexpr Part(double value) : kind_(Kind::real), real_(value) {}
   constexpr Part(Sizes value) : kind_(Kind::sizes), sizes_(value) {}
 
+  /// A number of half.h.
+  template <typename T, int = T::kBits>
+  constexpr Part(T value) : Part(static_cast<float>(value)) {}
+
   /// Writes the piece to `to`, cut to `room` characters with the NUL. Returns the length of the whole piece.
   int print(char* to, std::size_t room) const noexcept;
 

@@ -12,12 +12,14 @@ from opmatrix.declaration.size_expressions import Term
 from opmatrix.declaration.size_rules import around, code, further_input
 from opmatrix.spec import DType, Input, OpSpec
 
-# C++ has no types for float16 and bfloat16 before C++23.
 CPP_TYPES: Mapping[DType, str] = {
-    "float32": "float", "float64": "double", "bool": "bool",
+    "float16": "Half", "bfloat16": "BFloat16", "float32": "float", "float64": "double", "bool": "bool",
     "int8": "std::int8_t", "int16": "std::int16_t", "int32": "std::int32_t", "int64": "std::int64_t",
     "uint8": "std::uint8_t", "uint16": "std::uint16_t", "uint32": "std::uint32_t", "uint64": "std::uint64_t",
 }  # fmt: skip
+
+HALVES = frozenset({"float16", "bfloat16"})
+"""The dtypes whose C++ types are those of opmatrix/half.h."""
 
 
 def call(head: str, arguments: Sequence[str], *, tail: str = "") -> str:

@@ -165,6 +165,12 @@ def dtype_tuples(spec: OpSpec) -> tuple[Mapping[str, DType], ...]:
     return tuple(dict(zip(spec.types, chosen, strict=True)) for chosen in itertools.product(*spec.types.values()))
 
 
+def dtypes(spec: OpSpec) -> frozenset[str]:
+    """Return the dtypes that its inputs and outputs can have."""
+    declared = [*(i.type for i in spec.inputs), *(o.type for o in spec.outputs)]
+    return frozenset(dtype for type_ in declared for dtype in spec.types.get(type_, (type_,)))
+
+
 def dtype_of(declared: str, types: Mapping[str, DType]) -> DType:
     """Return the dtype of an input or output declared as `declared` under a binding of the type variables."""
     return types[declared] if declared in types else DTYPES[DTYPES.index(declared)]

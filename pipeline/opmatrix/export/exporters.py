@@ -25,6 +25,7 @@ from opmatrix.export.traced_module import OperatorModule, Tensors
 from opmatrix.spec import shape_of
 from opmatrix.testdata.case_arrays import case_arrays
 from opmatrix.torch_library import features
+from opmatrix.torch_library.case_tensors import as_tensor
 
 
 def example_inputs(expected: ExpectedModel) -> Tensors:
@@ -34,7 +35,7 @@ def example_inputs(expected: ExpectedModel) -> Tensors:
     """
     spec, model = expected.spec, expected.model
     if spec.torch and spec.torch.overrides:
-        return tuple(map(torch.from_numpy, case_arrays(spec, model, model.cases[0])))
+        return tuple(map(as_tensor, case_arrays(spec, model, model.cases[0])))
     return tuple(
         torch.zeros(shape_of(feed.tensor), dtype=getattr(torch, dtype_of(feed.part.type, model.types)))
         for feed in graph_inputs(spec, model, model.cases[0])

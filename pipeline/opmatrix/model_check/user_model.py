@@ -12,12 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import ml_dtypes
 import torch
 
 from opmatrix.errors import UsageError, did_you_mean, one_line
 from opmatrix.files import line_in
 from opmatrix.testdata.arrays import Array
+from opmatrix.torch_library.case_tensors import as_array
 
 # The keys of the dict that the function may return third.
 OPTIONS = ("input_names", "output_names", "dynamic")
@@ -149,8 +149,4 @@ def _kind(value: object) -> str:
 
 def to_array(tensor: torch.Tensor) -> Array:
     """Return a tensor as an array; NumPy's bfloat16 is that of ml_dtypes."""
-    plain = tensor.detach().cpu().contiguous()
-    if plain.dtype == torch.bfloat16:
-        found: Array = plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-        return found
-    return plain.numpy()
+    return as_array(tensor.detach().cpu().contiguous())

@@ -23,7 +23,7 @@ from opmatrix.testdata import drawn_cases, onnx_dataset
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, with_attributes
-from opmatrix.torch_library.case_tensors import arguments, tensors
+from opmatrix.torch_library.case_tensors import arguments, as_array, tensors
 from opmatrix.torch_library.load_library import LoadedLibrary, load
 
 DIFFERENT = 1e9  # as a part of a tolerance: another shape, a refusal, or a NaN instead of a number
@@ -92,6 +92,6 @@ def _call(
     given = arguments(operator.spec, case, tensors(operator.spec, model, case, arrays))
     try:
         with torch.no_grad():
-            return [o.numpy() for o in as_tuple(with_attributes(loaded.overload, operator.spec, model)(*given))]
+            return [as_array(o) for o in as_tuple(with_attributes(loaded.overload, operator.spec, model)(*given))]
     except CALL_ERRORS:
         return []

@@ -11,6 +11,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from opmatrix.errors import VerifyError, missing
+from opmatrix.ort_checks.bfloat16_edges import BFloat16Session, has_bfloat16, with_float_edges
 from opmatrix.testdata.arrays import Array
 
 # They have no common base class but Exception. ONNX Runtime's Python code raises ValueError for a wrong feed.
@@ -64,13 +65,18 @@ class OrtSessions:
     def sessions(self, model: bytes | str, *, settings: Sequence[str] | None = None) -> dict[str, Session]:
         """Return one session per setting; `model` as a path allows external data. Raises RefusedError."""
         try:
-            return {
-                name: ort.InferenceSession(model, self._options[name], providers=["CPUExecutionProvider"])
-                for name in settings or self._options
-            }
+            return {name: self._session(model, name) for name in settings or self._options}
         except ORT_ERRORS as error:
             kind = TooNewError if re.search(_TOO_NEW, str(error)) else RefusedError
             raise kind(explain(str(error))) from error
+
+    def _session(self, model: bytes | str, setting: str) -> Session:
+        made: Session = ort.InferenceSession(model, self._options[setting], providers=["CPUExecutionProvider"])
+        if not has_bfloat16(made):
+            return made
+        edges = with_float_edges(model, made)
+        cast = ort.InferenceSession(edges, self._options[setting], providers=["CPUExecutionProvider"])
+        return BFloat16Session(made, cast=cast)
 
 
 def _options(

@@ -14,7 +14,10 @@ from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, Model, Op
 
 FLOATS: tuple[DType, ...] = ("float32", "float64")
 # For results that are rounded a few times. The README gives the reason for other limits.
-_LIMITS = {"float32": Tolerance(rtol=1e-6, atol=1e-6), "float64": Tolerance(rtol=1e-14, atol=1e-14)}
+_LIMITS = {
+    "float32": Tolerance(rtol=1e-6, atol=1e-6), "float64": Tolerance(rtol=1e-14, atol=1e-14),
+    "float16": Tolerance(rtol=1e-3, atol=1e-5), "bfloat16": Tolerance(rtol=1e-2, atol=1e-5),
+}  # fmt: skip
 _FORMULA_LIMITS = {"float32": Tolerance(rtol=2e-6, atol=1e-6), "float64": Tolerance(rtol=1e-13, atol=1e-14)}
 _EXACT = Tolerance(rtol=0.0, atol=0.0)
 SHAPE = (3, 4)

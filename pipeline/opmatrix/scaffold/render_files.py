@@ -12,7 +12,7 @@ import jinja2
 from opmatrix.codegen import cpp, jinja
 from opmatrix.codegen.cpp_variables import cpp_type, kernel_parameters
 from opmatrix.declaration.python_source import bracket, names, source
-from opmatrix.declaration.torch_signature import is_required
+from opmatrix.declaration.torch_signature import dtypes, is_required
 from opmatrix.scaffold.draft import VALUES, Draft, unused
 from opmatrix.spec import Attribute, AttributeKind, AttributeValue, Input, OpSpec, Output, SameAs
 
@@ -149,6 +149,7 @@ def _kernel(draft: Draft) -> dict[str, Any]:
 
     return loop | {
         "free": free,
+        "halves": cpp.HALVES & dtypes(spec),
         "signature": cpp.call(f"void {spec.name}", kernel_parameters(spec, {}), tail=" {"),
         "outputs": [
             (o, source and source.name, _shaped(draft, o)) for o in spec.outputs for source in [draft.source(o)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, FromVectors, Nested, Random, Scalar, Tensor, shape_of
-from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.testdata.dtypes import numpy_dtype, rounded
 
 Array = NDArray[Any]
 
@@ -101,7 +101,7 @@ def _fit(values: list[Scalar], dtype: DType) -> Array:
 def cast(values: Array, dtype: DType) -> Array:
     """Cast values. Raises DataError for one out of range, and for one that is no integer where `dtype` is."""
     with np.errstate(all="ignore"):
-        made = values.astype(numpy_dtype(dtype))
+        made = rounded(values, numpy_dtype(dtype))
         if made.dtype.kind in "iu":
             # longdouble represents every int64 and uint64 on x86-64. The range is compared too, since a cast beyond it
             # is undefined and may return the same value.

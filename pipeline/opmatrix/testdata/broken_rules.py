@@ -11,6 +11,7 @@ import numpy as np
 from opmatrix.declaration.value_rules import limits
 from opmatrix.spec import ValueRule
 from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.dtypes import is_float, rounded
 
 RuleKind = Literal[
     "below", "above", "not allowed", "not finite", "unordered", "repeated", "starting late", "ending early", "empty",
@@ -19,7 +20,7 @@ RuleKind = Literal[
 
 def kinds(rule: ValueRule, array: Array) -> set[RuleKind]:
     """Return the ways in which values of this dtype can break a rule."""
-    real = array.dtype.kind == "f"
+    real = is_float(array.dtype)
     low = 0 if rule.index_into is not None else rule.minimum
     smallest: Any = -math.inf if real else np.iinfo(array.dtype).min if array.dtype.kind in "iu" else None
     found: dict[RuleKind, bool] = {
@@ -95,7 +96,7 @@ def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -
     for kind, limit, at, step in beyond:
         if limit is None:
             continue
-        if dtype.kind == "f":
+        if is_float(dtype):
             yield kind, at, _beyond(limit, step, dtype)
             yield kind, at, dtype.type(step * math.inf)
             continue
@@ -103,21 +104,21 @@ def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -
         end = int(ends.min if step < 0 else ends.max)
         if int(limit) != end:
             yield from ((kind, at, dtype.type(value)) for value in dict.fromkeys((int(limit) + int(step), end)))
-    if dtype.kind == "f" and (rule.finite or found.minimum is not None or found.maximum is not None):
+    if is_float(dtype) and (rule.finite or found.minimum is not None or found.maximum is not None):
         wrong: tuple[RuleKind, tuple[float, ...]] = ("not finite", (math.nan, math.inf, -math.inf))
         if not rule.finite:
             wrong = ("below" if found.minimum is not None else "above", (math.nan,))
         yield from ((wrong[0], last, dtype.type(value)) for value in wrong[1])
     if rule.allowed is not None:
         others = range(math.floor(min(rule.allowed)) - 1, math.floor(max(rule.allowed)) + 2)
-        ends = None if dtype.kind == "f" else np.iinfo(dtype)
+        ends = None if is_float(dtype) else np.iinfo(dtype)
         possible = (n for n in others if n not in rule.allowed and (ends is None or ends.min <= n <= ends.max))
         yield from (("not allowed", last, dtype.type(n)) for n in list(possible)[:3])
 
 
 def _beyond(limit: float, step: float, dtype: np.dtype[Any]) -> Any:
     """Return the neighbour of a limit, rounded to the dtype, on the wrong side."""
-    return np.nextafter(dtype.type(limit), dtype.type(step * math.inf))
+    return np.nextafter(rounded(np.array(limit, np.float64), dtype), dtype.type(step * math.inf))
 
 
 def _with(array: Array, values: Mapping[int, Any]) -> Array:

@@ -15,6 +15,7 @@ from hypothesis.strategies import DrawFn
 
 from opmatrix.spec import DType, MemoryLayout, Random, Tensor, Values
 from opmatrix.testdata.draw_frame import Frame, nested, pick
+from opmatrix.testdata.dtypes import float_limits, is_float
 
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "flipped")
 LISTED = 24  # a tensor of at most so many elements has only tied values
@@ -42,8 +43,8 @@ def tied(draw: DrawFn, frame: Frame, dtype: DType, shape: tuple[int, ...]) -> Te
 
 def few(frame: Frame, dtype: DType) -> list[Any]:
     """Return values that a kernel may compare with: attributes, 0, 1, 2 and their like, and infinities."""
-    if dtype.startswith(("float", "bfloat")):
-        limit = float(np.finfo("float32" if dtype == "bfloat16" else dtype).max)
+    if is_float(dtype):
+        limit = float(float_limits(dtype).max)
         finite = dict.fromkeys(float(n) for n in (*frame.numbers, 1.0, 0.0, 0.5, -1.0, 2.0) if abs(n) <= limit)
         return [*finite, math.inf, -math.inf]
     limits = np.iinfo(dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from hypothesis import assume, strategies
@@ -15,6 +14,7 @@ from opmatrix.declaration.value_rules import limit_expressions, names
 from opmatrix.spec import DType, Input, MemoryLayout, Random, Tensor, ValueRule, Values, given
 from opmatrix.testdata.draw_frame import Frame, nested, pick
 from opmatrix.testdata.draw_ties import tied
+from opmatrix.testdata.dtypes import float_limits, is_float
 
 LAYOUTS: tuple[MemoryLayout, ...] = ("contiguous", "transposed", "sliced", "expanded", "flipped")
 SPECIALS = 5  # per tensor, at most
@@ -105,7 +105,7 @@ def _parameter(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tup
     cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
     seen = [t for c in cases for t in given(c, part.name) if isinstance(t, Values)]
     number = dtype not in ("bool", "string")
-    real = dtype.startswith(("float", "bfloat"))
+    real = is_float(dtype)
     likely = [Values(values=nested([float(n) if real else n], shape)) for n in (1, *frame.sizes.values()) if number]
     unlikely = [Values(values=nested([n], shape)) for n in _specials(dtype)] if number else []
     usual: list[Tensor] = [*dict.fromkeys((*seen, *likely))] or [Random(shape=shape)]
@@ -138,9 +138,9 @@ def _float_scales(frame: Frame, dtype: DType) -> tuple[tuple[float, float], ...]
 
 def _specials(dtype: DType) -> list[float]:
     """Return special values of a dtype: zeros, limits, and for floats NaN, infinities, tiny and huge ones."""
-    if not dtype.startswith(("float", "bfloat")):
+    if not is_float(dtype):
         limits = np.iinfo(dtype)
         return [0, -1, limits.max, limits.min] if limits.min else [0, limits.max]
-    found: Any = np.finfo("float32" if dtype == "bfloat16" else dtype)
+    found = float_limits(dtype)
     tiny, huge = float(found.tiny), math.sqrt(float(found.max)) / 16
     return [0.0, -0.0, math.nan, math.inf, -math.inf, -1.0, 0.5, 1.5, tiny / 4, math.sqrt(tiny), huge, -huge]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
+import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 from opmatrix.spec import DType
 
@@ -13,3 +14,26 @@ from opmatrix.spec import DType
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """Return NumPy's dtype: object for strings, ml_dtypes' for bfloat16, as in the onnx package."""
     return np.dtype("O" if dtype == "string" else dtype)
+
+
+def is_float(dtype: str | np.dtype[Any]) -> bool:
+    """Return whether a dtype is a floating one; the kind of ml_dtypes' is "V"."""
+    return str(dtype).startswith(("float", "bfloat"))
+
+
+def float_limits(dtype: str | np.dtype[Any]) -> Any:
+    """Return the limits of a floating dtype, as numpy.finfo does for those of NumPy."""
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes has no types for it
+
+
+def rounded(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values in another dtype, rounded once.
+
+    ml_dtypes rounds float64 to float32 first, and so twice. An odd last bit of that float32 keeps what was cut off.
+    """
+    if dtype.kind != "V" or values.dtype.kind != "f" or values.dtype.itemsize <= 4:
+        return values.astype(dtype, order="C")
+    narrow = values.astype(np.float32, order="C")
+    away = np.where(narrow < values, np.float32(np.inf), np.float32(-np.inf))
+    odd = np.where(narrow.view(np.uint32) & 1, narrow, np.nextafter(narrow, away))
+    return np.where((narrow == values) | np.isnan(narrow), narrow, odd).astype(dtype)

@@ -9,6 +9,7 @@ import numpy as np
 
 from opmatrix.spec import Attribute, Input, Output, Tolerance
 from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.dtypes import is_float
 from opmatrix.testdata.evaluated_cases import EvaluatedCase
 
 Cases = Sequence[EvaluatedCase]
@@ -49,7 +50,7 @@ def shown_tolerances(*tolerances: Tolerance) -> str:
 
 def known(array: Array) -> Array:
     """Return where an array is not NaN."""
-    where: Array = ~np.isnan(array) if array.dtype.kind == "f" else np.ones(array.shape, bool)
+    where: Array = ~np.isnan(array) if is_float(array.dtype) else np.ones(array.shape, bool)
     return where
 
 

@@ -18,6 +18,7 @@ from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.case_sizes import places
 from opmatrix.testdata.declared_shapes import resized_shapes, template_of
 from opmatrix.testdata.drawn_cases import reference_outputs
+from opmatrix.testdata.dtypes import is_float
 from opmatrix.testdata.numpy_reference import Reference
 from opmatrix.testdata.ruled_values import with_ends
 
@@ -63,7 +64,7 @@ def large_pair(
     *_, smaller, largest = (None, None, *enlarge(spec, model, case, arrays, reference))
     if largest is None:
         return []
-    other = [np.ascontiguousarray(a.ravel()[::-1]).reshape(a.shape) if a.dtype.kind == "f" else a for a in largest]
+    other = [np.ascontiguousarray(a.ravel()[::-1]).reshape(a.shape) if is_float(a.dtype) else a for a in largest]
     if not _obeying(spec, model, case, other) or reference_outputs(spec, model, reference, other)[0] is None:
         return [largest, smaller or list(arrays)]
     return [largest, other]

@@ -14,7 +14,7 @@ from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeValue, DType, OpSpec
 from opmatrix.testdata import reference_audit
 from opmatrix.testdata.arrays import Array, dtype_name
-from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.testdata.dtypes import numpy_dtype, rounded
 
 Precision = Literal["declared dtype", "float64", "longdouble"]
 """The dtype in which a reference is evaluated: that of its inputs, or one to which the floating ones are widened."""
@@ -103,7 +103,7 @@ class Reference:
                 "dtype of the same kind that holds the same values"
             )
         with np.errstate(all="ignore"):  # a value out of the declared dtype's range becomes infinite, as in a kernel
-            return output.astype(target, order="C")
+            return rounded(output, target)
 
 
 def widened(inputs: Sequence[Argument], precision: Precision) -> tuple[Argument, ...]:
@@ -138,6 +138,7 @@ def _fits(output: Array, target: np.dtype[Any]) -> bool:
         return True
     if output.dtype.kind not in _ACCEPTED.get(target.kind, "f"):
         return False
-    if output.dtype.kind in "iuf" and output.dtype.itemsize < target.itemsize:
+    least = target.itemsize + (target.kind == "V")  # a float16 holds no bfloat16
+    if output.dtype.kind in "iuf" and output.dtype.itemsize < least:
         return False
     return target.kind not in "iu" or bool((output.astype(target) == output).all())

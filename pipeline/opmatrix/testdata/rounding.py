@@ -13,6 +13,7 @@ from opmatrix.testdata import drawn_cases
 from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.compare import EXACT, compare
 from opmatrix.testdata.drawn_cases import DrawnCase
+from opmatrix.testdata.dtypes import is_float
 from opmatrix.testdata.numpy_reference import Reference
 
 PIECES = 16  # of each input, moved one after the other by one unit in the last place
@@ -48,7 +49,7 @@ def _movement(spec: OpSpec, reference: Reference, one: DrawnCase, index: int, ex
     total = np.zeros(expected.shape)
     for at, feed in enumerate(graph_inputs(spec, one.model, one.model.cases[0])):
         array = one.arrays[at]
-        if array.dtype.kind != "f" or not array.size or is_parameter(feed.part):
+        if not is_float(array.dtype) or not array.size or is_parameter(feed.part):
             continue
         for piece in np.array_split(np.arange(array.size), min(pieces, array.size)):
             movement = np.zeros(expected.shape)

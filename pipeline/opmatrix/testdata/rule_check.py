@@ -10,8 +10,10 @@ import numpy as np
 from opmatrix.declaration.value_rules import described, described_ends, described_order, ends, limits, names
 from opmatrix.spec import Input, OpSpec, ValueRule
 from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.dtypes import rounded
 
 
+@np.errstate(invalid="ignore")  # ml_dtypes warns where a NaN is compared
 def problem(spec: OpSpec, part: Input, numbers: Mapping[str, float], array: Array) -> str:
     """Return how an array breaks the rule of an input, in the words of the bindings' messages, or ""."""
     rule = part.values
@@ -42,7 +44,7 @@ def _wrong_values(rule: ValueRule, numbers: Mapping[str, float], array: Array) -
     if found.maximum is not None:
         wrong |= ~(array <= _rounded(found.maximum, array))
     if rule.allowed is not None:
-        wrong |= ~np.isin(array, np.array(rule.allowed, array.dtype))
+        wrong |= ~np.isin(array, [_rounded(n, array) for n in rule.allowed])
     if rule.finite:
         wrong |= ~np.isfinite(array)
     return wrong
@@ -61,7 +63,7 @@ def _wrong_ends(rule: ValueRule, numbers: Mapping[str, float], array: Array) -> 
 
 def _rounded(limit: float, array: Array) -> Any:
     """Return a limit as the bindings compare with it: rounded to the dtype of floats, whole for integers."""
-    return array.dtype.type(limit) if array.dtype.kind == "f" else int(limit)
+    return int(limit) if array.dtype.kind in "iu" else rounded(np.array(limit, np.float64), array.dtype)
 
 
 def _unordered(rule: ValueRule, array: Array) -> Array:

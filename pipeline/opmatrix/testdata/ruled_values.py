@@ -11,7 +11,7 @@ from opmatrix.declaration.value_rules import Limits, described, described_ends, 
 from opmatrix.errors import DataError
 from opmatrix.spec import DType, Random, ValueRule
 from opmatrix.testdata.arrays import Array, array, cast, dtype_name, standard_normal, with_specials
-from opmatrix.testdata.dtypes import numpy_dtype
+from opmatrix.testdata.dtypes import numpy_dtype, rounded
 
 Numbers = Mapping[str, float]
 
@@ -107,9 +107,10 @@ def _real(rows: Array, found: Limits, dtype: DType) -> Array:
     else:
         values = rows
     made = cast(values, dtype)
-    least = None if low is None else made.dtype.type(low)
-    most = None if high is None else made.dtype.type(high)
-    return made if least is most is None else np.clip(made, least, most)  # rounding may have crossed a limit
+    least = None if low is None else cast(np.array(low, np.float64), dtype)
+    most = None if high is None else cast(np.array(high, np.float64), dtype)
+    within = made if least is most is None else np.clip(made, least, most)  # rounding may have crossed a limit
+    return within.astype(made.dtype)  # numpy.clip gives float32 for bfloat16
 
 
 def _apart(values: Array, found: Limits) -> Array:
@@ -119,7 +120,7 @@ def _apart(values: Array, found: Limits) -> Array:
     for column in range(1, values.shape[1]):
         values[:, column] = np.maximum(values[:, column], np.nextafter(values[:, column - 1], upward))
     if found.maximum is not None and values.size:
-        values[:, -1] = np.minimum(values[:, -1], values.dtype.type(found.maximum))
+        values[:, -1] = np.minimum(values[:, -1], rounded(np.array(found.maximum, np.float64), values.dtype))
         for column in range(values.shape[1] - 2, -1, -1):
             values[:, column] = np.minimum(values[:, column], np.nextafter(values[:, column + 1], downward))
     return values

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.errors import RegisterError
 from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls
 from opmatrix.testdata.numpy_reference import Argument
 from opmatrix.torch_library.call import CALL_ERRORS, with_attributes
+from opmatrix.torch_library.case_tensors import as_tensor
 
 
 def results(operator: Operator, overload: Callable[..., Any]) -> list[dict[str, str]]:
@@ -38,5 +37,5 @@ def call(operator: Operator, overload: Callable[..., Any], given: Call) -> Any:
 
 def _tensors(argument: Argument) -> Any:
     if isinstance(argument, tuple):
-        return [torch.from_numpy(array) for array in argument]
-    return None if argument is None else torch.from_numpy(argument)
+        return [as_tensor(array) for array in argument]
+    return None if argument is None else as_tensor(argument)

@@ -17,7 +17,7 @@ from opmatrix.testdata.compare import EXACT, Comparison, compare
 from opmatrix.testdata.onnx_dataset import DataSet
 from opmatrix.testdata.voices import Voices
 from opmatrix.torch_library.call import as_tuple, with_attributes
-from opmatrix.torch_library.case_tensors import arguments, tensors
+from opmatrix.torch_library.case_tensors import arguments, as_array, tensors
 
 THREADS = 4
 
@@ -58,7 +58,9 @@ def check_case(check: CaseCheck) -> tuple[list[str], dict[str, Any]]:
     problems = _disagreeing(check, first, comparisons)
     problems += _differing(check, "the second call", second, first)
     problems += _differing(check, f"the call with {THREADS} threads", third, first)
-    problems += _differing(check, "its input afterwards", [i.numpy() for i in inputs], list(check.data.inputs.values()))
+    problems += _differing(
+        check, "its input afterwards", [as_array(i) for i in inputs], list(check.data.inputs.values())
+    )
     keys = ("error", "ulp", "tolerance_used")
     worst = {key: max((getattr(c, key) for c in comparisons.values()), default=0.0) for key in keys}
     return problems, {**worst, "judged_in": str(check.data.judge)}
@@ -120,7 +122,7 @@ def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
     given = arguments(check.spec, check.case, inputs)
     operator = with_attributes(check.overload, check.spec, check.model)
     result = check.model.around(operator, *given) if check.model.around else operator(*given)
-    return [o.numpy() for o in as_tuple(result)]
+    return [as_array(o) for o in as_tuple(result)]
 
 
 def _differing(check: CaseCheck, what: str, actual: list[Array], expected: list[Array]) -> Iterator[str]:

@@ -30,7 +30,7 @@ from opmatrix.torch_checks.forked_call import Ended
 from opmatrix.torch_checks.kernel_check import THREADS, threads
 from opmatrix.torch_checks.shrink import smallest
 from opmatrix.torch_library.call import CALL_ERRORS, as_tuple, with_attributes
-from opmatrix.torch_library.case_tensors import arguments, tensors, unaligned
+from opmatrix.torch_library.case_tensors import arguments, as_array, tensors, unaligned
 from opmatrix.torch_library.load_library import LoadedLibrary
 
 FURTHER = 20  # times as many examples, to find a failure again and shrink it
@@ -149,7 +149,7 @@ class KernelCheck:
             return f"the kernel refuses what the reference computes: {error}" if one.expected is not None else ""
         if one.expected is None:
             return f"the kernel computes what the reference refuses: {one.refusal}"
-        if any(not compare(t.numpy(), n, tolerance=EXACT).ok for t, n in zip(flat, one.arrays, strict=True)):
+        if any(not compare(as_array(t), n, tolerance=EXACT).ok for t, n in zip(flat, one.arrays, strict=True)):
             return "the kernel writes into its input"
         if wrong := difference(self.spec, one, actual, one.expected, self.reference):
             return wrong
@@ -180,4 +180,4 @@ class KernelCheck:
         return all(compare(a, b, tolerance=EXACT).ok for a, b in zip(other, first, strict=True))
 
     def _call(self, model: Model, given: list[Any]) -> list[Array]:
-        return [o.numpy() for o in as_tuple(with_attributes(self.overload, self.spec, model)(*given))]
+        return [as_array(o) for o in as_tuple(with_attributes(self.overload, self.spec, model)(*given))]

@@ -21,6 +21,7 @@ from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
 from opmatrix.spec import Attribute, Input, OpSpec
 from opmatrix.testdata.numpy_reference import Reference
+from opmatrix.torch_library.case_tensors import as_array, as_tensor
 from opmatrix.torch_library.user_python import Gradient
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -92,7 +93,7 @@ class _Kernel:
             if isinstance(a.source, Attribute) and (value := values[a.name]) is not None
         }
         reference = self._in_float64 if self.exact else self._declared
-        outputs = tuple(torch.from_numpy(output) for output in reference(inputs, attributes))
+        outputs = tuple(as_tensor(output) for output in reference(inputs, attributes))
         return outputs if len(outputs) > 1 else outputs[0]
 
 
@@ -100,7 +101,7 @@ def as_arrays(value: Any) -> Any:
     """Return NumPy arrays for tensors, also within lists; None stays None."""
     if isinstance(value, list | tuple):
         return tuple(as_arrays(v) for v in value)
-    return None if value is None else value.detach().numpy()
+    return None if value is None else as_array(value.detach())
 
 
 def differentiated_types(spec: OpSpec, without: Sequence[str]) -> frozenset[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import torch
 
 from opmatrix.declaration.model_inputs import case_arguments, graph_inputs
@@ -24,9 +26,24 @@ def arguments(spec: OpSpec, case: Case, flat: Sequence[torch.Tensor]) -> list[An
     return [list(a) if isinstance(a, tuple) else a for a in case_arguments(spec, case, flat)]
 
 
+def as_tensor(array: Array) -> torch.Tensor:
+    """Return a tensor in the memory of an array. torch.from_numpy does not know the dtypes of ml_dtypes."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def as_array(tensor: torch.Tensor) -> Array:
+    """Return an array in the memory of a tensor on the CPU, as `as_tensor` does the other way round."""
+    if tensor.dtype == torch.bfloat16:
+        found: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return found
+    return tensor.numpy()
+
+
 def strided(array: Array, layout: MemoryLayout) -> torch.Tensor:
     """Copy `array` to a tensor. Raises RegisterError for "expanded" if the values differ along every axis."""
-    return laid_out(torch.from_numpy(array.copy()), layout)
+    return laid_out(as_tensor(array.copy()), layout)
 
 
 def laid_out(tensor: torch.Tensor, layout: MemoryLayout) -> torch.Tensor:

@@ -11,7 +11,8 @@ from opmatrix.declaration.torch_signature import has_ort_library, has_torch_libr
 from opmatrix.project.paths import Paths
 
 TEMPLATES = tuple(sorted((Path(__file__).parent / "templates").glob("*.j2")))
-PROGRAMS = (Path(__file__).with_name("use_unpacked.py"),)
+_PACKAGE = Path(__file__).parents[1]
+PROGRAMS = (_PACKAGE / "wheel/use_unpacked.py", _PACKAGE / "ort_checks/bfloat16_edges.py")
 
 
 def sides(operators: Sequence[Operator]) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 Job = Mapping[str, Any]
@@ -82,6 +84,24 @@ def arguments(model: Job, tensors: Sequence[Any]) -> list[Any]:
     return [[tensors[i] for i in n] if isinstance(n, list) else None if n is None else tensors[n] for n in found]
 
 
+def tensor(array: Any) -> Any:
+    """Return a tensor in the memory of an array, which may be ml_dtypes' bfloat16."""
+    import torch
+
+    if array.dtype == "bfloat16":
+        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def as_array(tensor: Any) -> Any:
+    import ml_dtypes
+    import torch
+
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
 def call(operator: Job, model: Job, tensors: Sequence[Any]) -> tuple[Any, ...]:
     import torch
 
@@ -97,7 +117,6 @@ def call(operator: Job, model: Job, tensors: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def use_in_torch(job: Job) -> None:
-    import torch
 
     now(f"import {job['name']}")
     wheel = import_module(job["name"])
@@ -109,12 +128,12 @@ def use_in_torch(job: Job) -> None:
             continue
         for case in model["cases"]:
             now(case["name"])
-            tensors = [torch.from_numpy(array.copy()) for array in data(case["data"])]
+            tensors = [tensor(array.copy()) for array in data(case["data"])]
             try:
                 outputs = call(operator, model, tensors)
             except Exception as error:  # a kernel may raise anything
                 fail(f"{case['name']} in torch: {type(error).__name__}: {error}")
-            write(f"{case['out']}/torch", [output.numpy() for output in outputs])
+            write(f"{case['out']}/torch", [*map(as_array, outputs)])
             if operator["fake"]:
                 check_fake(operator, model, case["name"], tensors, outputs)
     for operator in job["operators"]:
@@ -160,7 +179,7 @@ def check_gradient(name: str, operator: Job) -> None:
     usable = []
     for model in operator["models"]:
         for case in model["cases"]:
-            tensors = [torch.from_numpy(array.copy()) for array in data(case["data"])]
+            tensors = [tensor(array.copy()) for array in data(case["data"])]
             derived = [i for i, t in enumerate(tensors) if t.is_floating_point() and model["inputs"][i] not in without]
             double = [i for i in derived if tensors[i].dtype == torch.float64]
             finite = all(0 < t.numel() <= _SMALL and bool(torch.isfinite(t).all()) for t in tensors)
@@ -217,7 +236,7 @@ def _export(job: Job, wheel: Any, export: Job, names: Sequence[str]) -> None:
     related: dict[str, Job] = {}
     for operator, model in models(job):
         if operator["name"] in names and model["name"] in export["models"][operator["name"]]:
-            given = [torch.from_numpy(array.copy()) for array in data(model["cases"][0]["data"])]
+            given = [tensor(array.copy()) for array in data(model["cases"][0]["data"])]
             parts.append((operator, model, len(tensors), len(tensors) + len(given)))
             tensors += given
             axes += [{int(axis): name for axis, name in found.items()} for found in model["axes"]]
@@ -268,6 +287,7 @@ def use_in_ort(job: Job) -> None:
     import onnxruntime
 
     library = import_module(f"{job['name']}_onnxruntime").library_path()
+    edges = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "ort_checks/bfloat16_edges.py")))
     by_name = {(operator["name"], model["name"]): model for operator, model in models(job)}
 
     def run(label: str, content: bytes, model: Job, feeds: Sequence[str], *, custom: bool) -> None:
@@ -279,6 +299,10 @@ def use_in_ort(job: Job) -> None:
             if custom:
                 options.register_custom_ops_library(library)
             session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            if edges.has_bfloat16(session):
+                cast = edges.with_float_edges(content, session)
+                inner = onnxruntime.InferenceSession(cast, options, providers=["CPUExecutionProvider"])
+                session = edges.BFloat16Session(session, cast=inner)
             for case in model["cases"]:
                 where = f"{case['name']}, {label}"
                 now(where)

@@ -48,6 +48,7 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     ),
     "a name that C++ or the bindings use": (
         "std", "name", "equal", "numel", "sqrt", "floor", "dtype_of", "check_dtype", "check_same_dtype", "parallel_for",
+        "compute_t", "detail",
     ),
 }  # fmt: skip
 # Names that generated code uses for something else.
@@ -55,8 +56,6 @@ TAKEN = frozenset({"g", "op", "schema", "torch", "onnx", "ort", "stack", "result
 
 # Dtypes that the bindings do not support, and what to do instead.
 UNBUILT: Mapping[str, str] = {
-    "float16": "Declare float32, and let models cast to it and back",
-    "bfloat16": "Declare float32, and let models cast to it and back",
     "string": "Declare int64, and give the texts' codes: torch has no tensors of strings",
 }
 

@@ -11,7 +11,11 @@ from opmatrix.declaration.validation.sizes import expression
 from opmatrix.declaration.value_rules import ruled_inputs, usable_attributes
 from opmatrix.spec import Input, OpSpec, ValueRule
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
+_GREATEST = {
+    "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
+    "float64": 1.7976931348623157e308,
+}  # fmt: skip
+FLOATS = tuple(_GREATEST)
 _LIMITS = ("minimum", "maximum")
 _ROWS = ("sorted", "unique", "spans")
 
@@ -92,8 +96,8 @@ def _numbers(rule: ValueRule, dtypes: Sequence[str], path: str) -> Iterator[Mist
 def _why_not(number: float, dtype: str) -> str | None:
     """Return what numbers `dtype` has, if this one is none of them."""
     if dtype in FLOATS:
-        # Also what a float32 rounds to infinity, so that both dtypes of a type variable have the same limits.
-        greatest = 3.4028234663852886e38 if dtype == "float32" else 1.7976931348623157e308
+        # Also what a float32 rounds to infinity, so that all dtypes of a type variable have the same limits.
+        greatest = _GREATEST[dtype]
         return None if abs(number) <= greatest else f"finite numbers that {dtype} has"
     bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)

@@ -1,0 +1,110 @@
+"""float16 and bfloat16 in every cell, and faults that only they show: sums in two bytes, limits of 0, other dtypes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.torch, pytest.mark.ort, pytest.mark.slow]
+
+# Calls in torch and in ONNX Runtime, as Python, and their message.
+CALLS = {
+    "call('float16', 'float16')": "",
+    "call('bfloat16', 'bfloat16', [0.5, -1.0])": "weighted_sum: weights must be finite and at least 0, got -1 at (1,)",
+    "call('float16', 'float16', [65504.0, float('inf')])": (
+        "weighted_sum: weights must be finite and at least 0, got inf at (1,)"
+    ),
+    "call('float16', 'bfloat16')": "weights must be float16 as x is, got bfloat16",
+    "call('float64', 'float64')": "weighted_sum: x must be float16, bfloat16 or float32, got float64",
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.copy(tmp_path_factory.mktemp("halves"), operators=(), seconds=300)
+    shutil.copytree(
+        ROOT / "tests/projects/halves", made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    done = made.doit("opsets=9,18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def test_every_cell_is_verified(project: Project) -> None:
+    found = {name: record["outcome"] for name, record in project.records().items()}
+    cells = ("legacy-opset9", "legacy-opset18", "dynamo-opset18")
+    assert found == {f"weighted_sum-custom@torch2.13-{cell}-ort1.31": "verified" for cell in cells}
+
+
+def test_the_models_have_the_dtypes(project: Project) -> None:
+    import onnx
+
+    for model in project.layout.build.glob("export/weighted_sum/custom/*/*/model.onnx"):
+        proto = onnx.load(model)
+        types = [onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in proto.graph.input]
+        assert types == [{"float32": "FLOAT"}.get(model.parent.name, model.parent.name.upper())] * 2
+        assert [n.op_type for n in proto.graph.node] == ["WeightedSum"]
+
+
+def test_gradients_are_compared_in_each_dtype(project: Project) -> None:
+    (record,) = project.layout.build.glob("register/weighted_sum/gradient*.json")
+    text = json.dumps(json.loads(record.read_text()))
+    assert all(dtype in text for dtype in ("float16", "bfloat16", "float32"))
+
+
+@pytest.mark.parametrize("text", CALLS)
+def test_calls_in_torch(project: Project, text: str) -> None:
+    program = f"""
+import torch
+torch.ops.load_library({str(project.layout.torch_library("weighted_sum"))!r})
+def call(x, weights, values=(0.5, 1.0)):
+    x = torch.tensor([[1.0, 2.0]], dtype=getattr(torch, x))
+    return torch.ops.halves.weighted_sum(x, torch.tensor(values, dtype=getattr(torch, weights)))
+print({text})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode == 0) == (not CALLS[text]), done.stderr
+    assert CALLS[text] in done.stderr
+
+
+FAULTS = {
+    # Each sum is rounded to two bytes: 1 + 1 + ... stays at 2048, and at 256 in bfloat16.
+    "sum += row[k] * weights.data[k];": (
+        "sum = static_cast<T>(sum + row[k] * weights.data[k]);", "weighted_sum-many in torch: total:",
+    ),
+    "static_cast<BFloat16>(row[k])": ("static_cast<BFloat16>(static_cast<Half>(row[k]))", "stored:"),
+    "static_cast<T>(-std::numeric_limits<T>::infinity())": ("static_cast<T>(0)", "greatest:"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(project: Project, fault: str) -> None:
+    new, expected = FAULTS[fault]
+    with edited(project.root / "native/weighted_sum/kernel.h", fault, new):
+        done = project.doit("opsets=18", "register")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert expected in done.stdout + done.stderr
+
+
+def test_a_wheel_with_both_dtypes_works(project: Project) -> None:
+    done = project.doit("dist")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sanitizers_find_nothing(project: Project) -> None:
+    done = project.doit("sanitize:weighted_sum")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_gradient_that_is_wrong_in_one_dtype_is_found(project: Project) -> None:
+    formula = project.root / "ops/weighted_sum/torch_op.py"
+    with edited(formula, "(row * x).sum(0)", "(row * x).sum(0) * (1 + 0.25 * (x.dtype == torch.bfloat16))"):
+        done = project.doit("opsets=18", "register")
+    assert done.returncode == 1
+    assert "in bfloat16, for 'weights'" in done.stdout + done.stderr

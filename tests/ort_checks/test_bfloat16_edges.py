@@ -1,0 +1,74 @@
+"""Models with bfloat16 inputs and outputs run in ONNX Runtime, whose Python interface takes none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from opmatrix.ort_checks.bfloat16_edges import with_float_edges
+from opmatrix.ort_checks.sessions import OrtSessions, call
+
+pytestmark = pytest.mark.ort
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def identity(opset: int) -> ModelProto:
+    """Return a model of x and n that gives x twice, once as float32 as well."""
+    x, n, y = (helper.make_tensor_value_info(name, TensorProto.BFLOAT16, ["K"]) for name in ("x", "n", "y"))
+    n.type.tensor_type.elem_type = TensorProto.INT64
+    wide = helper.make_tensor_value_info("wide", TensorProto.FLOAT, ["K"])
+    nodes = [
+        helper.make_node("Identity", ["x"], ["y"]),
+        helper.make_node("Cast", ["x"], ["plain"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["n"], ["whole"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["plain", "whole"], ["wide"]),
+    ]
+    graph = helper.make_graph(nodes, "identity", [x, n], [y, wide])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def every() -> np.ndarray:
+    return np.arange(1 << 16, dtype=np.uint16).view(BFLOAT16)
+
+
+@np.errstate(all="ignore")
+@pytest.mark.parametrize("by_path", [False, True])
+def test_each_value_goes_in_and_comes_out(by_path: bool, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(identity(18), path)
+    (session,) = (
+        OrtSessions(None).sessions(str(path) if by_path else path.read_bytes(), settings=["optimised"]).values()
+    )
+    y, wide = call(session, {"x": every(), "n": np.zeros(1 << 16, np.int64)})
+    assert (y.dtype, wide.dtype) == (BFLOAT16, np.float32)
+    finite = ~np.isnan(every())
+    assert np.array_equal(y.view(np.uint16)[finite], every().view(np.uint16)[finite]) and np.isnan(y[~finite]).all()
+    assert np.array_equal(wide, every().astype(np.float32), equal_nan=True)
+
+
+def test_weights_in_another_file_are_found(tmp_path: Path) -> None:
+    model = identity(18)
+    model.graph.initializer.append(numpy_helper.from_array(np.arange(1000, dtype=np.int64), "n"))
+    del model.graph.input[1]
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
+    assert (tmp_path / "weights").is_file()
+    (session,) = OrtSessions(None).sessions(str(path), settings=["optimised"]).values()
+    _, wide = call(session, {"x": np.ones(1000, BFLOAT16)})
+    assert np.array_equal(wide, np.arange(1000, dtype=np.float32) + 1)
+
+
+def test_an_opset_without_bfloat16_is_refused() -> None:
+    """A custom node may give bfloat16 beside nodes of ONNX's own, which take other dtypes."""
+    values = [SimpleNamespace(name=name, type="tensor(bfloat16)") for name in ("x", "y")]
+    session = SimpleNamespace(get_inputs=lambda: values[:1], get_outputs=lambda: values[1:])
+    assert b"Cast" in with_float_edges(identity(13).SerializeToString(), session)
+    with pytest.raises(ValueError, match=r"at opset 12, and NumPy has no bfloat16.* Export the model at a newer opset"):
+        with_float_edges(identity(12).SerializeToString(), session)
