@@ -91,6 +91,16 @@ class Attributes {
     return values;
   }
 
+  /// Whether the node names this output; of an optional one it may leave the name empty, or have none.
+  bool has_output(std::size_t index) const {
+    std::size_t count = 0;
+    check_call(api->KernelInfo_GetOutputCount(info_, &count));
+    if (index >= count) return false;
+    std::size_t size = 0;  // with the NUL
+    check_call(api->KernelInfo_GetOutputName(info_, index, nullptr, &size));
+    return size > 1;
+  }
+
  private:
   /// An attribute of another type reads as absent, so try every type before taking the default.
   template <typename T>
@@ -265,7 +275,7 @@ struct CustomOp : OrtCustomOp {
     GetInputType = [](const OrtCustomOp*, std::size_t i) { return element_type(Kernel::kInputs[i].dtype); };
     GetOutputType = [](const OrtCustomOp*, std::size_t i) { return element_type(Kernel::kOutputs[i].dtype); };
     GetInputCharacteristic = [](const OrtCustomOp*, std::size_t i) { return Kernel::kInputs[i].characteristic; };
-    GetOutputCharacteristic = [](const OrtCustomOp*, std::size_t) { return INPUT_OUTPUT_REQUIRED; };
+    GetOutputCharacteristic = [](const OrtCustomOp*, std::size_t i) { return Kernel::kOutputs[i].characteristic; };
     GetInputMemoryType = [](const OrtCustomOp*, std::size_t) { return OrtMemTypeDefault; };
     GetVariadicInputMinArity = [](const OrtCustomOp*) { return 0; };
     GetVariadicInputHomogeneity = [](const OrtCustomOp*) { return 1; };

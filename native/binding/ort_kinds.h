@@ -39,21 +39,23 @@ class Values {
 template <typename T>
 class NewOutput {
  public:
-  /// `known` has a pointer to each size that the declaration names; null: only the rank is known.
+  /// `known` has a pointer to each size that the declaration names; null: only the rank is known. `wanted`: whether the
+  /// kernel makes it.
   NewOutput(const Context& context, const char* op, const char* name, std::size_t index, std::int64_t rank,
-            std::int64_t* const* known = nullptr)
-      : context_(context), op_(op), name_(name), index_(index), rank_(rank), known_(known) {}
+            std::int64_t* const* known = nullptr, bool wanted = true)
+      : context_(context), op_(op), name_(name), index_(index), rank_(rank), known_(known), wanted_(wanted) {}
 
   NewTensor<T> tensor() {
     const auto make = [](void* owner, Sizes sizes) -> void* { return static_cast<NewOutput*>(owner)->make(sizes); };
-    return {make, this};
+    return {make, this, wanted_};
   }
 
-  /// Throws unless the kernel has made it.
-  void check_made() const { KERNEL_CHECK(made_, op_, ": the kernel made no ", name_); }
+  /// Throws unless the kernel has made it, if it is wanted.
+  void check_made() const { KERNEL_CHECK(made_ || !wanted_, op_, ": the kernel made no ", name_); }
 
  private:
   T* make(Sizes sizes) {
+    KERNEL_CHECK(wanted_, op_, ": the kernel made ", name_, ", which is not wanted; ask wanted() first");
     KERNEL_CHECK(!made_, op_, ": the kernel made ", name_, " twice");
     KERNEL_CHECK(sizes.rank == rank_, op_, ": the kernel must make ", name_, " with ", rank_, " axes, got ", sizes);
     if (known_ != nullptr) compare_sizes(op_, name_, sizes, known_);
@@ -67,6 +69,7 @@ class NewOutput {
   std::size_t index_;
   std::int64_t rank_;
   std::int64_t* const* known_;
+  bool wanted_;
   bool made_ = false;
 };
 

@@ -222,6 +222,12 @@ class ShapeContext {
     output(index, element_type(type), name, shape);
   }
 
+  /// The same for an output that has no element while the attribute `wanted` is 0.
+  template <typename Type>
+  void output(std::size_t index, Type type, const char* name, const Shape& shape, Dim wanted) const {
+    output(index, type, name, wanted.known() && wanted.number() == 0 ? Shape{0} : shape);
+  }
+
  private:
   /// Null for an absent input; borrowed.
   const OrtTensorTypeAndShapeInfo* input_info(std::size_t index) const {

@@ -131,11 +131,11 @@ class Output {
 
   /// The output is one that the kernel makes.
   template <typename T>
-  NewTensor<T> tensor() {
+  NewTensor<T> tensor(bool wanted = true) {
     const auto make = [](void* owner, Sizes sizes) -> void* {
       return static_cast<Output*>(owner)->allocate<T>({sizes.begin(), sizes.end()}).data;
     };
-    return {make, this};
+    return {make, this, wanted};
   }
 
   /// The first difference from `alone`, or an empty string.

@@ -90,24 +90,27 @@ template <typename T>
 class NewOutput {
  public:
   /// The output is on the device of `like`. `known` has a pointer to each size that the declaration names; null: only
-  /// the rank is known.
+  /// the rank is known. `wanted`: whether the kernel makes it; otherwise it is an empty tensor.
   NewOutput(const Input& like, const char* op, const char* name, std::int64_t rank,
-            std::int64_t* const* known = nullptr)
-      : like_(like), op_(op), name_(name), rank_(rank), known_(known) {}
+            std::int64_t* const* known = nullptr, bool wanted = true)
+      : like_(like), op_(op), name_(name), rank_(rank), known_(known), wanted_(wanted) {}
 
   NewTensor<T> tensor() {
     const auto make = [](void* owner, Sizes sizes) -> void* { return static_cast<NewOutput*>(owner)->make(sizes); };
-    return {make, this};
+    return {make, this, wanted_};
   }
 
-  /// Throws unless the kernel has made it.
+  /// Throws unless the kernel has made it, if it is wanted.
   Tensor take() {
+    const std::int64_t none = 0;
+    if (!wanted_) return like_.new_tensor(Sizes{&none, 1}, dtype_of<T>);
     KERNEL_CHECK(made_.defined(), op_, ": the kernel made no ", name_);
     return std::move(made_);
   }
 
  private:
   T* make(Sizes sizes) {
+    KERNEL_CHECK(wanted_, op_, ": the kernel made ", name_, ", which is not wanted; ask wanted() first");
     KERNEL_CHECK(!made_.defined(), op_, ": the kernel made ", name_, " twice");
     KERNEL_CHECK(sizes.rank == rank_, op_, ": the kernel must make ", name_, " with ", rank_, " axes, got ", sizes);
     if (known_ != nullptr) compare_sizes(op_, name_, sizes, known_);
@@ -120,6 +123,7 @@ class NewOutput {
   const char* name_;
   std::int64_t rank_;
   std::int64_t* const* known_;
+  bool wanted_;
   Tensor made_;
 };
 

@@ -246,8 +246,15 @@ class FromKernel(metaclass=_KeepsMistakes):
 class Output(metaclass=_KeepsMistakes):
     """One output tensor; `type` as for an input.
 
+    A node in ONNX may leave out an `optional` output, by an empty name or none: the kernel then does not compute it.
+    torch has no optional results: there it is always computed, or, where `optional` names a bool attribute, an empty
+    tensor of shape (0,) while that is false. A node that names an output whose attribute is false gets the same empty
+    tensor.
+
     Example:
         >>> y = Output(name="y", type="float32", shape=SameAs(input="x"), doc="The normalised input.")
+        >>> mask = Output(name="mask", type="bool", shape=SameAs(input="x"), optional=True)
+        >>> counts = Output(name="counts", type="int64", shape=FromKernel(rank=1), optional="return_counts")
     """
 
     name: str
@@ -256,6 +263,8 @@ class Output(metaclass=_KeepsMistakes):
     """A dtype, or a name of `OpSpec.types` that is the type of a required input."""
     shape: SameAs | Dims | FromKernel
     """The rule for its shape."""
+    optional: bool | str = False
+    """Whether a node may leave it out; or the attribute of kind bool that says whether there is one."""
     no_effect: str = ""
     """Why it may equal an input in every case of a dtype, such as ``"integers are whole"``; empty: it must not."""
     doc: str = ""
@@ -537,6 +546,8 @@ class Model(metaclass=_KeepsMistakes):
     the same size. Without it, every case has the shapes of the first. `names` renames inputs and outputs in the model's
     graph. `unsupported` is the reason why the model cannot run: if it runs anyway, verification fails.
 
+    `absent` names optional outputs that the node leaves out: the model does not have them.
+
     `around` adds nodes around the operator: a function of the operator and its inputs that calls the operator once,
     ``def plus_x(op, x): return op(x) + x``, for NumPy arrays and for torch tensors. Outputs keep the declared names,
     dtypes and shapes.
@@ -568,6 +579,8 @@ class Model(metaclass=_KeepsMistakes):
     """The domain version that it imports: one of `OnnxOp.versions`."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Names of inputs and outputs in the graph that differ from the declared ones."""
+    absent: tuple[str, ...] = ()
+    """Optional outputs that its node leaves out."""
     unsupported: str = ""
     """Why it cannot run; empty: it can."""
     around: Callable[..., Any] | None = None

@@ -210,8 +210,21 @@ def test_optional_and_variadic_inputs_are_counted_as_declared(specs: list[OpSpec
     assert "its input 'scores', number 2 of 5" in found.text
 
 
+def test_a_required_output_must_have_a_name(specs: list[OpSpec]) -> None:
+    def norms(*outputs: str) -> ModelProto:
+        node = norm()
+        node.output[:] = outputs
+        return model(node)
+
+    (found,) = node_findings(norms(""), specs, BUILTIN)
+    assert "output 'y' has no name, and it is not optional" in found.text
+    (spec,) = [spec for spec in specs if spec.name == "group_norm"]
+    loose = replace(spec, outputs=tuple(replace(o, optional=True) for o in spec.outputs))
+    assert [f.mark for f in node_findings(norms(""), [loose], BUILTIN)] == ["ok"]
+
+
 def test_an_invalid_value_is_named_with_the_allowed_ones(specs: list[OpSpec]) -> None:
-    node = helper.make_node("NonMaximumSuppression", ["x", "s"], ["i"], domain="opmatrix", format="centre")
+    node = helper.make_node("NonMaximumSuppression", ["x", "s"], ["i", "t", "k"], domain="opmatrix", format="centre")
     (found,) = node_findings(model(node, opmatrix=1), specs, BUILTIN)
     assert "attribute 'format': found 'centre', allowed: 'corners', 'center'; did you mean" in found.text
 

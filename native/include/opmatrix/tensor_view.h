@@ -57,7 +57,7 @@ struct TensorView {
   constexpr std::int64_t numel() const { return opmatrix::numel(sizes); }
 };
 
-/// An optional input: a tensor, or none.
+/// An optional input or output: a tensor, or none. An output that is none is not computed.
 template <typename T>
 struct OptionalView {
   /// Whether the caller gave it.
@@ -72,7 +72,8 @@ struct OptionalView {
   constexpr const TensorView<T>* operator->() const { return &tensor; }
 };
 
-/// An output whose sizes the kernel decides: it calls `make` once, with as many sizes as the declaration says.
+/// An output whose sizes the kernel decides: it calls `make` once, with as many sizes as the declaration says. Of an
+/// optional one it first asks whether it is `wanted`.
 template <typename T>
 class NewTensor {
  public:
@@ -80,7 +81,11 @@ class NewTensor {
   using Make = void* (*)(void* owner, Sizes sizes);
 
   /// A binding makes it; `owner` is the first argument of `function`.
-  constexpr NewTensor(Make function, void* owner) : make_(function), owner_(owner) {}
+  constexpr NewTensor(Make function, void* owner, bool wanted = true)
+      : make_(function), owner_(owner), wanted_(wanted) {}
+
+  /// Whether the kernel makes it: false for an optional output that a node leaves out.
+  constexpr bool wanted() const { return wanted_; }
 
   /// Returns the output, which the kernel writes.
   TensorView<T> make(Sizes sizes) const { return {static_cast<T*>(make_(owner_, sizes)), sizes}; }
@@ -88,6 +93,7 @@ class NewTensor {
  private:
   Make make_;
   void* owner_;
+  bool wanted_;
 };
 
 }  // namespace opmatrix

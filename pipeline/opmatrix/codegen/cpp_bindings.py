@@ -65,10 +65,14 @@ def races(spec: OpSpec) -> str:
     variables = _variables(spec)
     inputs = [f"call.inputs.at({n}){i.view.removeprefix(i.name)}" for n, i in enumerate(variables["inputs"])]
     attributes = [f"call.attributes.at({n}).{_read(a)}" for n, a in enumerate(variables["attributes"])]
-    outputs = [
-        f"outputs.at({n}).{f'tensor<{o.type}>()' if o.new else f'allocate<{o.type}>(call.shapes.at({n}))'}"
-        for n, o in enumerate(variables["outputs"])
-    ]
+    switches = {a.name: a for a in variables["attributes"]}
+    outputs = []
+    for n, o in enumerate(variables["outputs"]):
+        index = [*switches].index(o.switch) if o.switch else 0
+        wanted = f"call.attributes.at({index}).{_read(switches[o.switch])}" if o.switch else "true"
+        view = f"outputs.at({n}).allocate<{o.type}>(call.shapes.at({n}))"
+        new = f"outputs.at({n}).tensor<{o.type}>({wanted if o.switch else ''})"
+        outputs.append(new if o.new else f"OptionalView<{o.type}>{{{wanted}, {view}}}" if o.optional else view)
     names = [quoted(output.name) for output in spec.outputs]
     template = _environment().get_template("races.cc.j2")
     return template.render(variables, arguments=[*inputs, *attributes, *outputs], output_names=names)
@@ -106,6 +110,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "names": [*(i.name for i in inputs), *(a.name for a in attributes), *(o.name for o in outputs)],
         "inputs": inputs,
         "outputs": outputs,
+        "has_optional_outputs": any(o.optional for o in outputs),
         "attributes": attributes,
         "kernels": [kernel_parameters(spec, types) for types in dtype_tuples(spec)],
         "choices": [_choice(spec, types) for types in dtype_tuples(spec)],
@@ -178,13 +183,18 @@ def _torch(
         + [f"{a.parameter} {a.name}" for a in attributes]
         + ["torch::Value* results"],
         "run_arguments": [i.name for i in inputs] + [a.passed for a in attributes] + ["stack"],
-        "compute_arguments": [*views]
-        + [a.name for a in attributes]
-        + [
-            f"{o.name}.tensor()" if o.new else f"TensorView<{o.type}>{{{o.name}.data<{o.type}>(), {o.sizes}}}"
-            for o in outputs
-        ],
+        "compute_arguments": [*views] + [a.name for a in attributes] + [*map(_torch_output, outputs)],
     }
+
+
+def _torch_output(output: OutputPart) -> str:
+    """Return the kernel's argument for an output."""
+    view = f"{{{output.name}.data<{output.type}>(), {output.sizes}}}"
+    if output.new:
+        return f"{output.name}.tensor()"
+    if output.optional:
+        return f"OptionalView<{output.type}>{{{output.wanted if output.switch else 'true'}, {view}}}"
+    return f"TensorView<{output.type}>{view}"
 
 
 def _ort(
@@ -201,7 +211,7 @@ def _ort(
         else "ort.h",
         "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
         "inputs": [i.port for i in inputs],
-        "outputs": [o.dtype for o in outputs],
+        "outputs": [f"ort::Port({o.dtype}, INPUT_OUTPUT_OPTIONAL)" if o.optional else o.dtype for o in outputs],
         "inference": cpp_inference.statements(spec),
         "compute_arguments": [*views]
         + [a.member_value for a in attributes]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from opmatrix.codegen.cpp import SizeCode, call, literal, quoted
 from opmatrix.codegen.cpp_outputs import added, replaced
 from opmatrix.codegen.cpp_variables import dtype_name
-from opmatrix.declaration.declared_sizes import kernel_dims
+from opmatrix.declaration.declared_sizes import kernel_dims, last_inferred
 from opmatrix.declaration.size_expressions import FURTHER
 from opmatrix.declaration.torch_signature import is_required, onnx_name
 from opmatrix.spec import Dims, FromKernel, OpSpec, Output, SameAs
@@ -37,7 +37,11 @@ def statements(spec: OpSpec) -> list[str]:
         return f"{name}_"
 
     code = SizeCode(spec=spec, shape=shape, attribute=attribute)
-    found = [line for index, output in enumerate(spec.outputs) for line in _output(spec, output, index, code)]
+    found = [
+        line
+        for index, output in enumerate(spec.outputs[: last_inferred(spec) + 1])
+        for line in _output(spec, output, index, code)
+    ]
     return [*reads, *found]
 
 
@@ -59,7 +63,10 @@ def _output(spec: OpSpec, output: Output, index: int, code: SizeCode) -> Iterato
         case FromKernel() as rule:
             found = _listed(UNKNOWN if dim is None else code(dim) for dim in kernel_dims(spec, rule))
     label = f"{spec.onnx.domain}::{spec.onnx.op_type}.{output.name}."
-    yield call("context.output", [str(index), _element_type(spec, output.type), quoted(label), found])
+    arguments = [str(index), _element_type(spec, output.type), quoted(label), found]
+    if isinstance(output.optional, str):
+        arguments.append(code.attribute(output.optional))
+    yield call("context.output", arguments)
 
 
 def _element_type(spec: OpSpec, declared: str) -> str:

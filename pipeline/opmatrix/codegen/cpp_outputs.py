@@ -35,6 +35,13 @@ class OutputPart:
     ort_steps: list[str]
     known: list[str] | None
     falls: bool  # whether one of them can be negative
+    optional: bool
+    switch: str | None  # the attribute that says whether there is one
+
+    @property
+    def wanted(self) -> str:
+        """The variable that says whether the kernel computes it."""
+        return f"wants_{self.name}"
 
     @property
     def needs_sizes(self) -> bool:
@@ -80,6 +87,7 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
         name=name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
         new=isinstance(shape, FromKernel), rank=rank, sizes=f"{name}_sizes.sizes()" if steps else sizes,
         numbers=numbers, ort_numbers=ort_numbers, steps=steps, ort_steps=ort_steps, known=known,
+        optional=bool(given.optional), switch=given.optional if isinstance(given.optional, str) else None,
         falls=any(subtracts(resolved(spec, dim)) for dim in dims),
     )  # fmt: skip
 

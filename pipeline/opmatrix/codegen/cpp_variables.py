@@ -154,10 +154,11 @@ def kernel_parameters(spec: OpSpec, types: Mapping[str, DType]) -> list[str]:
     attributes = [
         f"{f'List<{_ITEMS[a.kind]}>' if a.kind.endswith('s') else _ITEMS[a.kind]} {a.name}" for a in spec.attributes
     ]
-    outputs = [
-        f"{'NewTensor' if isinstance(o.shape, FromKernel) else 'TensorView'}<{cpp_type(spec, o.type, types)}> {o.name}"
+    views = [
+        "NewTensor" if isinstance(o.shape, FromKernel) else "OptionalView" if o.optional else "TensorView"
         for o in spec.outputs
     ]
+    outputs = [f"{view}<{cpp_type(spec, o.type, types)}> {o.name}" for view, o in zip(views, spec.outputs, strict=True)]
     return [*inputs, *attributes, *outputs]
 
 

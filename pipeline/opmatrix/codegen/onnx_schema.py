@@ -28,6 +28,8 @@ class Inferred:
     shape: str | None
     sizes: tuple[str, ...]
     every: str | None  # the expression of all sizes, where the rank depends on an input
+    optional: bool
+    off: str | None  # the condition under which an attribute says that there is none
 
 
 def variables(spec: OpSpec) -> dict[str, Any]:
@@ -47,6 +49,7 @@ def variables(spec: OpSpec) -> dict[str, Any]:
         "mark": schema_versions.MARK,
         "defaults": later or any(a.default is not None for a in attributes),
         "inferred": outputs,
+        "reads_switches": any(output.off for output in outputs),
         "reads_elements": any(output.element.startswith("element(") for output in outputs),
         **{f"reads_{name}": f"{name}_of(" in called for name in ("axis", "item", "rank", "further", "product")},
         **{f"reads_{name}": f"{name}(" in called for name in ("with_replaced", "with_further")},
@@ -71,7 +74,7 @@ def _parameter(spec: OpSpec, part: Input | Output) -> list[str]:
     arguments = [literal(part.name), literal(onnx_type(spec, part.type)), literal(doc)]
     if isinstance(part, Input) and part.variadic:
         return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Variadic", "min_arity=0"]
-    if isinstance(part, Input) and part.optional:
+    if part.optional:
         return [*arguments, "param_option=defs.OpSchema.FormalParameterOption.Optional"]
     return arguments
 
@@ -111,7 +114,14 @@ def _inferred(spec: OpSpec, output: Output) -> Inferred:
         found = onnx_sizes.shape(spec, output)
         sizes, every = found.sizes, found.all
     element = _element(spec, output.type)
-    return Inferred(name=output.name, rule=rule, element=element, shape=shape, sizes=sizes, every=every)
+    off = None
+    if isinstance(output.optional, str):
+        switch = next(a for a in spec.attributes if a.name == output.optional)
+        off = f"is_off(context, {literal(onnx_name(switch))}, {literal(switch.default is False)})"
+    return Inferred(
+        name=output.name, rule=rule, element=element, shape=shape, sizes=sizes, every=every,
+        optional=bool(output.optional), off=off,
+    )  # fmt: skip
 
 
 def _element(spec: OpSpec, declared: str) -> str:

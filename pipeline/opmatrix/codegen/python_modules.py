@@ -155,6 +155,9 @@ def _result(spec: OpSpec, output: Output) -> Result:
     if isinstance(output.shape, SameAs):
         like = next(i for i in required if i.name == output.shape.input)
     shape = output_shape(spec, output, like)
+    if isinstance(output.optional, str):
+        switch = next(torch_variable(spec, a) for a in spec.attributes if a.name == output.optional)
+        shape = f"{shape} if {switch} else (0,)"
     return Result(
         name=output.name, like=like.name, shape=shape,
         dtype=None if like.type == output.type else _dtype(spec, output.type),

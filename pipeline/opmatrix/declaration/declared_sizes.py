@@ -110,3 +110,12 @@ def shape_inputs(spec: OpSpec) -> list[str]:
     """Return the inputs whose shapes the declaration restricts, or others by them."""
     used = {name for name, _ in checked_axes(spec)} | {i.same_as for i in spec.inputs}
     return [i.name for i in spec.inputs if i.dims is not None or i.rank or i.same_as is not None or i.name in used]
+
+
+def last_inferred(spec: OpSpec) -> int:
+    """Return the index of the last output that has an inferred shape: the last one that a node cannot leave out.
+
+    The C API does not say how many outputs a node has, and ONNX Runtime 1.18 to 1.31 write
+    the shape of one that it lacks past the end of their memory.
+    """
+    return max(index for index, output in enumerate(spec.outputs) if not output.optional)

@@ -9,6 +9,7 @@ from functools import cached_property
 from opmatrix.declaration.declared_sizes import kernel_dims
 from opmatrix.declaration.size_expressions import FURTHER, Size, Term, evaluate, parse, terms
 from opmatrix.declaration.size_rules import definitions, further, further_input, size_attributes, sizes_at
+from opmatrix.declaration.torch_signature import is_off
 from opmatrix.spec import AttributeValue, Dims, FromKernel, Input, OpSpec, Output, SameAs
 
 Shape = Sequence[Size]
@@ -109,6 +110,8 @@ class Known:
 
     def output(self, output: Output) -> list[Size] | None:
         """Return the shape of an output by its rule, None if its rank is not known. Raises ValueError as `size`."""
+        if isinstance(output.optional, str) and is_off(self.spec, output, self.attributes):
+            return [0]
         match output.shape:
             case SameAs(input=name, replace=replace):
                 shape = self.shapes.get(name)

@@ -1,4 +1,4 @@
-"""The inputs of a model: the tensors of a case, their names in the graph, and the operator's arguments.
+"""The inputs and outputs of a model: the tensors of a case, their names in the graph, and the operator's arguments.
 
 An absent optional input has no tensor; a variadic one has as many as the case, numbered in the graph.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from opmatrix.spec import Case, Input, Model, OpSpec, Tensor, given
+from opmatrix.spec import Case, Input, Model, OpSpec, Output, Tensor, given
 
 T = TypeVar("T")
 
@@ -50,6 +50,29 @@ def node_inputs(spec: OpSpec, model: Model) -> tuple[str, ...]:
     while names and not names[-1] and not any(part.variadic for part in spec.inputs):
         names.pop()
     return tuple(names)
+
+
+def graph_outputs(spec: OpSpec, model: Model) -> tuple[Output, ...]:
+    """Return the outputs that a model has, without optional ones that its node leaves out."""
+    return tuple(part for part in spec.outputs if part.name not in model.absent)
+
+
+def output_names(spec: OpSpec, model: Model) -> tuple[str, ...]:
+    """Return the name of each output of the operator, as in the model's graph where it has it."""
+    return tuple(model.names.get(part.name, part.name) for part in spec.outputs)
+
+
+def node_outputs(spec: OpSpec, model: Model) -> tuple[str, ...]:
+    """Return the node's outputs: "" for one that is left out, not at the end."""
+    names = ["" if part.name in model.absent else model.names.get(part.name, part.name) for part in spec.outputs]
+    while names and not names[-1]:
+        names.pop()
+    return tuple(names)
+
+
+def present(spec: OpSpec, model: Model, outputs: Sequence[T]) -> tuple[T, ...]:
+    """Return those of the operator's outputs that a model has."""
+    return tuple(o for part, o in zip(spec.outputs, outputs, strict=True) if part.name not in model.absent)
 
 
 def arguments(spec: OpSpec, flat: Sequence[T | None]) -> Iterator[T | tuple[T, ...] | None]:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema
-from opmatrix.spec import Attribute, AttributeKind, AttributeValue, DType, Input, Model, OpSpec
+from opmatrix.spec import Attribute, AttributeKind, AttributeValue, DType, Input, Model, OpSpec, Output
 from opmatrix.version import older
 
 # The files of native/<name>/ that have a meaning by their name.
@@ -206,6 +206,13 @@ def attribute_values(spec: OpSpec, model: Model) -> dict[str, AttributeValue]:
     """Return the value of every attribute in `model`, defaults included, as given (not yet rounded)."""
     given = {a.name: model.attributes.get(a.name, a.default) for a in spec.attributes}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def is_off(spec: OpSpec, output: Output, attributes: Mapping[str, object]) -> bool:
+    """Return whether the attribute that `Output.optional` names is false, so that the output is an empty tensor of
+    shape (0,). `attributes` may omit defaults."""
+    switch = next((a for a in spec.attributes if a.name == output.optional), None)
+    return switch is not None and attributes.get(switch.name, switch.default) in (False, 0)
 
 
 def has_kernel(spec: OpSpec) -> bool:

@@ -11,6 +11,7 @@ import onnx
 from onnx import ModelProto, NodeProto, helper
 
 from opmatrix.declaration import schema_versions
+from opmatrix.declaration.model_inputs import output_names
 from opmatrix.errors import ExportError, one_line
 from opmatrix.export.expected_model import ExpectedModel
 
@@ -31,7 +32,7 @@ def with_function(proto: ModelProto, expected: ExpectedModel, body: Sequence[Nod
         spec.onnx.domain,
         spec.onnx.op_type,
         [v.name for v in declared.inputs],
-        [v.name for v in declared.outputs],
+        list(output_names(spec, expected.model)),
         body,
         [helper.make_opsetid("", expected.cell.opset)],
         [a.name for a in schema_versions.attributes_at(spec, expected.model.domain_version)],

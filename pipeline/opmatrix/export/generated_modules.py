@@ -12,7 +12,7 @@ from typing import Any
 from onnx import NodeProto, defs
 
 from opmatrix.declaration.load import load_operator
-from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.declaration.model_inputs import case_arguments, output_names
 from opmatrix.declaration.schema_versions import version_at
 from opmatrix.errors import ExportError, missing
 from opmatrix.export.expected_model import ExpectedModel
@@ -89,7 +89,7 @@ def lowered_nodes(expected: ExpectedModel, generated: GeneratedModules) -> tuple
             recorded_arguments(expected),
             opset=expected.cell.opset,
             versions=expected.versions,
-            outputs=[v.name for v in expected.signature.outputs],
+            outputs=output_names(expected.spec, expected.model),
         )
     except ExportError as error:
         raise type(error)(f"{expected}: {error}") from error

@@ -14,7 +14,7 @@ from onnx import ModelProto
 from opmatrix.export import dimension_names
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
-from opmatrix.export.traced_module import ExporterInput, OperatorModule, Tensors, exporter_input, strip
+from opmatrix.export.traced_module import ExporterInput, OperatorModule, Tensors, exporter_input, leave_out, strip
 from opmatrix.lowering import legacy_symbolic as symbolics
 from opmatrix.spec import FromKernel
 from opmatrix.torch_library import aten_overloads, features
@@ -22,7 +22,7 @@ from opmatrix.torch_library import aten_overloads, features
 
 def export(expected: ExpectedModel, generated: GeneratedModules, inputs: Tensors) -> ModelProto:
     """Export one model of an operator, with the declared sizes."""
-    return _restore_sizes(write(exporter_input(expected, generated, inputs)), expected)
+    return _restore_sizes(leave_out(write(exporter_input(expected, generated, inputs)), expected), expected)
 
 
 def write(given: ExporterInput) -> ModelProto:

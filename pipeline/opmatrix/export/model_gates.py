@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 from opmatrix.declaration import schema_versions
-from opmatrix.declaration.model_inputs import node_inputs
+from opmatrix.declaration.model_inputs import node_inputs, node_outputs
 from opmatrix.declaration.torch_signature import as_float32, attribute_values, onnx_kind, onnx_name
 from opmatrix.errors import ExportError, did_you_mean
 from opmatrix.export.expected_model import ExpectedModel
@@ -76,7 +76,7 @@ def node_arguments(proto: ModelProto, expected: ExpectedModel) -> Iterator[str]:
     for node in _declared_nodes(proto, expected):
         for what, found, wanted in (
             ("takes", list(node.input), list(node_inputs(expected.spec, expected.model))),
-            ("gives", list(node.output), [v.name for v in expected.signature.outputs]),
+            ("gives", list(node.output), list(node_outputs(expected.spec, expected.model))),
         ):
             if found != wanted:
                 yield f"{expected.node} {what} {found}, declared: {wanted}. Mend the order of arguments in the lowering"

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from opmatrix.declaration import schema_versions
-from opmatrix.declaration.model_inputs import node_inputs
+from opmatrix.declaration.model_inputs import node_inputs, node_outputs
 from opmatrix.declaration.torch_signature import attribute_values, onnx_kind, onnx_name, onnx_value
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.signature import Shape
@@ -24,7 +24,7 @@ def one_node(expected: ExpectedModel) -> ModelProto:
     node = helper.make_node(
         spec.onnx.op_type,
         list(node_inputs(spec, expected.model)),
-        [v.name for v in declared.outputs],
+        list(node_outputs(spec, expected.model)),
         domain=spec.onnx.domain,
     )
     node.attribute.extend(attributes(spec, expected.model))

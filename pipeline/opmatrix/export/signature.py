@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from onnx import TensorProto, helper
 
 from opmatrix.declaration.known_sizes import Known
-from opmatrix.declaration.model_inputs import GraphInput, graph_inputs
+from opmatrix.declaration.model_inputs import GraphInput, graph_inputs, graph_outputs
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
 from opmatrix.errors import ExportError
 from opmatrix.spec import DType, Model, OpSpec, Output, shape_of
@@ -52,7 +52,7 @@ def graph_signature(spec: OpSpec, model: Model) -> GraphSignature:
         inputs=tuple(ValueInfo(name=f.name, dtype=dtype(f.part.type), shape=shape) for f, shape in shapes),
         outputs=tuple(
             ValueInfo(name=model.names.get(o.name, o.name), dtype=dtype(o.type), shape=_output_shape(o, known))
-            for o in spec.outputs
+            for o in graph_outputs(spec, model)
         ),
     )
 

@@ -14,6 +14,7 @@ from opmatrix.declaration.model_inputs import case_arguments
 from opmatrix.export.expected_model import ExpectedModel
 from opmatrix.export.generated_modules import GeneratedModules
 from opmatrix.lowering.call_lowering import Lowered
+from opmatrix.lowering.graph import qualified
 from opmatrix.torch_library.call import torch_operator, with_attributes
 
 Tensors = tuple[torch.Tensor, ...]
@@ -74,11 +75,29 @@ def operator_module(expected: ExpectedModel) -> OperatorModule:
     # Outside of compute, which is traced: torch 2.6 traces few iterators.
     indices = list(case_arguments(spec, model.cases[0], range(len(expected.signature.inputs))))
 
+    kept = [n for n, output in enumerate(spec.outputs) if output.name not in model.absent] if model.absent else []
+
     def compute(*inputs: torch.Tensor) -> Any:
         given = [[inputs[i] for i in n] if isinstance(n, tuple) else None if n is None else inputs[n] for n in indices]
-        return model.around(operator, *given) if model.around else operator(*given)
+        made = model.around(operator, *given) if model.around else operator(*given)
+        if not kept:
+            return made
+        found = [made[n] for n in kept]
+        return found if len(found) > 1 else found[0]
 
     return OperatorModule(compute).eval()
+
+
+def leave_out(proto: ModelProto, expected: ExpectedModel) -> ModelProto:
+    """Remove the names of the optional outputs that a model does not have: exporters name every output of a node."""
+    used = {name for node in proto.graph.node for name in node.input} | {o.name for o in proto.graph.output}
+    for node in proto.graph.node if expected.model.absent else ():
+        if qualified(node) == expected.node:
+            names = [name if name in used else "" for name in node.output]
+            while names and not names[-1]:
+                names.pop()
+            node.output[:] = names
+    return proto
 
 
 def strip(proto: ModelProto) -> ModelProto:

@@ -152,6 +152,10 @@ def _declaration_faults(node: NodeProto, spec: OpSpec, opset: int, version: int)
     if len(node.output) > len(spec.outputs):
         names = ", ".join(o.name for o in spec.outputs)
         yield f"it has {len(node.output)} outputs, declared: {len(spec.outputs)} ({names})", f"Compare with {where}"
+    given_outputs = [*node.output, *[""] * len(spec.outputs)]
+    for output, name in zip(spec.outputs, given_outputs, strict=False):
+        if not name and not output.optional:
+            yield f"output {output.name!r} has no name, and it is not optional", f"Name it, or see {where}"
     declared = {onnx_name(a): a for a in attributes_at(spec, version)}
     later = {onnx_name(a): a.since for a in spec.attributes if a.since and not a.torch_only}
     given = {a.name: a for a in node.attribute}

@@ -14,6 +14,7 @@ import torch
 
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator, load_operator
+from opmatrix.declaration.model_inputs import graph_outputs
 from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.files import write_text
 from opmatrix.project.paths import Paths
@@ -65,7 +66,7 @@ def _compared(
     if len(expected) != len(actual):
         return {"case": case, "equal": False, "tolerance_used": DIFFERENT}
     used, equal = 0.0, True
-    for declared, array, other in zip(operator.spec.outputs, actual, expected, strict=False):
+    for declared, array, other in zip(graph_outputs(operator.spec, model), actual, expected, strict=False):
         tolerance = operator.spec.tolerances["custom"][dtype_of(declared.type, model.types)]
         found = compare(array, other, tolerance=tolerance)
         used = DIFFERENT if found.problem else max(used, min(found.tolerance_used, DIFFERENT))

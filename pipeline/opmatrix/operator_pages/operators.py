@@ -122,9 +122,11 @@ def _inputs(spec: OpSpec) -> str:
 
 def _outputs(spec: OpSpec) -> str:
     def row(o: Output) -> tuple[str, ...]:
-        return code(o.name), code(onnx_type(spec, o.type)), _shape(o), plain(o.doc)
+        count = (f"if {code(o.optional)}" if isinstance(o.optional, str) else "may be absent" if o.optional else "",)
+        return code(o.name), code(onnx_type(spec, o.type)), _shape(o), *count * any_optional, plain(o.doc)
 
-    return table(("name", "type", "shape", "meaning"), map(row, spec.outputs))
+    any_optional = any(o.optional for o in spec.outputs)
+    return table(("name", "type", "shape", *("how many",) * any_optional, "meaning"), map(row, spec.outputs))
 
 
 def _shape(output: Output) -> str:

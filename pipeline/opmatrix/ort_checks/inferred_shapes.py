@@ -7,14 +7,15 @@ with unknown sizes. It names no shape of an output, and is loaded, but not run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnxruntime
 from onnx import NodeProto, ValueInfoProto, helper
 
+from opmatrix.declaration.declared_sizes import last_inferred
 from opmatrix.declaration.known_sizes import Known, Shape, rule_text
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import graph_inputs, node_inputs
+from opmatrix.declaration.model_inputs import graph_inputs, graph_outputs, node_inputs, node_outputs
 from opmatrix.declaration.size_expressions import Size
 from opmatrix.declaration.torch_signature import OWN_ORT, attribute_values, dtype_of, is_own
 from opmatrix.export.one_node_model import attributes
@@ -68,9 +69,10 @@ def problems(operator: Operator, runtime: OrtSessions) -> Iterator[str]:
         assert isinstance(session, onnxruntime.InferenceSession | BFloat16Session)
         inferred = {value.name: value.shape for value in session.get_outputs()}
         for node in asked:
-            for output in spec.outputs:
+            for output in graph_outputs(spec, node.model):
                 found = inferred[node.prefix + output.name]
-                if what := _difference(node, output, found, complete=complete):
+                inferable = complete and spec.outputs.index(output) <= last_inferred(spec)
+                if what := _difference(node, output, found, complete=inferable):
                     yield (
                         f"{spec.name}-{node.case.name}: for inputs of the shapes {_shown(node)} ONNX Runtime "
                         f"{onnxruntime.__version__} infers {what}. {remedy}"
@@ -88,7 +90,7 @@ def _nodes(operator: Operator) -> Iterator[Node]:
             names = model.dynamic.get(feed.part.name, (None,) * len(given))
             named.append(tuple(name or size for name, size in zip(names, given, strict=True)))
         for shapes in (sizes, named, [(None,) * len(given) for given in sizes]):
-            key = f"{attribute_values(spec, model)} {model.types} {node_inputs(spec, model)} {shapes}"
+            key = f"{attribute_values(spec, model)} {model.types} {node_inputs(spec, model)} {model.absent} {shapes}"
             if key not in seen:
                 seen.add(key)
                 yield _node(spec, model, case, shapes, prefix=f"n{len(seen)}.")
@@ -107,7 +109,7 @@ def _node(spec: OpSpec, model: Model, case: Case, shapes: Sequence[Shape], *, pr
     proto = helper.make_node(
         spec.onnx.op_type,
         [name and prefix + name for name in node_inputs(spec, model)],
-        [prefix + output.name for output in spec.outputs],
+        [name and prefix + name for name in node_outputs(spec, replace(model, names={}))],
         domain=spec.onnx.domain,
     )
     proto.attribute.extend(attributes(spec, model))
@@ -117,7 +119,7 @@ def _node(spec: OpSpec, model: Model, case: Case, shapes: Sequence[Shape], *, pr
 
 
 def _model(spec: OpSpec, nodes: Sequence[Node], version: int) -> bytes:
-    outputs = [helper.make_empty_tensor_value_info(name) for node in nodes for name in node.proto.output]
+    outputs = [helper.make_empty_tensor_value_info(name) for node in nodes for name in node.proto.output if name]
     graph = helper.make_graph([n.proto for n in nodes], spec.name, [i for n in nodes for i in n.inputs], outputs)
     imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(spec.onnx.domain, version)]
     made = helper.make_model(graph, opset_imports=imports, ir_version=ir_version("node", OPSET))

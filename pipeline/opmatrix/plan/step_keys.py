@@ -18,7 +18,7 @@ from typing import Any, get_args
 from opmatrix.code_hash import digest, function
 from opmatrix.codegen import generated_files
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import graph_inputs
+from opmatrix.declaration.model_inputs import graph_inputs, graph_outputs
 from opmatrix.declaration.torch_signature import (
     OWN_TORCH,
     has_function_body,
@@ -248,8 +248,8 @@ class OperatorPlan:
             for folder in (self.layout.data(self.name, model.name, n),)  # once: making thousands of paths is slow
             for kind, parts in (
                 ("input", graph_inputs(self.spec, model, case)),
-                ("output", self.spec.outputs),
-                *((("vectors", self.spec.outputs),) if case.expected else ()),
+                ("output", graph_outputs(self.spec, model)),
+                *((("vectors", graph_outputs(self.spec, model)),) if case.expected else ()),
             )
             for k in range(len(parts))
         )

@@ -12,7 +12,7 @@ import numpy as np
 from opmatrix.declaration.declared_sizes import kernel_axes
 from opmatrix.declaration.known_sizes import Known, rule_text
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import GraphInput, case_arguments, graph_inputs
+from opmatrix.declaration.model_inputs import GraphInput, case_arguments, graph_inputs, graph_outputs, present
 from opmatrix.declaration.torch_signature import attribute_values, dtype_of
 from opmatrix.errors import DataError
 from opmatrix.files import digests_by_path, write_text
@@ -72,11 +72,11 @@ def _data_set(spec: OpSpec, model: Model, case: Case, reference: Reference, fold
         if output.shape != vector.shape:
             has = f"the vectors ({case.expected.source if case.expected else ''}) have {vector.shape}"
             raise DataError(f"the reference gives {part.name!r} the shape {output.shape}, {has}")
-    names = [model.names.get(part.name, part.name) for part in spec.outputs]
+    names = [model.names.get(part.name, part.name) for part in graph_outputs(spec, model)]
     data = DataSet(
         inputs={feed.name: made for feed, made in zip(fed, inputs, strict=True)},
-        outputs=dict(zip(names, expected, strict=True)),
-        vectors=dict(zip(names, vectors, strict=bool(vectors))),
+        outputs=dict(zip(names, present(spec, model, expected), strict=True)),
+        vectors=dict(zip(names, present(spec, model, vectors), strict=True)) if vectors else {},
     )
     return data, judge
 

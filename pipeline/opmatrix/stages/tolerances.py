@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from opmatrix.declaration.load import Operator
-from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.declaration.model_inputs import case_arguments, graph_outputs, present
 from opmatrix.declaration.torch_signature import dtype_of, has_ort_library, is_parameter
 from opmatrix.errors import DataError, UsageError, VerifyError
 from opmatrix.matrix.cells import Cell
@@ -65,7 +65,7 @@ class _Data:
         )
 
     def outputs(self, one: _CaseData, arrays: Sequence[Array]) -> Iterator[tuple[Key, Array]]:
-        for part, array in zip(self.operator.spec.outputs, arrays, strict=True):
+        for part, array in zip(graph_outputs(self.operator.spec, one.model), arrays, strict=True):
             yield (part.name, dtype_of(part.type, one.model.types)), array
 
     @cached_property
@@ -101,7 +101,9 @@ class _Data:
             attributes = reference_attributes(spec, one.model)
             moved = tolerance_need.movements(reference, arguments, attributes, precision=precision, fixed=fixed)
             for (key, expected), movement in zip(
-                self.outputs(one, [*one.data.outputs.values()]), moved or (), strict=moved is not None
+                self.outputs(one, [*one.data.outputs.values()]),
+                present(spec, one.model, moved) if moved is not None else (),
+                strict=moved is not None,
             ):
                 by = tolerance_need.moved_scaled(movement, expected, scale=self.scales[key])
                 found[key] = max(found.get(key, 0.0), by)

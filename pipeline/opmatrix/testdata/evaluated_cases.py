@@ -12,8 +12,9 @@ import numpy as np
 
 from opmatrix import step_log
 from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.declaration.torch_signature import is_off
 from opmatrix.errors import DataError
-from opmatrix.spec import AttributeValue, Case, Model, OpSpec, Tolerance
+from opmatrix.spec import AttributeValue, Case, Model, OpSpec, Output, Tolerance
 from opmatrix.testdata import case_arrays, onnx_dataset
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.compare import compare
@@ -55,8 +56,14 @@ class EvaluatedCase:
 
     @cached_property
     def expected(self) -> tuple[Array, ...]:
-        """The expected outputs, in the order of the declaration."""
-        return tuple(self.data.outputs.values())
+        """The expected outputs, in the order of the declaration, empty where there is none."""
+        made = iter(self.data.outputs.values())
+        absent = np.empty(0)
+        return tuple(absent if part.name in self.model.absent else next(made) for part in self.spec.outputs)
+
+    def has(self, output: Output) -> bool:
+        """Return whether the case has expected values of an output, which may be optional."""
+        return output.name not in self.model.absent and not is_off(self.spec, output, self.attributes)
 
     @cached_property
     def arguments(self) -> dict[str, Argument]:

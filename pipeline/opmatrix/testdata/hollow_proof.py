@@ -66,7 +66,7 @@ def _groups(spec: OpSpec, cases: Cases) -> Iterator[tuple[str, Cases]]:
 def _findings(spec: OpSpec, cases: Cases) -> Iterator[Finding]:
     blind = 0
     for index, output in enumerate(spec.outputs):
-        found = [*wrong_outputs.findings(output, index, cases)]
+        found = [*wrong_outputs.findings(output, index, [one for one in cases if one.has(output)])]
         yield from found
         blind += any(finding.part is None for finding in found)
     if blind == len(spec.outputs):  # so nothing can show the effect of an input or an attribute

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from opmatrix.declaration.torch_signature import dtype_of
+from opmatrix.declaration.torch_signature import dtype_of, is_off
 from opmatrix.errors import DataError
 from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
@@ -75,7 +75,18 @@ class Reference:
         outputs = result if isinstance(result, tuple) else (result,)
         if len(outputs) != len(self._spec.outputs):
             raise DataError(f"{self._shown}: gives {len(outputs)} outputs, declared: {len(self._spec.outputs)}")
-        return tuple(map(np.asarray, outputs))
+        return tuple(self._without_off([*map(np.asarray, outputs)], inputs, attributes))
+
+    def _without_off(
+        self, outputs: list[Array], inputs: Sequence[Argument], attributes: Mapping[str, AttributeValue]
+    ) -> list[Array]:
+        """Return the outputs, an empty one where an attribute says that there is none, whatever the reference gave."""
+        widest = max((o.dtype for o in outputs if o.dtype.kind == "f"), key=lambda d: d.itemsize, default=None)
+        for index, part in enumerate(self._spec.outputs):
+            if is_off(self._spec, part, attributes):
+                declared = dtype_of(part.type, types_of(self._spec, inputs) if part.type in self._spec.types else {})
+                outputs[index] = np.empty(0, (declared in FLOATS and widest) or numpy_dtype(declared))
+        return outputs
 
     def rounded(self, outputs: Sequence[Array], inputs: Sequence[Argument]) -> tuple[Array, ...]:
         """Return the outputs in the dtypes that the declaration gives them for `inputs`."""

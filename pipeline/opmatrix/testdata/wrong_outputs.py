@@ -15,6 +15,11 @@ from opmatrix.testdata.finding import SMALL, Cases, Finding, known, numbers_in, 
 
 def findings(output: Output, index: int, cases: Cases) -> Iterator[Finding]:
     named = f"output {output.name!r}"
+    if not cases:
+        yield Finding(
+            what=f"{named} is absent", why=" from all cases, so no value is compared. Add a model that has it"
+        )
+        return
     small = [one for one in cases if one.elements <= SMALL] or cases
     expected = [one.expected[index] for one in small]
     if not sum(array.size for array in expected):

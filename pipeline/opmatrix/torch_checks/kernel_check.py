@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from opmatrix.declaration.model_inputs import graph_outputs, present
 from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.spec import Case, Model, OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
@@ -71,7 +72,7 @@ def _compared(check: CaseCheck, actual: list[Array], expected: list[Array]) -> d
     tolerances = check.spec.tolerances["custom"]
     return {
         o.name: compare(a, e, tolerance=tolerances[dtype_of(o.type, check.model.types)])
-        for o, a, e in zip(check.spec.outputs, actual, expected, strict=True)
+        for o, a, e in zip(graph_outputs(check.spec, check.model), actual, expected, strict=True)
     }
 
 
@@ -122,7 +123,7 @@ def _call(check: CaseCheck, inputs: list[torch.Tensor]) -> list[Array]:
     given = arguments(check.spec, check.case, inputs)
     operator = with_attributes(check.overload, check.spec, check.model)
     result = check.model.around(operator, *given) if check.model.around else operator(*given)
-    return [as_array(o) for o in as_tuple(result)]
+    return [as_array(o) for o in present(check.spec, check.model, as_tuple(result))]
 
 
 def _differing(check: CaseCheck, what: str, actual: list[Array], expected: list[Array]) -> Iterator[str]:

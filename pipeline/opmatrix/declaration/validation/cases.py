@@ -27,6 +27,12 @@ def cases(spec: OpSpec, models: Sequence[Model]) -> Iterator[Mistake]:
         yield Mistake("MODELS", f"two cases are named {twice!r}")
     for index, model in enumerate(models):
         yield from _model(spec, model, f"MODELS[{index}]")
+    for output in spec.outputs:
+        without = [output.name in m.absent for m in models if not m.unsupported]
+        if output.optional and without and (all(without) or not any(without)):
+            where, how, add = ("absent from", "with", "without") if all(without) else ("in", "without", "with")
+            yield Mistake("MODELS", f"optional output {output.name!r} is {where} every model, so that the kernel never "
+                          f"runs {how} it; add a model {add} absent=({output.name!r},)")  # fmt: skip
     if any(sizes(spec)):
         return  # no size can be computed
     for index, model in enumerate(models):
@@ -49,6 +55,9 @@ def _model(spec: OpSpec, model: Model, path: str) -> Iterator[Mistake]:
     parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
     known = [p.name for p in parts]
     yield from (not_one_of(f"{path}.names", n, known) for n in model.names if n not in known)
+    optional = [o.name for o in spec.outputs if o.optional]
+    none = ["none: no output is optional"]
+    yield from (not_one_of(f"{path}.absent", n, optional or none) for n in model.absent if n not in optional)
     for name, attribute in attributes.items():
         value = model.attributes.get(name, attribute.default)
         if value is None:

@@ -73,8 +73,8 @@ CPP_KEYWORDS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
-    for check in (_names, _frameworks, _types, _shapes, value_rules, _attributes, _evolution, _lowerings, _headers,
-                  _not_yet, torch_schema):  # fmt: skip
+    for check in (_names, _frameworks, _types, _shapes, _optional_outputs, value_rules, _attributes, _evolution,
+                  _lowerings, _headers, _not_yet, torch_schema):  # fmt: skip
         yield from check(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
@@ -184,6 +184,17 @@ def _shapes(spec: OpSpec) -> Iterator[Mistake]:
         if not part.optional and not part.variadic:
             before.append(part.name)
     yield from sizes(spec)
+
+
+def _optional_outputs(spec: OpSpec) -> Iterator[Mistake]:
+    switches = [a.name for a in spec.attributes if a.kind == "bool" and not a.torch_only]
+    for index, output in enumerate(spec.outputs):
+        if isinstance(output.optional, str) and output.optional not in switches:
+            field = f"outputs[{index}].optional"
+            yield not_one_of(field, output.optional, switches or ["True: the node has no attribute of kind bool"])
+    if spec.outputs and all(output.optional for output in spec.outputs):
+        yield Mistake("outputs", "found none that is required, allowed: at least one; ONNX Runtime removes a node of "
+                      "which no output is used")  # fmt: skip
 
 
 def _attributes(spec: OpSpec) -> Iterator[Mistake]:
