@@ -25,13 +25,14 @@ enum class DType {
   boolean,
   complex64,
   complex128,
+  string,
   other
 };
 
 constexpr const char* name(DType dtype) {
-  constexpr const char* names[] = {"float16", "bfloat16",  "float32",    "float64",      "int8",   "int16",
-                                   "int32",   "int64",     "uint8",      "uint16",       "uint32", "uint64",
-                                   "bool",    "complex64", "complex128", "another dtype"};
+  constexpr const char* names[] = {"float16", "bfloat16",  "float32",    "float64", "int8",         "int16",
+                                   "int32",   "int64",     "uint8",      "uint16",  "uint32",       "uint64",
+                                   "bool",    "complex64", "complex128", "string",  "another dtype"};
   return names[static_cast<int>(dtype)];
 }
 

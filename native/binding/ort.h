@@ -222,12 +222,16 @@ class Context final : public Threads {
     return count;
   }
 
-  template <typename T>
-  TensorView<T> output(std::size_t index, Sizes sizes) const {
+  OrtValue* output(std::size_t index, Sizes sizes) const {
     OrtValue* value = nullptr;
     check_call(api->KernelContext_GetOutput(context_, index, sizes.data, static_cast<std::size_t>(sizes.rank), &value));
+    return value;
+  }
+
+  template <typename T>
+  TensorView<T> output(std::size_t index, Sizes sizes) const {
     void* data = nullptr;
-    check_call(api->GetTensorMutableData(value, &data));
+    check_call(api->GetTensorMutableData(output(index, sizes), &data));
     return {static_cast<T*>(data), sizes};
   }
 

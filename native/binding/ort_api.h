@@ -85,6 +85,8 @@ constexpr ONNXTensorElementDataType element_type(DType dtype) {
       return ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64;
     case DType::boolean:
       return ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
+    case DType::string:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING;
     case DType::complex64:
     case DType::complex128:
     case DType::other:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ort.h"
@@ -9,12 +10,13 @@
 
 namespace opmatrix::ort {
 
-/// The tensors of a variadic input, which is the last one.
-class Values {
+/// The tensors of a variadic input, which is the last one; One holds each.
+template <typename One>
+class ValuesOf {
  public:
-  Values(const Context& context, std::size_t first) {
+  ValuesOf(const Context& context, std::size_t first) {
     for (std::size_t i = first; i < context.count_inputs(); ++i) {
-      values_.push_back(std::make_unique<const Value>(context.input(i)));
+      values_.push_back(std::make_unique<const One>(context.input(i)));
     }
   }
 
@@ -32,7 +34,24 @@ class Values {
   }
 
  private:
-  std::vector<std::unique_ptr<const Value>> values_;
+  std::vector<std::unique_ptr<const One>> values_;
+};
+using Values = ValuesOf<Value>;
+
+/// The memory of an output; `store` ends what `view` began.
+template <typename T>
+class Output {
+ public:
+  Output(const Context& context, std::size_t index, Sizes sizes, bool wanted = true) {
+    if (wanted) view_ = {true, context.output<T>(index, sizes)};
+  }
+
+  TensorView<T> view() { return view_.tensor; }
+  OptionalView<T> optional_view() { return view_; }
+  void store() {}
+
+ private:
+  OptionalView<T> view_;
 };
 
 /// An output that the kernel makes.
@@ -51,7 +70,10 @@ class NewOutput {
   }
 
   /// Throws unless the kernel has made it, if it is wanted.
-  void check_made() const { KERNEL_CHECK(made_ || !wanted_, op_, ": the kernel made no ", name_); }
+  void check_made() {
+    KERNEL_CHECK(made_ || !wanted_, op_, ": the kernel made no ", name_);
+    if (made_) made_->store();
+  }
 
  private:
   T* make(Sizes sizes) {
@@ -59,8 +81,8 @@ class NewOutput {
     KERNEL_CHECK(!made_, op_, ": the kernel made ", name_, " twice");
     KERNEL_CHECK(sizes.rank == rank_, op_, ": the kernel must make ", name_, " with ", rank_, " axes, got ", sizes);
     if (known_ != nullptr) compare_sizes(op_, name_, sizes, known_);
-    made_ = true;
-    return context_.output<T>(index_, sizes).data;
+    made_.emplace(context_, index_, sizes);
+    return made_->view().data;
   }
 
   const Context& context_;
@@ -70,7 +92,7 @@ class NewOutput {
   std::int64_t rank_;
   std::int64_t* const* known_;
   bool wanted_;
-  bool made_ = false;
+  std::optional<Output<T>> made_;
 };
 
 }  // namespace opmatrix::ort

@@ -43,12 +43,17 @@ inline const char* phase_now = "";
 struct Tensor {
   std::vector<std::int64_t> shape;
   std::vector<unsigned char> bytes;
+  std::vector<std::string> strings;  // instead of bytes
 
   Sizes sizes() const { return {shape.data(), static_cast<std::int64_t>(shape.size())}; }
 
   template <typename T>
   TensorView<const T> view() const {
-    return {reinterpret_cast<const T*>(bytes.data()), sizes()};
+    if constexpr (std::is_same_v<T, std::string>) {
+      return {strings.data(), sizes()};
+    } else {
+      return {reinterpret_cast<const T*>(bytes.data()), sizes()};
+    }
   }
 };
 
@@ -123,10 +128,16 @@ class Output {
   template <typename T>
   TensorView<T> allocate(const std::vector<std::int64_t>& shape) {
     tensor_.shape = shape;
-    size_ = sizeof(T);
-    print_ = element<T>;
-    tensor_.bytes.assign(static_cast<std::size_t>(numel(tensor_.sizes())) * sizeof(T), 0);
-    return {reinterpret_cast<T*>(tensor_.bytes.data()), tensor_.sizes()};
+    const auto count = static_cast<std::size_t>(numel(tensor_.sizes()));
+    if constexpr (std::is_same_v<T, std::string>) {
+      tensor_.strings.assign(count, "");
+      return {tensor_.strings.data(), tensor_.sizes()};
+    } else {
+      size_ = sizeof(T);
+      print_ = element<T>;
+      tensor_.bytes.assign(count * sizeof(T), 0);
+      return {reinterpret_cast<T*>(tensor_.bytes.data()), tensor_.sizes()};
+    }
   }
 
   /// The output is one that the kernel makes.
@@ -141,6 +152,10 @@ class Output {
   /// The first difference from `alone`, or an empty string.
   std::string difference(const Output& alone) const {
     if (tensor_.shape != alone.tensor_.shape) return "has another shape";
+    for (std::size_t i = 0; i < tensor_.strings.size(); ++i) {
+      const auto& [now, then] = std::pair(tensor_.strings[i], alone.tensor_.strings[i]);
+      if (now != then) return "differs at element " + std::to_string(i) + ": '" + then + "' alone, '" + now + "'";
+    }
     const auto& [here, there] = std::pair(tensor_.bytes.data(), alone.tensor_.bytes.data());
     const std::size_t count = tensor_.bytes.size();
     if (count == 0 || std::memcmp(here, there, count) == 0) return "";
@@ -204,6 +219,11 @@ class File {
         for (Tensor& tensor : input.tensors) {
           tensor.shape = shape();
           tensor.bytes = bytes();
+          tensor.strings.resize(count());
+          for (std::string& text : tensor.strings) {
+            const auto read = bytes();
+            text.assign(read.begin(), read.end());
+          }
         }
       }
       call.attributes.resize(count());

@@ -112,7 +112,8 @@ class Input(metaclass=_KeepsMistakes):
     name: str
     """Letters, digits and _; the same in ONNX, in the torch schema, in the reference and in the kernel."""
     type: str
-    """A dtype such as ``"float32"``, or a name of `OpSpec.types`."""
+    """A dtype such as ``"float32"``, or a name of `OpSpec.types`. ``"string"`` only with ``torch=None``: torch has no
+    tensors of strings."""
     torch_name: str | None = None
     """The argument's name in `TorchOp.schema`; None: `name`. Only with a schema that is written."""
     dims: tuple[str | int, ...] | None = None
@@ -450,7 +451,7 @@ class Random(metaclass=_KeepsMistakes):
 
     `specials` replaces values at flat (C order) indices: ``{0: math.nan}``. `layout` is the memory layout in torch: the
     same values with other strides. torch has no negative strides, so "flipped" reverses the order of axes. ONNX Runtime
-    has no strides.
+    has no strides. Strings have up to eight characters, of one to four bytes each; only `shape` counts.
 
     Example:
         >>> x = Random(shape=(2, 3), deviation=10.0, specials={0: float("nan")})

@@ -140,6 +140,12 @@ def test_an_output_of_another_dtype_has_a_fixed_type() -> None:
     assert [(o.name, o.type) for o in made.spec.outputs] == [("y0", "T"), ("y1", "int64")]
 
 
+def test_strings_are_declared() -> None:
+    made = draft(node(value("x", "string"), outputs=[value("y", "string"), value("n", I64)]))
+    assert made.spec.types == {"T": ("string",)}
+    assert [o.type for o in made.spec.outputs] == ["T", "int64"]
+
+
 def test_an_unknown_dtype_becomes_a_float() -> None:
     made = draft(node(value("x", None)))
     assert made.spec.types == {"T": ("float32", "float64")} and "does not tell the dtype" in made.notes[0]
@@ -149,7 +155,6 @@ def test_an_unknown_dtype_becomes_a_float() -> None:
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [
-        ([node(value("x", "string"))], "holds texts, not supported yet"),
         ([node(value("x", "float8e4m3fn"))], "'x' is float8e4m3fn, which no operator of ours takes"),
         ([node(value("x", "sequence_type"))], "'x' is sequence_type"),
         (

@@ -91,7 +91,6 @@ def test_the_limits_of_wide_integers_are_exact(dtype: DType, values: Nested) -> 
         (Values(values=(True,)), "float32", "True is no float32"),
         (Values(values=(1,)), "bool", "1 is no bool"),
         (Values(values=("1",)), "float32", "'1' is no float32"),
-        (Random(shape=(1,)), "string", "no random tensor of strings"),
     ],
 )
 def test_an_invalid_tensor_is_refused(tensor: Tensor, dtype: DType, message: str) -> None:

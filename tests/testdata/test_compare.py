@@ -95,7 +95,7 @@ def test_bools_and_strings() -> None:
     assert check([True, False], [True, False], "bool", EXACT).ok
     assert check(True, False, "bool", EXACT).worst == ()
     found = check(["a", "b"], ["a", "c"], "string", EXACT)
-    assert "expected c, got b" in str(found)
+    assert "expected 'c', got 'b'" in str(found)
     assert check(["a"], ["".join(["a"])], "string", EXACT).ok
 
 

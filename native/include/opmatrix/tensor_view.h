@@ -42,6 +42,8 @@ constexpr std::int64_t numel(Sizes sizes, std::int64_t axis = 0) {
 
 /// A tensor of T. `TensorView<const T>` is an input; inputs and outputs never overlap. `data` is aligned for a T alone,
 /// as x[1:] is, and may be null if it is empty.
+///
+/// A tensor of strings is one of `std::string`, with any bytes; the strings of an output are empty at first.
 template <typename T>
 struct TensorView {
   /// The first element.

@@ -14,6 +14,7 @@ from opmatrix.spec import DType, Input, OpSpec
 
 CPP_TYPES: Mapping[DType, str] = {
     "float16": "Half", "bfloat16": "BFloat16", "float32": "float", "float64": "double", "bool": "bool",
+    "string": "std::string",
     "int8": "std::int8_t", "int16": "std::int16_t", "int32": "std::int32_t", "int64": "std::int64_t",
     "uint8": "std::uint8_t", "uint16": "std::uint16_t", "uint32": "std::uint32_t", "uint64": "std::uint64_t",
 }  # fmt: skip

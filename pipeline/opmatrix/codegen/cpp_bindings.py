@@ -29,6 +29,7 @@ from opmatrix.declaration.torch_signature import (
     dtype_tuples,
     dtypes,
     has_kernel_object,
+    has_strings,
     has_torch_library,
     is_required,
     onnx_name,
@@ -114,6 +115,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "attributes": attributes,
         "kernels": [kernel_parameters(spec, types) for types in dtype_tuples(spec)],
         "choices": [_choice(spec, types) for types in dtype_tuples(spec)],
+        "text": has_strings(spec),
         "kernel_header": "kernel.h" if spec.kernel is not None else f"{spec.name}/kernel.h",
         "lists": any(a.is_list for a in attributes) or any(i.kind == "variadic" for i in inputs),
         "halves": bool(cpp.HALVES & dtypes(spec)),
@@ -206,7 +208,9 @@ def _ort(
 ) -> dict[str, Any]:
     checked = shape_attributes(spec)
     return {
-        "header": "ort_kinds.h"
+        "header": "ort_strings.h"
+        if has_strings(spec)
+        else "ort_kinds.h"
         if any(i.kind == "variadic" for i in inputs) or any(o.new for o in outputs)
         else "ort.h",
         "sizes": [i.ort_sizes for i in inputs if i.dims] + [a.member_value for a in attributes if a.name in checked],
@@ -215,7 +219,14 @@ def _ort(
         "inference": cpp_inference.statements(spec),
         "compute_arguments": [*views]
         + [a.member_value for a in attributes]
-        + [f"{o.name}.tensor()" if o.new else o.name for o in outputs],
+        + [
+            f"{o.name}.tensor()"
+            if o.new
+            else f"{o.name}.{'optional_' if o.optional else ''}view()"
+            if o.text
+            else o.name
+            for o in outputs
+        ],
     }
 
 

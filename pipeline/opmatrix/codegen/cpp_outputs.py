@@ -27,6 +27,7 @@ class OutputPart:
     dtype: str
     device: str  # the input on whose device torch allocates it
     new: bool
+    text: bool  # whether it may be of strings
     rank: int
     sizes: str
     numbers: list[str] | None
@@ -85,7 +86,8 @@ def output_part(spec: OpSpec, given: Output) -> OutputPart:
                     sizes = f"Sizes{{{name}_sizes, {rank}}}"
     return OutputPart(
         name=name, type=cpp_name, dtype=f"dtype_of<{cpp_name}>", device=device,
-        new=isinstance(shape, FromKernel), rank=rank, sizes=f"{name}_sizes.sizes()" if steps else sizes,
+        new=isinstance(shape, FromKernel), text="string" in spec.types.get(given.type, (given.type,)),
+        rank=rank, sizes=f"{name}_sizes.sizes()" if steps else sizes,
         numbers=numbers, ort_numbers=ort_numbers, steps=steps, ort_steps=ort_steps, known=known,
         optional=bool(given.optional), switch=given.optional if isinstance(given.optional, str) else None,
         falls=any(subtracts(resolved(spec, dim)) for dim in dims),

@@ -37,6 +37,7 @@ class InputPart:
     leader: str | None  # the first required input with the same type variable
     allowed: str
     port: str  # of an OrtCustomOp
+    ort_class: str  # holds the tensor during a run
     torch_class: str
     torch_sizes: str
     ort_sizes: str
@@ -101,16 +102,24 @@ def input_part(spec: OpSpec, given: Input) -> InputPart:
         leader=leader,
         allowed="{" + ", ".join(map(dtype_name, allowed)) + "}",
         port=dtype if kind == "required" else f"ort::Port({dtype}, INPUT_OUTPUT_{kind.upper()})",
+        ort_class=_ort_class(cpp_name, variadic=given.variadic, text="string" in allowed),
         torch_class={"required": "Input", "optional": "OptionalInput", "variadic": "Inputs"}[kind],
         torch_sizes=f"{name}.sizes()" + ("" if kind == "required" else ".list()"),
         ort_sizes=f"{name}.{ort_sizes[kind]}",
-        view=f"{name}.{views[kind].format(cpp_name)}",
+        # The class of an input whose type variable may be of strings depends on the variable.
+        view=f"{name}.{'template ' if 'string' in allowed else ''}{views[kind].format(cpp_name)}",
     )
 
 
 def _slot(spec: OpSpec, given: Input | Attribute) -> int:
     """Return where torch passes an argument, -1 if it does not."""
     return next((n for n, a in enumerate(torch_arguments(spec)) if a.source is given), -1) if spec.torch else -1
+
+
+def _ort_class(cpp_name: str, *, variadic: bool, text: bool) -> str:
+    """Return the class that holds an input of a C++ type, or of a type variable that may be of strings, as `text`."""
+    one = f"ort::ValueOf<{cpp_name}>" if text else "ort::Value"
+    return one if not variadic else f"ort::ValuesOf<{one}>" if text else "ort::Values"
 
 
 def attribute_part(spec: OpSpec, given: Attribute) -> AttributePart:

@@ -220,6 +220,12 @@ def has_kernel(spec: OpSpec) -> bool:
     return spec.runtime == "kernel" and not spec.uses
 
 
+def has_strings(spec: OpSpec) -> bool:
+    """Return whether an input or an output may be of strings."""
+    parts: tuple[Input | Output, ...] = (*spec.inputs, *spec.outputs)
+    return any("string" in spec.types.get(part.type, (part.type,)) for part in parts)
+
+
 def has_kernel_object(spec: OpSpec, written: Set[str]) -> bool:
     """Return whether its kernel is compiled once, for both libraries; `written` are its hand-written files."""
     return has_kernel(spec) and (spec.kernel is not None or KERNEL in written)

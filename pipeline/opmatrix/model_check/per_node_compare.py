@@ -78,7 +78,7 @@ def compare_nodes(
     With `own`, only those of `operators`, and those that have such a node in a subgraph.
     """
     custom = {(spec.onnx.domain, spec.onnx.op_type) for spec, _ in operators}
-    constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    constants = {i.name: onnx_dataset.to_array(i) for i in model.graph.initializer}
     outside = {*constants, *fed, ""}
     nodes = [node for node in model.graph.node if not own or any((n.domain, n.op_type) in custom for n in walk([node]))]
     for start in range(0, len(nodes), BATCH):

@@ -10,6 +10,7 @@ from onnx import ModelProto, helper
 from opmatrix import step_log
 from opmatrix.declaration.load import Operator
 from opmatrix.declaration.model_inputs import case_arguments
+from opmatrix.declaration.torch_signature import dtype_of
 from opmatrix.export.one_node_model import attributes, model_of
 from opmatrix.ort_checks.sessions import OrtSessions, RefusedError, Session, call
 from opmatrix.project.paths import Paths
@@ -17,6 +18,7 @@ from opmatrix.spec import OpSpec
 from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.compare import first_difference, same_bytes
 from opmatrix.testdata.drawn_cases import DrawnCase
+from opmatrix.testdata.dtypes import numpy_dtype
 from opmatrix.testdata.failing_input import keep
 from opmatrix.testdata.invalid_calls import Call, invalid_calls, missing_calls
 from opmatrix.testdata.numpy_reference import Reference
@@ -36,7 +38,7 @@ class Fuzz:
         """Return how the kernel fails on a drawn input, or ""."""
         step_log.now_running(str(one))
         spec, given = self._operator.spec, [array.copy() for array in one.arrays]
-        call = Call(model=one.model, inputs=tuple(case_arguments(spec, one.model.cases[0], given)))
+        call = Call(model=one.model, inputs=tuple(case_arguments(spec, one.model.cases[0], given)), typed=True)
         try:
             actual, again = self.run(call), self.run(call)
         except RefusedError as error:
@@ -79,7 +81,7 @@ class Fuzz:
     def session(self, given: Call) -> tuple[Session, dict[str, Array]]:
         """Return the session of a node for a call, and its feed. Raises RefusedError."""
         feeds = dict(_feeds(self._operator.spec, given))
-        key = (repr(given.model.attributes), tuple((name, dtype_name(a)) for name, a in feeds.items()))
+        key = (repr(given.model.attributes), given.typed, tuple((name, dtype_name(a)) for name, a in feeds.items()))
         if key not in self._sessions:
             model = node_model(self._operator.spec, given).SerializeToString()
             try:
@@ -116,4 +118,8 @@ def node_model(spec: OpSpec, given: Call) -> ModelProto:
         for name, array in feeds.items()
     ]
     made = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    if given.typed:  # which ONNX Runtime 1.16 needs where an input before the last is absent
+        dtypes = [numpy_dtype(dtype_of(output.type, given.model.types)) for output in spec.outputs]
+        elements = map(helper.np_dtype_to_tensor_dtype, dtypes)
+        made = [helper.make_tensor_value_info(*both, None) for both in zip(outputs, elements, strict=True)]
     return model_of(node, fed, made, name=spec.name, opset=OPSET, version=newest)

@@ -128,8 +128,6 @@ def _refused(nodes: Sequence[Node]) -> Iterator[str]:
             dtype = part and part["dtype"]
             if dtype and dtype not in DTYPES:
                 yield f"{_who(node)}: {part['name']!r} is {dtype}, which no operator of ours takes"
-            elif dtype == "string":
-                yield f"{_who(node)}: {part['name']!r} holds texts, not supported yet: give their codes as int64"
         for key, value in node["attributes"].items():
             if value["kind"] not in _ZEROS:
                 what = {"tensor": "make it an input", "strings": "part a string in the kernel"}.get(

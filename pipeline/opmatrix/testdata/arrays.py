@@ -16,6 +16,8 @@ from opmatrix.testdata.dtypes import numpy_dtype, rounded
 
 Array = NDArray[Any]
 
+_LETTERS = "abcdeABC  ,.-019äß€😀"  # of random strings: of one to four bytes in UTF-8
+
 
 def dtype_name(array: Array) -> str:
     """Return the array's dtype as a declaration names it."""
@@ -35,8 +37,8 @@ def seed_of(operator: str, case: str, input: str) -> str:
 def array(tensor: Tensor, dtype: DType, *, seed_of: str) -> Array:
     """Return the values of `tensor` as a contiguous array, for every memory layout.
 
-    Random values are normally distributed; integers are rounded, and a bool is True above the mean. Raises DataError
-    for ragged values, a special out of range, or a value that `dtype` cannot represent.
+    Random values are normally distributed; integers are rounded, a bool is True above the mean, and a string has up to
+    eight characters. Raises DataError for ragged values, a special out of range, or a value that `dtype` cannot hold.
     """
     shape = shape_of(tensor)
     if isinstance(tensor, FromVectors):
@@ -59,18 +61,31 @@ def with_specials(values: Array, tensor: Random, dtype: DType) -> Array:
 
 def standard_normal(shape: tuple[int, ...], seed_of: str) -> Array:
     """Return normally distributed float64 values for a shape, flat, in C order."""
-    seed = int.from_bytes(hashlib.sha256(seed_of.encode()).digest())
-    return np.random.Generator(np.random.PCG64(seed)).standard_normal(int(np.prod(shape, dtype=np.int64)))
+    return _generator(seed_of).standard_normal(int(np.prod(shape, dtype=np.int64)))
+
+
+def _generator(seed_of: str) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(int.from_bytes(hashlib.sha256(seed_of.encode()).digest())))
 
 
 def _draw(tensor: Random, dtype: DType, seed_of: str) -> Array:
     if dtype == "string":
-        raise DataError("no random tensor of strings; give them by Values")
+        return _words(int(np.prod(tensor.shape, dtype=np.int64)), seed_of)
     normal = standard_normal(tensor.shape, seed_of)
     if dtype == "bool":
         return normal > 0
     values = tensor.mean + tensor.deviation * normal
     return cast(np.rint(values) if numpy_dtype(dtype).kind in "iu" else values, dtype)
+
+
+def _words(count: int, seed_of: str) -> Array:
+    """Return random strings of up to eight characters."""
+    random = _generator(seed_of)
+    letters, ends = random.choice(list(_LETTERS), 8 * count), np.cumsum(random.integers(0, 9, count))
+    joined = "".join(letters)
+    found = np.empty(count, numpy_dtype("string"))
+    found[:] = [joined[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if count else []
+    return found
 
 
 def _flatten(values: Nested, shape: tuple[int, ...]) -> Iterator[Scalar]:
@@ -93,9 +108,16 @@ def _fit(values: list[Scalar], dtype: DType) -> Array:
     for value in values:
         if not isinstance(value, kind) or (isinstance(value, bool) and dtype != "bool"):
             raise DataError(f"{value!r} is no {dtype}")
+    if dtype == "string" and (found := next((v for v in values if not is_text(v)), None)) is not None:
+        raise DataError(f"{found!a} is no string of ONNX: UTF-8 cannot hold it")
     if dtype in ("bool", "string"):
         return np.array(values, numpy_dtype(dtype))
     return cast(np.array(values, np.longdouble), dtype)
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value is a string that UTF-8 can hold, as ONNX requires: a lone surrogate cannot."""
+    return isinstance(value, str) and value.encode(errors="replace").decode() == value
 
 
 def cast(values: Array, dtype: DType) -> Array:

@@ -43,7 +43,7 @@ def _ruled(
 ) -> Array:
     """Return the values of a tensor whose input has a rule. Raises DataError for values that break it."""
     numbers = _numbers(spec, model, case)
-    if isinstance(feed.tensor, Random):
+    if isinstance(feed.tensor, Random) and dtype != "string":
         made = random_values(feed.tensor, rule, numbers, dtype, seed_of=seed)
     else:
         made = arrays.array(feed.tensor, dtype, seed_of=seed)

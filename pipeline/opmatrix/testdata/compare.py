@@ -88,18 +88,24 @@ def compare(actual: Array, expected: Array, *, tolerance: Tolerance) -> Comparis
         differing=int(beyond.sum()),
         worst=tuple(int(i) for i in worst),
         first=None if first is None else tuple(int(i) for i in first),
-        expected=str(expected[worst]),
-        actual=str(actual[worst]),
+        expected=_shown(expected[worst]),
+        actual=_shown(actual[worst]),
         error=float(error.max()),
         ulp=_ulp(error, flat),
         tolerance_used=float(used[at]),
     )
 
 
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str) else str(value)
+
+
 def same_bytes(first: Array, second: Array) -> bool:
     """Return whether two arrays have one dtype, one shape and equal bytes; takes little memory for large ones."""
     if first.dtype != second.dtype or first.shape != second.shape:
         return False
+    if first.dtype == np.object_:  # whose bytes are addresses
+        return bool((first == second).all())
     a, b = first.ravel(), second.ravel()
     return all(a[i : i + _CHUNK].tobytes() == b[i : i + _CHUNK].tobytes() for i in range(0, a.size, _CHUNK))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from hypothesis import assume, strategies
@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn
 
 from opmatrix.declaration.torch_signature import is_parameter
 from opmatrix.declaration.value_rules import limit_expressions, names
-from opmatrix.spec import DType, Input, MemoryLayout, Random, Tensor, ValueRule, Values, given
+from opmatrix.spec import DType, Input, MemoryLayout, Nested, Random, Tensor, ValueRule, Values, given
 from opmatrix.testdata.draw_frame import Frame, nested, pick
 from opmatrix.testdata.draw_ties import tied
 from opmatrix.testdata.dtypes import float_limits, is_float
@@ -24,12 +24,10 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
     """Return a description of one tensor of an input."""
     if part.values is not None:
         return _ruled(draw, frame, part, part.values, dtype, shape)
+    if dtype == "string":
+        return _strings(draw, frame, shape)
     if is_parameter(part):
         return _parameter(draw, frame, part, dtype, shape)
-    if dtype == "string":
-        words = ("a", "", "b", "ä€")
-        assume(0 not in shape[:-1])  # () has no second axis
-        return Values(values=nested([pick(draw, words) for _ in range(math.prod(shape))], shape))
     if dtype == "bool":
         layouts = [layout for layout in LAYOUTS if layout != "expanded"]
         return Random(shape=shape, layout=pick(draw, layouts))
@@ -47,6 +45,43 @@ def tensor(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[i
     return Random(shape=shape, mean=mean, deviation=deviation, specials=specials, layout=layout)
 
 
+# An embedded NUL, one at the end, characters of one to four bytes in UTF-8, and one that std::string allocates for.
+_STRINGS = ("a", "", "b", " ", "\0", "a\0b", "a\0", "ä€😀", "e\u0301", "\n", "A much longer string, " * 20)
+_DISTINCT = 256  # drawn strings of a tensor, after which they repeat
+
+
+def _strings(draw: DrawFn, frame: Frame, shape: tuple[int, ...]) -> Tensor:
+    """Return strings: those of the cases, unusual ones, and such that are put together of both."""
+    count = math.prod(shape)
+    if not count or pick(draw, (False, False, False, True)):
+        return Random(shape=shape)
+    cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
+    tensors = [t for case in cases for name in case.inputs for t in given(case, name) if isinstance(t, Values)]
+    seen = [*dict.fromkeys(text for tensor in tensors for text in _texts(tensor.values))][:_DISTINCT]
+    words = (*_STRINGS, *seen)
+    sources = [words, seen, seen] if seen else [words]
+
+    def word() -> str:
+        return str(pick(draw, pick(draw, sources)))
+
+    drawn = [word() if pick(draw, (True, True, False)) else word() + word() for _ in range(min(count, _DISTINCT))]
+    return Values(values=nested([drawn[n % len(drawn)] for n in range(count)], shape))
+
+
+def _of_numbers(tensor: Tensor) -> bool:
+    """Return whether a case lists the values of a tensor, and they are no strings."""
+    return isinstance(tensor, Values) and not any(True for _ in _texts(tensor.values))
+
+
+def _texts(values: Nested) -> Iterator[str]:
+    """Yield the strings in the values of a tensor."""
+    if isinstance(values, tuple):
+        for value in values:
+            yield from _texts(value)
+    elif isinstance(values, str):
+        yield values
+
+
 # Mean and deviation for a range (see ruled_values.py): uniform in it, mostly its ends, all at one end.
 _SPREADS = ((0.0, 1.0), (0.0, 1.0), (0.0, 10.0), (0.0, 10.0), (-1000.0, 0.0), (1000.0, 0.0))
 
@@ -58,11 +93,13 @@ def _ruled(draw: DrawFn, frame: Frame, part: Input, rule: ValueRule, dtype: DTyp
     """
     assume(not rule.non_empty or math.prod(shape) > 0)
     assume(not rule.spans or shape[-1:] != (0,))
+    if dtype == "string":
+        return _strings(draw, frame, shape)
     if dtype == "bool":
         return Random(shape=shape, layout=pick(draw, [layout for layout in LAYOUTS if layout != "expanded"]))
     if is_parameter(part) and not names(frame.operator.spec, rule):  # a value of a case is right for all sizes
         cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
-        seen = [*dict.fromkeys(t for c in cases for t in given(c, part.name) if isinstance(t, Values))]
+        seen = [*dict.fromkeys(t for c in cases for t in given(c, part.name) if _of_numbers(t))]
         if seen and pick(draw, (True, False)):
             kept: Tensor = pick(draw, seen)
             return kept
@@ -103,7 +140,7 @@ def _end(at: int, special: float, rule: ValueRule, shape: tuple[int, ...]) -> in
 def _parameter(draw: DrawFn, frame: Frame, part: Input, dtype: DType, shape: tuple[int, ...]) -> Tensor:
     """Return a tensor of one element: one of the cases, 1 or a size, or in one of ten draws a special value."""
     cases = [frame.template[1]] if frame.template else [c for m in frame.operator.models for c in m.cases]
-    seen = [t for c in cases for t in given(c, part.name) if isinstance(t, Values)]
+    seen = [t for c in cases for t in given(c, part.name) if _of_numbers(t)]
     number = dtype not in ("bool", "string")
     real = is_float(dtype)
     likely = [Values(values=nested([float(n) if real else n], shape)) for n in (1, *frame.sizes.values()) if number]

@@ -55,6 +55,6 @@ def known(array: Array) -> Array:
 
 
 def numbers_in(array: Array) -> Array:
-    """Return where an array is neither NaN nor 0."""
-    where: Array = known(array) & (array != 0)
+    """Return where an array is neither NaN nor 0, and a string not empty."""
+    where: Array = known(array) & (array != ("" if array.dtype == np.object_ else 0))
     return where

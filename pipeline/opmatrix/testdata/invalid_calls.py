@@ -19,10 +19,11 @@ from opmatrix.declaration.torch_signature import DTYPES, attribute_values, dtype
 from opmatrix.declaration.value_rules import known_numbers, names, ruled_inputs
 from opmatrix.errors import DataError
 from opmatrix.spec import Attribute, AttributeValue, DType, Input, Model, OpSpec, ValueRule, given
-from opmatrix.testdata.arrays import Array
+from opmatrix.testdata.arrays import Array, dtype_name
 from opmatrix.testdata.broken_rules import RuleKind, broken, kinds
 from opmatrix.testdata.case_arrays import case_arrays, described, elements
 from opmatrix.testdata.declared_shapes import most_of_inputs
+from opmatrix.testdata.dtypes import numpy_dtype
 from opmatrix.testdata.numpy_reference import Argument
 
 RULE_KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
@@ -32,10 +33,11 @@ _DTYPES: Sequence[DType] = ("float16", "int32", "bool", "int64", "float64", "flo
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """The arguments of a call: one per input, and the attributes of `model`."""
+    """The arguments of a call: one per input, and the attributes of `model`. `typed`: the outputs have its dtypes."""
 
     model: Model
     inputs: tuple[Argument, ...]
+    typed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +87,11 @@ def invalid_calls(operator: Operator) -> Iterator[InvalidCall]:
         if array is None:
             continue
         for dtype in _wrong_dtypes(operator.spec, part, call.model):
-            with np.errstate(all="ignore"):
-                changed = array.astype(dtype)
+            if "string" in (dtype, dtype_name(array)):
+                changed = np.full(array.shape, "1" if dtype == "string" else 1, numpy_dtype(dtype))
+            else:
+                with np.errstate(all="ignore"):
+                    changed = array.astype(dtype)
             yield InvalidCall(kind="dtype", part=part, found=dtype, call=_changed(call, index, changed))
         for kind, shape in _wrong_shapes(operator.spec, part, array.shape, call):
             changed = np.resize(array, shape)

@@ -13,7 +13,7 @@ from opmatrix.files import line_in, load_module
 from opmatrix.project.paths import Paths
 from opmatrix.spec import AttributeValue, DType, OpSpec
 from opmatrix.testdata import reference_audit
-from opmatrix.testdata.arrays import Array, dtype_name
+from opmatrix.testdata.arrays import Array, dtype_name, is_text
 from opmatrix.testdata.dtypes import numpy_dtype, rounded
 
 Precision = Literal["declared dtype", "float64", "longdouble"]
@@ -113,6 +113,9 @@ class Reference:
                 f"{self._shown}: output {name!r} is {dtype_name(output)}, declared: {dtype}. Return that, or a wider "
                 "dtype of the same kind that holds the same values"
             )
+        if dtype == "string" and not all(map(is_text, output.ravel().tolist())):
+            wrong = next(value for value in output.ravel().tolist() if not is_text(value))
+            raise DataError(f"{self._shown}: output {name!r} has {wrong!a}, allowed: str that UTF-8 can hold")
         with np.errstate(all="ignore"):  # a value out of the declared dtype's range becomes infinite, as in a kernel
             return rounded(output, target)
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf has no annotations
 from onnx import numpy_helper
@@ -75,9 +76,18 @@ def read_tensor(path: Path) -> tuple[str, Array]:
     """Return the name and the values of a TensorProto. Raises ValueError for anything else."""
     try:
         tensor = onnx.TensorProto.FromString(path.read_bytes())
-        return tensor.name, numpy_helper.to_array(tensor)
+        return tensor.name, to_array(tensor)
     except (DecodeError, ValueError, TypeError) as error:
         raise ValueError(str(error)) from error
+
+
+def to_array(tensor: onnx.TensorProto) -> Array:
+    """Return the values of a TensorProto. onnx drops the NULs at the end of a string."""
+    if tensor.data_type != onnx.TensorProto.STRING:
+        return numpy_helper.to_array(tensor)
+    found = np.empty(len(tensor.string_data), np.object_)
+    found[:] = [text.decode() for text in tensor.string_data]
+    return found.reshape(tuple(tensor.dims))
 
 
 def link(model: Path, data_sets: Sequence[Path]) -> None:

@@ -82,7 +82,9 @@ def _call(spec: OpSpec, call: DrawnCase) -> Iterator[bytes]:
         arrays = given if isinstance(given, tuple) else () if given is None else (given,)
         yield _number(len(arrays))
         for array in arrays:
-            yield _shape(array) + _sized(array.tobytes())
+            strings = array.ravel().tolist() if array.dtype == np.object_ else []
+            yield _shape(array) + _sized(b"" if strings else array.tobytes())
+            yield _number(len(strings)) + b"".join(map(_text, strings))
     values = reference_attributes(spec, call.model)
     yield _number(len(spec.attributes))
     for attribute in spec.attributes:

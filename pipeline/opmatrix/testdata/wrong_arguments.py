@@ -8,9 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from opmatrix.declaration.torch_signature import as_float32
+from opmatrix.declaration.torch_signature import as_float32, dtype_of
 from opmatrix.errors import DataError
 from opmatrix.spec import Attribute, AttributeValue, Input, given, shape_of
+from opmatrix.testdata.arrays import Array
 from opmatrix.testdata.evaluated_cases import EvaluatedCase, names
 from opmatrix.testdata.finding import Cases, Finding, limits, remedy, tried_with
 from opmatrix.testdata.numpy_reference import Argument
@@ -29,9 +30,11 @@ def of_input(part: Input, cases: Cases) -> Iterator[Finding]:
             part=part,
         )
         return
+    text = dtype_of(part.type, having[0].model.types) == "string"
+    first, second = ("empty strings", "strings of one letter") if text else ("zeros", "ones")
     replacements: dict[str, Callable[[EvaluatedCase], Argument]] = {
-        "zeros": lambda one: _filled(one.arguments[part.name], 0),
-        "ones": lambda one: _filled(one.arguments[part.name], 1),
+        first: lambda one: _filled(one.arguments[part.name], 0),
+        second: lambda one: _filled(one.arguments[part.name], 1),
     }
     if _may_lack(part):
         replacements["nothing"] = lambda one: () if part.variadic else None
@@ -82,8 +85,12 @@ def _elements(one: EvaluatedCase, part: Input) -> int:
 
 def _filled(argument: Argument, value: int) -> Argument:
     if isinstance(argument, tuple):
-        return tuple(np.full_like(array, value) for array in argument)
-    return None if argument is None else np.full_like(argument, value)
+        return tuple(_full(array, value) for array in argument)
+    return None if argument is None else _full(argument, value)
+
+
+def _full(array: Array, value: int) -> Array:
+    return np.full_like(array, "x" * value if array.dtype == np.object_ else value)
 
 
 def _reversed(argument: Argument) -> Argument:

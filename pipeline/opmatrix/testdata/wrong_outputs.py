@@ -43,9 +43,11 @@ def _zeros(named: str, expected: Sequence[Array], cases: Cases) -> Iterator[Find
     numbers = [array[numbers_in(array)] for array in expected]
     total = sum(array.size for array in numbers)
     if not total:
+        text = all(array.dtype == np.object_ for array in expected)
+        what, written = ("an empty string everywhere", "nothing") if text else ("0 wherever it is a number", "zeros")
         yield Finding(
-            what=f"{named} is 0 wherever it is a number",
-            why=f" in {names(cases)}, so a kernel that writes zeros passes. Add a case with other expected values",
+            what=f"{named} is {what}",
+            why=f" in {names(cases)}, so a kernel that writes {written} passes. Add a case with other expected values",
         )
         return
     tolerances = [one.tolerances[dtype_name(array)] for one, array in zip(cases, numbers, strict=True)]
@@ -61,6 +63,8 @@ def _zeros(named: str, expected: Sequence[Array], cases: Cases) -> Iterator[Find
 
 def _near_zero(numbers: Array, tolerance: Tolerance) -> int:
     """Return for how many numbers a 0 in their place is within the tolerance."""
+    if numbers.dtype == np.object_:
+        return 0
     size = np.abs(numbers.astype(np.float64))
     with np.errstate(over="ignore", invalid="ignore"):
         return int((np.isfinite(size) & (size <= tolerance.atol + tolerance.rtol * size)).sum())

@@ -56,7 +56,11 @@ def data(folder: str) -> list[Any]:
 
     found: list[Any] = []
     while (path := Path(folder, f"input_{len(found)}.pb")).is_file():
-        found.append(numpy_helper.to_array(TensorProto.FromString(path.read_bytes())))
+        tensor = TensorProto.FromString(path.read_bytes())
+        array = numpy_helper.to_array(tensor)
+        if tensor.data_type == TensorProto.STRING:  # of which to_array drops the NULs at the end
+            array.ravel()[:] = [text.decode() for text in tensor.string_data]
+        found.append(array)
     return found
 
 

@@ -39,8 +39,8 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
     "a folder of native/ with another meaning": ("include", "binding"),
     "a file that is generated, or that generated files include": (
         "kernel", "kernel_error", "kernel_threads", "checks", "torch", "torch_kinds", "torch_lists", "torch_shims",
-        "torch_values", "ort", "ort_api", "ort_kinds", "ort_library", "ort_shapes", "dtype", "items", "sizes",
-        "value_checks", "race_driver",
+        "torch_values", "ort", "ort_api", "ort_kinds", "ort_library", "ort_shapes", "ort_strings", "dtype", "items",
+        "sizes", "value_checks", "race_driver",
     ),
     "a group of steps, whose logs lie in a folder of that name": (
         "declaration", "environment", "headers", "codegen", "compile", "data", "cases", "draw-inputs", "register",
@@ -53,11 +53,6 @@ RESERVED: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Names that generated code uses for something else.
 TAKEN = frozenset({"g", "op", "schema", "torch", "onnx", "ort", "stack", "results", "context", "attributes", "run"})
-
-# Dtypes that the bindings do not support, and what to do instead.
-UNBUILT: Mapping[str, str] = {
-    "string": "Declare int64, and give the texts' codes: torch has no tensors of strings",
-}
 
 CPP_KEYWORDS = frozenset(
     """
@@ -73,8 +68,8 @@ CPP_KEYWORDS = frozenset(
 
 def declaration(spec: OpSpec, folder: str) -> Iterator[Mistake]:
     """Yield the mistakes of a declaration whose field types are correct."""
-    for check in (_names, _frameworks, _types, _shapes, _optional_outputs, value_rules, _attributes, _evolution,
-                  _lowerings, _headers, _not_yet, torch_schema):  # fmt: skip
+    for check in (_names, _frameworks, _types, _strings, _shapes, _optional_outputs, value_rules, _attributes,
+                  _evolution, _lowerings, _headers, _not_yet, torch_schema):  # fmt: skip
         yield from check(spec)
     if spec.name != folder:
         yield Mistake("name", f"found {spec.name!r}, allowed: the folder's name {folder!r}")
@@ -161,6 +156,21 @@ def _types(spec: OpSpec) -> Iterator[Mistake]:
             yield Mistake(f"types[{variable!r}]", "no input or output uses it; remove it")
         if variable not in {i.type for i in spec.inputs if not i.optional and not i.variadic} and variable in used:
             yield Mistake(f"types[{variable!r}]", "no required input has it, so nothing tells which dtype is meant")
+
+
+def _strings(spec: OpSpec) -> Iterator[Mistake]:
+    """Yield the strings of an operator that torch has."""
+    if spec.torch is None:
+        return
+    allowed = "allowed with torch=None: torch has no tensors of strings. Declare int64 and pass codes of the strings"
+    both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
+    for kind, parts in both.items():
+        for index, part in enumerate(parts):
+            if part.type == "string":
+                yield Mistake(f"{kind}[{index}].type", f"found 'string', {allowed}")
+    for variable, dtypes in spec.types.items():
+        if "string" in dtypes:
+            yield Mistake(f"types[{variable!r}]", f"found 'string', {allowed}")
 
 
 def _shapes(spec: OpSpec) -> Iterator[Mistake]:
@@ -266,8 +276,10 @@ def _lowerings(spec: OpSpec) -> Iterator[Mistake]:
     for lowering, by_dtype in spec.tolerances.items():
         for dtype, tolerance in by_dtype.items():
             for name, limit in (("rtol", tolerance.rtol), ("atol", tolerance.atol)):
-                if not 0 <= limit < math.inf:
-                    field = f"tolerances[{lowering!r}][{dtype!r}].{name}"
+                field = f"tolerances[{lowering!r}][{dtype!r}].{name}"
+                if dtype == "string" and limit != 0:
+                    yield Mistake(field, f"found {limit!r}, allowed: 0.0; strings are equal or not")
+                elif not 0 <= limit < math.inf:
                     yield Mistake(field, f"found {limit!r}, allowed: a number from 0 on")
 
 
@@ -283,24 +295,12 @@ def _headers(spec: OpSpec) -> Iterator[Mistake]:
 
 def _not_yet(spec: OpSpec) -> Iterator[Mistake]:
     """Yield what a declaration can have in a later version of opmatrix."""
-    built = ", ".join(d for d in DTYPES if d not in UNBUILT)
-    both: Mapping[str, Sequence[Input | Output]] = {"inputs": spec.inputs, "outputs": spec.outputs}
-    for kind, parts in both.items():
-        for index, part in enumerate(parts):
-            if part.type in UNBUILT:
-                yield _unbuilt(f"{kind}[{index}].type", part.type, built)
-    for variable, dtypes in spec.types.items():
-        yield from (_unbuilt(f"types[{variable!r}]", dtype, built) for dtype in dtypes if dtype in UNBUILT)
     for index, attribute in enumerate(spec.attributes):
         if attribute.kind in ("strings", "tensor"):
             yield Mistake(f"attributes[{index}].kind", f"found {attribute.kind!r}, not supported yet, allowed: float, "
                           "int, string, bool, floats, ints, bools. Make a tensor an input")  # fmt: skip
     if spec.onnx.since_version != 1:
         yield Mistake("onnx.since_version", f"found {spec.onnx.since_version}, not supported yet, allowed: 1")
-
-
-def _unbuilt(field: str, found: str, built: str) -> Mistake:
-    return Mistake(field, f"found {found!r}, not supported yet, allowed: {built}. {UNBUILT[found]}")
 
 
 def handwritten_files(spec: OpSpec, files: Set[str]) -> Iterator[Mistake]:

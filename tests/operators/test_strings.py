@@ -1,0 +1,87 @@
+"""Operators with strings pass all gates; a kernel or a binding that damages a string does not.
+
+tests/projects/strings: strings in required, optional and variadic inputs, in a type variable with numbers, in outputs
+of a declared shape and of one that the kernel decides, and beside a named rank.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from tests.support.projects import ROOT, Project, edited
+
+pytestmark = [pytest.mark.compile, pytest.mark.ort]
+
+STRINGS = ROOT / "tests/projects/strings"
+OPERATORS = sorted(path.name for path in (STRINGS / "ops").iterdir())
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project, in which `doit` has run."""
+    made = Project.copy(tmp_path_factory.mktemp("strings"), operators=(), seconds=300)
+    shutil.copytree(STRINGS, made.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    done = made.doit("opsets=9,18")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def test_every_gate_passes(project: Project) -> None:
+    report = json.loads((project.layout.report / "report.json").read_text())
+    assert {cell["op"]: cell["outcome"] for cell in report["cells"]} == dict.fromkeys(OPERATORS, "verified")
+    drawn = [check for check in report["checks"] if check["check"] == "draw-inputs"]
+    assert [(c["op"], c["outcome"], c["weak"]) for c in drawn] == [(name, "verified", []) for name in OPERATORS]
+
+
+def test_a_model_is_checked_node_by_node(project: Project) -> None:
+    model = "build/export/join_texts/custom/node-opset18/all/model.onnx"
+    done = project.doit("check", model)
+    assert done.returncode == 0 and "first string[3, 2], prefix string[]" in done.stdout, done.stdout
+
+
+# The operator, the file, the fault, and the message of verify.
+FAULTS = {
+    "a kernel that ends a string at its first NUL": (
+        "join_texts", "native/join_texts/kernel.h", "text += first.data[i];", "text += first.data[i].c_str();",
+        "expected '> b\\x00c--b\\x00c', got '> b--b\\x00c'",
+    ),
+    "a kernel that cuts long strings, which no case has": (
+        "join_texts", "native/join_texts/kernel.h", "text += first.data[i];", "text.append(first.data[i], 0, 200);",
+        "join_texts-custom-drawn_inputs@node-opset9-ort1.31: join_texts-found_",
+    ),
+    "a binding that ends a string at its first NUL": (
+        "fill_empty", "native/binding/ort_strings.h", "strings_[i].assign(text, begins[i], end - begins[i]);",
+        "strings_[i] = text.substr(begins[i], end - begins[i]).c_str();", "kernel or reference is wrong",
+    ),
+    "a binding that writes no strings": (
+        "split_words", "native/binding/ort_kinds.h", "if (made_) made_->store();", "", "output 'words': ",
+    ),
+    "a kernel that skips strings of an odd length": (
+        "join_texts", "native/join_texts/kernel.h", "std::string& text = joined.data[i];",
+        "std::string& text = joined.data[i];\n      if (first.data[i].size() % 2 == 1) continue;",
+        "kernel or reference is wrong",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(project: Project, fault: str) -> None:
+    name, path, old, new, message = FAULTS[fault]
+    with edited(project.root / path, old, new):
+        done = project.doit("opsets=9", f"verify:{name}-custom@*")
+    assert done.returncode == 1 and message in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_sanitizers_find_nothing_but_a_planted_fault(project: Project) -> None:
+    """Also ThreadSanitizer's program, which has strings in inputs and outputs."""
+    done = project.doit("-n", "2", "opsets=9", "sanitize")
+    assert done.returncode == 0, done.stdout + done.stderr
+    kernel = project.root / "native/split_words/kernel.h"
+    with edited(kernel, "  std::vector<std::string> all, without;", "  static std::string last; last = text.data[0];\n"
+                "  std::vector<std::string> all, without;"):  # fmt: skip
+        done = project.doit("opsets=9", "sanitize:split_words")
+    assert done.returncode == 1 and "WARNING: ThreadSanitizer: " in done.stdout + done.stderr, done.stdout
