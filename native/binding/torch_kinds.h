@@ -38,6 +38,13 @@ class OptionalInput {
   Input input_;
 };
 
+/// Throws unless an argument is None, its only legal value.
+inline void check_none(const char* op, const char* name, Value value) {
+  const bool none = is_none(value);
+  if (!none) take_optional(std::move(value));
+  KERNEL_CHECK(none, op, ": ", name, " must be None, got another value");
+}
+
 /// Copies a list, each item made by `convert`.
 template <typename T>
 Items<T> to_items(const char* op, Value value, T (*convert)(Value)) {

@@ -11,6 +11,7 @@ from opmatrix.codegen import cpp_bindings, python_modules
 from opmatrix.declaration.declared_sizes import list_lengths
 from opmatrix.declaration.load import load_operator
 from opmatrix.declaration.torch_signature import (
+    constants,
     stable_abi_since,
     torch_arguments,
     torch_qualified,
@@ -61,10 +62,9 @@ def test_what_the_declaration_says_of_each_argument() -> None:
 
 
 def test_the_schema_is_registered_as_its_owner_wrote_it() -> None:
-    assert torch_schema(ROWS) == (
-        "schemas::pool.rows(float lambda, Tensor self, Tensor input, Tensor? other=None, "
-        "*, bool signed=False) -> Tensor"
-    )
+    start = "schemas::pool.rows(float lambda, Tensor self, Tensor input, Tensor? other=None, *, bool signed=False, "
+    assert torch_schema(ROWS).startswith(start)
+    assert torch_schema(ROWS).endswith(", bool inplace=False, float extra=1) -> Tensor")
     assert torch_qualified(ROWS) == "schemas::pool.rows"
     assert (stable_abi_since(WRITTEN), stable_abi_since(ROWS)) == ("2.10", "2.9")
 
@@ -89,7 +89,17 @@ def test_python_has_names_and_defaults_of_the_schema() -> None:
     assert "    is_signed = signed\n" in fake
     called = python_modules.function(ROWS)
     assert called["typed"][0] == "lambda_: float"
-    assert called["passed"] == ["lambda_", "self", "input", "other", "signed=signed"]
+    assert called["passed"][:6] == ["lambda_", "self", "input", "other", "signed=signed", "dtype=dtype"]
+    assert called["typed"][-1] == "extra: float = 1.0"
+
+
+def test_an_argument_that_belongs_to_nothing_has_one_value() -> None:
+    assert [str(constant) for constant in constants(ROWS)] == [
+        *(f"{name} must be None" for name in ("dtype", "layout", "device", "pin_memory", "memory_format", "scalar",
+          "generator")),
+        "copies must be 1", "inplace must be False", "extra must be 1.0",
+    ]  # fmt: skip
+    assert constants(WRITTEN) == []
 
 
 def test_a_schema_that_fits_has_no_mistakes() -> None:
@@ -98,11 +108,26 @@ def test_a_schema_that_fits_has_no_mistakes() -> None:
 
 
 MISTAKES = {
-    "my::shift(Tensor x, int[2] by=1, *, float eps=1e-05, float more=0.0) -> Tensor": (
+    "my::shift(Tensor x, int[2] by=1, *, float eps=1e-05, float more) -> Tensor": (
         "column 60: no input and no attribute is named 'more', or has it as torch_name"
     ),
-    "my::shift(Tensor x, int[2] by=1, float epz=1e-05) -> Tensor": (
-        "column 40: no input and no attribute is named 'epz'; did you mean 'eps'?, or has it as torch_name"
+    "my::shift(Tensor x, int[2] by, float epz) -> Tensor": (
+        "column 38: no input and no attribute is named 'epz'; did you mean 'eps'?, or has it as torch_name"
+    ),
+    "my::shift(Tensor x, int[2] by, float eps, Tensor? out=None) -> Tensor": (
+        "column 51: no input and no attribute is named 'out', or has it as torch_name"
+    ),
+    "my::shift(Tensor x, int[2] by, float eps, ScalarType dtype=float) -> Tensor": (
+        "column 43: ScalarType dtype, which is no input and no attribute, allowed: a type with ? and the default None, "
+        "or bool, int, SymInt, float with a number as the default"
+    ),
+    "my::shift(Tensor x, int[2] by, float eps, int y=0) -> Tensor": (
+        "column 47: 'y' names something else in generated code, allowed: a name that no keyword, input, attribute or "
+        "output has"
+    ),
+    "my::shift(Tensor x, int[2] by, Scalar eps) -> Tensor": (
+        "column 32: Scalar eps, allowed: float, which takes numbers of Python as well: the stable ABI of torch 2.9 to "
+        "2.15 carries no Scalar"
     ),
     "other::shift(Tensor x, int[2] by, float eps) -> Tensor": (
         "column 1: the schema of other::shift, allowed: my::shift, which is torch.name"

@@ -106,6 +106,100 @@ def test_a_list_of_another_length_is_refused_everywhere(project: Project) -> Non
     assert forked(in_onnx_runtime, project.root / "output") == ""
 
 
+# A value of an argument with one legal value, and what torch prints of it.
+CONSTANTS = {
+    "dtype": ("torch.float64", "None"), "layout": ("torch.strided", "None"), "device": ("torch.device('cpu')", "None"),
+    "pin_memory": ("False", "None"), "memory_format": ("torch.contiguous_format", "None"),
+    "generator": ("torch.Generator()", "None"), "copies": ("2", "1"), "inplace": ("True", "False"),
+    "extra": ("2.0", "1.0"),
+}  # fmt: skip
+
+
+def test_an_argument_with_one_legal_value_takes_no_other(project: Project) -> None:
+    """In torch, its fake kernel and both exporters; the stable ABI carries no Scalar, which torch says itself."""
+    layout, operator = project.layout, load_operator(project.layout, "rows")
+
+    def calls() -> None:
+        import torch
+
+        from opmatrix.export.generated_modules import load_generated
+        from opmatrix.torch_library import load_library
+
+        load_library.load(layout, operator)
+        fake = load_generated(layout, "rows").fake.fake
+        rows, x = torch.ops.schemas.pool.rows, torch.ones(2, 3, dtype=torch.float64)
+        for name, (value, legal) in CONSTANTS.items():
+            wrong = {name: eval(value, {"torch": torch})}
+            with pytest.raises(RuntimeError, match=f"rows: {name} must be {legal}, got another value"):
+                rows(2.0, x, x, **wrong)
+            with pytest.raises(RuntimeError, match=f"rows: {name} must be {legal}, got "):
+                fake(2.0, x, x, **wrong)
+            right = {name: eval(legal)}
+            assert torch.equal(rows(2.0, x, x, **right), fake(2.0, x, x, **right).fill_(2.0))
+        with pytest.raises(RuntimeError, match="Scalar"):
+            rows(2.0, x, x, scalar=1.0)
+
+    assert forked(calls, project.root / "output") == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("dtype=torch.float64", "rows: dtype must be None, got "),
+        ("copies=2", "rows: copies must be 1, got 2"),
+        ("inplace=True", "rows: inplace must be False, got True"),
+    ],
+)
+@pytest.mark.parametrize("exporter", ["legacy", "dynamo"])
+def test_no_exporter_drops_another_value(exporter: str, given: str, message: str, project: Project) -> None:
+    """Where the operator itself does not refuse it: it is defined without its compiled library."""
+
+    def export() -> None:
+        import torch
+
+        from opmatrix.errors import ExportError
+        from opmatrix.export.exporter_warnings import collected
+        from opmatrix.export.generated_modules import load_generated
+        from opmatrix.lowering import dynamo_translation, legacy_symbolic
+        from opmatrix.torch_library import aten_overloads
+
+        operator = load_operator(project.layout, "rows")
+        generated = load_generated(project.layout, "rows")
+        library = generated.fake.new_library()
+        library.define(generated.fake.SCHEMA)
+        library.impl("pool.rows", lambda factor, weight, x, *rest, **named: x.clone(), "CompositeExplicitAutograd")
+        lowered, versions = generated.lowered("custom"), {"test.schemas": 1}
+        keywords = eval(f"dict({given})", {"torch": torch})
+
+        class Model(torch.nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return torch.ops.schemas.pool.rows(2.0, x, x, **keywords)
+
+        inputs = (torch.ones(2, 3, dtype=torch.float64),)
+        try:
+            if exporter == "legacy":
+                with collected(), legacy_symbolic.registered(lowered, 18, versions, ["schemas::pool"]):
+                    torch.onnx.export(
+                        Model().eval(), inputs, "other.onnx", dynamo=False, opset_version=18, custom_opsets=versions
+                    )
+            else:
+                overloads = aten_overloads.overloads(operator.spec)
+                table = dynamo_translation.table(lowered, 18, versions, overloads)
+                with collected():
+                    torch.onnx.export(
+                        Model().eval(), inputs, dynamo=True, opset_version=18, custom_translation_table=table
+                    )
+        except Exception as error:
+            cause: BaseException | None = error
+            while cause and not isinstance(cause, ExportError):
+                cause = cause.__cause__ or cause.__context__
+            assert cause and str(cause).startswith(message), error
+        else:
+            raise AssertionError("nothing was raised")
+
+    assert forked(export, project.root / "output") == ""
+
+
 def test_the_legacy_exporter_tells_overloads_by_their_arguments(project: Project) -> None:
     """A node of TorchScript does not name its overload."""
     (project.root / "both.py").write_text(

@@ -18,4 +18,7 @@ SCHEMAS = (
     "my::medium(Tensor first_input, Tensor second_input, float eps=1e-05, bool flag=False) -> (Tensor, Tensor)",
     "my::variadic(Tensor x, Tensor[] xs) -> Tensor",
     "my::absent(Tensor x, Tensor? bias=None, float slope=1, float[] steps=[1, 2]) -> Tensor",
+    "my::kept.over(float level, Tensor self, Tensor[] xs, int[2] size, SymInt[2] stride=1, *, Tensor? mask=None, "
+    "float signed, SymInt dim=-1, ScalarType? dtype=None, bool? pin_memory=None) -> (Tensor sums)",
+    "my::behind(Tensor x, float a, Tensor y, *, float b=1.0, int c, str mode='here') -> Tensor",
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
 import jinja2
 
 from opmatrix.codegen import cpp, cpp_inference, generated_files, jinja
-from opmatrix.codegen.cpp import CPP_TYPES, call, quoted
+from opmatrix.codegen.cpp import CPP_TYPES, call, literal, quoted
 from opmatrix.codegen.cpp_outputs import OutputPart, decided_sizes, output_part
 from opmatrix.codegen.cpp_value_checks import value_checks
 from opmatrix.codegen.cpp_variables import (
@@ -26,6 +26,7 @@ from opmatrix.declaration.schema_versions import versions
 from opmatrix.declaration.torch_signature import (
     KERNEL,
     ONLY_KERNEL,
+    Constant,
     dtype_tuples,
     dtypes,
     has_kernel_object,
@@ -33,6 +34,7 @@ from opmatrix.declaration.torch_signature import (
     has_torch_library,
     is_required,
     onnx_name,
+    torch_arguments,
     torch_name,
     torch_qualified,
     torch_schema,
@@ -163,7 +165,9 @@ def _torch(
     assert spec.torch is not None
     namespace, _, function = spec.torch.name.partition("::")
     newer = any(i.kind == "variadic" for i in inputs) or any(a.is_list or a.is_text for a in attributes)
+    fixed = [*_constants(spec)]
     more = newer or any(i.kind == "optional" for i in inputs) or any(o.new for o in outputs)
+    more = more or any(function == "torch::check_none" for function, _ in fixed)
     since = ["torch::Since::torch_2_10"] if newer else []
     checked = shape_attributes(spec)
     return {
@@ -171,6 +175,7 @@ def _torch(
         "function": function,
         "schema": torch_schema(spec).removeprefix(f"{namespace}::"),
         "header": "torch_kinds.h" if more else "torch.h",
+        "constants": fixed,
         "sizes": [i.torch_sizes for i in inputs if i.dims]
         + [f"{a.variable}.list()" if a.is_list else a.variable for a in attributes if a.name in checked],
         "registration": [
@@ -197,6 +202,20 @@ def _torch_output(output: OutputPart) -> str:
     if output.optional:
         return f"OptionalView<{output.type}>{{{output.wanted if output.switch else 'true'}, {view}}}"
     return f"TensorView<{output.type}>{view}"
+
+
+def _constants(spec: OpSpec) -> Iterator[tuple[str, list[str]]]:
+    """Yield the checks of arguments with one legal value: the function and its arguments."""
+    for slot, argument in enumerate(torch_arguments(spec)):
+        if not isinstance(constant := argument.source, Constant):
+            continue
+        given, value = f"stack[{slot}]", constant.value
+        if value is None:
+            yield "torch::check_none", [quoted(spec.name), quoted(constant.name), given]
+            continue
+        kind = "bool" if isinstance(value, bool) else "double" if isinstance(value, float) else "int"
+        condition = f"torch::to_{kind}({given}) == {literal(value)}"
+        yield "KERNEL_CHECK", [condition, quoted(f"{spec.name}: {constant}, got another value")]
 
 
 def _ort(

@@ -25,6 +25,8 @@ from opmatrix.declaration.torch_signature import (
     ONLY_KERNEL,
     OWN_TORCH,
     Argument,
+    Constant,
+    constants,
     is_own,
     is_required,
     onnx_kind,
@@ -85,7 +87,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
         "function": function,
         "overload": torch_overload(spec),
         "torch_schema": torch_schema(spec).removeprefix(f"{namespace}::"),
-        "names": [names[a.source.name] for a in arguments],
+        "names": [names[a.source.name] for a in arguments if not isinstance(a.source, Constant)],
         "tensors": [f"*{i.name}" if i.variadic else i.name for i in spec.inputs],
         "sequences": any("Sequence" in _python_type(a) for a in arguments),
         "typed": _parameters(arguments, [a.name if a.keyword else names[a.source.name] for a in arguments]),
@@ -100,7 +102,7 @@ def _variables(spec: OpSpec) -> dict[str, Any]:
             for version in later
         ],
         "results": [_result(spec, o) for o in spec.outputs],
-        "faults": [*_dtype_faults(spec), *shape_faults(spec)],
+        "faults": [*_constant_faults(spec), *_dtype_faults(spec), *shape_faults(spec)],
         "finds_sizes": any(isinstance(o.shape, FromKernel) for o in spec.outputs),
         "new_sizes": new_sizes(spec),
         "replaces": any(isinstance(o.shape, SameAs) and o.shape.replace for o in spec.outputs),
@@ -143,7 +145,7 @@ def _parameters(arguments: Sequence[Argument], names: Sequence[str], *, called: 
 
 
 def _python_type(argument: Argument) -> str:
-    return _PYTHON_TYPES[re.sub(r"\[\d+\]$", "[]", argument.type).replace("SymInt", "int")]
+    return _PYTHON_TYPES.get(re.sub(r"\[\d+\]$", "[]", argument.type).replace("SymInt", "int"), "object")
 
 
 # The fake kernel's error checks and outputs.
@@ -168,6 +170,12 @@ def _dtype(spec: OpSpec, declared: str) -> str:
     """Return the torch expression of a declared type."""
     of_type = (i.name for i in spec.inputs if declared in spec.types and i.type == declared and is_required(i))
     return next((f"{name}.dtype" for name in of_type), f"torch.{declared}")
+
+
+def _constant_faults(spec: OpSpec) -> Iterator[Refusal]:
+    for constant in constants(spec):
+        wrong = f"{constant.name} {'is not' if constant.value is None else '!='} {constant.value!r}"
+        yield Refusal(condition=wrong, message=f"{constant}, got {{{constant.name}!r}}", of=None)
 
 
 def _dtype_faults(spec: OpSpec) -> Iterator[Refusal]:

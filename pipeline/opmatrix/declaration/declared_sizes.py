@@ -78,7 +78,8 @@ def divisors(spec: OpSpec) -> list[Attribute]:
 @once
 def list_lengths(spec: OpSpec) -> Mapping[str, int]:
     """Return how many items attributes have in a written torch schema, such as 2 for ``int[2]``."""
-    found = {a.source.name: length(a.type) for a in torch_arguments(spec) if written_schema(spec)}
+    arguments = torch_arguments(spec) if written_schema(spec) else ()
+    found = {a.source.name: length(a.type) for a in arguments if isinstance(a.source, Attribute)}
     return {name: count for name, count in found.items() if count is not None}
 
 

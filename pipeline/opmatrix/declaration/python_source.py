@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,9 +26,21 @@ def source(value: object, *, width: float = WIDTH) -> str:
         return bracket("{", parts, "}", width=width)
     if dataclasses.is_dataclass(value):
         given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if not _is_default(f, value)}
-        parts = [f"{name}={source(v, width=width)}" for name, v in given.items()]
+        parts = [f"{name}={_pieces(v) if name == 'schema' else source(v, width=width)}" for name, v in given.items()]
         return bracket(f"{type(value).__name__}(", parts, ")", width=width)
     return literal(value)
+
+
+def _pieces(schema: str) -> str:
+    """Return a torch schema as a literal, in parentheses and several pieces if it is long."""
+    if len(schema) <= WIDTH:
+        return literal(schema)
+    found = [""]
+    for part in re.split(r"(?<=, )", schema):
+        if len(found[-1]) + len(part) > WIDTH:
+            found.append("")
+        found[-1] += part
+    return "(\n" + textwrap.indent("\n".join(map(literal, found)), "    ") + "\n)"
 
 
 def literal(value: object) -> str:

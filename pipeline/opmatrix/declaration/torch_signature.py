@@ -27,13 +27,24 @@ _TORCH_KINDS: Mapping[AttributeKind, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Constant:
+    """An argument of a written schema that belongs to no input or attribute: its default is the only legal value."""
+
+    name: str
+    value: bool | float | None
+
+    def __str__(self) -> str:
+        return f"{self.name} must be {self.value!r}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Argument:
     """One argument of the torch schema, and the input or attribute that it belongs to; `keyword`: only by name."""
 
     name: str
     type: str
     default: AttributeValue | None
-    source: Input | Attribute
+    source: Input | Attribute | Constant
     has_default: bool = False
     keyword: bool = False
 
@@ -82,7 +93,7 @@ def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
     parts = torch_parts(spec)
     if schema := written_schema(spec):
         by_name = {torch_name(part): part for part in parts}
-        return tuple(_written(one, by_name[one.name]) for one in schema.arguments)
+        return tuple(_written(one, by_name.get(one.name)) for one in schema.arguments)
     return tuple(
         Argument(name=torch_name(p), type=torch_kind(p), default=default, source=p, has_default=default is not None)
         for p in parts
@@ -90,15 +101,16 @@ def torch_arguments(spec: OpSpec) -> tuple[Argument, ...]:
     )
 
 
-def _written(argument: Parameter, source: Input | Attribute) -> Argument:
+def _written(argument: Parameter, part: Input | Attribute | None) -> Argument:
     default = argument.default
-    if isinstance(source, Attribute) and source.kind.startswith("float") and default is not None:
+    floats = part.kind.startswith("float") if isinstance(part, Attribute) else argument.type.name == "float"
+    if floats and default is not None:
         default = tuple(map(float, default)) if isinstance(default, tuple) else float(default)  # type: ignore[arg-type]  # validated
     return Argument(
         name=argument.name,
         type=argument.type.name,
         default=default,  # type: ignore[arg-type]  # validated: a value of the attribute's kind
-        source=source,
+        source=part or Constant(name=argument.name, value=default),  # type: ignore[arg-type]  # as above
         has_default=argument.has_default,
         keyword=argument.keyword,
     )
@@ -124,16 +136,21 @@ def call_of(spec: OpSpec, attributes: Mapping[str, Any]) -> Call:
         return Call(by_position=tuple((n, None) for n in range(len(spec.inputs))), by_name=by_name)
     arguments = torch_arguments(spec)
     indices = [spec.inputs.index(a.source) if isinstance(a.source, Input) else None for a in arguments]
-    given = [(a, index, attributes.get(a.name)) for a, index in zip(arguments, indices, strict=True)]
+    given = [(a, index, attributes.get(a.name, a.default)) for a, index in zip(arguments, indices, strict=True)]
     return Call(
         by_position=tuple((index, value) for a, index, value in given if not a.keyword),
         by_name=tuple((a.name, index, value) for a, index, value in given if a.keyword),
     )
 
 
-def torch_variable(spec: OpSpec, part: Input | Attribute) -> str:
+def constants(spec: OpSpec) -> list[Constant]:
+    """Return the arguments of a written schema that have one legal value."""
+    return [a.source for a in torch_arguments(spec) if isinstance(a.source, Constant)] if written_schema(spec) else []
+
+
+def torch_variable(spec: OpSpec, part: Input | Attribute | Constant) -> str:
     """Return the variable of generated code for an argument: a written schema may have names that no code can."""
-    return part.name if spec.torch and spec.torch.schema else torch_name(part)
+    return part.name if isinstance(part, Constant) or (spec.torch and spec.torch.schema) else torch_name(part)
 
 
 def torch_overload(spec: OpSpec) -> str:

@@ -8,11 +8,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from opmatrix.declaration.torch_signature import Argument, as_float32, attribute_values, torch_arguments, torch_variable
+from opmatrix.declaration.torch_signature import (
+    Argument,
+    Constant,
+    as_float32,
+    attribute_values,
+    torch_arguments,
+    torch_variable,
+)
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.errors import ExportError
 from opmatrix.lowering.graph import Graph, Value
-from opmatrix.spec import Attribute, Lowering, Model, OpSpec
+from opmatrix.spec import Attribute, Input, Lowering, Model, OpSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +36,12 @@ class Lowered:
 
         Raises ExportError for a dtype or a value that the declaration forbids, and for a wrong number of outputs.
         """
-        pairs = zip(torch_arguments(self.spec), arguments, strict=True)
-        result = self.function(g, *[self._checked(g, argument, value) for argument, value in pairs])
+        pairs = [*zip(torch_arguments(self.spec), arguments, strict=True)]
+        for argument, value in pairs:
+            if isinstance(argument.source, Constant) and value != argument.source.value:
+                raise ExportError(f"{self.spec.name}: {argument.source}, got {value!r}: no node has it")
+        given = [(argument, value) for argument, value in pairs if not isinstance(argument.source, Constant)]
+        result = self.function(g, *[self._checked(g, argument, value) for argument, value in given])
         outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
         if len(outputs) != len(self.spec.outputs) or any(o is None for o in outputs):
             raise ExportError(
@@ -47,6 +58,7 @@ class Lowered:
         """
         spec, source, domain = self.spec, argument.source, self.spec.onnx.domain
         if not isinstance(source, Attribute):
+            assert isinstance(source, Input)
             allowed = spec.types.get(source.type) or (source.type,)
             for tensor in value if isinstance(value, list | tuple) else () if value is None else (value,):
                 if (dtype := g.dtype(tensor)) and dtype not in allowed:
@@ -75,7 +87,12 @@ def find(
     """Return the lowering that is `handwritten`, else the derived one. Raises ExportError if neither has it."""
     function = getattr(handwritten, lowering, None) or getattr(derived, lowering, None)
     if not callable(function):
-        names = ", ".join(["g", *(torch_variable(spec, a.source) for a in torch_arguments(spec))])
+        names = ", ".join(
+            [
+                "g",
+                *(torch_variable(spec, a.source) for a in torch_arguments(spec) if not isinstance(a.source, Constant)),
+            ]
+        )
         raise ExportError(f"{spec.name}: no lowering {lowering!r}. Write it in {path}: def {lowering}({names})")
     return Lowered(spec=spec, lowering=lowering, function=function)
 
@@ -83,4 +100,4 @@ def find(
 def in_order(spec: OpSpec, model: Model, inputs: Sequence[Any]) -> tuple[Any, ...]:
     """Return the arguments of the torch schema in its order: `inputs` as declared, and a model's attributes."""
     given = dict(zip((i.name for i in spec.inputs), inputs, strict=True)) | attribute_values(spec, model)
-    return tuple(given.get(a.source.name) for a in torch_arguments(spec))
+    return tuple(given.get(a.source.name, a.default) for a in torch_arguments(spec))

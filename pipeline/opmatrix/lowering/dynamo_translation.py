@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 from onnx import defs
 from onnxscript import values
 
-from opmatrix.declaration.torch_signature import torch_arguments
+from opmatrix.declaration.torch_signature import Constant, torch_arguments
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, NodeAttribute, Value
-from opmatrix.spec import AttributeKind, DType
+from opmatrix.spec import Attribute, AttributeKind, DType
 from opmatrix.testdata.dtypes import numpy_dtype
 
 _TENSORS = [
@@ -34,6 +34,8 @@ _ANNOTATIONS: Mapping[AttributeKind, Any] = {
     "float": float, "int": int, "string": str, "bool": bool,
     "floats": Sequence[float], "ints": Sequence[int], "strings": Sequence[str], "bools": Sequence[bool],
 }  # fmt: skip
+
+_CONSTANTS: Mapping[str, Any] = {"float": float, "int": int, "SymInt": int, "bool": bool}
 
 
 class DynamoGraph(Emitter):
@@ -91,7 +93,9 @@ def translation(
         return outputs if len(outputs) > 1 else outputs[0]
 
     annotations = {
-        name: _ANNOTATIONS[a.source.kind] for name, a in zip(names, arguments, strict=True) if hasattr(a.source, "kind")
+        name: _CONSTANTS[a.type] if isinstance(a.source, Constant) else _ANNOTATIONS[a.source.kind]
+        for name, a in zip(names, arguments, strict=True)
+        if isinstance(a.source, Attribute) or (isinstance(a.source, Constant) and a.type in _CONSTANTS)
     }
     empty = inspect.Parameter.empty
     defaults = [a.default if a.has_default or a.type == "Tensor?" else empty for a in arguments]

@@ -17,6 +17,7 @@ from torch.onnx import symbolic_helper
 from opmatrix.declaration.known_sizes import Known
 from opmatrix.declaration.torch_signature import (
     Argument,
+    Constant,
     onnx_name,
     torch_arguments,
     torch_qualified,
@@ -25,12 +26,12 @@ from opmatrix.declaration.torch_signature import (
 from opmatrix.errors import ExportError
 from opmatrix.lowering.call_lowering import Lowered
 from opmatrix.lowering.graph import Emitter, Value
-from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, OpSpec, Output
+from opmatrix.spec import Attribute, AttributeValue, DType, Input, OpSpec, Output
 
 Sizes = Sequence[int | None]
 
 # The letters of `parse_args`. It has none for the other kinds: "v" does not unpack them.
-_LETTERS: Mapping[AttributeKind, str] = {
+_LETTERS: Mapping[str, str] = {
     "float": "f", "int": "i", "string": "s", "bool": "b", "floats": "fs", "ints": "is",
 }  # fmt: skip
 
@@ -180,14 +181,13 @@ def _may_take(lowered: Lowered, values: Sequence[Any]) -> bool:
 
 
 def _fits(argument: Argument, value: Any) -> bool:
-    source, kind = argument.source, value.node().kind()
-    if not isinstance(source, Input):
-        return kind in ("prim::Constant", "onnx::Constant", "prim::ListConstruct") and not symbolic_helper._is_none(
-            value
-        )
-    if source.variadic or kind == "prim::ListConstruct":
-        return source.variadic and kind == "prim::ListConstruct"
-    return source.optional or not symbolic_helper._is_none(value)
+    source, kind, none = argument.source, value.node().kind(), symbolic_helper._is_none(value)
+    if isinstance(source, Input):
+        if source.variadic or kind == "prim::ListConstruct":
+            return source.variadic and kind == "prim::ListConstruct"
+        return source.optional or not none
+    constant = kind in ("prim::Constant", "onnx::Constant", "prim::ListConstruct")
+    return constant and (isinstance(source, Constant) or not none)
 
 
 def _registry() -> Any:
@@ -214,7 +214,8 @@ def symbolic(lowered: Lowered, opset: int, versions: Mapping[str, int]) -> Any:
     parameters += [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # parse_args takes names from it
     run.__name__ = lowered.spec.name
-    letters: list[Any] = ["v" if isinstance(a.source, Input) else _LETTERS.get(a.source.kind, "v") for a in arguments]
+    kinds = [a.source.kind if isinstance(a.source, Attribute) else "" for a in arguments]
+    letters: list[Any] = [_LETTERS.get(kind, "v") for kind in kinds]
     return symbolic_helper.parse_args(*letters)(run)
 
 
@@ -224,11 +225,21 @@ def _parse(argument: Argument, value: Any) -> Any:
         if source.variadic:
             return symbolic_helper._unpack_list(value)
         return None if source.optional and symbolic_helper._is_none(value) else value
+    if isinstance(source, Constant):
+        return _constant(argument, value)
     if source.kind in ("strings", "bools"):
         letter = source.kind[0]
         items = symbolic_helper._unpack_list(value)
         return [symbolic_helper._parse_arg(v, letter, argument.name) for v in items]  # type: ignore[arg-type]  # a list of values of the graph
     return value
+
+
+def _constant(argument: Argument, value: Any) -> Any:
+    """Return the value of an argument that has one legal value."""
+    if symbolic_helper._is_none(value):
+        return None
+    letter = {"bool": "b", "int": "i", "SymInt": "i", "float": "f"}.get(argument.type)
+    return symbolic_helper._parse_arg(value, letter, argument.name) if letter else "another value"  # type: ignore[arg-type]  # a letter of it
 
 
 def _inputs(lowered: Lowered, arguments: Sequence[Any]) -> dict[str, Value]:

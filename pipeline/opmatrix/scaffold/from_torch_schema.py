@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from opmatrix.declaration import torch_schema_parser
 from opmatrix.declaration.torch_schema_parser import Parameter, Schema, Type, Value
-from opmatrix.errors import did_you_mean
+from opmatrix.declaration.torch_signature import torch_schema
+from opmatrix.declaration.validation.operator import CPP_KEYWORDS, TAKEN
+from opmatrix.errors import UsageError, did_you_mean
 from opmatrix.scaffold.draft import FLOATS, SUMMARY, Draft, finished, op_type_of, operator_name, shape_rule, unused
 from opmatrix.spec import Attribute, AttributeKind, Input, OnnxOp, OpSpec, Output, TorchOp
 
@@ -31,6 +35,8 @@ _REASONS: Mapping[str, str] = {
     ("Device", "Layout", "MemoryFormat", "Generator", "Dimname", "Storage", "Stream", "QScheme", "DeviceIndex"),
     _NO_ATTRIBUTE,
 )  # fmt: skip
+# What torch's functions take about memory.
+_MEMORY = ("ScalarType?", "Layout?", "Device?", "MemoryFormat?", "Generator?")
 # Other spellings of a type.
 _SPELLED: Mapping[str, str] = {
     "double": "float", "float32": "float", "float64": "float", "long": "int", "int64": "int", "int64_t": "int",
@@ -44,7 +50,7 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
     if refused := [*_refused(schema)]:
         torch_schema_parser.refuse("the schema cannot be declared:", schema.text, refused)
     variable = unused("T", [p.name for p in (*schema.arguments, *schema.results)])
-    inputs, attributes, outputs = parts(schema, variable, lambda argument: KINDS[argument.type.name])
+    inputs, attributes, outputs = parts(schema, variable, _kind)
     name = name or operator_name(schema.name)
     spec = OpSpec(
         name=name,
@@ -57,20 +63,63 @@ def from_schema(text: str, *, domain: str, name: str = "", op_type: str = "") ->
         outputs=outputs,
         tolerances={},
     )
-    return finished(Draft(spec=spec, notes=tuple(_notes(schema)), origin=f"declared from {schema.text}"))
+    if not _is_derived(schema, spec):
+        spec = replace(spec, torch=TorchOp(name=schema.qualified, schema=schema.text))
+    constants = [a.name for a in schema.arguments if _is_constant(a)]
+    notes = [f"{', '.join(constants)}: None is the only legal value"] if constants else []
+    return finished(Draft(spec=spec, notes=tuple(notes), origin=f"declared from {schema.text}"))
+
+
+def _kind(argument: Parameter) -> AttributeKind | None:
+    """Return the kind of a non-tensor argument; None for one that has one legal value."""
+    return None if _is_constant(argument) else KINDS[_without_length(argument.type.name)]
+
+
+def _without_length(kind: str) -> str:
+    """Return ``int[]`` for ``int[2]``, ``SymInt[]`` and ``SymInt[2]``, and ``int`` for ``SymInt``."""
+    return re.sub(r"^(?:int|SymInt)(\[\d*\])?$", lambda found: "int[]" if found[1] else "int", kind)
+
+
+def _is_constant(argument: Parameter) -> bool:
+    """Return whether an argument is about memory, which no node has, and may be None."""
+    optional = argument.type.name in _MEMORY or (argument.type.name, argument.name) == ("bool?", "pin_memory")
+    return optional and argument.has_default and argument.default is None
+
+
+def _is_derived(schema: Schema, spec: OpSpec) -> bool:
+    """Return whether the torch schema that follows from a declaration is this one: its arguments are equal."""
+    try:
+        derived = torch_schema_parser.parse(torch_schema(spec))
+    except UsageError:  # such as a default ahead of an argument without one
+        return False
+    one, other = ([(a.type.name, a.name, a.default, a.has_default, a.keyword) for a in s.arguments]
+                  for s in (schema, derived))  # fmt: skip
+    return one == other and not schema.overload and all(_is_usable(a.name) for a in schema.arguments)
+
+
+def _is_usable(name: str) -> bool:
+    """Return whether generated code can have the name of an argument."""
+    return name.isidentifier() and not keyword.iskeyword(name) and name not in CPP_KEYWORDS and name not in TAKEN
 
 
 def parts(
     schema: Schema, variable: str, kind_of: Callable[[Parameter], AttributeKind | None]
 ) -> tuple[tuple[Input, ...], tuple[Attribute, ...], tuple[Output, ...]]:
-    """Return the inputs, attributes and outputs of a schema, the tensors of type `variable`.
+    """Return the inputs, a variadic one last, the attributes and the outputs; tensors are of type `variable`.
 
     `kind_of` returns None for a non-tensor argument that is left out. An unnamed result is named y.
     """
+    tensors = sorted((a for a in schema.arguments if a.type.name in TENSORS), key=lambda a: a.type.name == "Tensor[]")
     inputs = tuple(
-        Input(name=a.name, type=variable, optional=kind == "Tensor?", variadic=kind == "Tensor[]", doc="FILL IN")
-        for a in schema.arguments
-        if (kind := a.type.name) in TENSORS
+        Input(
+            name=a.name if _is_usable(a.name) else f"{a.name}_",
+            type=variable,
+            torch_name=None if _is_usable(a.name) else a.name,
+            optional=a.type.name == "Tensor?",
+            variadic=a.type.name == "Tensor[]",
+            doc="FILL IN",
+        )
+        for a in tensors
     )
     numbers = [(a, kind_of(a)) for a in schema.arguments if a.type.name not in TENSORS]
     attributes = tuple(_attribute(a, kind) for a, kind in numbers if kind)
@@ -98,7 +147,10 @@ def _attribute(argument: Parameter, kind: AttributeKind) -> Attribute:
         default = _as_float(default)
     if kind == "floats" and isinstance(default, tuple):
         default = tuple(map(_as_float, default))
-    return Attribute(name=argument.name, kind=kind, default=default, doc="FILL IN")  # type: ignore[arg-type]  # of its kind
+    name, owned = argument.name, None
+    if not _is_usable(name):  # torch and the node have the schema's name
+        name, owned = f"{name}_", name
+    return Attribute(name=name, kind=kind, default=default, torch_name=owned, onnx_name=owned, doc="FILL IN")  # type: ignore[arg-type]  # of its kind
 
 
 def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
@@ -107,14 +159,14 @@ def _refused(schema: Schema) -> Iterator[tuple[int, str]]:
         yield 0, f"an operator of torch has a namespace: write 'my::{schema.name}'"
     if schema.namespace in ("aten", "prim", "prims"):
         yield 0, f"{schema.namespace} is torch's own: choose one of yours, or give --override {schema.qualified}"
-    if schema.overload:
-        at = schema.text.index(f".{schema.overload}")
-        yield at, f"an operator has one overload here: leave out '.{schema.overload}', and give each a name of its own"
     if schema.more:
         yield schema.text.index("..."), "any number of arguments of any kind; name each: an operator has a fixed schema"
     for argument in schema.arguments:
         yield from _refused_argument(argument)
-    yield from _order(schema)
+    variadic = [a for a in schema.arguments if a.type.name == "Tensor[]"]
+    for argument in variadic[1:]:
+        yield argument.type.at, f"{argument.name!r} follows {variadic[0].name!r}, of which there are any number too: " \
+            "a node of ONNX has one variadic input"  # fmt: skip
     if not any(a.type.name == "Tensor" for a in schema.arguments):
         yield schema.text.index("("), "no argument is a Tensor; at least one is needed, beside which outputs are made"
     yield from refused_results(schema)
@@ -128,7 +180,9 @@ def _refused_argument(argument: Parameter) -> Iterator[tuple[int, str]]:
     elif found.name in TENSORS:
         if argument.has_default and argument.default is not None:
             yield argument.at, f"{argument.name!r} has a default, and none of a tensor but None can be said"
-    elif found.name not in KINDS:
+    elif _is_constant(argument):
+        return
+    elif _without_length(found.name) not in KINDS:
         yield at, why_no_type(found)
     elif argument.has_default and argument.default is None:
         yield argument.at, f"{argument.name!r} cannot be None: it is {found.name}"
@@ -177,30 +231,3 @@ def refused_results(schema: Schema) -> Iterator[tuple[int, str]]:
         elif found.name != "Tensor":
             near = did_you_mean(found.name, ["Tensor"])
             yield found.at, f"{found.name} is no output of an operator of ONNX, allowed: Tensor{near}"
-
-
-def _order(schema: Schema) -> Iterator[tuple[int, str]]:
-    """Yield arguments in the wrong order: inputs come first, a variadic one last of them, then attributes."""
-    variadic = attribute = with_default = ""  # the name of the first so far
-    for argument in schema.arguments:
-        name, kind = argument.name, argument.type.name
-        if kind in TENSORS and attribute:
-            yield argument.type.at, f"{name!r} follows {attribute!r}, which is no tensor: " \
-                f"put it ahead, as a node of ONNX has inputs first"  # fmt: skip
-        elif kind in TENSORS and variadic:
-            yield argument.type.at, f"{name!r} follows {variadic!r}, of which there are " \
-                f"any number: put it ahead, as ONNX has a variadic input last"  # fmt: skip
-        elif kind in KINDS and argument.keyword and not argument.has_default and with_default:
-            yield argument.at, f"{name!r} has no default, but {with_default!r} before it has one: put it ahead"
-        variadic = variadic or (name if kind == "Tensor[]" else "")
-        attribute = attribute or (name if kind in KINDS else "")
-        with_default = with_default or (name if kind in KINDS and argument.has_default else "")
-
-
-def _notes(schema: Schema) -> Iterator[str]:
-    for argument in schema.arguments:
-        if argument.type.name in TENSORS and argument.has_default:
-            yield f"{argument.name}: its default None is left out, so torch's callers write None where it is absent"
-    keywords = [a.name for a in schema.arguments if a.keyword]
-    if keywords:
-        yield f"{', '.join(keywords)}: may be given by position as well as by name; a declaration has no '*'"

@@ -11,6 +11,7 @@ import jinja2
 
 from opmatrix.codegen import cpp, jinja
 from opmatrix.codegen.cpp_variables import cpp_type, kernel_parameters
+from opmatrix.declaration.declared_sizes import list_lengths
 from opmatrix.declaration.python_source import bracket, names, source
 from opmatrix.declaration.torch_signature import dtypes, is_required
 from opmatrix.scaffold.draft import VALUES, Draft, unused
@@ -102,8 +103,9 @@ def _attributes(draft: Draft, index: int) -> dict[str, AttributeValue]:
     for one in draft.spec.attributes:
         if one.name in found or (one.default is not None and (not index or one.kind == "string")):
             continue  # no other valid string is known
-        value = VALUES[one.kind][index]
-        found[one.name] = value if value != one.default else VALUES[one.kind][0]
+        length = list_lengths(draft.spec).get(one.name)
+        values = [(v * length)[:length] if length and isinstance(v, tuple) else v for v in VALUES[one.kind]]
+        found[one.name] = values[index] if values[index] != one.default else values[0]
     return found
 
 

@@ -80,7 +80,7 @@ class EvaluatedCase:
         """What the reference computes for the case itself, in the same precision as for other arguments."""
         return self._outputs(self.arguments, self.attributes)
 
-    def fails_with(self, what: str, **replaced: Argument | AttributeValue) -> bool:
+    def fails_with(self, what: str, /, **replaced: Argument | AttributeValue) -> bool:
         """Return whether a kernel that computes with other inputs or attributes fails in this case: some output differs
         by more than the tolerance. `what` describes the replacement, for the log. Raises DataError where the reference
         raises for the replacement."""

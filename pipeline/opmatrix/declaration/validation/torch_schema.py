@@ -63,8 +63,7 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
         yield next(a.at for a in reversed(schema.arguments) if a.name == twice), f"{twice!r} a second time"
     for argument in schema.arguments:
         if argument.name not in parts:
-            near = did_you_mean(argument.name, parts)
-            yield argument.at, f"no input and no attribute is named {argument.name!r}{near}, or has it as torch_name"
+            yield from _constant(spec, argument)
             continue
         part = parts[argument.name]
         yield from _input(part, argument) if isinstance(part, Input) else _attribute(part, argument)
@@ -72,6 +71,31 @@ def _places(spec: OpSpec, schema: Schema) -> Iterator[_Place]:
             why = "names something else in Python, allowed before '*', where Python passes it by position"
             yield argument.at, f"{argument.name!r} {why}"
     yield from _results(spec, schema)
+
+
+# The types of an argument that is no input and no attribute, and can have a default other than None.
+_NUMBERS = ("bool", "int", "SymInt", "float")
+
+
+def _constant(spec: OpSpec, argument: Parameter) -> Iterator[_Place]:
+    """Yield what is wrong with an argument that belongs to no input and no attribute: its default is its only value."""
+    name, kind, value = argument.name, argument.type.name, argument.default
+    named = [i.name for i in spec.inputs] + [a.name for a in spec.attributes] + [o.name for o in spec.outputs]
+    near = did_you_mean(name, [torch_name(part) for part in torch_parts(spec)])
+    if kind.startswith("Tensor") or not argument.has_default:
+        yield argument.at, f"no input and no attribute is named {name!r}{near}, or has it as torch_name"
+    elif not (kind.endswith("?") if value is None else _is_number(kind, value)):
+        yield argument.type.at, f"{kind} {name}, which is no input and no attribute, allowed: a type with ? and the " \
+            f"default None, or {', '.join(_NUMBERS)} with a number as the default"  # fmt: skip
+    elif name in named or keyword.iskeyword(name) or name in _MODULES:
+        yield argument.at, f"{name!r} names something else in generated code, allowed: a name that no keyword, " \
+            "input, attribute or output has"  # fmt: skip
+
+
+def _is_number(kind: str, value: Value) -> bool:
+    if kind == "bool" or isinstance(value, bool):
+        return kind == "bool" and isinstance(value, bool)
+    return isinstance(value, int | float if kind == "float" else int) and kind in _NUMBERS
 
 
 def _input(part: Input, argument: Parameter) -> Iterator[_Place]:
@@ -94,6 +118,10 @@ def types_of(part: Attribute) -> tuple[str, ...]:
 def _attribute(part: Attribute, argument: Parameter) -> Iterator[_Place]:
     found = argument.type
     allowed = types_of(part)
+    if found.name == "Scalar" and part.kind in ("float", "int"):
+        yield found.at, f"Scalar {argument.name}, allowed: {allowed[0]}, which takes numbers of Python as well: the " \
+            "stable ABI of torch 2.9 to 2.15 carries no Scalar"  # fmt: skip
+        return
     if re.sub(r"\[\d+\]$", "[]", found.name) not in allowed:
         sized = [f"{allowed[0][:-1]}2]"] if part.kind in ("ints", "bools") else []
         shown = " or ".join((*allowed, *sized))

@@ -7,7 +7,10 @@ SPEC = OpSpec(
     summary="Multiply x by weights and a factor, and add or subtract a tensor.",
     torch=TorchOp(
         name="schemas::pool",
-        schema="pool.rows(float lambda, Tensor self, Tensor input, Tensor? other=None, *, bool signed=False) -> Tensor",
+        schema="pool.rows(float lambda, Tensor self, Tensor input, Tensor? other=None, *, bool signed=False, "
+        "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, "
+        "MemoryFormat? memory_format=None, Scalar? scalar=None, Generator? generator=None, int copies=1, "
+        "bool inplace=False, float extra=1) -> Tensor",
     ),
     onnx=OnnxOp(domain="test.schemas", op_type="Rows"),
     inputs=(
