@@ -71,6 +71,7 @@ def test_the_unchanged_declaration_is_read(tmp_path: Path) -> None:
         ("default=1e-5", "default=1e60", ["attributes[0].default: found 1e+60, allowed: what float32 can hold"]),
         ('input="x"', 'input="z"', ["outputs[0].shape.input: found 'z', allowed: x, num_groups, scale, bias"]),
         ('domain="mydomain"', 'domain="ai.onnx"', ["onnx.domain: found 'ai.onnx', which is ONNX's own"]),
+        ('domain="mydomain"', 'domain="ai.onnx.ml"', ["onnx.domain: found 'ai.onnx.ml', which is ONNX's own"]),
         ("versions=(1, 2)", "versions=(0,)", ["onnx.versions: found (0,), allowed: from since_version=1 on"]),
         ("name=\"mynamespace::custom", "name=\"custom", ["torch.name: found 'custom_group_norm', allowed: 'namespace::name'"]),
         ('name="bias", type', 'name="scale", type', ["inputs, attributes, outputs: 'scale' is declared twice"]),

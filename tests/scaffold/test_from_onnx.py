@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from onnx import helper
 
+from opmatrix.declaration.torch_signature import ONNX_DOMAINS
 from opmatrix.declaration.validation.operator import declaration
 from opmatrix.errors import UsageError
 from opmatrix.scaffold import onnx_process
-from opmatrix.scaffold.draft import Draft
+from opmatrix.scaffold.draft import Draft, domain_owner
 from opmatrix.scaffold.from_onnx import by_operator, from_nodes, from_nodes_and_schema
 from opmatrix.spec import Random
 
@@ -229,3 +230,22 @@ def test_a_schema_that_does_not_fit_the_node_is_refused(schema: str, reason: str
     with pytest.raises(UsageError, match=r"the schema does not fit acme.ops::FastThing") as raised:
         from_nodes_and_schema([node(value("x"), value("w"), alpha=("float", 0.5))], schema, shown="m.onnx")
     assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("domain", "owner"),
+    [
+        ("", "ONNX"),
+        ("ai.onnx", "ONNX"),
+        ("ai.onnx.ml", "ONNX"),
+        ("ai.onnx.preview.training", "ONNX"),
+        ("com.microsoft", "ONNX Runtime"),
+        ("com.microsoft.nchwc", "ONNX Runtime"),
+        ("ai.onnx.contrib", None),  # of onnxruntime-extensions
+        ("com.microsoftish", None),
+    ],
+)
+def test_who_owns_a_domain(domain: str, owner: str | None) -> None:
+    """The declaration, `doit new` and `doit check` have one answer; an example has operators of ai.onnx.contrib."""
+    assert domain_owner(domain) == owner
+    assert (domain in ONNX_DOMAINS) == (owner == "ONNX")

@@ -19,6 +19,9 @@ KERNEL, OWN_TORCH, OWN_ORT = HANDWRITTEN = ("kernel.h", "torch.cc", "ort.cc")
 ONLY_KERNEL = frozenset({KERNEL})
 
 DTYPES: tuple[DType, ...] = get_args(DType)
+# The domains whose operators the ONNX specification defines. Others below ai.onnx have other owners, such as
+# ai.onnx.contrib of onnxruntime-extensions.
+ONNX_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
 
 _TORCH_KINDS: Mapping[AttributeKind, str] = {
     "float": "float", "int": "int", "string": "str", "bool": "bool",

@@ -10,13 +10,13 @@ from typing import cast
 from onnx import AttributeProto, ModelProto, NodeProto, defs, helper
 
 from opmatrix.declaration.schema_versions import attributes_at
-from opmatrix.declaration.torch_signature import is_required, onnx_kind, onnx_name, onnx_value
+from opmatrix.declaration.torch_signature import ONNX_DOMAINS, is_required, onnx_kind, onnx_name, onnx_value
 from opmatrix.declaration.validation.attribute_values import value_mistake
 from opmatrix.errors import did_you_mean, many
 from opmatrix.lowering.graph import qualified
 from opmatrix.model_check import finding
 from opmatrix.model_check.finding import Finding
-from opmatrix.model_check.graph_walk import ONNX_DOMAINS, domain_of, node_label, nodes, opsets, spec_of
+from opmatrix.model_check.graph_walk import domain_of, node_label, nodes, opsets, spec_of
 from opmatrix.spec import Attribute, AttributeValue, OpSpec
 
 Builtin = Collection[tuple[str, str]]

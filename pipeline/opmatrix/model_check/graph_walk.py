@@ -9,9 +9,6 @@ from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto
 from opmatrix.lowering.graph import STANDARD, qualified
 from opmatrix.spec import OpSpec
 
-# The domains whose operators the ONNX specification defines.
-ONNX_DOMAINS = (*STANDARD, "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training")
-
 
 def node_label(node: NodeProto) -> str:
     """Return a node's op type, and its name, or that of its first output."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 from opmatrix.declaration import validation
-from opmatrix.declaration.torch_signature import dtype_of, is_required
+from opmatrix.declaration.torch_signature import ONNX_DOMAINS, dtype_of, is_required
 from opmatrix.errors import UsageError
 from opmatrix.spec import AttributeKind, AttributeValue, DType, Input, Model, OpSpec, Output, SameAs, Tolerance
 
@@ -27,7 +27,7 @@ VALUES: Mapping[AttributeKind, tuple[AttributeValue, AttributeValue]] = {
     "float": (0.5, -1.75), "int": (1, 2), "bool": (True, False), "string": ("none", "none"),
     "floats": ((0.5, 2.0), (-1.75,)), "ints": ((0, 1), (1,)),
 }  # fmt: skip
-_OWNERS = {"ai.onnx": "ONNX", "com.microsoft": "ONNX Runtime", "com.ms.internal": "ONNX Runtime"}
+_OF_ONNX_RUNTIME = ("com.microsoft", "com.ms.internal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +100,10 @@ def unused(name: str, taken: Collection[str]) -> str:
 
 
 def domain_owner(domain: str) -> str | None:
-    """Return "ONNX" or "ONNX Runtime" if they own `domain` or a parent of it, else None. "" is ``ai.onnx``."""
-    return next((o for own, o in _OWNERS.items() if f"{domain or 'ai.onnx'}.".startswith(f"{own}.")), None)
+    """Return "ONNX" or "ONNX Runtime" if they own `domain`, else None."""
+    if domain in ONNX_DOMAINS:
+        return "ONNX"
+    return "ONNX Runtime" if any(f"{domain}.".startswith(f"{own}.") for own in _OF_ONNX_RUNTIME) else None
 
 
 def is_reserved(name: str) -> bool:

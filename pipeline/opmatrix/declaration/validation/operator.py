@@ -12,6 +12,7 @@ from opmatrix.declaration.schema_versions import MARK
 from opmatrix.declaration.torch_signature import (
     DTYPES,
     KERNEL,
+    ONNX_DOMAINS,
     OWN_ORT,
     OWN_TORCH,
     has_kernel,
@@ -124,7 +125,7 @@ def _onnx_names(spec: OpSpec) -> Iterator[Mistake]:
 
 def _frameworks(spec: OpSpec) -> Iterator[Mistake]:
     onnx = spec.onnx
-    if onnx.domain in ("", "ai.onnx"):
+    if onnx.domain in ONNX_DOMAINS:
         yield Mistake("onnx.domain", f"found {onnx.domain!r}, which is ONNX's own; write one that you own")
     if not re.fullmatch(r"[\w.\-]*", onnx.domain) or not onnx.op_type.isidentifier():
         yield Mistake("onnx", f"{onnx.domain}::{onnx.op_type} is no name that a symbolic function can give to a node")

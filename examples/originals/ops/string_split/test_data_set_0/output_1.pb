@@ -1,0 +1,1 @@
+2a2b2aa2b2c2ddddddBvalues
